@@ -1,0 +1,131 @@
+import { loadKey } from "../../db/queries/key-load.ts";
+import {
+  budgetExhaustedEffect,
+  deleteKeyEffect,
+  type NewPeriod,
+  updateKeyEffect,
+} from "../../db/queries/key-write.ts";
+import type { ApiKeyRecord, ApiKeySettings } from "../../src/lib/api-key-record.ts";
+import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
+import {
+  type ApiKeyState,
+  changeHeld,
+  emptyPeriods,
+  headroom,
+  type KeyHeadroom,
+  keepHolds,
+  notePosted,
+  rollPeriods,
+} from "./state.ts";
+
+export interface KeyUpdate {
+  readonly changed: Partial<ApiKeySettings>;
+  readonly eventId: string;
+}
+
+/** One API key: who may do what with it, and what it may still spend. */
+export const apiKeyActor = defineActor({
+  kind: "api-key",
+  permissions: {
+    reads: ["api_keys", "accounts"],
+    writes: ["api_keys", "accounts", "outbox", "changes"],
+    events: ["key.updated", "key.deleted", "budget.threshold", "budget.exhausted"],
+    network: "none",
+  },
+
+  async load(id, context): Promise<ApiKeyState> {
+    const empty = emptyPeriods(id, context.nowMs);
+    const { record, postedNano } = await context.read(
+      loadKey(id, [empty.day.accountId, empty.month.accountId]),
+    );
+    return {
+      id,
+      record,
+      day: { ...empty.day, postedNano: postedNano.get(empty.day.accountId) ?? 0n },
+      month: { ...empty.month, postedNano: postedNano.get(empty.month.accountId) ?? 0n },
+      exhausted: new Set(),
+    };
+  },
+
+  reload: keepHolds,
+  mayPassivate: (state) => state.day.heldNano === 0n && state.month.heldNano === 0n,
+
+  verbs: {
+    /** The record, for the checks that come before money. */
+    inspect: (state: ApiKeyState, _: undefined): Turn<ApiKeyState, ApiKeyRecord | undefined> => ({
+      state,
+      reply: state.record,
+    }),
+
+    headroom(
+      state: ApiKeyState,
+      _: undefined,
+      context: TurnContext,
+    ): Turn<ApiKeyState, KeyHeadroom> {
+      const rolled = rollPeriods(state, context.nowMs);
+      return { state: rolled, reply: headroom(rolled) };
+    },
+
+    changeHeld: (
+      state: ApiKeyState,
+      change: { dayAccount: string; monthAccount: string; byNano: bigint },
+    ): Turn<ApiKeyState, undefined> => ({ state: changeHeld(state, change), reply: undefined }),
+
+    notePosted: (
+      state: ApiKeyState,
+      total: { accountId: string; postedNano: bigint },
+    ): Turn<ApiKeyState, undefined> => ({ state: notePosted(state, total), reply: undefined }),
+
+    /** A refusal that spend alone explains: emits the events of these periods unless they went out. */
+    exhausted(state: ApiKeyState, periods: readonly NewPeriod[]): Turn<ApiKeyState, undefined> {
+      const fresh = periods.filter((period) => !state.exhausted.has(period.id));
+      if (fresh.length === 0) return { state, reply: undefined };
+      return {
+        state: { ...state, exhausted: new Set([...state.exhausted, ...fresh.map(({ id }) => id)]) },
+        reply: undefined,
+        effects: [budgetExhaustedEffect(fresh)],
+      };
+    },
+
+    /** Replies false where the key does not exist any more. */
+    update(
+      state: ApiKeyState,
+      { changed, eventId }: KeyUpdate,
+      context: TurnContext,
+    ): Turn<ApiKeyState, boolean> {
+      if (state.record === undefined) return { state, reply: false };
+      const rolled = rollPeriods(state, context.nowMs);
+      const record: ApiKeyRecord = { ...state.record, ...changed };
+      return {
+        state: { ...rolled, record },
+        reply: true,
+        effects: [
+          updateKeyEffect(state.id, changed, [rolled.day.accountId, rolled.month.accountId], {
+            eventId,
+            organizationId: record.organizationId,
+            type: "key.updated",
+            data: { key_id: record.id, key_name: record.name, changed: Object.keys(changed) },
+          }),
+        ],
+      };
+    },
+
+    /** Replies false where the key does not exist any more. */
+    remove(state: ApiKeyState, { eventId }: { eventId: string }): Turn<ApiKeyState, boolean> {
+      const { record } = state;
+      if (record === undefined) return { state, reply: false };
+      return {
+        state: { ...state, record: undefined },
+        reply: true,
+        effects: [
+          deleteKeyEffect(record.id, {
+            eventId,
+            organizationId: record.organizationId,
+            type: "key.deleted",
+            data: { key_id: record.id, key_name: record.name },
+          }),
+        ],
+      };
+    },
+  },
+});

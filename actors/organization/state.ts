@@ -1,0 +1,53 @@
+/**
+ * Decisions of the actor of one organization: its plan and its prepaid balance.
+ *
+ * The balance is credit minus spend, both as the ledger last told them; holds live in this memory alone
+ * and survive a reload. `sequence` numbers the account's transactions: of two totals the one with the
+ * higher number is the newer.
+ */
+export interface OrganizationState {
+  readonly id: string;
+  /** Undefined where there is no such organization. */
+  readonly record: { readonly name: string; readonly plan: string } | undefined;
+  readonly creditNano: bigint;
+  readonly postedNano: bigint;
+  readonly sequence: bigint;
+  readonly heldNano: bigint;
+}
+
+export interface BalanceTotals {
+  readonly creditNano: bigint;
+  readonly postedNano: bigint;
+  readonly sequence: bigint;
+}
+
+export interface OrganizationHeadroom {
+  readonly plan: string | undefined;
+  /** Balance. */
+  readonly unspentNano: bigint;
+  /** Balance minus holds. */
+  readonly freeNano: bigint;
+}
+
+export function headroom(state: OrganizationState): OrganizationHeadroom {
+  const unspentNano = state.creditNano - state.postedNano;
+  return { plan: state.record?.plan, unspentNano, freeNano: unspentNano - state.heldNano };
+}
+
+export function noteTotals(state: OrganizationState, totals: BalanceTotals): OrganizationState {
+  return totals.sequence > state.sequence ? { ...state, ...totals } : state;
+}
+
+export function keepHolds(
+  previous: OrganizationState,
+  loaded: OrganizationState,
+): OrganizationState {
+  return noteTotals(
+    { ...loaded, heldNano: previous.heldNano },
+    {
+      creditNano: previous.creditNano,
+      postedNano: previous.postedNano,
+      sequence: previous.sequence,
+    },
+  );
+}

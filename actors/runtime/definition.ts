@@ -1,0 +1,74 @@
+import type { Effect } from "../../db/ledger/effects.ts";
+import type { Query } from "../../db/query.ts";
+import type { Permissions } from "./permissions.ts";
+
+/** What one turn of an actor decides: its next state, its reply, and what is to be written. */
+export interface Turn<State, Reply> {
+  readonly state: State;
+  readonly reply: Reply;
+  /** The reply leaves once these are durable. */
+  readonly effects?: readonly Effect[];
+}
+
+/** What a turn may know of the world. The same is what a simulation replaces. */
+export interface TurnContext {
+  /** Milliseconds since the Unix epoch. */
+  readonly nowMs: number;
+  /** Evenly spread in [0, 1). */
+  random(): number;
+}
+
+/** What loading may reach: reads of the tables that the actor's permissions name, and nothing else. */
+export interface LoadContext {
+  readonly nowMs: number;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+/** A verb is synchronous and pure: it cannot wait, so two actors cannot wait for one another. */
+export type Verb<State, Message, Reply> = (
+  state: State,
+  message: Message,
+  context: TurnContext,
+) => Turn<State, Reply>;
+
+// biome-ignore lint/suspicious/noExplicitAny: a table of verbs holds messages and replies of every type
+export type Verbs<State> = Record<string, Verb<State, any, any>>;
+
+export interface ActorDefinition<State, Table extends Verbs<State>> {
+  readonly kind: string;
+  readonly permissions: Permissions;
+  load(id: string, context: LoadContext): Promise<State>;
+  /** Keeps what only memory knows (such as holds) when the rest is loaded afresh. */
+  reload?(previous: State, loaded: State): State;
+  /** False while memory knows something that no table does: such an actor is not passivated. */
+  mayPassivate?(state: State): boolean;
+  readonly verbs: Table;
+}
+
+export type MessageOf<Table, Name extends keyof Table> =
+  Table[Name] extends Verb<
+    // biome-ignore lint/suspicious/noExplicitAny: inferred away
+    any,
+    infer Message,
+    unknown
+  >
+    ? Message
+    : never;
+
+export type ReplyOf<Table, Name extends keyof Table> =
+  Table[Name] extends Verb<
+    // biome-ignore lint/suspicious/noExplicitAny: inferred away
+    any,
+    // biome-ignore lint/suspicious/noExplicitAny: inferred away
+    any,
+    infer Reply
+  >
+    ? Reply
+    : never;
+
+/** Makes a definition whose verbs keep their own types. */
+export function defineActor<State, Table extends Verbs<State>>(
+  definition: ActorDefinition<State, Table>,
+): ActorDefinition<State, Table> {
+  return definition;
+}

@@ -1,0 +1,80 @@
+import { Database } from "bun:sqlite";
+import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export interface DataFolderLock {
+  release(): void;
+}
+
+export class DataFolderInUseError extends Error {
+  override readonly name = "DataFolderInUseError";
+}
+
+/** Keeps locks from the garbage collector, which would close the file and with it drop the lock. */
+const heldLocks = new Set<Database>();
+
+/** A killed holder keeps its lock until the kernel has cleared the process away. */
+const DYING_HOLDER_MS = 1_000;
+
+/**
+ * Claims a data folder for this process. SQLite's exclusive lock is a record lock of the kernel: it
+ * ends with the process however that dies, and children do not inherit it. Blocks for `waitMs` at most.
+ *
+ * @throws DataFolderInUseError where another process, or this one, has the folder.
+ */
+export function lockDataFolder(dataDir: string, waitMs = DYING_HOLDER_MS): DataFolderLock {
+  const path = join(dataDir, "lock.sqlite");
+  const holderPath = join(dataDir, "lock.pid");
+  createPrivateFile(path);
+  const database = openForLocking(path);
+  try {
+    database.run(`PRAGMA busy_timeout = ${waitMs}`);
+    database.run("PRAGMA locking_mode = EXCLUSIVE");
+    database.run("BEGIN EXCLUSIVE");
+  } catch (error) {
+    database.close();
+    if ((error as { code?: unknown }).code === "SQLITE_BUSY") {
+      throw new DataFolderInUseError(
+        `the data folder ${dataDir} is in use by ${holder(holderPath)}: stop that one, or point DATA_DIR elsewhere`,
+      );
+    }
+    throw new Error(`cannot lock ${path}: ${(error as Error).message}`);
+  }
+  heldLocks.add(database);
+  writeFileSync(holderPath, `${process.pid}\n`, { mode: 0o600 });
+  return {
+    release() {
+      if (!heldLocks.delete(database)) return;
+      database.close();
+    },
+  };
+}
+
+/**
+ * Readable by others, the file would let them take a shared lock and so keep the owner out. It is
+ * never opened when it exists: closing any descriptor of it would drop this process's own lock.
+ */
+function createPrivateFile(path: string): void {
+  try {
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (error) {
+    if ((error as { code?: unknown }).code === "EEXIST") return;
+    throw new Error(`cannot create ${path}: ${(error as Error).message}`);
+  }
+}
+
+function openForLocking(path: string): Database {
+  try {
+    return new Database(path, { readwrite: true, create: false });
+  } catch (error) {
+    throw new Error(`cannot open ${path}: ${(error as Error).message}`);
+  }
+}
+
+function holder(path: string): string {
+  try {
+    return `process ${Number.parseInt(readFileSync(path, "utf8"), 10)}`;
+  } catch {
+    return "another process";
+  }
+}

@@ -1,0 +1,25 @@
+import type { DatabaseTransaction } from "../client.ts";
+import type { Checkpoint, Settlement } from "./rows.ts";
+
+/** A change of administration: rare, and free to use several statements. */
+export interface StatementEffect {
+  readonly kind: "statement";
+  readonly name: string;
+  /** Tables it writes and events it emits, checked against the permissions of the actor that asks. */
+  readonly tables: readonly string[];
+  readonly events: readonly string[];
+  run(sql: DatabaseTransaction): Promise<void>;
+  /** True where it has kept the answer for a later call: then its charge stands although its caller gave up. */
+  keepsAnswer?(): boolean;
+}
+
+export type Effect =
+  | { readonly kind: "checkpoint"; readonly checkpoint: Checkpoint }
+  | { readonly kind: "settle"; readonly settlement: Settlement }
+  | StatementEffect;
+
+const LEDGER_TABLES = ["accounts", "attempts", "transactions"] as const;
+
+export function tablesOf(effect: Effect): readonly string[] {
+  return effect.kind === "statement" ? effect.tables : LEDGER_TABLES;
+}

@@ -1,0 +1,241 @@
+import { GatewayError } from "../../src/lib/errors.ts";
+import { type Database, sqlState } from "../client.ts";
+import { commitLedgerBatch, FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import type { Effect, StatementEffect } from "./effects.ts";
+import { isOutcomeUnknown } from "./outcome.ts";
+import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
+import { commitStatements } from "./statement-transaction.ts";
+
+/** Set by a caller that has told its client a failure: what is not written yet is not written any more. */
+export interface Abandonment {
+  isAbandoned: boolean;
+}
+
+/** Effects that are written together or not at all. */
+interface Unit {
+  readonly abandonment: Abandonment | undefined;
+  readonly checkpoints: readonly Checkpoint[];
+  readonly settlements: readonly Settlement[];
+  readonly statements: readonly StatementEffect[];
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+export interface GroupCommitDependencies {
+  /** A connection of its own, so that no read stands before a commit. */
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  /** Called once a batch is durable and before its units learn of it. Must not throw. */
+  onCommitted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void;
+  /** Called when the database says that this instance was declared dead: it must stop. */
+  onFenced(): void;
+  /** A charge became durable although its caller had given it up: it has to be refunded. Must not throw. */
+  onPostedAbandoned(settlement: Settlement): void;
+  onBatch?(sizeUnits: number, durationMs: number): void;
+}
+
+export const MAX_QUEUED_UNITS = 20_000;
+const MAX_BATCH_UNITS = 256;
+const MAX_KNOWN_ACCOUNTS = 200_000;
+const RETRY_DELAY_MS = 50;
+/** A database that is out of reach must not keep the process from ending; what matters is in its attempts. */
+const MAX_CLOSE_MS = 5_000;
+/** Conflicts with other writers that a new try resolves. */
+const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
+const UNIQUE_VIOLATION = "23505";
+
+/**
+ * Commits what queued during the last commit with the next one: no timer, no added wait. One commit is
+ * under way at a time. A broken connection leaves the outcome unknown, so the batch runs again and
+ * passes over what is already posted; a definite failure splits the batch, so that one bad row fails alone.
+ */
+export class GroupCommit {
+  readonly #dependencies: GroupCommitDependencies;
+  readonly #queue: Unit[] = [];
+  readonly #knownAccounts = new Set<string>();
+  #running = false;
+  #closed = false;
+  #idle: (() => void)[] = [];
+
+  constructor(dependencies: GroupCommitDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  get queuedUnits(): number {
+    return this.#queue.length;
+  }
+
+  /** Resolves when the effects are durable. Rejects where they are known not to be. */
+  submit(effects: readonly Effect[], abandonment?: Abandonment): Promise<void> {
+    // What the last units bring with them, such as refunds, is still written.
+    if (this.#closed && !this.#running)
+      return Promise.reject(new GatewayError("overloaded", "The gateway is stopping."));
+    if (this.#queue.length >= MAX_QUEUED_UNITS && !effects.some(isOwed)) {
+      return Promise.reject(
+        new GatewayError("overloaded", "Too many writes are waiting for the database.", {
+          retryAfterSeconds: 1,
+        }),
+      );
+    }
+    return new Promise((resolve, reject) => {
+      this.#queue.push(unitOf(effects, abandonment, resolve, reject));
+      if (!this.#running) {
+        this.#running = true;
+        queueMicrotask(() => void this.#pump());
+      }
+    });
+  }
+
+  /** Writes what is queued, then takes nothing more. Gives up where the database stays out of reach. */
+  async close(withinMs = MAX_CLOSE_MS): Promise<void> {
+    this.#closed = true;
+    if (!this.#running) return;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, withinMs);
+      this.#idle.push(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  async #pump(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const units = this.#queue.splice(0, MAX_BATCH_UNITS);
+      const startedMs = performance.now();
+      const ledger = units.filter((unit) => unit.statements.length === 0);
+      if (ledger.length > 0) await this.#settleUnits(ledger, false);
+      const administration = units.filter((unit) => unit.statements.length > 0);
+      if (administration.length > 0) await this.#writeUnits(administration);
+      this.#dependencies.onBatch?.(units.length, performance.now() - startedMs);
+    }
+    this.#running = false;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  async #settleUnits(asked: readonly Unit[], outcomeUnknown: boolean): Promise<void> {
+    let units = asked;
+    let recheck = outcomeUnknown;
+    let totals: ReadonlyMap<string, AccountTotals> | undefined;
+    while (totals === undefined) {
+      // An earlier try of unknown outcome may yet post what was given up: then it is posted and refunded.
+      if (!recheck) units = withoutAbandoned(units);
+      if (units.length === 0) return;
+      try {
+        totals = await this.#tryCommit(units, recheck);
+      } catch (error) {
+        if (isOutcomeUnknown(error)) {
+          recheck = true;
+          await Bun.sleep(RETRY_DELAY_MS);
+        } else if (TRANSIENT_STATES.has(sqlState(error) ?? "")) {
+          await Bun.sleep(1);
+        } else if (sqlState(error) === UNIQUE_VIOLATION && !recheck) {
+          recheck = true;
+        } else {
+          return this.#split(units, error, recheck);
+        }
+      }
+    }
+    this.#committed(units, totals);
+  }
+
+  #tryCommit(
+    units: readonly Unit[],
+    recheck: boolean,
+  ): Promise<ReadonlyMap<string, AccountTotals>> {
+    const { sql, instance } = this.#dependencies;
+    return commitLedgerBatch(sql, instance, {
+      checkpoints: latestCheckpoints(units),
+      settlements: units.flatMap((unit) => unit.settlements),
+      knownAccounts: this.#knownAccounts,
+      recheck,
+    });
+  }
+
+  async #split(units: readonly Unit[], error: unknown, recheck: boolean): Promise<void> {
+    if (sqlState(error) === FENCED) this.#dependencies.onFenced();
+    if (units.length === 1 || sqlState(error) === FENCED) {
+      for (const unit of units) unit.reject(error);
+      return;
+    }
+    const middle = units.length >> 1;
+    await this.#settleUnits(units.slice(0, middle), recheck);
+    await this.#settleUnits(units.slice(middle), recheck);
+  }
+
+  async #writeUnits(asked: readonly Unit[]): Promise<void> {
+    const units = withoutAbandoned(asked);
+    if (units.length === 0) return;
+    let totals: ReadonlyMap<string, AccountTotals>;
+    try {
+      totals = await commitStatements(this.#dependencies, units);
+    } catch (error) {
+      if (sqlState(error) === FENCED) this.#dependencies.onFenced();
+      if (units.length === 1) return units[0]!.reject(error);
+      for (const unit of units) await this.#writeUnits([unit]);
+      return;
+    }
+    this.#committed(units, totals);
+  }
+
+  #committed(units: readonly Unit[], totals: ReadonlyMap<string, AccountTotals>): void {
+    if (this.#knownAccounts.size > MAX_KNOWN_ACCOUNTS) this.#knownAccounts.clear();
+    for (const id of totals.keys()) this.#knownAccounts.add(id);
+    const settlements = units.flatMap((unit) => unit.settlements);
+    if (settlements.length > 0) this.#dependencies.onCommitted(settlements, totals);
+    for (const unit of units) {
+      unit.resolve();
+      if (unit.abandonment?.isAbandoned !== true) continue;
+      if (unit.statements.some((statement) => statement.keepsAnswer?.() === true)) continue;
+      for (const settlement of unit.settlements) this.#dependencies.onPostedAbandoned(settlement);
+    }
+  }
+}
+
+/** What was delivered has to be charged; there is no more of it than there are streams. */
+function isOwed(effect: Effect): boolean {
+  return effect.kind === "settle" && effect.settlement.hasAttempt;
+}
+
+/** Drops units that were given up before they were tried. */
+function withoutAbandoned(units: readonly Unit[]): readonly Unit[] {
+  if (units.every((unit) => unit.abandonment?.isAbandoned !== true)) return units;
+  return units.filter((unit) => {
+    if (unit.abandonment?.isAbandoned !== true) return true;
+    unit.reject(new Error("given up before it was written"));
+    return false;
+  });
+}
+
+function unitOf(
+  effects: readonly Effect[],
+  abandonment: Abandonment | undefined,
+  resolve: () => void,
+  reject: (error: unknown) => void,
+): Unit {
+  const checkpoints: Checkpoint[] = [];
+  const settlements: Settlement[] = [];
+  const statements: StatementEffect[] = [];
+  for (const effect of effects) {
+    if (effect.kind === "checkpoint") checkpoints.push(effect.checkpoint);
+    else if (effect.kind === "settle") settlements.push(effect.settlement);
+    else statements.push(effect);
+  }
+  return { abandonment, checkpoints, settlements, statements, resolve, reject };
+}
+
+/**
+ * A statement cannot touch a row twice: of several checkpoints of a request the last one stands, and none
+ * where the request is settled in the same batch.
+ */
+function latestCheckpoints(units: readonly Unit[]): Checkpoint[] {
+  const latest = new Map<string, Checkpoint>();
+  for (const unit of units) {
+    for (const checkpoint of unit.checkpoints) latest.set(checkpoint.requestId, checkpoint);
+  }
+  if (latest.size === 0) return [];
+  for (const unit of units) {
+    for (const settlement of unit.settlements) latest.delete(settlement.requestId);
+  }
+  return [...latest.values()];
+}

@@ -1,0 +1,154 @@
+CREATE TABLE "accounts" (
+	"id" text PRIMARY KEY NOT NULL,
+	"kind" text NOT NULL,
+	"organization_id" text NOT NULL,
+	"key_id" text,
+	"period_start" date,
+	"credit_nano" bigint DEFAULT 0 NOT NULL,
+	"posted_nano" bigint DEFAULT 0 NOT NULL,
+	"sequence" bigint DEFAULT 0 NOT NULL,
+	"budget_events" integer DEFAULT 0 NOT NULL,
+	"last_used_at" timestamp with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "api_keys" (
+	"id" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"kind" text NOT NULL,
+	"name" text NOT NULL,
+	"key_hash" text NOT NULL,
+	"key_prefix" text NOT NULL,
+	"scopes" text[] NOT NULL,
+	"rate_limit_rpm" integer,
+	"daily_budget_nano" bigint,
+	"monthly_budget_nano" bigint,
+	"allowed_models" text[],
+	"expires_at" timestamp with time zone,
+	"is_active" boolean DEFAULT true NOT NULL,
+	"created_at" timestamp with time zone DEFAULT now() NOT NULL,
+	"deleted_at" timestamp with time zone,
+	"last_used_at" timestamp with time zone,
+	"version" bigint DEFAULT 1 NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "attempts" (
+	"request_id" text PRIMARY KEY NOT NULL,
+	"instance_id" text NOT NULL,
+	"epoch" bigint NOT NULL,
+	"organization_id" text NOT NULL,
+	"key_id" text NOT NULL,
+	"org_account" text NOT NULL,
+	"day_account" text NOT NULL,
+	"month_account" text NOT NULL,
+	"hold_nano" bigint NOT NULL,
+	"charge_nano" bigint NOT NULL,
+	"model" text NOT NULL,
+	"provider" text NOT NULL,
+	"prompt_tokens" bigint NOT NULL,
+	"completion_tokens" bigint NOT NULL,
+	"estimated" boolean NOT NULL,
+	"latency_ms" integer NOT NULL,
+	"details" jsonb,
+	"started_at" timestamp with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "catalogue_search" (
+	"model_id" text PRIMARY KEY NOT NULL,
+	"title" text NOT NULL,
+	"origin" text NOT NULL,
+	"description" text NOT NULL,
+	"document" "tsvector" GENERATED ALWAYS AS (setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', origin), 'B') || setweight(to_tsvector('simple', description) || to_tsvector('english', description), 'C')) STORED
+);
+--> statement-breakpoint
+CREATE TABLE "changes" (
+	"id" bigserial PRIMARY KEY NOT NULL,
+	"kind" text NOT NULL,
+	"object_id" text NOT NULL,
+	"changed_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "credit_commands" (
+	"id" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"amount_nano" bigint NOT NULL,
+	"description" text NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"done_at" timestamp with time zone,
+	"transaction_id" text,
+	"refused_code" text
+);
+--> statement-breakpoint
+CREATE TABLE "idempotency_records" (
+	"key_id" text NOT NULL,
+	"idempotency_key" text NOT NULL,
+	"body_hash" text NOT NULL,
+	"request_id" text NOT NULL,
+	"instance_id" text NOT NULL,
+	"epoch" bigint NOT NULL,
+	"status" integer,
+	"headers" jsonb,
+	"body" "bytea",
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT "idempotency_records_key_id_idempotency_key_pk" PRIMARY KEY("key_id","idempotency_key")
+);
+--> statement-breakpoint
+CREATE TABLE "instances" (
+	"id" text PRIMARY KEY NOT NULL,
+	"epoch" bigint NOT NULL,
+	"alive" boolean DEFAULT true NOT NULL,
+	"started_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"heartbeat_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "organizations" (
+	"id" text PRIMARY KEY NOT NULL,
+	"name" text NOT NULL,
+	"plan" text NOT NULL,
+	"created_at" timestamp with time zone DEFAULT now() NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "outbox" (
+	"id" bigserial PRIMARY KEY NOT NULL,
+	"event_id" text NOT NULL,
+	"organization_id" text NOT NULL,
+	"type" text NOT NULL,
+	"data" jsonb NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT "outbox_event_id_unique" UNIQUE("event_id")
+);
+--> statement-breakpoint
+CREATE TABLE "transactions" (
+	"organization_id" text NOT NULL,
+	"sequence" bigint NOT NULL,
+	"id" text NOT NULL,
+	"type" text NOT NULL,
+	"amount_nano" bigint NOT NULL,
+	"balance_after_nano" bigint NOT NULL,
+	"description" text NOT NULL,
+	"key_id" text,
+	"request_id" text,
+	"model" text,
+	"provider" text,
+	"status" integer,
+	"prompt_tokens" bigint,
+	"cached_prompt_tokens" bigint,
+	"completion_tokens" bigint,
+	"reasoning_tokens" bigint,
+	"estimated" boolean,
+	"latency_ms" integer,
+	"details" jsonb,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT "transactions_organization_id_sequence_pk" PRIMARY KEY("organization_id","sequence")
+);
+--> statement-breakpoint
+ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+CREATE INDEX "accounts_key" ON "accounts" USING btree ("key_id","kind","period_start");--> statement-breakpoint
+CREATE UNIQUE INDEX "api_keys_hash" ON "api_keys" USING btree ("key_hash");--> statement-breakpoint
+CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id","name") WHERE deleted_at IS NULL;--> statement-breakpoint
+CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint
+CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
+CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
+CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
+CREATE UNIQUE INDEX "transactions_request" ON "transactions" USING btree ("request_id") WHERE request_id IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");

@@ -1,0 +1,39 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+
+export const CHANGES_CHANNEL = "gateway_changes";
+
+export type ChangeKind = "api-key" | "organization" | "credit-command";
+
+/** Tells every process, in the transaction of the change, that what it holds of an object is old. */
+export async function recordChange(
+  sql: DatabaseTransaction,
+  kind: ChangeKind,
+  objectId: string,
+): Promise<void> {
+  await sql`INSERT INTO changes (kind, object_id) VALUES (${kind}, ${objectId})`;
+  await sql`SELECT pg_notify(${CHANGES_CHANNEL}, ${`${kind} ${objectId}`})`;
+}
+
+export interface Change {
+  readonly id: bigint;
+  readonly kind: string;
+  readonly objectId: string;
+}
+
+/** Far above what a heartbeat that came late could miss. */
+const LOOK_BACK_SECONDS = 15;
+
+/**
+ * Changes of the last seconds. Rows become visible in the order of commits, not of ids, so a reader
+ * looks back a while and passes over what it has seen.
+ */
+export async function recentChanges(sql: Database): Promise<Change[]> {
+  const rows = await sql<{ id: bigint; kind: string; object_id: string }[]>`
+    SELECT id, kind, object_id FROM changes
+    WHERE changed_at > clock_timestamp() - make_interval(secs => ${LOOK_BACK_SECONDS}) ORDER BY id`;
+  return rows.map((row) => ({ id: row.id, kind: row.kind, objectId: row.object_id }));
+}
+
+export async function removeOldChanges(sql: Database): Promise<void> {
+  await sql`DELETE FROM changes WHERE changed_at < clock_timestamp() - interval '10 minutes'`;
+}

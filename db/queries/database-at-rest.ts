@@ -1,0 +1,42 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { orgAccountId } from "../ledger/rows.ts";
+import { ALONE_LOCK } from "./instances.ts";
+
+/** A gateway notes that it lives several times a second; silent for longer, it is not running. */
+const SILENCE_SECONDS = 3;
+
+/**
+ * True where no gateway runs on the database, and none can start before this transaction ends. The lock
+ * alone does not tell: a gateway whose server was restarted lives on without it.
+ */
+export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
+  const [row] = await sql<{ is_locked: boolean }[]>`
+    SELECT pg_try_advisory_xact_lock(${ALONE_LOCK}) AS is_locked`;
+  return row!.is_locked && !(await hearsGateway(sql));
+}
+
+/** True where a gateway runs on the database, as far as one was heard of in the last seconds. */
+export async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
+  const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
+    SELECT 1 FROM instances
+    WHERE alive AND heartbeat_at > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})
+  ) AS is_heard`;
+  return row!.is_heard;
+}
+
+/**
+ * What of a balance may be taken while no gateway runs: all but what a dead one's unfinished streams
+ * hold. Locks the balance. Zero for an unknown organization.
+ */
+export async function freeNanoAtRest(
+  sql: DatabaseTransaction,
+  organizationId: string,
+): Promise<bigint> {
+  const [account] = await sql<{ credit_nano: bigint; posted_nano: bigint }[]>`
+    SELECT credit_nano, posted_nano FROM accounts WHERE id = ${orgAccountId(organizationId)}
+    FOR UPDATE`;
+  const [held] = await sql<{ nano: string }[]>`
+    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM attempts
+    WHERE organization_id = ${organizationId}`;
+  return account ? account.credit_nano - account.posted_nano - BigInt(held!.nano) : 0n;
+}

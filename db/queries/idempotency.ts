@@ -1,0 +1,93 @@
+import type { Database } from "../client.ts";
+import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+import type { StatementEffect } from "../ledger/effects.ts";
+
+export interface IdempotencyClaim {
+  readonly keyId: string;
+  readonly idempotencyKey: string;
+  readonly bodyHash: string;
+  readonly requestId: string;
+}
+
+export interface StoredResult {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  /** Sealed. Null where the result was too large to keep. */
+  readonly body: Uint8Array | null;
+}
+
+export type ClaimOutcome =
+  | { readonly kind: "claimed" }
+  | { readonly kind: "conflict" }
+  | { readonly kind: "running" }
+  | { readonly kind: "done"; readonly result: StoredResult };
+
+/**
+ * Claims an idempotency key for a request, or says what stands there already. A claim is durable before
+ * the upstream is called, so that a second call finds it on any instance.
+ */
+export async function claimIdempotencyKey(
+  sql: Database,
+  instance: InstanceIdentity,
+  claim: IdempotencyClaim,
+): Promise<ClaimOutcome> {
+  const inserted = await sql`
+    INSERT INTO idempotency_records (key_id, idempotency_key, body_hash, request_id, instance_id, epoch)
+    SELECT ${claim.keyId}, ${claim.idempotencyKey}, ${claim.bodyHash}, ${claim.requestId}, id, epoch
+    FROM instances WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive
+    ON CONFLICT (key_id, idempotency_key) DO UPDATE
+      SET body_hash = EXCLUDED.body_hash, request_id = EXCLUDED.request_id,
+        instance_id = EXCLUDED.instance_id, epoch = EXCLUDED.epoch, status = NULL, headers = NULL,
+        body = NULL, created_at = clock_timestamp()
+      WHERE idempotency_records.created_at < clock_timestamp() - interval '24 hours'
+        AND idempotency_records.status IS NOT NULL`;
+  if (inserted.count > 0) return { kind: "claimed" };
+  const [row] = await sql<
+    {
+      body_hash: string;
+      status: number | null;
+      headers: Record<string, string>;
+      body: Uint8Array | null;
+    }[]
+  >`SELECT body_hash, status, headers, body FROM idempotency_records
+    WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}`;
+  // Freed in between: the caller looks again.
+  if (row === undefined) return { kind: "running" };
+  if (row.body_hash !== claim.bodyHash) return { kind: "conflict" };
+  if (row.status === null) return { kind: "running" };
+  return { kind: "done", result: { status: row.status, headers: row.headers, body: row.body } };
+}
+
+/** Keeps the result, in the transaction of its charge. */
+export function storeResultEffect(claim: IdempotencyClaim, result: StoredResult): StatementEffect {
+  let isKept = false;
+  return {
+    kind: "statement",
+    name: "idempotency-store",
+    tables: ["idempotency_records"],
+    events: [],
+    async run(sql) {
+      const updated = await sql`UPDATE idempotency_records
+        SET status = ${result.status}, headers = ${JSON.stringify(result.headers)}::text::jsonb, body = ${result.body}
+        WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}
+          AND request_id = ${claim.requestId}`;
+      isKept = updated.count > 0;
+    },
+    keepsAnswer: () => isKept,
+  };
+}
+
+/** Errors and disconnects free the key for another try. */
+export async function freeIdempotencyKey(sql: Database, claim: IdempotencyClaim): Promise<void> {
+  await sql`DELETE FROM idempotency_records WHERE key_id = ${claim.keyId}
+    AND idempotency_key = ${claim.idempotencyKey} AND request_id = ${claim.requestId} AND status IS NULL`;
+}
+
+const REMOVAL_BATCH = 1_000;
+
+export async function removeOldIdempotencyRecords(sql: Database): Promise<void> {
+  await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
+    SELECT key_id, idempotency_key FROM idempotency_records
+    WHERE created_at < clock_timestamp() - interval '24 hours' AND status IS NOT NULL
+    LIMIT ${REMOVAL_BATCH})`;
+}

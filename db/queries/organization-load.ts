@@ -1,0 +1,41 @@
+import type { Query } from "../query.ts";
+
+export interface LoadedOrganization {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  readonly creditNano: bigint;
+  readonly postedNano: bigint;
+  readonly sequence: bigint;
+}
+
+/** An organization with its balance account. */
+export function loadOrganization(id: string): Query<LoadedOrganization | undefined> {
+  return {
+    name: "organization-load",
+    tables: ["organizations", "accounts"],
+    async run(sql) {
+      const [row] = await sql<
+        {
+          id: string;
+          name: string;
+          plan: string;
+          credit_nano: bigint;
+          posted_nano: bigint;
+          sequence: bigint;
+        }[]
+      >`SELECT o.id, o.name, o.plan, a.credit_nano, a.posted_nano, a.sequence
+        FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id WHERE o.id = ${id}`;
+      return (
+        row && {
+          id: row.id,
+          name: row.name,
+          plan: row.plan,
+          creditNano: row.credit_nano,
+          postedNano: row.posted_nano,
+          sequence: row.sequence,
+        }
+      );
+    },
+  };
+}

@@ -1,0 +1,32 @@
+import { sql } from "drizzle-orm";
+import { bigint, date, index, integer, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+
+/**
+ * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
+ * (`day`) and a key's UTC month (`month`). Writers lock the rows they need in the order of their ids.
+ *
+ * An organization's balance is credit_nano − posted_nano. A key's period counts posted_nano against
+ * the budget of the key.
+ */
+export const accounts = pgTable(
+  "accounts",
+  {
+    /** org:<organization>, day:<key>:<date>, month:<key>:<date of its first day> */
+    id: text("id").primaryKey(),
+    kind: text("kind").notNull(),
+    organizationId: text("organization_id").notNull(),
+    keyId: text("key_id"),
+    /** First day of the period; null for an organization's balance. */
+    periodStart: date("period_start"),
+    /** Sum of everything that is no usage: top-ups, refunds, adjustments. Organizations only. */
+    creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
+    /** Sum of all charges. */
+    postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
+    /** Number of the account's last transaction; transactions of an organization have no gap. */
+    sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
+    /** Bits of budget events already emitted: 1 = 50 %, 2 = 80 %, 4 = 100 % and exhausted. */
+    budgetEvents: integer("budget_events").notNull().default(0),
+    lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
+  },
+  (table) => [index("accounts_key").on(table.keyId, table.kind, table.periodStart)],
+);

@@ -1,0 +1,11 @@
+export { accounts } from "./accounts.ts";
+export { apiKeys } from "./api-keys.ts";
+export { attempts } from "./attempts.ts";
+export { catalogueSearch } from "./catalogue-search.ts";
+export { changes } from "./changes.ts";
+export { creditCommands } from "./credit-commands.ts";
+export { idempotencyRecords } from "./idempotency-records.ts";
+export { instances } from "./instances.ts";
+export { organizations } from "./organizations.ts";
+export { outbox } from "./outbox.ts";
+export { transactions } from "./transactions.ts";

@@ -1,0 +1,15 @@
+import { sql } from "drizzle-orm";
+import { bigint, boolean, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+
+/** A running gateway process. Every ledger transaction locks its row first: a dead one writes nothing. */
+export const instances = pgTable("instances", {
+  id: text("id").primaryKey(),
+  epoch: bigint("epoch", { mode: "bigint" }).notNull(),
+  alive: boolean("alive").notNull().default(true),
+  startedAt: timestamp("started_at", { withTimezone: true })
+    .notNull()
+    .default(sql`clock_timestamp()`),
+  heartbeatAt: timestamp("heartbeat_at", { withTimezone: true })
+    .notNull()
+    .default(sql`clock_timestamp()`),
+});

@@ -1,0 +1,87 @@
+import http from "node:http";
+import { Elysia } from "elysia";
+import { createCors } from "./http/cors.ts";
+import { errorResponse } from "./http/error-response.ts";
+import { compileRoute, type PipelineDependencies } from "./http/pipeline.ts";
+import type { RouteDefinition } from "./http/route.ts";
+import { GatewayError } from "./lib/errors.ts";
+import { newId } from "./lib/ids.ts";
+
+/** Above every limit of our own, so that those decide. */
+const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
+/** Request line and headers. Bun answers longer ones itself, 431 without an error envelope. */
+const MAX_HEADER_BYTES = 1_048_576;
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] as const;
+
+/** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */
+export function createApp(
+  routes: readonly RouteDefinition[],
+  pipeline: PipelineDependencies & { readonly corsOrigins: readonly string[] },
+) {
+  // Bun has it for the whole process.
+  Object.assign(http, { maxHeaderSize: MAX_HEADER_BYTES });
+  const app = new Elysia({
+    serve: { maxRequestBodySize: MAX_REQUEST_BODY_BYTES },
+    aot: true,
+    normalize: false,
+  });
+  const cors = createCors(pipeline.corsOrigins);
+  const methodsByPath = new Map<string, Set<string>>();
+  for (const route of routes) {
+    const run = compileRoute(route, pipeline);
+    const unshared = ({ request, params, server }: Mounted): Promise<Response> =>
+      run({ request, params: params ?? {}, keepOpen: () => server?.timeout(request, 0) });
+    const answer =
+      cors === undefined
+        ? unshared
+        : async (mounted: Mounted) => cors.allow(mounted.request, await unshared(mounted));
+    app.route(route.method, route.path, answer, { parse: "none" });
+    const methods = methodsByPath.get(route.path) ?? new Set();
+    methodsByPath.set(route.path, methods.add(route.method));
+    if (route.method !== "GET") continue;
+    methods.add("HEAD");
+    app.route("HEAD", route.path, async (mounted) => withoutBody(await answer(mounted)));
+  }
+  for (const [path, mounted] of methodsByPath) {
+    const methods = [...mounted];
+    for (const method of METHODS) {
+      if (mounted.has(method)) continue;
+      const isPreflight = method === "OPTIONS" && cors !== undefined;
+      app.route(
+        method,
+        path,
+        ({ request }) =>
+          isPreflight ? cors.preflight(request, methods) : refuse("method_not_allowed", methods),
+        { parse: "none" },
+      );
+    }
+  }
+  return app.onError(({ code }) =>
+    code === "NOT_FOUND" ? refuse("route_not_found") : refuse("internal"),
+  );
+}
+
+/** What the router hands to a handler. */
+interface Mounted {
+  readonly request: Request;
+  readonly params?: Record<string, string>;
+  readonly server: { timeout(request: Request, seconds: number): void } | null;
+}
+
+function withoutBody(response: Response): Response {
+  void response.body?.cancel();
+  return new Response(null, { status: response.status, headers: response.headers });
+}
+
+function refuse(
+  code: "route_not_found" | "method_not_allowed" | "internal",
+  allowed?: string[],
+): Response {
+  const messages = {
+    route_not_found: "There is no such endpoint.",
+    method_not_allowed: "This endpoint does not take that method.",
+    internal: "Something went wrong inside the gateway.",
+  };
+  const headers = allowed && { allow: allowed.join(", ") };
+  return errorResponse(new GatewayError(code, messages[code], { headers }), newId("req"));
+}

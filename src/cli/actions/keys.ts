@@ -1,0 +1,67 @@
+import { type Database, sqlState } from "../../../db/client.ts";
+import { lockKey } from "../../../db/queries/key-lock.ts";
+import { deleteKeyEffect, insertKeyEffect } from "../../../db/queries/key-write.ts";
+import { generateApiKey } from "../../lib/api-key-format.ts";
+import type { ApiKeyRecord, KeyKind, Scope } from "../../lib/api-key-record.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import { newKey } from "../../services/organizations/new-organization.ts";
+
+export interface KeyWish {
+  readonly organizationId: string;
+  readonly kind: KeyKind;
+  readonly name: string;
+  /** Undefined: all. */
+  readonly scopes: readonly Scope[] | undefined;
+}
+
+const UNIQUE_VIOLATION = "23505";
+const FOREIGN_KEY_VIOLATION = "23503";
+
+/** Creates a key; its secret is told this once. Throws name_taken, organization_not_found. */
+export async function addKey(
+  sql: Database,
+  wish: KeyWish,
+  nowMs: number,
+): Promise<{ record: ApiKeyRecord; secret: string }> {
+  const { organizationId, kind, name, scopes } = wish;
+  const { key: secret } = generateApiKey(kind);
+  const record = newKey({ organizationId, kind, secret, nowMs, settings: { name, scopes } });
+  const insertion = insertKeyEffect(record, {
+    eventId: newId("evt"),
+    organizationId,
+    type: "key.created",
+    data: { key_id: record.id, key_name: name, key_prefix: record.keyPrefix },
+  });
+  try {
+    await sql.begin((transaction) => insertion.run(transaction));
+  } catch (error) {
+    throw refusal(error);
+  }
+  return { record, secret };
+}
+
+function refusal(error: unknown): unknown {
+  if (sqlState(error) === UNIQUE_VIOLATION) {
+    return new GatewayError("name_taken", "The organization has an API key of this name already.");
+  }
+  if (sqlState(error) === FOREIGN_KEY_VIOLATION) {
+    return new GatewayError("organization_not_found", "There is no such organization.");
+  }
+  return error;
+}
+
+/** Revokes a key for good; a running gateway hears of it at once. Throws key_not_found. */
+export async function revokeKey(sql: Database, id: string): Promise<void> {
+  await sql.begin(async (transaction) => {
+    const key = await lockKey(transaction, id);
+    if (key === undefined) throw new GatewayError("key_not_found", "There is no such API key.");
+    const deletion = deleteKeyEffect(id, {
+      eventId: newId("evt"),
+      organizationId: key.organizationId,
+      type: "key.deleted",
+      data: { key_id: id, key_name: key.name },
+    });
+    await deletion.run(transaction);
+  });
+}

@@ -1,0 +1,56 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Database } from "../../../db/client.ts";
+import { findPostgresBinaries } from "../../../db/embedded/binaries.ts";
+import { readMigrationState } from "../../../db/migration-state.ts";
+import { hearsGateway } from "../../../db/queries/database-at-rest.ts";
+import { readServerVersion } from "../../../db/queries/server-version.ts";
+import { maskUrl } from "../../config/config-error.ts";
+import { type DatabaseSettings, withServer } from "../operator-database.ts";
+import { type Finding, ok, wrong } from "./finding.ts";
+
+const NAME = "database";
+const OLDEST_MAJOR_VERSION = 15;
+
+/**
+ * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
+ * embedded one that does not run is started for the time being, but never made.
+ */
+export async function checkDatabase(
+  settings: DatabaseSettings,
+  log: (message: string) => void,
+): Promise<Finding[]> {
+  const { databaseUrl, dataDir } = settings;
+  const address = databaseUrl === undefined ? "embedded" : maskUrl(databaseUrl);
+  try {
+    if (databaseUrl === undefined && !existsSync(join(dataDir, "postgres", "PG_VERSION"))) {
+      const { majorVersion } = findPostgresBinaries();
+      return [ok(NAME, `embedded Postgres ${majorVersion}, made at the first start`)];
+    }
+    return await withServer(settings, log, (sql) => look(sql, address));
+  } catch (error) {
+    return [wrong(NAME, `${address}: ${(error as Error).message}`)];
+  }
+}
+
+async function look(sql: Database, address: string): Promise<Finding[]> {
+  const version = await readServerVersion(sql);
+  const found = `${address}, Postgres ${version.text}`;
+  if (version.major < OLDEST_MAJOR_VERSION) {
+    return [wrong(NAME, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`)];
+  }
+  return [ok(NAME, found), ...(await lookAtSchema(sql))];
+}
+
+async function lookAtSchema(sql: Database): Promise<Finding[]> {
+  const { pending, isNewer } = await readMigrationState(sql);
+  if (pending.length > 0) {
+    const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;
+    return [wrong("migrations", detail)];
+  }
+  const migrations: Finding = isNewer
+    ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
+    : ok("migrations", "up to date");
+  const gateway = (await hearsGateway(sql)) ? "one runs on this database" : "none runs";
+  return [migrations, ok("gateway", gateway)];
+}

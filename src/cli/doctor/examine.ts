@@ -1,0 +1,50 @@
+import { type GatewayConfig, readConfig } from "../../config.ts";
+import type { CommandContext } from "../command.ts";
+import type { DatabaseSettings } from "../operator-database.ts";
+import { readOperatorSettings } from "../operator-settings.ts";
+import { checkDataFolder } from "./check-data-folder.ts";
+import { checkDatabase } from "./check-database.ts";
+import { checkMasterKey } from "./check-master-key.ts";
+import { checkProviders } from "./check-providers.ts";
+import { checkRedis } from "./check-redis.ts";
+import { type Finding, ok, wrong } from "./finding.ts";
+
+/** Looks at everything that the gateway needs to start and to serve. */
+export async function examine(context: CommandContext): Promise<Finding[]> {
+  const { environment, cwd, log } = context;
+  let config: GatewayConfig;
+  try {
+    config = readConfig(environment, { cwd });
+  } catch (error) {
+    return [wrong("configuration", error), ...(await examineStorage(context))];
+  }
+  const [database, redis, providers] = await Promise.all([
+    checkDatabase(config, log),
+    checkRedis(config.redisUrl),
+    checkProviders(config.providers),
+  ]);
+  return [
+    ok("configuration", config.configFile ?? "environment alone"),
+    ...config.warnings.map(warning),
+    checkDataFolder(config.dataDir),
+    checkMasterKey(config),
+    ...database,
+    ...redis,
+    ...providers,
+  ];
+}
+
+/** What can be looked at although the configuration as a whole cannot be read. */
+async function examineStorage({ environment, cwd, log }: CommandContext): Promise<Finding[]> {
+  let settings: DatabaseSettings;
+  try {
+    settings = readOperatorSettings(environment, cwd);
+  } catch {
+    return [];
+  }
+  return [checkDataFolder(settings.dataDir), ...(await checkDatabase(settings, log))];
+}
+
+function warning(detail: string): Finding {
+  return { name: "configuration", state: "warning", detail };
+}

@@ -1,0 +1,132 @@
+import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import { DataFolderInUseError } from "../../db/data-folder-lock.ts";
+import { waitUntil } from "../../db/embedded/wait.ts";
+import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../db/embedded.ts";
+import { migrate } from "../../db/migrate.ts";
+import { readMigrationState } from "../../db/migration-state.ts";
+import { otherClients } from "../../db/queries/other-clients.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { CommandContext } from "./command.ts";
+import { type OperatorSettings, readOperatorSettings } from "./operator-settings.ts";
+import { within } from "./within.ts";
+
+/** Whoever has the data folder may be just starting its server, or just ending it. */
+const NEIGHBOUR_PATIENCE_MS = 10_000;
+const NEIGHBOUR_RETRY_MS = 100;
+/** How long a server of our own is left to commands that came to use it beside us. */
+const GUEST_PATIENCE_MS = 10_000;
+const END_TIMEOUT_SECONDS = 1;
+/** Above the time that a connection may take. */
+const ANSWER_TIMEOUT_MS = 8_000;
+
+export type DatabaseSettings = Pick<OperatorSettings, "databaseUrl" | "dataDir">;
+
+interface OperatorDatabase {
+  readonly target: DatabaseTarget;
+  /** Named by DATABASE_URL; started here; or started by another process on the same data folder. */
+  readonly origin: "configured" | "own" | "neighbour";
+  stop(): Promise<void>;
+}
+
+interface Connected {
+  readonly database: OperatorDatabase;
+  readonly sql: Database;
+}
+
+/** Does work on the gateway's database, with a schema that is up to date. */
+export function withDatabase<Result>(
+  context: CommandContext,
+  work: (sql: Database, settings: OperatorSettings) => Promise<Result>,
+): Promise<Result> {
+  const settings = readOperatorSettings(context.environment, context.cwd);
+  return withServer(settings, context.log, async (sql, target) => {
+    if ((await readMigrationState(sql)).pending.length > 0) await migrate(target);
+    return work(sql, settings);
+  });
+}
+
+/** Does work on the gateway's database, whatever its schema. Throws database_unavailable. */
+export async function withServer<Result>(
+  settings: DatabaseSettings,
+  log: (message: string) => void,
+  work: (sql: Database, target: DatabaseTarget) => Promise<Result>,
+): Promise<Result> {
+  const connected = await connect(settings, log);
+  try {
+    return await work(connected.sql, connected.database.target);
+  } finally {
+    if (connected.database.origin === "own") await guestsGone(connected.sql);
+    await disconnect(connected);
+  }
+}
+
+async function connect(
+  settings: DatabaseSettings,
+  log: (message: string) => void,
+): Promise<Connected> {
+  const deadlineMs = performance.now() + NEIGHBOUR_PATIENCE_MS;
+  for (;;) {
+    const database = await openDatabase(settings, log, deadlineMs);
+    const sql = connectDatabase(database.target, { poolSize: 1, applicationName: "gateway-cli" });
+    try {
+      await assertAnswers(sql);
+      return { database, sql };
+    } catch (error) {
+      await disconnect({ database, sql });
+      // A neighbour that was just ending took its server with it: then we start our own.
+      if (database.origin !== "neighbour" || performance.now() > deadlineMs) throw error;
+    }
+  }
+}
+
+async function disconnect({ database, sql }: Connected): Promise<void> {
+  await sql.end({ timeout: END_TIMEOUT_SECONDS });
+  await database.stop();
+}
+
+/**
+ * The configured database, or the embedded one: where a gateway or another command runs its server, that
+ * one is used, otherwise it is started for the time being.
+ *
+ * @throws DataFolderInUseError where the data folder is taken and no server comes up
+ */
+async function openDatabase(
+  { databaseUrl, dataDir }: DatabaseSettings,
+  log: (message: string) => void,
+  deadlineMs: number,
+): Promise<OperatorDatabase> {
+  if (databaseUrl !== undefined) return foreign(databaseUrl, "configured");
+  for (;;) {
+    try {
+      const own = await startEmbeddedPostgres({ dataDir, log });
+      return { target: { url: own.url }, origin: "own", stop: () => own.stop() };
+    } catch (error) {
+      if (!(error instanceof DataFolderInUseError)) throw error;
+      const url = findRunningEmbeddedPostgres(dataDir);
+      if (url !== undefined) return foreign(url, "neighbour");
+      if (performance.now() > deadlineMs) throw error;
+      await Bun.sleep(NEIGHBOUR_RETRY_MS);
+    }
+  }
+}
+
+function foreign(url: string, origin: OperatorDatabase["origin"]): OperatorDatabase {
+  return { target: { url }, origin, stop: async () => {} };
+}
+
+/** The driver itself would try for ever where connections are taken and closed at once. */
+async function assertAnswers(sql: Database): Promise<void> {
+  try {
+    await within(ANSWER_TIMEOUT_MS, sql`SELECT 1`.execute());
+  } catch (error) {
+    throw new GatewayError("database_unavailable", (error as Error).message, { cause: error });
+  }
+}
+
+async function guestsGone(sql: Database): Promise<void> {
+  try {
+    await waitUntil(async () => (await otherClients(sql)) === 0, GUEST_PATIENCE_MS);
+  } catch {
+    // The server is gone already; its end is what was to be decided.
+  }
+}

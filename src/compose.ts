@@ -1,0 +1,292 @@
+import { apiKeyActor } from "../actors/api-key/actor.ts";
+import { endpointActor } from "../actors/endpoint/actor.ts";
+import { organizationActor } from "../actors/organization/actor.ts";
+import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
+import { connectDatabase, type Database, type DatabaseTarget } from "../db/client.ts";
+import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
+import { LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
+import { GroupCommit } from "../db/ledger/group-commit.ts";
+import type { Query } from "../db/query.ts";
+import { createApp } from "./app.ts";
+import type { GatewayConfig } from "./config.ts";
+import { MemoryRateWindows } from "./coordination/memory.ts";
+import { errorEnvelope } from "./http/error-response.ts";
+import { type Clock, systemClock } from "./lib/clock.ts";
+import { DeadlineQueue } from "./lib/deadline-queue.ts";
+import { newId } from "./lib/ids.ts";
+import { buildCatalogue } from "./providers/catalogue/build-catalogue.ts";
+import { createModelIndex, type ModelIndex } from "./providers/catalogue/model-index.ts";
+import { createProviders } from "./providers/registry.ts";
+import { mountedRoutes } from "./routes.ts";
+import { Authentication } from "./services/authentication.ts";
+import { ChatCompletions } from "./services/chat/chat-completions.ts";
+import { StreamTicker } from "./services/chat/stream-ticker.ts";
+import { Idempotency } from "./services/idempotency/idempotency.ts";
+import { LastUse } from "./services/keys/last-use.ts";
+import { publishSearch } from "./services/models/publish-search.ts";
+import { AloneMoney } from "./services/money/alone.ts";
+import { CreditOrders } from "./services/money/credit-orders.ts";
+import { InFlight } from "./services/presence/in-flight.ts";
+import { Presence } from "./services/presence/presence.ts";
+import { takeOver } from "./services/presence/recovery.ts";
+import type { Telemetry } from "./telemetry/interface.ts";
+
+export interface ComposeOptions {
+  readonly config: GatewayConfig;
+  /** A migrated database that holds at least one organization. */
+  readonly database: DatabaseTarget;
+  readonly masterKey: Uint8Array;
+  readonly telemetry: Telemetry;
+  /** Called when this process was declared dead and must stop at once. */
+  onFenced(): void;
+  readonly clock?: Clock;
+}
+
+export interface Gateway {
+  readonly app: ReturnType<typeof createApp>;
+  /** Stops admitting, lets what runs end within `graceMs`, and writes what is left. */
+  drain(graceMs: number): Promise<void>;
+  /** Rejects where the database was out of reach: what it did not hear of, the next start settles. */
+  close(): Promise<void>;
+}
+
+const PASSIVATION_SWEEP_MS = 10_000;
+
+/** The one place where implementations are chosen and constructed. */
+export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
+  const { config, telemetry } = options;
+  const clock = options.clock ?? systemClock;
+  const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
+  const connections = openConnections(options.database, config.databasePoolSize);
+  const { sql } = connections;
+  const onError = (error: unknown): void =>
+    telemetry.log.error({ err: error }, "background failure");
+
+  const settledAtStart = await takeOver(connections.lock, sql, instance);
+  if (settledAtStart > 0) {
+    telemetry.log.warn({ attempts: settledAtStart }, "settled what a predecessor left running");
+  }
+  const models = await loadModels(config);
+  await publishSearch(sql, models);
+  const world = createActorWorld({
+    sql,
+    clock,
+    commit: (effects, lineage) => ledger.submit(effects, lineage),
+  });
+  const money = new AloneMoney({
+    ...world,
+    clock,
+    onClamped: (hold, clampedNano) => {
+      telemetry.countClampedCharge();
+      telemetry.log.warn(
+        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
+        "charge clamped to its hold",
+      );
+    },
+    onBackgroundError: onError,
+  });
+  const ledger = new GroupCommit({
+    sql: connections.ledger,
+    instance,
+    onCommitted: (settlements, totals) => money.committed(settlements, totals),
+    onFenced: options.onFenced,
+    onPostedAbandoned: (settlement) => money.refund(settlement),
+    onBatch: (units, durationMs) => telemetry.observeCommit(units, durationMs),
+  });
+  money.connect(ledger);
+
+  const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
+  const orders = new CreditOrders({ organizations: world.organizations, read, onError });
+  const presence = new Presence({
+    sql: connections.lock,
+    instance,
+    onChange(kind, objectId) {
+      if (kind === "api-key") world.keys.forget(objectId);
+      else if (kind === "organization") world.organizations.forget(objectId);
+      else if (kind === "credit-command") void orders.carryOut();
+    },
+    onGap() {
+      world.keys.forgetAll();
+      world.organizations.forgetAll();
+      void orders.carryOut();
+    },
+    onFenced: options.onFenced,
+    onError,
+  });
+  await presence.start();
+
+  const ticker = new StreamTicker(clock);
+  const inFlight = new InFlight();
+  const lastUse = new LastUse(sql, onError);
+  const { upstreamTimeouts } = config;
+  const idempotency = new Idempotency({
+    sql,
+    instance,
+    masterKey: options.masterKey,
+    clock,
+    maxWaitMs: upstreamTimeouts.totalMs,
+  });
+  const chat = new ChatCompletions({
+    money,
+    models,
+    providers: createProviders(
+      config.providers.map((provider) => ({
+        ...provider,
+        apiKey: provider.apiKey,
+        connectTimeoutMs: upstreamTimeouts.connectMs,
+      })),
+      { clock, probe: config.usesProxy ? null : undefined },
+    ),
+    rates: new MemoryRateWindows(clock),
+    organizations: world.organizations,
+    idempotency,
+    calls: { endpoints: world.endpoints, clock, random: Math.random },
+    ticker,
+    keepaliveMs: config.keepaliveMs,
+    firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
+    idleTimeoutMs: upstreamTimeouts.idleMs,
+    totalTimeoutMs: upstreamTimeouts.totalMs,
+    deadlines: new DeadlineQueue(clock, upstreamTimeouts.totalMs),
+    errorEnvelope,
+    onError: (error, requestId) =>
+      telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
+  });
+
+  registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
+  const routes = mountedRoutes({
+    config,
+    telemetry,
+    models,
+    sql,
+    world,
+    chat,
+    clock,
+    presence,
+    inFlight,
+  });
+  const app = createApp(routes, {
+    authentication: new Authentication({ keys: world.keys, clock, read }),
+    whenAdmitting: () => presence.whenFresh(),
+    inFlight,
+    noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
+    record: (request) => telemetry.record(request),
+    onInternalError: (error, requestId) =>
+      telemetry.log.error(
+        { err: error.cause ?? error, code: error.code, request_id: requestId },
+        "request failed",
+      ),
+    corsOrigins: config.corsOrigins,
+  });
+  const sweep = setInterval(() => {
+    world.keys.passivateIdle();
+    world.organizations.passivateIdle();
+    world.endpoints.passivateIdle();
+  }, PASSIVATION_SWEEP_MS);
+
+  return {
+    app,
+    drain: (graceMs) => inFlight.drain(graceMs),
+    async close() {
+      clearInterval(sweep);
+      await idempotency.close();
+      await lastUse.write();
+      await ledger.close();
+      try {
+        await presence.stop();
+      } finally {
+        await connections.close();
+      }
+    },
+  };
+}
+
+/** Commits and the lock of the only gateway have connections of their own; everything else shares a pool. */
+function openConnections(target: DatabaseTarget, poolSize: number) {
+  const open = (size: number, use: string, settings?: Record<string, string>): Database =>
+    connectDatabase(target, { poolSize: size, applicationName: `gateway-${use}`, settings });
+  const sql = open(poolSize, "pool");
+  const ledger = open(1, "ledger", LEDGER_SETTINGS);
+  const lock = open(1, "lock");
+  return {
+    sql,
+    ledger,
+    lock,
+    close: () =>
+      Promise.all([sql, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
+  };
+}
+
+async function loadModels(config: GatewayConfig): Promise<ModelIndex> {
+  const { providers, models, sandbox } = config;
+  return createModelIndex(await buildCatalogue({ providers, models, sandbox, now: new Date() }));
+}
+
+/** The actors of this process and the world they see. */
+function createActorWorld(dependencies: {
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly commit: ActorEnvironment["commit"];
+}) {
+  const { sql, clock } = dependencies;
+  const context = {
+    get nowMs(): number {
+      return clock.nowMs();
+    },
+    random: Math.random,
+  };
+  const environment: ActorEnvironment = {
+    clock,
+    turnContext: () => context,
+    commit: dependencies.commit,
+    read: (query) => query.run(sql),
+  };
+  return {
+    keys: new ActorRegistry(apiKeyActor, environment),
+    organizations: new ActorRegistry(organizationActor, environment),
+    endpoints: new ActorRegistry(endpointActor, environment),
+  };
+}
+
+export type ActorWorld = ReturnType<typeof createActorWorld>;
+
+function registerGauges(
+  telemetry: Telemetry,
+  parts: {
+    readonly money: AloneMoney;
+    readonly ledger: GroupCommit;
+    readonly world: ActorWorld;
+    readonly ticker: StreamTicker;
+    readonly inFlight: InFlight;
+  },
+): void {
+  const { money, ledger, world, ticker, inFlight } = parts;
+  telemetry.gauge(
+    "gateway_holds_outstanding",
+    "Holds neither settled nor released.",
+    () => money.outstandingHolds,
+  );
+  telemetry.gauge(
+    "gateway_commit_queue",
+    "Units that wait for the next commit.",
+    () => ledger.queuedUnits,
+  );
+  telemetry.gauge("gateway_streams_running", "Streams that are open.", () => ticker.size);
+  telemetry.gauge(
+    "gateway_requests_in_flight",
+    "Requests that are being answered.",
+    () => inFlight.count,
+  );
+  telemetry.gauge(
+    "gateway_mailbox_depth",
+    "Messages that wait in the mailboxes of actors.",
+    () =>
+      world.keys.waitingMessages +
+      world.organizations.waitingMessages +
+      world.endpoints.waitingMessages,
+  );
+  telemetry.gauge(
+    "gateway_actors",
+    "Actors in memory.",
+    () => world.keys.size + world.organizations.size + world.endpoints.size,
+  );
+}

@@ -1,0 +1,72 @@
+import { resolve } from "node:path";
+import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
+import { type Environment, EnvironmentReader } from "./config/environment.ts";
+import { type ExternalServices, readExternalServices } from "./config/external-services.ts";
+import { type ModelConfig, readConfigFile } from "./config/file.ts";
+import { enabledProviders, type ProviderConfig } from "./config/providers.ts";
+import { readSettings, type Settings } from "./config/settings.ts";
+import { CONFIG_VARIABLES } from "./config/variables.ts";
+
+/** Everything an operator can set (contract §2 and §3), checked; frozen all through. */
+export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
+  /** Absolute. */
+  readonly dataDir: string;
+  /** The configuration file in use, as it was named; undefined when there is none. */
+  readonly configFile: string | undefined;
+  /** Of the file, of the environment, and the sandbox. */
+  readonly providers: readonly ProviderConfig[];
+  /** The file's entries, which the catalogue is built from. */
+  readonly models: readonly ModelConfig[];
+  readonly sandbox: boolean;
+  /** True where the environment names a proxy for plain HTTP, which calls to providers then go through. */
+  readonly usesProxy: boolean;
+  /** What is set but has no effect, one line each, to be logged at the start. */
+  readonly warnings: readonly string[];
+}
+
+const PROXY_VARIABLES = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+
+/**
+ * Reads the environment and the configuration file once. Throws ConfigError, one line that names the
+ * setting, its value (masked where it is secret) and what is accepted.
+ */
+export function readConfig(
+  environment: Environment,
+  options: { readonly cwd?: string } = {},
+): GatewayConfig {
+  const cwd = options.cwd ?? process.cwd();
+  const reader = new EnvironmentReader(environment);
+  const settings = readSettings(reader);
+  const accessKeys = readAccessKeys(reader, settings.databaseUrl);
+  const external = readExternalServices(reader);
+  const file = readConfigFile(environment, cwd);
+  const { providers, warnings } = enabledProviders(environment, file);
+  return deepFreeze({
+    ...settings,
+    ...accessKeys,
+    ...external.services,
+    dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
+    configFile: file.path,
+    providers,
+    models: file.models,
+    sandbox: file.sandbox,
+    usesProxy: PROXY_VARIABLES.some((name) => Boolean(environment[name])),
+    warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
+  });
+}
+
+/** Variables with the gateway's prefix that it does not know: most likely a misspelled one. */
+function misspelled(environment: Environment): string[] {
+  const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
+  return Object.keys(environment)
+    .filter((name) => name.startsWith("GATEWAY_") && !known.has(name))
+    .map((name) => `${name} is ignored: there is no such setting`);
+}
+
+function deepFreeze<Value>(value: Value): Value {
+  if (typeof value === "object" && value !== null) {
+    for (const member of Object.values(value)) deepFreeze(member);
+    Object.freeze(value);
+  }
+  return value;
+}

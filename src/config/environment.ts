@@ -1,0 +1,144 @@
+import { type NanoUsd, nanoFromUsd } from "../lib/money.ts";
+import { isCidr } from "./cidr.ts";
+import { maskUrl, refuse, refuseSecret } from "./config-error.ts";
+import { defaultText, type SettingName } from "./variables.ts";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+const WHOLE_NUMBER = /^(0|[1-9]\d{0,15})$/;
+const DECIMAL_NUMBER = /^(0|[1-9]\d{0,15})(\.\d{1,15})?$/;
+/** What can stand in a header: a line break in a key would fail at the first request instead of at the start. */
+const TOKEN = /^[\x21-\x7e]+$/;
+const BOOLEANS: Readonly<Record<string, boolean>> = {
+  true: true,
+  "1": true,
+  false: false,
+  "0": false,
+};
+
+/** The text of any variable; an empty one counts as unset. */
+export function variable(environment: Environment, name: string): string | undefined {
+  const text = environment[name];
+  return text === undefined || text === "" ? undefined : text;
+}
+
+export function secretToken(setting: string, text: string): string {
+  if (!TOKEN.test(text)) throw refuseSecret(setting, "printable ASCII without spaces");
+  return text;
+}
+
+/** Checks an address and takes trailing slashes off. Throws ConfigError without showing credentials. */
+export function httpUrl(setting: string, text: string): string {
+  const accepted = "an http or https URL without credentials, query and fragment";
+  const url = URL.parse(text);
+  const plain = url !== null && url.username + url.password === "" && !/[?#\s]/.test(text);
+  if (!plain || !/^https?:$/.test(url.protocol)) {
+    throw refuse(setting, /[@?#]/.test(text) ? maskUrl(text) : text, accepted);
+  }
+  return text.replace(/\/+$/, "");
+}
+
+/** Reads the gateway's own variables strictly; every reader throws ConfigError for what it does not accept. */
+export class EnvironmentReader {
+  readonly #environment: Environment;
+
+  constructor(environment: Environment) {
+    this.#environment = environment;
+  }
+
+  /** What was set or, failing that, the documented default. */
+  text(name: SettingName): string | undefined {
+    return variable(this.#environment, name) ?? defaultText(name);
+  }
+
+  #required(name: SettingName): string {
+    const text = this.text(name);
+    if (text === undefined) throw new TypeError(`${name} has no default`);
+    return text;
+  }
+
+  matching(name: SettingName, pattern: RegExp, accepted: string): string {
+    const text = this.#required(name);
+    if (!pattern.test(text)) throw refuse(name, text, accepted);
+    return text;
+  }
+
+  integer(name: SettingName, minimum: number, maximum: number): number {
+    const text = this.#required(name);
+    const value = WHOLE_NUMBER.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= minimum && value <= maximum)) {
+      throw refuse(name, text, `a whole number from ${minimum} to ${maximum}`);
+    }
+    return value;
+  }
+
+  decimal(name: SettingName, minimum: number, maximum: number): number {
+    const text = this.#required(name);
+    const value = DECIMAL_NUMBER.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= minimum && value <= maximum)) {
+      throw refuse(name, text, `a decimal number from ${minimum} to ${maximum}`);
+    }
+    return value;
+  }
+
+  /** @param maximumUsd whole USD */
+  amountNanoUsd(name: SettingName, maximumUsd: number): NanoUsd {
+    const text = this.#required(name);
+    const wellFormed = DECIMAL_NUMBER.test(text) && (text.split(".")[1]?.length ?? 0) <= 9;
+    if (!wellFormed || Number(text) > maximumUsd) {
+      throw refuse(name, text, `an amount in USD from 0 to ${maximumUsd} with at most 9 decimals`);
+    }
+    return nanoFromUsd(text);
+  }
+
+  boolean(name: SettingName): boolean {
+    const text = this.#required(name);
+    const value = Object.hasOwn(BOOLEANS, text) ? BOOLEANS[text] : undefined;
+    if (value === undefined) throw refuse(name, text, "true, false, 1 or 0");
+    return value;
+  }
+
+  oneOf<const Choice extends string>(name: SettingName, choices: readonly Choice[]): Choice {
+    const text = this.#required(name);
+    const choice = choices.find((one) => one === text);
+    if (choice === undefined) throw refuse(name, text, `one of ${choices.join(", ")}`);
+    return choice;
+  }
+
+  secret(name: SettingName): string | undefined {
+    const text = this.text(name);
+    return text === undefined ? undefined : secretToken(name, text);
+  }
+
+  url(name: SettingName): string | undefined {
+    const text = this.text(name);
+    return text === undefined ? undefined : httpUrl(name, text);
+  }
+
+  /** The URL of a database, which may carry a password. @param schemes such as `redis` */
+  databaseUrl(name: SettingName, schemes: readonly string[]): string | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const scheme = URL.parse(text)?.protocol.slice(0, -1);
+    if (scheme === undefined || !schemes.includes(scheme)) {
+      throw refuse(name, maskUrl(text), `a URL like ${schemes[0]}://user:password@host/name`);
+    }
+    return text;
+  }
+
+  /** A comma-separated list; spaces around items are allowed. */
+  list(name: SettingName): string[] {
+    const text = this.text(name);
+    return text === undefined ? [] : text.split(",").map((item) => item.trim());
+  }
+
+  cidrs(name: SettingName): string[] {
+    const items = this.list(name);
+    for (const item of items) {
+      if (!isCidr(item)) {
+        throw refuse(name, item, "comma-separated CIDRs like 10.0.0.0/8 or fd00::/8");
+      }
+    }
+    return items;
+  }
+}

@@ -1,0 +1,124 @@
+import Type from "typebox";
+import { Compile } from "typebox/compile";
+
+/** Each `description` completes "must be …" when a value is refused. */
+const Text = (maxLength: number) =>
+  Type.String({
+    minLength: 1,
+    maxLength,
+    pattern: "^[^\\u0000-\\u001f\\u007f]*$",
+    description: `a text of 1 to ${maxLength} characters without control characters`,
+  });
+const Cost = Type.Number({
+  minimum: 0,
+  maximum: 1000,
+  description: "a price in USD from 0 to 1000",
+});
+const Tokens = Type.Integer({
+  minimum: 1,
+  maximum: 1_000_000_000,
+  description: "a whole number of tokens from 1 to 1000000000",
+});
+const Id = Type.String({
+  pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+  description: "an id of letters, digits, dots, hyphens and underscores",
+});
+const CATEGORIES = ["chat", "embedding", "image", "code", "audio"] as const;
+
+const ProviderEntry = Type.Object(
+  {
+    id: Id,
+    type: Text(64),
+    base_url: Type.Optional(Text(2048)),
+    api_key: Type.Optional(
+      Type.String({
+        pattern: "^[\\x21-\\x7e]+$",
+        maxLength: 8192,
+        description: "printable ASCII without spaces",
+      }),
+    ),
+    api_key_env: Type.Optional(
+      Type.String({
+        pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+        description: "the name of an environment variable",
+      }),
+    ),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+const EndpointEntry = Type.Object(
+  { provider: Id, model: Text(256) },
+  { additionalProperties: false, description: "an object" },
+);
+
+const ModelEntry = Type.Object(
+  {
+    id: Type.String({
+      maxLength: 256,
+      pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$",
+      description: "a model id like author/slug",
+    }),
+    name: Type.Optional(Text(256)),
+    description: Type.Optional(Text(4096)),
+    category: Type.Optional(
+      Type.Enum([...CATEGORIES], { description: `one of ${CATEGORIES.join(", ")}` }),
+    ),
+    context_length: Type.Optional(Tokens),
+    max_output_tokens: Type.Optional(Tokens),
+    input_cost_per_token: Type.Optional(Cost),
+    output_cost_per_token: Type.Optional(Cost),
+    cached_input_cost_per_token: Type.Optional(Cost),
+    cache_write_input_cost_per_token: Type.Optional(Cost),
+    cost_per_image: Type.Optional(Cost),
+    cost_per_character: Type.Optional(Cost),
+    cost_per_second: Type.Optional(Cost),
+    capabilities: Type.Optional(
+      Type.Array(
+        Type.String({
+          pattern: "^[a-z][a-z0-9_]{0,63}$",
+          description: "a capability like streaming or json_mode",
+        }),
+        { maxItems: 32, description: "a list of at most 32 capabilities" },
+      ),
+    ),
+    is_active: Type.Optional(Type.Boolean({ description: "true or false" })),
+    created: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: 253_402_300_799, description: "a time in Unix seconds" }),
+    ),
+    endpoints: Type.Optional(
+      Type.Array(EndpointEntry, {
+        minItems: 1,
+        maxItems: 32,
+        description: "a list of 1 to 32 endpoints",
+      }),
+    ),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+const ConfigFile = Type.Object(
+  {
+    $schema: Type.Optional(Text(2048)),
+    providers: Type.Optional(
+      Type.Array(ProviderEntry, {
+        maxItems: 1000,
+        description: "a list of at most 1000 providers",
+      }),
+    ),
+    models: Type.Optional(
+      Type.Array(ModelEntry, { maxItems: 10_000, description: "a list of at most 10000 models" }),
+    ),
+    sandbox: Type.Optional(Type.Boolean({ description: "true or false" })),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+export type ProviderEntry = Type.Static<typeof ProviderEntry>;
+export type ModelEntry = Type.Static<typeof ModelEntry>;
+export type ConfigFile = Type.Static<typeof ConfigFile>;
+
+/** Compiled when a file is there to be checked, because compiling takes some milliseconds of the start. */
+export function compileConfigFile() {
+  return Compile(ConfigFile);
+}

@@ -1,0 +1,161 @@
+import { ConfigError, MASKED, refuse } from "./config-error.ts";
+import { type Environment, httpUrl, secretToken, variable } from "./environment.ts";
+import type { FileContents } from "./file.ts";
+import type { ProviderEntry } from "./file-schema.ts";
+import {
+  PROVIDER_TYPES,
+  type ProviderType,
+  providerType,
+  UNSUPPORTED_PROVIDER_TYPES,
+} from "./provider-types.ts";
+
+/** The provider that is always there unless the file says `"sandbox": false`. */
+export const SANDBOX_PROVIDER_ID = "sandbox";
+
+/** An enabled provider. */
+export interface ProviderConfig {
+  readonly id: string;
+  /** A key of PROVIDER_TYPES. */
+  readonly type: string;
+  /** Without a trailing slash; empty for the sandbox. */
+  readonly baseUrl: string;
+  /** Without one no Authorization header is sent. */
+  readonly apiKey?: string;
+}
+
+interface EnabledProviders {
+  readonly providers: readonly ProviderConfig[];
+  readonly warnings: readonly string[];
+}
+
+/**
+ * The providers of the file in its order, then the built-in ones that the environment enables, then the
+ * sandbox. Throws ConfigError.
+ */
+export function enabledProviders(environment: Environment, file: FileContents): EnabledProviders {
+  const fromFile = file.providers.map((entry, index) =>
+    providerOfFile(environment, entry, `${file.path} /providers/${index}`, file.sandbox),
+  );
+  const { providers: builtIn, warnings } = builtInProviders(environment, file.providers);
+  const providers = [...fromFile, ...builtIn];
+  if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
+    providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
+  }
+  refuseUnknownEndpoints(file, providers);
+  return { providers, warnings };
+}
+
+function providerOfFile(
+  environment: Environment,
+  entry: ProviderEntry,
+  source: string,
+  sandbox: boolean,
+): ProviderConfig {
+  const { id, type: typeName } = entry;
+  const type = supportedType(typeName, `${source}/type`);
+  if (type.wire === "sandbox") return { id, type: typeName, baseUrl: "" };
+  if (sandbox && id === SANDBOX_PROVIDER_ID) {
+    throw refuse(`${source}/id`, id, 'another id, unless the file says "sandbox": false');
+  }
+  // An entry under a built-in provider's own name takes what it leaves out from that provider's variables.
+  const prefix = id === typeName ? type.environmentPrefix : undefined;
+  const fromEnvironment = prefix === undefined ? {} : variablesOf(environment, prefix);
+  const baseUrl =
+    entry.base_url === undefined
+      ? (fromEnvironment.baseUrl ?? type.defaultBaseUrl)
+      : httpUrl(`${source}/base_url`, entry.base_url);
+  if (baseUrl === undefined) {
+    throw refuse(`${source}/base_url`, undefined, `an http or https URL with type ${typeName}`);
+  }
+  const apiKey = keyOfFile(environment, entry, source) ?? fromEnvironment.apiKey;
+  return { id, type: typeName, baseUrl, ...(apiKey === undefined ? {} : { apiKey }) };
+}
+
+function supportedType(name: string, setting: string): ProviderType {
+  const type = providerType(name);
+  if (type !== undefined) return type;
+  const supported = `one of ${Object.keys(PROVIDER_TYPES).join(", ")}`;
+  if (!Object.hasOwn(UNSUPPORTED_PROVIDER_TYPES, name)) throw refuse(setting, name, supported);
+  throw new ConfigError(`${setting} is "${name}", which is not supported yet: use ${supported}`);
+}
+
+function keyOfFile(
+  environment: Environment,
+  entry: ProviderEntry,
+  source: string,
+): string | undefined {
+  if (entry.api_key_env === undefined) return entry.api_key;
+  if (entry.api_key !== undefined) {
+    throw new ConfigError(`${source} has both api_key and api_key_env, but must have one of them`);
+  }
+  const apiKey = variable(environment, entry.api_key_env);
+  if (apiKey === undefined) {
+    // In lower case it may be a key that was written in place of a variable's name.
+    const name = /^[A-Z0-9_]+$/.test(entry.api_key_env) ? entry.api_key_env : MASKED;
+    throw refuse(name, undefined, `the API key of ${entry.id} (${source}/api_key_env)`);
+  }
+  return secretToken(entry.api_key_env, apiKey);
+}
+
+function variablesOf(
+  environment: Environment,
+  prefix: string,
+): { apiKey?: string; baseUrl?: string } {
+  const apiKey = variable(environment, `${prefix}_API_KEY`);
+  const baseUrl = variable(environment, `${prefix}_BASE_URL`);
+  return {
+    ...(apiKey === undefined ? {} : { apiKey: secretToken(`${prefix}_API_KEY`, apiKey) }),
+    ...(baseUrl === undefined ? {} : { baseUrl: httpUrl(`${prefix}_BASE_URL`, baseUrl) }),
+  };
+}
+
+/**
+ * A built-in provider is enabled by its key or its address. Where the file defines a provider of that
+ * name, or takes that key for a provider of its own, the file alone decides: a second way to the same
+ * account would receive what was meant for the file's address.
+ */
+function builtInProviders(
+  environment: Environment,
+  entries: readonly ProviderEntry[],
+): EnabledProviders {
+  const providers: ProviderConfig[] = [];
+  for (const [id, type] of Object.entries(PROVIDER_TYPES)) {
+    const prefix = type.environmentPrefix;
+    if (prefix === undefined) continue;
+    const { apiKey, baseUrl = type.defaultBaseUrl } = variablesOf(environment, prefix);
+    const enabled = apiKey !== undefined || variable(environment, `${prefix}_BASE_URL`);
+    const taken = entries.some(
+      (entry) => entry.id === id || entry.api_key_env === `${prefix}_API_KEY`,
+    );
+    if (!enabled || taken) continue;
+    if (baseUrl === undefined) {
+      throw refuse(`${prefix}_BASE_URL`, undefined, `an http or https URL with ${prefix}_API_KEY`);
+    }
+    providers.push({ id, type: id, baseUrl, ...(apiKey === undefined ? {} : { apiKey }) });
+  }
+  return { providers, warnings: unsupportedWarnings(environment, entries) };
+}
+
+function unsupportedWarnings(
+  environment: Environment,
+  entries: readonly ProviderEntry[],
+): string[] {
+  return Object.entries(UNSUPPORTED_PROVIDER_TYPES).flatMap(([name, { environmentPrefix }]) =>
+    ["API_KEY", "BASE_URL"]
+      .map((suffix) => `${environmentPrefix}_${suffix}`)
+      .filter((one) => environmentPrefix !== undefined && variable(environment, one) !== undefined)
+      .filter((one) => !entries.some((entry) => entry.api_key_env === one))
+      .map((one) => `${one} is ignored: provider type ${name} is not supported yet`),
+  );
+}
+
+function refuseUnknownEndpoints(file: FileContents, providers: readonly ProviderConfig[]): void {
+  const known = providers.map(({ id }) => id);
+  for (const model of file.models) {
+    for (const [index, { provider }] of (model.endpoints ?? []).entries()) {
+      if (known.includes(provider)) continue;
+      const accepted = `one of the providers ${known.join(", ") || "of the file, which has none"}`;
+      throw refuse(`${model.source}/endpoints/${index}/provider`, provider, accepted);
+    }
+  }
+}

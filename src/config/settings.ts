@@ -1,0 +1,113 @@
+import type { NanoUsd } from "../lib/money.ts";
+import { refuse } from "./config-error.ts";
+import type { EnvironmentReader } from "./environment.ts";
+
+const PLANS = ["free", "pro", "byok"] as const;
+const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
+/** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
+const MAX_DURATION_MS = 86_400_000;
+const MAX_RETRY_DELAYS = 20;
+const MAX_RETRY_DELAY_SECONDS = 604_800;
+const MAX_STARTING_CREDIT_USD = 1_000_000;
+
+export type PlanName = (typeof PLANS)[number];
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export interface Settings {
+  /** 0 takes a free port. */
+  readonly port: number;
+  readonly host: string;
+  /** True when only this machine can reach `host`. */
+  readonly hostIsLoopback: boolean;
+  readonly databaseUrl: string | undefined;
+  readonly databasePoolSize: number;
+  readonly redisUrl: string | undefined;
+  readonly startingCreditNanoUsd: NanoUsd;
+  readonly plan: PlanName;
+  /** 0 to 1. */
+  readonly completionSuccessSample: number;
+  readonly webhookRetryDelaysMs: readonly number[];
+  readonly webhookAllowHttp: boolean;
+  /** CIDRs. */
+  readonly egressAllow: readonly string[];
+  readonly upstreamTimeouts: UpstreamTimeouts;
+  /** Origins, or `*` alone. */
+  readonly corsOrigins: readonly string[];
+  readonly metricsToken: string | undefined;
+  readonly keepaliveMs: number;
+  readonly shutdownGraceMs: number;
+  readonly logLevel: LogLevel;
+}
+
+export interface UpstreamTimeouts {
+  readonly connectMs: number;
+  /** Of streams only, like `idleMs`. */
+  readonly firstTokenMs: number;
+  readonly idleMs: number;
+  readonly totalMs: number;
+}
+
+/** Throws ConfigError. */
+export function readSettings(reader: EnvironmentReader): Settings {
+  const host = reader.matching("HOST", HOST, "an IP address or a host name");
+  return {
+    port: reader.integer("PORT", 0, 65_535),
+    host,
+    hostIsLoopback: LOOPBACK.test(host),
+    databaseUrl: reader.databaseUrl("DATABASE_URL", ["postgres", "postgresql"]),
+    databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
+    redisUrl: reader.databaseUrl("REDIS_URL", ["redis", "rediss"]),
+    startingCreditNanoUsd: reader.amountNanoUsd(
+      "GATEWAY_STARTING_CREDIT_USD",
+      MAX_STARTING_CREDIT_USD,
+    ),
+    plan: reader.oneOf("GATEWAY_PLAN", PLANS),
+    completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
+    webhookRetryDelaysMs: retryDelaysMs(reader),
+    webhookAllowHttp: reader.boolean("GATEWAY_WEBHOOK_ALLOW_HTTP"),
+    egressAllow: reader.cidrs("GATEWAY_EGRESS_ALLOW"),
+    upstreamTimeouts: upstreamTimeouts(reader),
+    corsOrigins: corsOrigins(reader),
+    metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
+    keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
+    shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
+    logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
+  };
+}
+
+function upstreamTimeouts(reader: EnvironmentReader): UpstreamTimeouts {
+  return {
+    connectMs: reader.integer("GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    firstTokenMs: reader.integer("GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    idleMs: reader.integer("GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    totalMs: reader.integer("GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS", 1, MAX_DURATION_MS),
+  };
+}
+
+function retryDelaysMs(reader: EnvironmentReader): number[] {
+  const name = "GATEWAY_WEBHOOK_RETRY_DELAYS";
+  const items = reader.list(name);
+  const delaysMs = items.map((item) =>
+    /^\d{1,6}(\.\d{1,3})?$/.test(item) ? Math.round(Number(item) * 1000) : Number.NaN,
+  );
+  const valid = delaysMs.every((delayMs) => delayMs <= MAX_RETRY_DELAY_SECONDS * 1000);
+  if (!valid || delaysMs.length > MAX_RETRY_DELAYS) {
+    const accepted = `1 to ${MAX_RETRY_DELAYS} comma-separated numbers of seconds, each from 0 to ${MAX_RETRY_DELAY_SECONDS}`;
+    throw refuse(name, items.join(","), accepted);
+  }
+  return delaysMs;
+}
+
+function corsOrigins(reader: EnvironmentReader): string[] {
+  const items = reader.list("GATEWAY_CORS_ORIGINS");
+  if (items.length === 1 && items[0] === "*") return items;
+  for (const item of items) {
+    if (URL.parse(item)?.origin !== item || !/^https?:/.test(item)) {
+      const accepted = "comma-separated origins like https://app.example.com, or * alone";
+      throw refuse("GATEWAY_CORS_ORIGINS", item, accepted);
+    }
+  }
+  return items;
+}

@@ -1,0 +1,196 @@
+import { PROVIDER_TYPES } from "./provider-types.ts";
+
+export interface ConfigVariable {
+  readonly name: string;
+  /** The text that is read when the variable is unset or empty; null: it then has no value. */
+  readonly default: string | null;
+  readonly meaning: string;
+}
+
+/** Every variable but the providers'. The defaults here are the ones in force: readers take them from here. */
+const SETTINGS = [
+  { name: "PORT", default: "3000", meaning: "port to listen on; 0 takes a free one" },
+  { name: "HOST", default: "127.0.0.1", meaning: "address to listen on" },
+  {
+    name: "DATA_DIR",
+    default: ".data",
+    meaning: "folder of the embedded Postgres, stored files and the generated master key",
+  },
+  {
+    name: "DATABASE_URL",
+    default: null,
+    meaning: "any Postgres from version 15; unset, an embedded one runs in `DATA_DIR/postgres`",
+  },
+  {
+    name: "DATABASE_POOL_SIZE",
+    default: "10",
+    meaning: "connections of one process to the database",
+  },
+  {
+    name: "REDIS_URL",
+    default: null,
+    meaning: "set: this process is one of several instances; unset: it is the only one",
+  },
+  {
+    name: "GATEWAY_CONFIG",
+    default: null,
+    meaning: "file of providers and models; unset, `gateway.config.json` if there is one",
+  },
+  {
+    name: "GATEWAY_MANAGEMENT_KEY",
+    default: null,
+    meaning:
+      "first management key of the default organization, used at the first start; unset, one is generated",
+  },
+  {
+    name: "GATEWAY_SECRET_KEY",
+    default: null,
+    meaning:
+      "first secret key of the default organization, used at the first start; unset, one is generated",
+  },
+  {
+    name: "GATEWAY_MASTER_KEY",
+    default: null,
+    meaning:
+      "32 bytes in base64 that encrypt webhook secrets and provider keys at rest; required with `DATABASE_URL`, otherwise generated into `DATA_DIR`",
+  },
+  {
+    name: "GATEWAY_STARTING_CREDIT_USD",
+    default: "10",
+    meaning: "credit of a new organization; 0 gives none",
+  },
+  {
+    name: "GATEWAY_PLAN",
+    default: "free",
+    meaning: "plan of a new organization: `free`, `pro` or `byok`",
+  },
+  {
+    name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",
+    default: "0.1",
+    meaning: "share of successful completions that emit `completion.success`, 0 to 1",
+  },
+  {
+    name: "GATEWAY_WEBHOOK_RETRY_DELAYS",
+    default: "10,60,600,3600,21600,86400",
+    meaning: "seconds to wait after each failed delivery attempt",
+  },
+  {
+    name: "GATEWAY_WEBHOOK_ALLOW_HTTP",
+    default: "false",
+    meaning: "accept `http://` webhook URLs, for development",
+  },
+  {
+    name: "GATEWAY_EGRESS_ALLOW",
+    default: null,
+    meaning: "comma-separated CIDRs that user-supplied URLs may reach although not public",
+  },
+  {
+    name: "GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS",
+    default: "5000",
+    meaning: "until a connection to a provider stands",
+  },
+  {
+    name: "GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS",
+    default: "120000",
+    meaning: "until the first event of a stream",
+  },
+  {
+    name: "GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS",
+    default: "120000",
+    meaning: "between two events of a stream",
+  },
+  {
+    name: "GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS",
+    default: "600000",
+    meaning: "until an answer is complete",
+  },
+  {
+    name: "GATEWAY_CORS_ORIGINS",
+    default: null,
+    meaning: "comma-separated origins that browsers may call from, or `*`; unset allows none",
+  },
+  {
+    name: "GATEWAY_METRICS_TOKEN",
+    default: null,
+    meaning:
+      "bearer token of `/metrics`; unset, `/metrics` answers only when `HOST` is a loopback address",
+  },
+  {
+    name: "GATEWAY_KEEPALIVE_MS",
+    default: "15000",
+    meaning: "silence in a stream after which a comment is sent",
+  },
+  {
+    name: "GATEWAY_SHUTDOWN_GRACE_MS",
+    default: "25000",
+    meaning: "time that running requests have to finish after SIGTERM",
+  },
+  {
+    name: "STRIPE_SECRET_KEY",
+    default: null,
+    meaning: "takes payments through Stripe; unset, a built-in test processor",
+  },
+  {
+    name: "STRIPE_WEBHOOK_SECRET",
+    default: null,
+    meaning: "verifies what Stripe reports",
+  },
+  {
+    name: "STRIPE_API_BASE",
+    default: "https://api.stripe.com",
+    meaning: "address of Stripe's API",
+  },
+  {
+    name: "S3_BUCKET",
+    default: null,
+    meaning: "bucket for stored files; unset, they lie in `DATA_DIR/files`",
+  },
+  {
+    name: "S3_ENDPOINT",
+    default: null,
+    meaning: "address of an S3-compatible store; unset, that of AWS",
+  },
+  { name: "S3_ACCESS_KEY_ID", default: null, meaning: "credentials of the bucket" },
+  { name: "S3_SECRET_ACCESS_KEY", default: null, meaning: "credentials of the bucket" },
+  { name: "S3_REGION", default: null, meaning: "region of the bucket" },
+  {
+    name: "LOG_LEVEL",
+    default: "info",
+    meaning: "`trace`, `debug`, `info`, `warn`, `error`, `fatal` or `silent`",
+  },
+  {
+    name: "OTEL_EXPORTER_OTLP_ENDPOINT",
+    default: null,
+    meaning: "where traces are sent; unset, nowhere",
+  },
+] as const satisfies readonly ConfigVariable[];
+
+export type SettingName = (typeof SETTINGS)[number]["name"];
+
+const DEFAULTS = new Map<string, string | null>(SETTINGS.map((one) => [one.name, one.default]));
+
+/** The text that stands for an unset variable, undefined where there is none. */
+export function defaultText(name: SettingName): string | undefined {
+  return DEFAULTS.get(name) ?? undefined;
+}
+
+function providerVariables(): ConfigVariable[] {
+  return Object.values(PROVIDER_TYPES).flatMap((type) => {
+    if (type.environmentPrefix === undefined) return [];
+    return [
+      {
+        name: `${type.environmentPrefix}_API_KEY`,
+        default: null,
+        meaning: `enables ${type.displayName} with its built-in models`,
+      },
+      {
+        name: `${type.environmentPrefix}_BASE_URL`,
+        default: type.defaultBaseUrl ?? null,
+        meaning: `address of ${type.displayName}; set, it enables it also without a key`,
+      },
+    ];
+  });
+}
+
+/** Every variable that the gateway reads, for its documentation. */
+export const CONFIG_VARIABLES: readonly ConfigVariable[] = [...SETTINGS, ...providerVariables()];

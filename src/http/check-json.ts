@@ -1,0 +1,65 @@
+import { GatewayError } from "../lib/errors.ts";
+
+export const MAX_JSON_BYTES = 32 * 1024 * 1024;
+/** Deeper nesting is refused: what parses it survives, what writes it out again does not. */
+export const MAX_JSON_DEPTH = 64;
+
+const LONE_SURROGATE = /[\ud800-\udfff]/;
+
+/**
+ * Parses a JSON text and refuses what no consumer behind us could hold: nesting beyond 64 levels, NUL
+ * and lone surrogates in strings. Throws 400 invalid_json or invalid_body.
+ */
+export function parseJson(text: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new GatewayError(
+      "invalid_json",
+      text.trim() === ""
+        ? "The request body is empty; JSON was expected."
+        : "The request body is not valid JSON.",
+    );
+  }
+  // Such characters can only have come from an escape, because raw ones are no JSON or no UTF-8.
+  checkValue(value, 0, text.includes("\\u"));
+  return value;
+}
+
+function checkValue(value: unknown, depth: number, checksStrings: boolean): void {
+  if (typeof value === "string") {
+    if (checksStrings) checkString(value);
+    return;
+  }
+  if (typeof value !== "object" || value === null) return;
+  if (depth >= MAX_JSON_DEPTH) {
+    throw new GatewayError(
+      "invalid_body",
+      `The request body is nested deeper than ${MAX_JSON_DEPTH} levels.`,
+    );
+  }
+  if (Array.isArray(value)) {
+    for (const item of value) checkValue(item, depth + 1, checksStrings);
+    return;
+  }
+  for (const key in value) {
+    if (checksStrings) checkString(key);
+    checkValue((value as Record<string, unknown>)[key], depth + 1, checksStrings);
+  }
+}
+
+function checkString(text: string): void {
+  if (text.includes("\0")) {
+    throw new GatewayError(
+      "invalid_body",
+      "The request body holds a NUL character, which is not accepted.",
+    );
+  }
+  if (LONE_SURROGATE.test(text) && !text.isWellFormed()) {
+    throw new GatewayError(
+      "invalid_body",
+      "The request body holds a lone surrogate, which is not Unicode text.",
+    );
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * Cross-origin requests of browsers (Fetch Standard, CORS protocol). Keys travel in a header, never in a
+ * cookie, so credentials are not allowed.
+ */
+const ALLOWED_HEADERS = "authorization, content-type, idempotency-key, last-event-id, accept";
+const EXPOSED_HEADERS = [
+  "x-gateway-request-id",
+  "x-request-id",
+  "x-gateway-provider",
+  "x-gateway-model",
+  "x-gateway-cost",
+  "x-gateway-latency-ms",
+  "x-gateway-max-tokens",
+  "x-gateway-idempotent-replay",
+  "x-gateway-route-explain",
+  "x-ratelimit-limit",
+  "x-ratelimit-remaining",
+  "x-ratelimit-reset",
+  "retry-after",
+].join(", ");
+const PREFLIGHT_SECONDS = "600";
+
+export interface Cors {
+  /** Adds what lets the page of an allowed origin read the response. */
+  allow(request: Request, response: Response): Response;
+  /** Answers a preflight. */
+  preflight(request: Request, methods: readonly string[]): Response;
+}
+
+/** Undefined where no origin is allowed. `*` alone allows every origin. */
+export function createCors(origins: readonly string[]): Cors | undefined {
+  if (origins.length === 0) return undefined;
+  const allowed = (request: Request): string | undefined => {
+    const origin = request.headers.get("origin");
+    if (origin === null) return undefined;
+    if (origins[0] === "*") return "*";
+    return origins.includes(origin) ? origin : undefined;
+  };
+  const allow = (request: Request, response: Response): Response => {
+    response.headers.append("vary", "origin");
+    const origin = allowed(request);
+    if (origin === undefined) return response;
+    response.headers.set("access-control-allow-origin", origin);
+    response.headers.set("access-control-expose-headers", EXPOSED_HEADERS);
+    return response;
+  };
+  return {
+    allow,
+    preflight(request, methods) {
+      const response = allow(request, new Response(null, { status: 204 }));
+      if (allowed(request) === undefined) return response;
+      response.headers.set("access-control-allow-methods", methods.join(", "));
+      response.headers.set("access-control-allow-headers", ALLOWED_HEADERS);
+      response.headers.set("access-control-max-age", PREFLIGHT_SECONDS);
+      return response;
+    },
+  };
+}

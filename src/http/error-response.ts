@@ -1,0 +1,62 @@
+import { isConnectionFailure } from "../../db/client.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { ERROR_TABLE } from "./error-table.ts";
+
+export interface ErrorEnvelope {
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    readonly param: string | null;
+    readonly code: string;
+  };
+  readonly request_id: string;
+}
+
+/** Whatever was thrown, as an error that may be shown: what is not meant for the caller becomes a 500. */
+export function asGatewayError(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
+  if (isConnectionFailure(error)) {
+    return new GatewayError(
+      "database_unavailable",
+      "The gateway's database cannot be reached at the moment.",
+      {
+        cause: error,
+        retryAfterSeconds: 1,
+      },
+    );
+  }
+  return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
+}
+
+export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnvelope {
+  return {
+    error: {
+      message: error.message,
+      type: ERROR_TABLE[error.code].type,
+      param: error.param,
+      code: error.code,
+    },
+    request_id: requestId,
+  };
+}
+
+export function errorResponse(
+  error: GatewayError,
+  requestId: string,
+  alwaysSent: Readonly<Record<string, string>> = {},
+): Response {
+  const { status } = ERROR_TABLE[error.code];
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "x-gateway-request-id": requestId,
+    "x-request-id": requestId,
+    ...alwaysSent,
+    ...error.headers,
+  };
+  if (error.retryAfterSeconds !== undefined)
+    headers["retry-after"] = String(error.retryAfterSeconds);
+  // SDKs send these again on their own, which cannot help.
+  if (status === 408 || status === 409) headers["x-should-retry"] = "false";
+  if (status === 401) headers["www-authenticate"] = "Bearer";
+  return new Response(JSON.stringify(errorEnvelope(error, requestId)), { status, headers });
+}

@@ -1,0 +1,7 @@
+/** A JSON answer. What every response carries is added behind the route. */
+export function jsonResponse(body: unknown, status = 200): Response {
+  return new Response(JSON.stringify(body), {
+    status,
+    headers: { "content-type": "application/json" },
+  });
+}

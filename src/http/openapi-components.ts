@@ -1,0 +1,149 @@
+import { ERROR_TABLE } from "./error-table.ts";
+
+export const SECURITY_SCHEME = "apiKey";
+
+export const AUTHENTICATION = {
+  [SECURITY_SCHEME]: {
+    type: "http",
+    scheme: "bearer",
+    description: "A secret key (`gateway_sk_…`) or a management key (`gateway_mgmt_…`).",
+  },
+};
+
+const TITLES: Readonly<Record<number, string>> = {
+  400: "The request is not valid",
+  401: "No valid API key",
+  402: "Not enough credits, or a budget is used up",
+  403: "The key may not do this",
+  404: "Not found",
+  408: "The provider did not answer in time",
+  409: "In conflict with what exists",
+  413: "Too large",
+  415: "The content type is not application/json",
+  429: "Rate limit exceeded",
+  500: "Something went wrong inside the gateway",
+  502: "The provider failed",
+  503: "Not available at the moment",
+};
+
+/** Of a header that every response has, and of those that only some have. */
+const HEADERS = {
+  RequestId: header("Unique id of the request.", "string"),
+  RetryAfter: header("Whole seconds to wait, at least 1.", "integer"),
+  Provider: header("Provider that served the request.", "string"),
+  Model: header("Model that answered.", "string"),
+  LatencyMs: header("Total latency in milliseconds.", "string"),
+  Cost: header("Charge in USD, a plain decimal.", "string"),
+  RateLimitLimit: header("Requests a minute; absent without a limit.", "integer"),
+  RateLimitRemaining: header("Requests left in the window.", "integer"),
+  RateLimitReset: header("Unix time at which the window is free again.", "integer"),
+};
+
+type HeaderName = keyof typeof HEADERS;
+
+export const REQUEST_HEADERS = { "X-Gateway-Request-ID": reference("headers", "RequestId") };
+
+export const CALL_HEADERS = {
+  ...REQUEST_HEADERS,
+  "X-Gateway-Provider": reference("headers", "Provider"),
+  "X-Gateway-Model": reference("headers", "Model"),
+  "X-Gateway-Latency-Ms": reference("headers", "LatencyMs"),
+  "X-Gateway-Cost": reference("headers", "Cost"),
+  "X-RateLimit-Limit": reference("headers", "RateLimitLimit"),
+  "X-RateLimit-Remaining": reference("headers", "RateLimitRemaining"),
+  "X-RateLimit-Reset": reference("headers", "RateLimitReset"),
+};
+
+const MAY_HAVE_RETRY_AFTER: readonly number[] = [402, 429, 503];
+
+export const ERROR_COMPONENTS = {
+  headers: HEADERS,
+  schemas: { Error: errorSchema() },
+  responses: Object.fromEntries(
+    Object.entries(TITLES).map(([status, title]) => [
+      `Error${status}`,
+      sharedDescription(Number(status), title),
+    ]),
+  ),
+};
+
+/** A reference to the shared description of an error status. */
+export function errorReference(status: number): { readonly $ref: string } {
+  return reference("responses", `Error${status}`);
+}
+
+/** An error in a route's own words, with the shape that all errors have. */
+export function errorDescription(status: number, description: string, example?: object): object {
+  return {
+    description,
+    headers: {
+      ...REQUEST_HEADERS,
+      ...(MAY_HAVE_RETRY_AFTER.includes(status) && {
+        "Retry-After": reference("headers", "RetryAfter"),
+      }),
+    },
+    content: {
+      "application/json": {
+        schema: { $ref: "#/components/schemas/Error" },
+        ...(example && { example }),
+      },
+    },
+  };
+}
+
+function sharedDescription(status: number, title: string): object {
+  const codes = codesOf(status);
+  const names = codes.map((code) => `\`${code}\``).join(", ");
+  return errorDescription(status, `${title}: ${names}`, example(codes[0]!, title));
+}
+
+function codesOf(status: number): (keyof typeof ERROR_TABLE)[] {
+  const codes = Object.keys(ERROR_TABLE) as (keyof typeof ERROR_TABLE)[];
+  return codes.filter((code) => ERROR_TABLE[code].status === status);
+}
+
+function example(code: keyof typeof ERROR_TABLE, message: string): object {
+  return {
+    error: { message: `${message}.`, type: ERROR_TABLE[code].type, param: null, code },
+    request_id: "req_019aa1b2c3d4e5f60718293a4b5c6d7e",
+  };
+}
+
+function errorSchema(): object {
+  const types = [...new Set(Object.values(ERROR_TABLE).map((entry) => entry.type))];
+  return {
+    type: "object",
+    description: "The shape of every error.",
+    required: ["error", "request_id"],
+    properties: {
+      error: {
+        type: "object",
+        required: ["message", "type", "param", "code"],
+        properties: {
+          message: { type: "string", description: "For people; may change." },
+          type: { type: "string", enum: types },
+          param: {
+            type: ["string", "null"],
+            description: "The field, header or query parameter at fault.",
+          },
+          code: {
+            type: ["string", "null"],
+            enum: [...Object.keys(ERROR_TABLE), null],
+            description: "For programs; stable.",
+          },
+        },
+      },
+      request_id: { type: "string" },
+    },
+  };
+}
+
+function header(description: string, type: "string" | "integer"): object {
+  return { description, schema: { type } };
+}
+
+function reference(kind: "headers", name: HeaderName): { readonly $ref: string };
+function reference(kind: "responses", name: string): { readonly $ref: string };
+function reference(kind: string, name: string): { readonly $ref: string } {
+  return { $ref: `#/components/${kind}/${name}` };
+}

@@ -1,0 +1,148 @@
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
+import type { Authentication } from "../services/authentication.ts";
+import type { RequestRecord } from "../telemetry/interface.ts";
+import { asGatewayError, errorResponse } from "./error-response.ts";
+import { ERROR_TABLE } from "./error-table.ts";
+import { readJsonBody } from "./read-body.ts";
+import { compileQuery } from "./read-query.ts";
+import type { Access, RequestContext, RouteDefinition } from "./route.ts";
+import { compileCheck } from "./validate.ts";
+
+export interface PipelineDependencies {
+  readonly authentication: Authentication;
+  /** Undefined where requests may be admitted; else a promise of it, which rejects with 503. */
+  whenAdmitting(): Promise<void> | undefined;
+  /** A key was used for what charges nothing. */
+  noteUse(keyId: string): void;
+  readonly inFlight: { begin(): void; end(): void };
+  record(request: RequestRecord): void;
+  /** Told of errors that are the gateway's own fault, with their private causes. */
+  onInternalError(error: GatewayError, requestId: string): void;
+}
+
+export interface Incoming {
+  readonly request: Request;
+  readonly params: Readonly<Record<string, string>>;
+  keepOpen(): void;
+}
+
+export type RouteHandler = (incoming: Incoming) => Promise<Response>;
+
+/**
+ * The checks that every request passes, in the order of contract §4: authentication, kind and scope,
+ * content type and size, body; what follows is the route's own.
+ */
+export function compileRoute(
+  route: RouteDefinition,
+  dependencies: PipelineDependencies,
+): RouteHandler {
+  const readQuery = compileQuery(
+    route.query ?? ({ type: "object", properties: {}, additionalProperties: false } as never),
+  );
+  const checkBody = route.body && compileCheck(route.body, "invalid_body", "Request body");
+  const isPublic = route.access.kind === "public";
+
+  async function handle(
+    incoming: Incoming,
+    requestId: string,
+    startedMs: number,
+    log: RequestFacts,
+    identity: Identity,
+  ): Promise<Response> {
+    const { request } = incoming;
+    let key: ApiKeyRecord | undefined;
+    if (!isPublic) {
+      const admitting = dependencies.whenAdmitting();
+      if (admitting !== undefined) await admitting;
+      const found = dependencies.authentication.authenticate(request.headers.get("authorization"));
+      key = found instanceof Promise ? await found : found;
+      identity.key = key;
+      assertAccess(route.access, key);
+      if (route.access.kind === "administration") dependencies.noteUse(key.id);
+    }
+    let body: unknown;
+    let bodyText = "";
+    if (checkBody !== undefined) {
+      const json = await readJsonBody(request);
+      bodyText = json.text;
+      body = json.value;
+      checkBody(body);
+    }
+    const query = readQuery(request.url);
+    const context: RequestContext = {
+      request,
+      requestId,
+      startedMs,
+      params: incoming.params,
+      query,
+      caller: { key: key! },
+      body,
+      bodyText,
+      log,
+      keepOpen: incoming.keepOpen,
+    };
+    return route.handle(context);
+  }
+
+  return async (incoming) => {
+    const startedMs = performance.now();
+    const requestId = newId("req");
+    const log: RequestFacts = {};
+    const identity: Identity = { key: undefined };
+    dependencies.inFlight.begin();
+    const finish = (status: number): void => {
+      dependencies.inFlight.end();
+      dependencies.record({
+        requestId,
+        method: route.method,
+        route: route.path,
+        status: log.status ?? status,
+        latencyMs: performance.now() - startedMs,
+        organizationId: identity.key?.organizationId,
+        keyId: identity.key?.id,
+        model: log.model,
+        provider: log.provider,
+        promptTokens: log.promptTokens,
+        completionTokens: log.completionTokens,
+        costNano: log.costNano,
+        firstTokenMs: log.firstTokenMs,
+        errorCode: log.errorCode,
+      });
+    };
+    try {
+      const response = await handle(incoming, requestId, startedMs, log, identity);
+      response.headers.set("x-gateway-request-id", requestId);
+      response.headers.set("x-request-id", requestId);
+      if (log.isDeferred) log.finish = () => finish(response.status);
+      else finish(response.status);
+      return response;
+    } catch (thrown) {
+      const error = asGatewayError(thrown);
+      log.errorCode = error.code;
+      if (ERROR_TABLE[error.code].status >= 500) dependencies.onInternalError(error, requestId);
+      finish(ERROR_TABLE[error.code].status);
+      return errorResponse(error, requestId, log.headers);
+    }
+  };
+}
+
+interface Identity {
+  key: ApiKeyRecord | undefined;
+}
+
+function assertAccess(access: Access, key: ApiKeyRecord): void {
+  if (access.kind === "public") return;
+  if (key.kind === "management") {
+    if (access.kind === "administration") return;
+    throw new GatewayError(
+      "wrong_key_kind",
+      "A management key cannot call model endpoints; use a secret key.",
+    );
+  }
+  if (!key.scopes.includes(access.scope)) {
+    throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+  }
+}

@@ -1,0 +1,69 @@
+import { GatewayError } from "../lib/errors.ts";
+import { MAX_JSON_BYTES, parseJson } from "./check-json.ts";
+
+const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
+const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+
+export interface JsonBody {
+  readonly value: unknown;
+  readonly text: string;
+}
+
+/** Reads a JSON body: content type 415, size 413, then JSON 400 (contract §4, order of checks). */
+export async function readJsonBody(request: Request): Promise<JsonBody> {
+  const contentType = request.headers.get("content-type");
+  if (contentType === null || !JSON_TYPE.test(contentType) || FOREIGN_CHARSET.test(contentType)) {
+    throw new GatewayError(
+      "unsupported_media_type",
+      "The request body must be JSON in UTF-8, with Content-Type: application/json.",
+    );
+  }
+  const stated = request.headers.get("content-length");
+  if (Number(stated ?? 0) > MAX_JSON_BYTES) throw tooLarge();
+  // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
+  const hasLength = stated !== null && !request.headers.has("transfer-encoding");
+  let bytes: ArrayBuffer | Uint8Array;
+  try {
+    bytes = await (hasLength ? request.arrayBuffer() : readPieces(request));
+  } catch (error) {
+    throw unread(error);
+  }
+  const text = decode(bytes);
+  return { value: parseJson(text), text };
+}
+
+function unread(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
+  if ((error as { code?: string }).code === "ERR_BODY_TOO_LARGE") return tooLarge();
+  return new GatewayError("client_closed_request", "The request body did not arrive whole.", {
+    cause: error,
+  });
+}
+
+/** A body without a stated length may have no end, so no more of it is read than may be kept. */
+async function readPieces(request: Request): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  let readBytes = 0;
+  for await (const piece of request.body ?? []) {
+    readBytes += piece.byteLength;
+    if (readBytes > MAX_JSON_BYTES) throw tooLarge();
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
+}
+
+function decode(bytes: ArrayBuffer | Uint8Array): string {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    throw new GatewayError("invalid_json", "The request body is not valid UTF-8.");
+  }
+}
+
+function tooLarge(): GatewayError {
+  return new GatewayError(
+    "payload_too_large",
+    `A JSON request body may hold at most ${MAX_JSON_BYTES / 1024 / 1024} MB.`,
+  );
+}

@@ -1,0 +1,55 @@
+import type { TSchema } from "typebox";
+import type { Scope } from "../lib/api-key-record.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
+import type { Caller } from "../services/caller.ts";
+
+/** Who may call a route: anyone; a key of any kind with the scope; or a secret key with the scope. */
+export type Access =
+  | { readonly kind: "public" }
+  /** Administrative endpoints: a management key, or a secret key that holds the scope. */
+  | { readonly kind: "administration"; readonly scope: Scope }
+  /** Model endpoints: a secret key that holds the scope; a management key is of the wrong kind. */
+  | { readonly kind: "model"; readonly scope: Scope };
+
+export interface ResponseDescription {
+  readonly description: string;
+  readonly schema?: TSchema;
+  /** application/json unless said otherwise. */
+  readonly contentType?: string;
+}
+
+export interface RequestContext {
+  readonly request: Request;
+  readonly requestId: string;
+  /** Monotonic milliseconds at which the request arrived. */
+  readonly startedMs: number;
+  /** Path parameters, percent-decoded. */
+  readonly params: Readonly<Record<string, string>>;
+  /** Query parameters, checked against the route's schema; numbers and booleans are parsed strictly. */
+  readonly query: Readonly<Record<string, unknown>>;
+  /** The caller's key; absent on public routes. */
+  readonly caller: Caller;
+  /** The parsed body, checked against the route's schema. */
+  readonly body: unknown;
+  /** UTF-8 bytes of the body as it came. */
+  readonly bodyText: string;
+  /** Extra facts for the request's log line. */
+  readonly log: RequestFacts;
+  /** Keeps a quiet stream from being ended by the server's idle timeout. */
+  keepOpen(): void;
+}
+
+export interface RouteDefinition {
+  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
+  /** As the router takes it: /v1/keys/:id */
+  readonly path: string;
+  readonly tag: string;
+  readonly summary: string;
+  readonly access: Access;
+  readonly query?: TSchema;
+  readonly body?: TSchema;
+  /** Unknown members of the body are passed on to the provider instead of refused. */
+  readonly allowsUnknownFields?: boolean;
+  readonly responses: Readonly<Record<number, ResponseDescription>>;
+  handle(context: RequestContext): Response | Promise<Response>;
+}

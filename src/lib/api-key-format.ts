@@ -1,0 +1,97 @@
+/**
+ * The text form of API keys (contract §5): a prefix that tells the kind, 32 base62 characters from a
+ * secure source, and 6 characters of checksum, so that a mistyped or invented key is refused without
+ * a database read.
+ */
+export type ApiKeyKind = "secret" | "management";
+
+interface GeneratedApiKey {
+  /** The full secret; shown once, never stored. */
+  readonly key: string;
+  /** What lists show: see `keyPrefix`. */
+  readonly prefix: string;
+  /** What is stored: see `hashApiKey`. */
+  readonly hash: string;
+}
+
+const PREFIXES: Readonly<Record<ApiKeyKind, string>> = {
+  secret: "gateway_sk_",
+  management: "gateway_mgmt_",
+};
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const BASE = ALPHABET.length;
+const BODY_LENGTH = 32;
+/** 62⁶ exceeds 2³², so every CRC-32 fits. */
+const CHECKSUM_LENGTH = 6;
+const SHOWN_BODY_LENGTH = 4;
+/** The largest multiple of 62 within a byte: bytes from here on would favour some characters. */
+const UNBIASED_BYTES = 256 - (256 % BASE);
+const NOT_A_DIGIT = 255;
+
+const DIGIT_OF_CODE = new Uint8Array(128).fill(NOT_A_DIGIT);
+for (let digit = 0; digit < BASE; digit++) DIGIT_OF_CODE[ALPHABET.charCodeAt(digit)] = digit;
+
+function randomBody(): string {
+  const bytes = new Uint8Array(BODY_LENGTH * 2);
+  let body = "";
+  while (body.length < BODY_LENGTH) {
+    crypto.getRandomValues(bytes);
+    for (const byte of bytes) {
+      if (byte < UNBIASED_BYTES && body.length < BODY_LENGTH) body += ALPHABET[byte % BASE];
+    }
+  }
+  return body;
+}
+
+function checksum(prefixAndBody: string): string {
+  let rest = Bun.hash.crc32(prefixAndBody);
+  let text = "";
+  while (text.length < CHECKSUM_LENGTH) {
+    text = ALPHABET[rest % BASE] + text;
+    rest = Math.floor(rest / BASE);
+  }
+  return text;
+}
+
+function kindByPrefix(text: string): ApiKeyKind | null {
+  if (text.startsWith(PREFIXES.secret)) return "secret";
+  if (text.startsWith(PREFIXES.management)) return "management";
+  return null;
+}
+
+/** A new key of that kind, well-formed and unguessable (190 bits). */
+export function generateApiKey(kind: ApiKeyKind): GeneratedApiKey {
+  const prefixAndBody = PREFIXES[kind] + randomBody();
+  const key = prefixAndBody + checksum(prefixAndBody);
+  return { key, prefix: keyPrefix(key), hash: hashApiKey(key) };
+}
+
+/**
+ * The kind of a well-formed key, null for anything else. Takes hostile input of any length, reads at
+ * most the length of a key of it, and never throws.
+ */
+export function parseApiKey(text: string): { readonly kind: ApiKeyKind } | null {
+  const kind = kindByPrefix(text);
+  if (kind === null) return null;
+  const bodyStart = PREFIXES[kind].length;
+  const checksumStart = bodyStart + BODY_LENGTH;
+  if (text.length !== checksumStart + CHECKSUM_LENGTH) return null;
+  let stated = 0;
+  for (let index = bodyStart; index < text.length; index++) {
+    const digit = DIGIT_OF_CODE[text.charCodeAt(index)] ?? NOT_A_DIGIT;
+    if (digit === NOT_A_DIGIT) return null;
+    if (index >= checksumStart) stated = stated * BASE + digit;
+  }
+  return Bun.hash.crc32(text.slice(0, checksumStart)) === stated ? { kind } : null;
+}
+
+/** SHA-256 of the whole key in lower-case hexadecimal: the only form in which a key is stored. */
+export function hashApiKey(key: string): string {
+  return Bun.SHA256.hash(key, "hex");
+}
+
+/** `gateway_sk_Ab3d…`: enough to recognise a key, too little to use it. Expects a well-formed key. */
+export function keyPrefix(key: string): string {
+  const prefix = PREFIXES[kindByPrefix(key) ?? "secret"];
+  return `${key.slice(0, prefix.length + SHOWN_BODY_LENGTH)}…`;
+}

@@ -1,0 +1,43 @@
+import type { FemtoUsd } from "./money.ts";
+
+/** Where a model can be called: a provider of the configuration and the name the provider knows it by. */
+export interface ModelEndpoint {
+  readonly provider: string;
+  readonly model: string;
+}
+
+/** Prices in femto-USD; absent means that the model has no such kind of use. */
+export interface ModelPrices {
+  readonly inputTokenFemto: FemtoUsd;
+  readonly outputTokenFemto: FemtoUsd;
+  /** Prompt tokens read from the provider's cache; the input price where the provider has no cache. */
+  readonly cachedInputTokenFemto: FemtoUsd;
+  /** Prompt tokens written to the provider's cache; the input price where it costs nothing extra. */
+  readonly cacheWriteTokenFemto: FemtoUsd;
+  readonly imageFemto?: FemtoUsd;
+  readonly characterFemto?: FemtoUsd;
+  readonly secondFemto?: FemtoUsd;
+}
+
+export type ModelCategory = "chat" | "embedding" | "image" | "code" | "audio";
+
+/** One entry of the catalogue (spec 2.3). */
+export interface CatalogueModel {
+  /** `author/slug` */
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  /** Display name of the author's side: the provider of the first endpoint. */
+  readonly provider: string;
+  readonly ownedBy: string;
+  readonly category: ModelCategory;
+  readonly contextLength: number;
+  readonly maxOutputTokens: number;
+  readonly prices: ModelPrices;
+  readonly capabilities: readonly string[];
+  readonly isActive: boolean;
+  /** Unix seconds. */
+  readonly created: number;
+  /** Tried in order. */
+  readonly endpoints: readonly ModelEndpoint[];
+}

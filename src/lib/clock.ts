@@ -1,0 +1,61 @@
+/** Time and its waiting, passed in so that a test or a simulation can own it. */
+export interface Clock {
+  /** Milliseconds since the Unix epoch. */
+  nowMs(): number;
+  /** Calls `run` once after `delayMs`; the returned function cancels it. */
+  after(delayMs: number, run: () => void): () => void;
+}
+
+export const systemClock: Clock = {
+  nowMs: () => Date.now(),
+  after(delayMs, run) {
+    const timer = setTimeout(run, delayMs);
+    return () => clearTimeout(timer);
+  },
+};
+
+/** A clock that stands still until it is advanced; due callbacks run in the order of their times. */
+export class VirtualClock implements Clock {
+  #nowMs: number;
+  #sequence = 0;
+  #timers = new Map<number, { dueMs: number; run: () => void }>();
+
+  constructor(startMs = Date.UTC(2026, 0, 1)) {
+    this.#nowMs = startMs;
+  }
+
+  nowMs(): number {
+    return this.#nowMs;
+  }
+
+  after(delayMs: number, run: () => void): () => void {
+    const id = this.#sequence++;
+    this.#timers.set(id, { dueMs: this.#nowMs + Math.max(0, delayMs), run });
+    return () => this.#timers.delete(id);
+  }
+
+  advance(byMs: number): void {
+    const untilMs = this.#nowMs + byMs;
+    for (;;) {
+      const next = this.#nextDue(untilMs);
+      if (next === undefined) break;
+      const timer = this.#timers.get(next)!;
+      this.#timers.delete(next);
+      this.#nowMs = Math.max(this.#nowMs, timer.dueMs);
+      timer.run();
+    }
+    this.#nowMs = untilMs;
+  }
+
+  #nextDue(untilMs: number): number | undefined {
+    let best: number | undefined;
+    let bestDueMs = Number.POSITIVE_INFINITY;
+    for (const [id, timer] of this.#timers) {
+      if (timer.dueMs <= untilMs && timer.dueMs < bestDueMs) {
+        best = id;
+        bestDueMs = timer.dueMs;
+      }
+    }
+    return best;
+  }
+}

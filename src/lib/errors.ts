@@ -1,0 +1,80 @@
+/**
+ * Every failure that a caller may see is thrown as a GatewayError: a code of the error table, a public
+ * text, and a private cause that only logs show. `src/http/error-table.ts` turns the code into a
+ * status and a type.
+ */
+export type ErrorCode =
+  | "invalid_body"
+  | "invalid_json"
+  | "invalid_query"
+  | "invalid_header"
+  | "invalid_jsonl"
+  | "content_policy_violation"
+  | "unsupported_parameter"
+  | "unsupported_model"
+  | "provider_rejected"
+  | "missing_api_key"
+  | "invalid_api_key"
+  | "key_inactive"
+  | "key_expired"
+  | "insufficient_credits"
+  | "budget_exhausted"
+  | "payment_declined"
+  | "missing_scope"
+  | "model_not_allowed"
+  | "wrong_key_kind"
+  | "key_not_permitted"
+  | "quota_exceeded"
+  | "model_not_found"
+  | "key_not_found"
+  | "organization_not_found"
+  | "route_not_found"
+  | "method_not_allowed"
+  | "provider_timeout"
+  | "name_taken"
+  | "idempotency_conflict"
+  | "payload_too_large"
+  | "input_too_long"
+  | "unsupported_media_type"
+  | "rate_limit_exceeded"
+  | "client_closed_request"
+  | "internal"
+  | "provider_error"
+  | "overloaded"
+  | "no_provider_available"
+  | "database_unavailable";
+
+export interface ErrorDetails {
+  /** The field, header or query parameter at fault. */
+  readonly param?: string | null;
+  /** Whole seconds for a Retry-After header, at least 1. */
+  readonly retryAfterSeconds?: number;
+  /** Private: for logs only, never sent. */
+  readonly cause?: unknown;
+  /** Further response headers, such as the rate limit's. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export class GatewayError extends Error {
+  readonly code: ErrorCode;
+  readonly param: string | null;
+  readonly retryAfterSeconds: number | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+
+  constructor(code: ErrorCode, publicMessage: string, details: ErrorDetails = {}) {
+    super(publicMessage, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = "GatewayError";
+    this.code = code;
+    this.param = details.param ?? null;
+    this.retryAfterSeconds =
+      details.retryAfterSeconds === undefined
+        ? undefined
+        : Math.max(1, Math.ceil(details.retryAfterSeconds));
+    this.headers = details.headers;
+  }
+}
+
+/** The client went away before its answer was whole. */
+export function clientClosed(cause?: unknown): GatewayError {
+  return new GatewayError("client_closed_request", "The client closed the connection.", { cause });
+}

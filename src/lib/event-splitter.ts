@@ -1,0 +1,133 @@
+/**
+ * Cuts a stream of server-sent events into the data of each event (WHATWG HTML, 9.2.6). Works on bytes
+ * kept as characters (latin1), so that a character cut in two by the network stays what it was and a
+ * relay gives back the very bytes it was sent.
+ */
+export class EventSplitter {
+  readonly #maxEventBytes: number;
+  /** What has come of an event whose end has not: only what is new is searched for it. */
+  #pieces: string[] = [];
+  #piecesLength = 0;
+  /** A carriage return at the very end, which may be half of a line end. */
+  #heldBack = "";
+  #isFirst = true;
+
+  constructor(maxEventBytes: number) {
+    this.#maxEventBytes = maxEventBytes;
+  }
+
+  /**
+   * Calls `onData` with the data of each event that is whole. Where `takeRun` is given it is first asked
+   * to take as many whole events as it can, from a position on; it answers with the position behind them.
+   * Throws RangeError at an event too large.
+   */
+  push(
+    bytes: Uint8Array,
+    onData: (data: string) => void,
+    takeRun?: (text: string, start: number) => number,
+  ): void {
+    let text = this.#normalise(latin1(bytes));
+    if (this.#pieces.length > 0) {
+      if (!this.#bringsEnd(text)) {
+        this.#keep(text);
+        return;
+      }
+      text = this.#takePieces() + text;
+    }
+    let start = 0;
+    for (;;) {
+      if (takeRun !== undefined) start = takeRun(text, start);
+      const end = text.indexOf("\n\n", start);
+      if (end < 0) break;
+      emit(text, start, end, onData);
+      start = end + 2;
+    }
+    if (start < text.length) this.#keep(text.slice(start));
+  }
+
+  /** The stream has ended: what stands without a blank line behind it counts as an event too. */
+  end(onData: (data: string) => void): void {
+    const rest = (this.#takePieces() + (this.#heldBack && "\n")).replace(/\n+$/, "");
+    this.#heldBack = "";
+    if (rest !== "") emit(rest, 0, rest.length, onData);
+  }
+
+  /** Without the byte order mark, and with one kind of line ends. */
+  #normalise(received: string): string {
+    let text = this.#heldBack + received;
+    this.#heldBack = "";
+    if (this.#isFirst) {
+      if (text.length < BYTE_ORDER_MARK.length && BYTE_ORDER_MARK.startsWith(text)) {
+        this.#heldBack = text;
+        return "";
+      }
+      this.#isFirst = false;
+      if (text.startsWith(BYTE_ORDER_MARK)) text = text.slice(BYTE_ORDER_MARK.length);
+    }
+    if (!text.includes("\r")) return text;
+    if (text.endsWith("\r")) {
+      this.#heldBack = "\r";
+      text = text.slice(0, -1);
+    }
+    return text.replace(/\r\n?/g, "\n");
+  }
+
+  #bringsEnd(text: string): boolean {
+    return text.includes("\n\n") || (text.startsWith("\n") && this.#pieces.at(-1)!.endsWith("\n"));
+  }
+
+  #keep(text: string): void {
+    this.#piecesLength += text.length;
+    if (this.#piecesLength > this.#maxEventBytes) throw new RangeError("an event is too large");
+    const last = this.#pieces.at(-1);
+    if (last !== undefined && last.length < SMALL_PIECE)
+      this.#pieces[this.#pieces.length - 1] += text;
+    else this.#pieces.push(text);
+  }
+
+  #takePieces(): string {
+    const text = this.#pieces.join("");
+    this.#pieces = [];
+    this.#piecesLength = 0;
+    return text;
+  }
+}
+
+const BYTE_ORDER_MARK = "\xef\xbb\xbf";
+/** Smaller pieces are joined at once, so that a stream in single bytes is not kept in millions of them. */
+const SMALL_PIECE = 4_096;
+
+function emit(text: string, start: number, end: number, onData: (data: string) => void): void {
+  if (text.startsWith("data: ", start)) {
+    const lineEnd = text.indexOf("\n", start);
+    if (lineEnd < 0 || lineEnd >= end) {
+      onData(text.slice(start + 6, end));
+      return;
+    }
+  }
+  const lines: string[] = [];
+  for (const line of text.slice(start, end).split("\n")) {
+    if (line === "data") lines.push("");
+    else if (line.startsWith("data:")) lines.push(line.slice(line[5] === " " ? 6 : 5));
+  }
+  if (lines.length > 0) onData(lines.join("\n"));
+}
+
+export function latin1(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+}
+
+const BEYOND_ASCII = /[\x80-\xff]/;
+
+/** Bytes kept as characters, read as the UTF-8 they are. */
+export function textOfLatin1(bytes: string): string {
+  return BEYOND_ASCII.test(bytes) ? Buffer.from(bytes, "latin1").toString("utf8") : bytes;
+}
+
+/** A text as its UTF-8 bytes kept as characters. */
+export function latin1OfText(text: string): string {
+  return NOT_ASCII.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: ASCII begins with them
+const NOT_ASCII = /[^\x00-\x7f]/;

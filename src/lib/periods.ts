@@ -1,0 +1,25 @@
+/** Budget periods are UTC days and UTC months (contract §5). */
+export interface Period {
+  /** First day, YYYY-MM-DD. */
+  readonly start: string;
+  readonly startMs: number;
+  /** First millisecond that no longer belongs to it. */
+  readonly endMs: number;
+}
+
+export function utcDay(nowMs: number): Period {
+  const date = new Date(nowMs);
+  const startMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate());
+  return { start: isoDate(startMs), startMs, endMs: startMs + 86_400_000 };
+}
+
+export function utcMonth(nowMs: number): Period {
+  const date = new Date(nowMs);
+  const startMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
+  const endMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
+  return { start: isoDate(startMs), startMs, endMs };
+}
+
+function isoDate(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}

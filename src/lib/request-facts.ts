@@ -1,0 +1,18 @@
+/** What a handler adds to the log line and the metrics of its request. */
+export interface RequestFacts {
+  /** Headers that the response carries whatever becomes of the request. */
+  headers?: Readonly<Record<string, string>>;
+  model?: string;
+  provider?: string;
+  promptTokens?: number;
+  completionTokens?: number;
+  costNano?: bigint;
+  firstTokenMs?: number;
+  errorCode?: string;
+  /** Status told to logs where it differs from the response's: 499 for a client that went away. */
+  status?: number;
+  /** A stream reports itself when it ends; until then the request is not logged. */
+  isDeferred?: boolean;
+  /** Called by a deferred request when it is over. */
+  finish?(): void;
+}

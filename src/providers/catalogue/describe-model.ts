@@ -1,0 +1,95 @@
+import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import type { FemtoUsd } from "../../lib/money.ts";
+
+const FEMTO_DECIMALS = 15;
+
+/** The prices in plain decimal text, in USD for one of each kind; a kind that the model lacks is absent. */
+interface ModelPricing {
+  readonly prompt: string;
+  readonly completion: string;
+  readonly input_cache_read: string;
+  readonly input_cache_write: string;
+  readonly image?: string;
+  readonly character?: string;
+  readonly second?: string;
+}
+
+/** A model on the wire (spec 2.3, contract §7). */
+export interface ModelDescription {
+  readonly id: string;
+  readonly object: "model";
+  readonly name: string;
+  readonly description: string;
+  readonly provider: string;
+  readonly owned_by: string;
+  readonly context_length: number;
+  readonly input_cost_per_token: number;
+  readonly output_cost_per_token: number;
+  readonly pricing: ModelPricing;
+  readonly is_active: boolean;
+  readonly capabilities: readonly string[];
+  readonly category: string;
+  readonly created: number;
+}
+
+export interface ModelDetail extends ModelDescription {
+  readonly max_output_tokens: number;
+  readonly supports_streaming: boolean;
+  readonly supports_function_calling: boolean;
+  readonly supports_vision: boolean;
+  readonly supports_json_mode: boolean;
+}
+
+export function describeModel(model: CatalogueModel): ModelDescription {
+  return {
+    id: model.id,
+    object: "model",
+    name: model.name,
+    description: model.description,
+    provider: model.provider,
+    owned_by: model.ownedBy,
+    context_length: model.contextLength,
+    input_cost_per_token: usdNumber(model.prices.inputTokenFemto),
+    output_cost_per_token: usdNumber(model.prices.outputTokenFemto),
+    pricing: pricingOf(model),
+    is_active: model.isActive,
+    capabilities: model.capabilities,
+    category: model.category,
+    created: model.created,
+  };
+}
+
+export function describeModelDetail(model: CatalogueModel): ModelDetail {
+  const can = (capability: string) => model.capabilities.includes(capability);
+  return {
+    ...describeModel(model),
+    max_output_tokens: model.maxOutputTokens,
+    supports_streaming: can("streaming"),
+    supports_function_calling: can("function_calling"),
+    supports_vision: can("vision"),
+    supports_json_mode: can("json_mode"),
+  };
+}
+
+function pricingOf({ prices }: CatalogueModel): ModelPricing {
+  return {
+    prompt: usdText(prices.inputTokenFemto),
+    completion: usdText(prices.outputTokenFemto),
+    input_cache_read: usdText(prices.cachedInputTokenFemto),
+    input_cache_write: usdText(prices.cacheWriteTokenFemto),
+    ...(prices.imageFemto === undefined ? {} : { image: usdText(prices.imageFemto) }),
+    ...(prices.characterFemto === undefined ? {} : { character: usdText(prices.characterFemto) }),
+    ...(prices.secondFemto === undefined ? {} : { second: usdText(prices.secondFemto) }),
+  };
+}
+
+/** The JSON number nearest to the price. */
+function usdNumber(femto: FemtoUsd): number {
+  return Number(`${femto}e-${FEMTO_DECIMALS}`);
+}
+
+function usdText(femto: FemtoUsd): string {
+  const digits = femto.toString().padStart(FEMTO_DECIMALS + 1, "0");
+  const fraction = digits.slice(-FEMTO_DECIMALS).replace(/0+$/, "");
+  return `${digits.slice(0, -FEMTO_DECIMALS)}${fraction === "" ? "" : `.${fraction}`}`;
+}

@@ -1,0 +1,47 @@
+import type { MatchLogic, ModelInfo } from "@pydantic/genai-prices";
+
+/** What follows a model's id in the name of one of its fixed versions. */
+const VERSION_SUFFIX = /^-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest|chat-latest)$/;
+
+/** The published prices of one provider. */
+interface PriceList {
+  /** The names under which the provider is known to take requests. */
+  readonly names: readonly string[];
+  /** The entry that prices the model of that name. */
+  find(name: string): ModelInfo | undefined;
+}
+
+/**
+ * Loads the price list when it is first needed, because the package takes 15 MB and 25 ms.
+ * @param providerId its name there
+ */
+export async function loadPriceList(providerId: string): Promise<PriceList> {
+  const { calcPrice, findProvider } = await import("@pydantic/genai-prices");
+  const models = findProvider({ providerId })?.models ?? [];
+  const byName = new Map<string, ModelInfo>();
+  for (const model of models) {
+    for (const name of statedNames(model.match)) if (!byName.has(name)) byName.set(name, model);
+  }
+  const find = (name: string) =>
+    byName.get(name) ?? calcPrice({}, name, { providerId })?.model ?? undefined;
+  return { names: models.flatMap((model) => requestNames(model, find)), find };
+}
+
+/** The names that a rule of the list gives in full. */
+export function statedNames(match: MatchLogic): string[] {
+  if ("or" in match) return match.or.flatMap(statedNames);
+  return "equals" in match ? [match.equals] : [];
+}
+
+/**
+ * An entry's own id with its dated versions. Rules also list spellings that only appear in answers or at
+ * other providers; they count where the id itself is no name at all.
+ */
+function requestNames(model: ModelInfo, find: PriceList["find"]): string[] {
+  const stated = statedNames(model.match);
+  if (find(model.id) !== model) return stated;
+  const versions = stated.filter(
+    (name) => name.startsWith(model.id) && VERSION_SUFFIX.test(name.slice(model.id.length)),
+  );
+  return [model.id, ...versions];
+}

@@ -1,0 +1,94 @@
+import { SANDBOX_PROVIDER_ID } from "../../config/providers.ts";
+import type { CatalogueModel, ModelPrices } from "../../lib/catalogue-model.ts";
+import { femtoFromUsd } from "../../lib/money.ts";
+import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
+
+const CREATED = Date.UTC(2026, 0, 1) / 1000;
+const CONTEXT_LENGTH = 131_072;
+const MAX_OUTPUT_TOKENS = 16_384;
+const EMBEDDING_CONTEXT_LENGTH = 8192;
+
+const NO_TOKEN_PRICE: ModelPrices = {
+  inputTokenFemto: 0n,
+  outputTokenFemto: 0n,
+  cachedInputTokenFemto: 0n,
+  cacheWriteTokenFemto: 0n,
+};
+const CHAT_PRICES: ModelPrices = {
+  inputTokenFemto: femtoFromUsd("0.0000001"),
+  outputTokenFemto: femtoFromUsd("0.0000004"),
+  cachedInputTokenFemto: femtoFromUsd("0.00000005"),
+  cacheWriteTokenFemto: femtoFromUsd("0.0000001"),
+};
+const EMBEDDING_PRICES: ModelPrices = {
+  inputTokenFemto: femtoFromUsd("0.00000002"),
+  outputTokenFemto: 0n,
+  cachedInputTokenFemto: femtoFromUsd("0.00000002"),
+  cacheWriteTokenFemto: femtoFromUsd("0.00000002"),
+};
+
+function chatModel(slug: string, name: string, description: string): CatalogueModel {
+  return {
+    id: `sandbox/${slug}`,
+    name,
+    description,
+    provider: SANDBOX_PROVIDER_ID,
+    ownedBy: "sandbox",
+    category: "chat",
+    contextLength: CONTEXT_LENGTH,
+    maxOutputTokens: MAX_OUTPUT_TOKENS,
+    prices: CHAT_PRICES,
+    capabilities: ["streaming", "function_calling", "json_mode"],
+    isActive: true,
+    created: CREATED,
+    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug }],
+  };
+}
+
+function otherModel(
+  slug: string,
+  name: string,
+  description: string,
+  rest: Pick<CatalogueModel, "category" | "contextLength" | "prices">,
+): CatalogueModel {
+  return { ...chatModel(slug, name, description), capabilities: [], maxOutputTokens: 0, ...rest };
+}
+
+/**
+ * The built-in models of the sandbox (contract §3): for trying things out and for failure drills, with
+ * small stated prices. A model's name at the sandbox provider is its slug.
+ */
+export function sandboxModels(): CatalogueModel[] {
+  return [
+    chatModel("chat", "Sandbox chat", "Deterministic answers without a language model."),
+    chatModel(
+      "chat-2026-01-01",
+      "Sandbox chat 2026-01-01",
+      "The sandbox's chat model under a dated id, which fine-tuning jobs take as their base.",
+    ),
+    chatModel("error-429", "Sandbox error 429", "Refuses every request as rate-limited."),
+    chatModel("error-500", "Sandbox error 500", "Fails every request."),
+    chatModel("slow", "Sandbox slow", "Answers slowly."),
+    chatModel("cut", "Sandbox cut", "Breaks its stream off in the middle."),
+    otherModel("embed", "Sandbox embedding", "Deterministic embeddings.", {
+      category: "embedding",
+      contextLength: EMBEDDING_CONTEXT_LENGTH,
+      prices: EMBEDDING_PRICES,
+    }),
+    otherModel("image", "Sandbox image", "Deterministic images.", {
+      category: "image",
+      contextLength: TEXT_ONLY_CONTEXT,
+      prices: { ...NO_TOKEN_PRICE, imageFemto: femtoFromUsd("0.001") },
+    }),
+    otherModel("tts", "Sandbox text to speech", "Deterministic sound for a text.", {
+      category: "audio",
+      contextLength: TEXT_ONLY_CONTEXT,
+      prices: { ...NO_TOKEN_PRICE, characterFemto: femtoFromUsd("0.000001") },
+    }),
+    otherModel("stt", "Sandbox speech to text", "Deterministic text for a sound.", {
+      category: "audio",
+      contextLength: TEXT_ONLY_CONTEXT,
+      prices: { ...NO_TOKEN_PRICE, secondFemto: femtoFromUsd("0.00001") },
+    }),
+  ];
+}

@@ -1,0 +1,145 @@
+import { malformed } from "./http-error.ts";
+
+/** Of one line with a chunk's size and its extensions. */
+export const MAX_CHUNK_LINE_BYTES = 4_096;
+/** Of all trailer fields, which are read and dropped. */
+export const MAX_TRAILER_BYTES = 65_536;
+
+const CR = 13;
+const LF = 10;
+
+/**
+ * Where the decoder stands: a chunk is SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF; the chunk of
+ * size 0 goes on with TRAILER_START, and then TRAILER and TRAILER_LF for each field, or END_LF.
+ */
+const SIZE = 0;
+const EXTENSION = 1;
+const SIZE_LF = 2;
+const DATA = 3;
+const DATA_CR = 4;
+const DATA_LF = 5;
+const TRAILER_START = 6;
+const TRAILER = 7;
+const TRAILER_LF = 8;
+const END_LF = 9;
+const DONE = 10;
+
+/** Takes the chunked transfer coding off a body that comes in pieces cut anywhere (RFC 9112, 7.1). */
+export class ChunkedDecoder {
+  #state = SIZE;
+  #sizeBytes = 0;
+  #remainingBytes = 0;
+  #lineBytes = 0;
+  #trailerBytes = 0;
+  /** How far the last piece was read: what follows is not of this body. */
+  position = 0;
+
+  get isDone(): boolean {
+    return this.#state === DONE;
+  }
+
+  /**
+   * The payload in `bytes` from `offset` on, as a part of `bytes` itself: the payloads of several chunks
+   * are moved together in place, because that is cheaper than a copy, and than an array for each.
+   * Throws HttpError.
+   */
+  decode(bytes: Uint8Array, offset: number): Uint8Array {
+    let at = offset;
+    let start = offset;
+    let end = offset;
+    while (at < bytes.length && this.#state !== DONE) {
+      if (this.#state !== DATA) {
+        this.#step(bytes[at++]!);
+        continue;
+      }
+      const taken = Math.min(this.#remainingBytes, bytes.length - at);
+      if (start === end) start = end = at;
+      else if (end !== at) bytes.copyWithin(end, at, at + taken);
+      end += taken;
+      at += taken;
+      this.#remainingBytes -= taken;
+      if (this.#remainingBytes === 0) this.#state = DATA_CR;
+    }
+    this.position = at;
+    return bytes.subarray(start, end);
+  }
+
+  #step(byte: number): void {
+    switch (this.#state) {
+      case SIZE:
+        this.#size(byte);
+        return;
+      case EXTENSION:
+        this.#countLine();
+        if (byte === LF) throw malformed("a chunk size that does not end in CRLF");
+        if (byte === CR) this.#state = SIZE_LF;
+        return;
+      case SIZE_LF:
+        expect(byte, LF);
+        this.#remainingBytes = this.#sizeBytes;
+        this.#state = this.#sizeBytes === 0 ? TRAILER_START : DATA;
+        return;
+      case DATA_CR:
+        expect(byte, CR);
+        this.#state = DATA_LF;
+        return;
+      case DATA_LF:
+        expect(byte, LF);
+        this.#state = SIZE;
+        this.#sizeBytes = 0;
+        this.#lineBytes = 0;
+        return;
+      default:
+        this.#trailer(byte);
+    }
+  }
+
+  #size(byte: number): void {
+    const digit = hexDigit(byte);
+    this.#countLine();
+    if (digit !== -1) {
+      this.#sizeBytes = this.#sizeBytes * 16 + digit;
+      if (this.#sizeBytes > Number.MAX_SAFE_INTEGER) throw malformed("an impossible chunk size");
+      return;
+    }
+    if (this.#lineBytes === 1) throw malformed("a chunk without a size");
+    if (byte === CR) this.#state = SIZE_LF;
+    // Some servers pad the size with spaces.
+    else if (byte === 0x3b || byte === 0x20 || byte === 0x09) this.#state = EXTENSION;
+    else throw malformed("a chunk size that is none");
+  }
+
+  #trailer(byte: number): void {
+    if (++this.#trailerBytes > MAX_TRAILER_BYTES) throw malformed("too many trailers");
+    switch (this.#state) {
+      case TRAILER_START:
+        this.#state = byte === CR ? END_LF : TRAILER;
+        return;
+      case TRAILER:
+        if (byte === LF) throw malformed("a trailer that does not end in CRLF");
+        if (byte === CR) this.#state = TRAILER_LF;
+        return;
+      case TRAILER_LF:
+        expect(byte, LF);
+        this.#state = TRAILER_START;
+        return;
+      default:
+        expect(byte, LF);
+        this.#state = DONE;
+    }
+  }
+
+  #countLine(): void {
+    if (++this.#lineBytes > MAX_CHUNK_LINE_BYTES) throw malformed("a chunk size that is too long");
+  }
+}
+
+function expect(byte: number, wanted: number): void {
+  if (byte !== wanted) throw malformed("a chunk that does not end where it says");
+}
+
+function hexDigit(byte: number): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lower = byte | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}

@@ -1,0 +1,90 @@
+import type { Clock } from "../../lib/clock.ts";
+import { type Connect, type ConnectionOwner, HttpConnection } from "./connection.ts";
+import type { Exchange } from "./exchange.ts";
+import { HttpError } from "./http-error.ts";
+
+/** Servers close idle connections after a few seconds or minutes; ours go before most do. */
+export const IDLE_TIMEOUT_MS = 30_000;
+export const MAX_IDLE_CONNECTIONS = 1_024;
+/** Of one origin, idle and busy together: as many as there can be ports. */
+export const MAX_OPEN_CONNECTIONS = 65_536;
+
+export interface PoolDependencies {
+  readonly clock: Clock;
+  readonly connect: Connect;
+  /** Like the clock's, but without keeping the process alive. */
+  readonly afterInBackground: Clock["after"];
+}
+
+/** The connections of one origin. The one that was used last is used next, so that a few stay warm. */
+export class ConnectionPool implements ConnectionOwner {
+  readonly nowMs: () => number;
+  readonly #dependencies: PoolDependencies;
+  readonly #hostname: string;
+  readonly #port: number;
+  /** The longest idle first. */
+  readonly #idle: HttpConnection[] = [];
+  #openConnections = 0;
+  #isSweepDue = false;
+
+  constructor(dependencies: PoolDependencies, hostname: string, port: number) {
+    this.#dependencies = dependencies;
+    this.#hostname = hostname;
+    this.#port = port;
+    this.nowMs = () => dependencies.clock.nowMs();
+  }
+
+  dispatch(exchange: Exchange): void {
+    const connection = this.#idle.pop();
+    if (connection === undefined) this.#open(exchange);
+    else connection.reuse(exchange);
+  }
+
+  onIdle(connection: HttpConnection): void {
+    if (this.#idle.length >= MAX_IDLE_CONNECTIONS) {
+      connection.close();
+      return;
+    }
+    this.#idle.push(connection);
+    if (!this.#isSweepDue) this.#sweepIn(IDLE_TIMEOUT_MS);
+  }
+
+  onGone(connection: HttpConnection): void {
+    this.#openConnections--;
+    const at = this.#idle.lastIndexOf(connection);
+    if (at !== -1) this.#idle.splice(at, 1);
+  }
+
+  onStale(exchange: Exchange): void {
+    // Its neighbours may be as old: only a new connection is sure to be read.
+    this.#open(exchange);
+  }
+
+  #open(exchange: Exchange): void {
+    if (this.#openConnections >= MAX_OPEN_CONNECTIONS) {
+      exchange.fail(new HttpError("TOO_MANY_CONNECTIONS", "no further connection is opened"));
+      return;
+    }
+    this.#openConnections++;
+    const connection = new HttpConnection(this);
+    connection.open(this.#dependencies.connect, this.#hostname, this.#port, exchange);
+    connection.timeOutAfter(this.#dependencies.clock, exchange.connectTimeoutMs);
+  }
+
+  #sweepIn(delayMs: number): void {
+    this.#isSweepDue = true;
+    this.#dependencies.afterInBackground(delayMs, () => {
+      this.#isSweepDue = false;
+      this.#sweep();
+    });
+  }
+
+  #sweep(): void {
+    const nowMs = this.nowMs();
+    const expired = this.#idle.findIndex((one) => nowMs - one.idleSinceMs < IDLE_TIMEOUT_MS);
+    const gone = this.#idle.splice(0, expired === -1 ? this.#idle.length : expired);
+    for (const connection of gone) connection.close();
+    const oldest = this.#idle[0];
+    if (oldest !== undefined) this.#sweepIn(oldest.idleSinceMs + IDLE_TIMEOUT_MS - nowMs);
+  }
+}

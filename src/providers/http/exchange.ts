@@ -1,0 +1,236 @@
+import { type BodyFraming, framingOf } from "./body-framing.ts";
+import { ChunkedDecoder } from "./chunked-decoder.ts";
+import { decoderOf } from "./content-decoding.ts";
+import { connectionLost, HttpError, malformed } from "./http-error.ts";
+import type { ProviderRequest, ProviderResponse } from "./provider-response.ts";
+import { type BodySource, ResponseBody } from "./response-body.ts";
+import { parseHead, type ResponseHead } from "./response-head.ts";
+
+export const MAX_HEAD_BYTES = 65_536;
+/** Of responses of status 1xx before the one that counts. */
+export const MAX_INTERIM_RESPONSES = 16;
+const HEAD_END = Buffer.from("\r\n\r\n");
+
+/** The connection that an exchange runs on, as the exchange sees it. */
+export interface ExchangeCarrier {
+  pause(): void;
+  resume(): void;
+  /** The response is complete. */
+  finish(isReusable: boolean): void;
+  /** Drops the connection at once. */
+  destroy(): void;
+}
+
+/**
+ * One request and its response. It waits for a carrier, then for a head, then for the end of the body;
+ * it ends exactly once, with complete() or fail(), and whatever comes after that is ignored.
+ */
+export class Exchange implements BodySource, EventListenerObject {
+  readonly requestText: string;
+  readonly connectTimeoutMs: number;
+  readonly #method: string;
+  readonly #signal: AbortSignal;
+  readonly #resolve: (response: ProviderResponse) => void;
+  readonly #reject: (error: unknown) => void;
+  #carrier: ExchangeCarrier | undefined;
+  #headBytes: Buffer | undefined;
+  #hasBegun = false;
+  #hasEnded = false;
+  #interimResponses = 0;
+  #framing: BodyFraming | undefined;
+  #remainingBytes = 0;
+  #chunks: ChunkedDecoder | undefined;
+  #body: ResponseBody | undefined;
+
+  constructor(
+    requestText: string,
+    request: ProviderRequest,
+    resolve: (response: ProviderResponse) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.requestText = requestText;
+    this.connectTimeoutMs = request.connectTimeoutMs;
+    this.#method = request.method;
+    this.#signal = request.signal;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#signal.addEventListener("abort", this);
+  }
+
+  /** Whether a byte of the response has come. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  carriedBy(carrier: ExchangeCarrier): void {
+    this.#carrier = carrier;
+  }
+
+  /** The abort of the signal. */
+  handleEvent(): void {
+    this.#body?.abort(this.#signal.reason);
+    this.fail(this.#signal.reason);
+  }
+
+  receive(data: Buffer): void {
+    try {
+      this.#hasBegun = true;
+      if (this.#framing === undefined) this.#receiveHead(data);
+      else this.#receiveBody(data, 0);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** The carrier has ended, with the error of the system or in the ordinary way. */
+  connectionEnded(error: unknown): void {
+    if (this.#hasEnded) return;
+    const isReset = error !== undefined && error !== null;
+    if (this.#framing?.kind === "close" && !isReset) {
+      this.#complete(false);
+      return;
+    }
+    const where = this.#framing === undefined ? "before the response" : "in mid-response";
+    this.fail(connectionLost(`the connection ended ${where}`, error));
+  }
+
+  fail(error: unknown): void {
+    if (this.#hasEnded) return;
+    this.#end();
+    if (this.#body === undefined) this.#reject(error);
+    else this.#body.fail(error);
+    this.#carrier?.destroy();
+  }
+
+  pause(): void {
+    if (!this.#hasEnded) this.#carrier?.pause();
+  }
+
+  resume(): void {
+    if (!this.#hasEnded) this.#carrier?.resume();
+  }
+
+  abandon(): void {
+    this.fail(new HttpError("CANCELLED", "the body was cancelled"));
+  }
+
+  #receiveHead(data: Buffer): void {
+    const held = this.#headBytes;
+    const bytes = held === undefined ? data : Buffer.concat([held, data]);
+    let at = 0;
+    // What was searched before is not searched again, but for an end that was cut.
+    let searchFrom = held === undefined ? 0 : Math.max(0, held.length - 3);
+    for (;;) {
+      const end = bytes.indexOf(HEAD_END, searchFrom);
+      if ((end === -1 ? bytes.length : end) - at > MAX_HEAD_BYTES) {
+        throw malformed(`a head of more than ${MAX_HEAD_BYTES} bytes`);
+      }
+      if (end === -1) {
+        // Waiting for the end of such a head would be waiting for ever.
+        if (bytes.indexOf("\n\n", searchFrom) !== -1) throw malformed("lines that end without CR");
+        this.#headBytes = at === 0 ? bytes : bytes.subarray(at);
+        return;
+      }
+      const head = parseHead(bytes.toString("latin1", at, end));
+      at = searchFrom = end + HEAD_END.length;
+      if (head.status >= 200) {
+        this.#begin(head, bytes, at);
+        return;
+      }
+      this.#skipInterim(head.status);
+    }
+  }
+
+  #skipInterim(status: number): void {
+    if (status === 101) throw malformed("a switch to another protocol");
+    if (++this.#interimResponses > MAX_INTERIM_RESPONSES) throw malformed("too many interim heads");
+  }
+
+  #begin(head: ResponseHead, bytes: Buffer, bodyStart: number): void {
+    this.#headBytes = undefined;
+    const framing = framingOf(head, this.#method);
+    const decode = decoderOf(head.get("content-encoding"));
+    const body = new ResponseBody(this);
+    this.#framing = framing;
+    this.#remainingBytes = framing.lengthBytes;
+    this.#body = body;
+    if (framing.kind === "chunked") this.#chunks = new ChunkedDecoder();
+    this.#resolve(new ExchangeResponse(head, framing.kind === "none" ? null : body, decode));
+    this.#receiveBody(bytes, bodyStart);
+  }
+
+  #receiveBody(bytes: Buffer, offset: number): void {
+    let piece: Uint8Array;
+    let position = bytes.length;
+    let isOver = false;
+    if (this.#chunks !== undefined) {
+      piece = this.#chunks.decode(bytes, offset);
+      position = this.#chunks.position;
+      isOver = this.#chunks.isDone;
+    } else if (this.#framing!.kind === "close") {
+      piece = bytes.subarray(offset);
+    } else {
+      position = Math.min(bytes.length, offset + this.#remainingBytes);
+      piece = bytes.subarray(offset, position);
+      this.#remainingBytes -= piece.length;
+      isOver = this.#remainingBytes === 0;
+    }
+    if (piece.length > 0) this.#body!.push(piece);
+    // Bytes that nobody asked for may be meant as the answer to the next request.
+    if (isOver) this.#complete(position === bytes.length);
+  }
+
+  #complete(isClean: boolean): void {
+    this.#end();
+    this.#body!.end();
+    this.#carrier?.finish(isClean && this.#framing!.isReusable);
+  }
+
+  #end(): void {
+    this.#hasEnded = true;
+    this.#headBytes = undefined;
+    this.#signal.removeEventListener("abort", this);
+  }
+}
+
+class ExchangeResponse implements ProviderResponse {
+  readonly status: number;
+  readonly headers: ResponseHead;
+  readonly #source: ResponseBody | null;
+  readonly #decode: ReturnType<typeof decoderOf>;
+  #stream: ReadableStream<Uint8Array> | undefined;
+
+  constructor(
+    head: ResponseHead,
+    source: ResponseBody | null,
+    decode: ReturnType<typeof decoderOf>,
+  ) {
+    this.status = head.status;
+    this.headers = head;
+    this.#source = source;
+    this.#decode = decode;
+  }
+
+  get body(): ReadableStream<Uint8Array> | null {
+    if (this.#source === null) return null;
+    if (this.#stream === undefined) {
+      const raw = this.#source.stream();
+      this.#stream = this.#decode === undefined ? raw : this.#decode(raw);
+    }
+    return this.#stream;
+  }
+
+  text(): Promise<string> {
+    if (this.#source === null) return Promise.resolve("");
+    if (this.#decode !== undefined) return this.#expandedText();
+    return this.#source.text();
+  }
+
+  async #expandedText(): Promise<string> {
+    return new Response(this.body).text();
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:
+ * an adapter for another format translates, so that metering and relaying exist once.
+ */
+export interface ChatCall {
+  /** The name the provider knows the model by. */
+  readonly model: string;
+  /**
+   * The validated request in OpenAI's wire form: without the gateway's own fields, with `model`,
+   * `stream` and, for streams, `stream_options.include_usage` set; the limit of output tokens as
+   * `max_tokens`, to be sent under the name that the model takes.
+   */
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly stream: boolean;
+  readonly requestId: string;
+  /** Aborts the upstream call at once. */
+  readonly signal: AbortSignal;
+}
+
+export type ChatAnswer =
+  /** `completion` is the parsed JSON of the provider: not yet trusted to have any shape. */
+  | { readonly kind: "completion"; readonly completion: unknown }
+  /** `body` is SSE in OpenAI's wire form, in pieces cut anywhere; cancelling it aborts the upstream call. */
+  | { readonly kind: "stream"; readonly body: ReadableStream<Uint8Array> };
+
+export interface ChatProvider {
+  /** Throws ProviderFailure for every outcome that is no answer. */
+  chat(call: ChatCall): Promise<ChatAnswer>;
+}
+
+export type ProviderFailureKind =
+  /** 400 and 422: the caller's request is at fault, its message may be shown. */
+  | "rejected"
+  /** 401, 403, 404: our key or mapping is at fault, not the caller's. */
+  | "misconfigured"
+  | "rate_limited"
+  /** 408 of the provider, and the gateway's own timeouts. */
+  | "timeout"
+  /** 5xx, broken answers, refused and reset connections. */
+  | "unavailable"
+  /** The provider's safety filter refused the prompt. */
+  | "content_policy"
+  /** The call was aborted by `signal`. */
+  | "aborted";
+
+export class ProviderFailure extends Error {
+  readonly kind: ProviderFailureKind;
+  /** HTTP status of the provider, where there was one. */
+  readonly status: number | undefined;
+  /** What the provider asked to wait, in milliseconds. */
+  readonly retryAfterMs: number | undefined;
+  /** The field the provider complained about. */
+  readonly param: string | null;
+
+  constructor(
+    kind: ProviderFailureKind,
+    message: string,
+    details: {
+      status?: number;
+      retryAfterMs?: number;
+      param?: string | null;
+      cause?: unknown;
+    } = {},
+  ) {
+    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = "ProviderFailure";
+    this.kind = kind;
+    this.status = details.status;
+    this.retryAfterMs = details.retryAfterMs;
+    this.param = details.param ?? null;
+  }
+}
+
+/** What an adapter is built from: one entry of `providers` in the configuration. */
+export interface ProviderSettings {
+  readonly id: string;
+  readonly type: string;
+  readonly baseUrl: string;
+  readonly apiKey: string | undefined;
+  /** Milliseconds until a connection must stand. */
+  readonly connectTimeoutMs: number;
+}

@@ -1,0 +1,216 @@
+import type { Clock } from "../../lib/clock.ts";
+import { createHttpFetch } from "../http/http-fetch.ts";
+import type { HttpFetch, ProviderResponse } from "../http/provider-response.ts";
+import { isPlainHttp } from "../http/request-head.ts";
+import type {
+  ChatAnswer,
+  ChatCall,
+  ChatProvider,
+  ProviderFailure,
+  ProviderSettings,
+} from "../interface.ts";
+import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "./bounded-body.ts";
+import { brokenAnswer, connectTimeout, failureOfThrown } from "./call-failures.ts";
+import { completionToStream } from "./completion-to-stream.ts";
+import { ConnectGuard } from "./connect-guard.ts";
+import { isEventStream, isJson } from "./content-type.ts";
+import { endpointUrl } from "./endpoint-url.ts";
+import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { nestsDeeperThan } from "./nesting.ts";
+import { bodyShaper } from "./shape-body.ts";
+import { openTcpProbe, type TcpProbe, tcpTargetOf } from "./tcp-probe.ts";
+import { type WireDialect, wireDialect } from "./wire-dialects.ts";
+
+/** Deeper completions parse, but cannot be serialised again. */
+const MAX_COMPLETION_DEPTH = 1024;
+
+export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<ProviderResponse>;
+
+export interface OpenAiDependencies {
+  readonly clock: Clock;
+  /** Sends everything; where it is left out, `http:` addresses have a client of their own. */
+  readonly fetch?: Fetch;
+  /**
+   * Finds out whether an endpoint can be reached, for calls that `fetch` sends, which a probe that is
+   * given makes of all. Null where connections go through a proxy: only `fetch` knows of those.
+   */
+  readonly probe?: TcpProbe | null;
+  /** The client of `http:` addresses, shared between providers. */
+  readonly httpFetch?: HttpFetch;
+}
+
+/**
+ * A provider that speaks OpenAI's chat wire format. A streamed answer is the response body itself,
+ * untouched. Throws when the base URL or the key cannot be used at all.
+ */
+export function createOpenAiProvider(
+  settings: ProviderSettings,
+  dependencies: OpenAiDependencies,
+): ChatProvider {
+  return new OpenAiChatProvider(settings, wireDialect(settings.type), dependencies);
+}
+
+class OpenAiChatProvider implements ChatProvider {
+  readonly #url: string;
+  readonly #apiKey: string | undefined;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+  readonly #fetch: Fetch;
+  readonly #httpFetch: HttpFetch | undefined;
+  readonly #connectTimeoutMs: number;
+  readonly #guard: ConnectGuard | undefined;
+  readonly #shape: ReturnType<typeof bodyShaper>;
+
+  constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
+    const { clock, fetch: send, probe } = dependencies;
+    this.#url = endpointUrl(settings.baseUrl, "/chat/completions");
+    this.#apiKey = settings.apiKey;
+    this.#headers = requestHeaders(settings, dialect);
+    this.#clock = clock;
+    this.#fetch = send ?? fetch;
+    this.#connectTimeoutMs = settings.connectTimeoutMs;
+    if (send === undefined && probe === undefined && isPlainHttp(new URL(this.#url))) {
+      this.#httpFetch = dependencies.httpFetch ?? createHttpFetch({ clock });
+    }
+    const target = tcpTargetOf(this.#url);
+    this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, target.host) });
+    if (probe !== null && this.#httpFetch === undefined) {
+      this.#guard = new ConnectGuard({
+        clock,
+        probe: probe ?? openTcpProbe,
+        target,
+        timeoutMs: settings.connectTimeoutMs,
+      });
+    }
+  }
+
+  async chat(call: ChatCall): Promise<ChatAnswer> {
+    try {
+      const response = await this.#send(call);
+      this.#guard?.sawAnswer(this.#clock.nowMs());
+      if (response.status < 200 || response.status > 299) throw await this.#refusal(response);
+      if (call.stream) return await this.#streamOf(response);
+      const text = await readWhole(response, MAX_COMPLETION_BYTES);
+      return { kind: "completion", completion: this.#parsed(text) };
+    } catch (error) {
+      throw failureOfThrown(error, call.signal);
+    }
+  }
+
+  #send(call: ChatCall): Promise<ProviderResponse> {
+    const body = JSON.stringify(this.#shape(call.body, call.model));
+    if (this.#httpFetch !== undefined) {
+      return this.#httpFetch(this.#url, {
+        method: "POST",
+        headers: this.#headers,
+        body,
+        signal: call.signal,
+        connectTimeoutMs: this.#connectTimeoutMs,
+      });
+    }
+    const init: BunFetchRequestInit = {
+      method: "POST",
+      headers: this.#headers,
+      body,
+      redirect: "manual",
+      signal: call.signal,
+      // Bun's own idle timeout is off: how long silence may last is the caller's to decide.
+      timeout: false,
+    };
+    const guard = this.#guard;
+    if (guard === undefined || guard.isReachable(this.#clock.nowMs())) {
+      return this.#fetch(this.#url, init);
+    }
+    return this.#sendWatched(guard, init, call.signal);
+  }
+
+  /** Sends with the connect timeout, which needs a signal of its own to abort with. */
+  async #sendWatched(
+    guard: ConnectGuard,
+    init: BunFetchRequestInit,
+    signal: AbortSignal,
+  ): Promise<ProviderResponse> {
+    const controller = new AbortController();
+    const forward = () => controller.abort(signal.reason);
+    if (signal.aborted) forward();
+    // Stays for as long as the body may be read: an abort must reach a stream too.
+    signal.addEventListener("abort", forward, { once: true });
+    const stopWatching = guard.watch(() => controller.abort(connectTimeout()));
+    try {
+      return await this.#fetch(this.#url, { ...init, signal: controller.signal });
+    } catch (error) {
+      signal.removeEventListener("abort", forward);
+      throw controller.signal.aborted ? controller.signal.reason : error;
+    } finally {
+      stopWatching();
+    }
+  }
+
+  async #refusal(response: ProviderResponse): Promise<ProviderFailure> {
+    const text = await readErrorBody(response, this.#clock);
+    return failureOfStatus(response.status, response.headers, text, this.#failureContext());
+  }
+
+  #streamOf(response: ProviderResponse): ChatAnswer | Promise<ChatAnswer> {
+    const contentType = response.headers.get("content-type");
+    if (contentType === "text/event-stream" || isEventStream(contentType)) {
+      if (response.body === null) throw brokenAnswer("an empty body");
+      return { kind: "stream", body: response.body };
+    }
+    if (!isJson(contentType)) {
+      response.body?.cancel().catch(() => undefined);
+      throw brokenAnswer("a content type that is no event stream");
+    }
+    return this.#wholeAsStream(response);
+  }
+
+  /** Some servers answer a request for a stream with a whole completion. */
+  async #wholeAsStream(response: ProviderResponse): Promise<ChatAnswer> {
+    const body = completionToStream(this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES)));
+    if (body === undefined) throw brokenAnswer("a body that is no completion");
+    return { kind: "stream", body };
+  }
+
+  #parsed(text: string | undefined): unknown {
+    if (text === undefined) throw brokenAnswer("more bytes than a completion may have");
+    let parsed: unknown;
+    try {
+      parsed = JSON.parse(text);
+    } catch {
+      throw brokenAnswer("a body that is no JSON");
+    }
+    const failure = failureInside(parsed, this.#failureContext());
+    if (failure !== undefined) throw failure;
+    if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+      throw brokenAnswer("JSON that is no object");
+    }
+    // A level of nesting takes two characters, so a short body needs no look.
+    if (text.length > 2 * MAX_COMPLETION_DEPTH && nestsDeeperThan(parsed, MAX_COMPLETION_DEPTH)) {
+      throw brokenAnswer("JSON that is nested too deeply");
+    }
+    return parsed;
+  }
+
+  #failureContext() {
+    return { nowMs: this.#clock.nowMs(), apiKey: this.#apiKey };
+  }
+}
+
+function requestHeaders(settings: ProviderSettings, dialect: WireDialect): Record<string, string> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    // Expanding costs more than the local network does, and would need a bound of its own.
+    "accept-encoding": "identity",
+  };
+  if (settings.apiKey === undefined) return headers;
+  if (!/^[\x21-\x7e]+$/.test(settings.apiKey)) {
+    throw new Error(`the key of provider "${settings.id}" has characters that no header can carry`);
+  }
+  if (dialect.keyHeader === "api-key") headers["api-key"] = settings.apiKey;
+  else headers.authorization = `Bearer ${settings.apiKey}`;
+  return headers;
+}
+
+function isOpenAiItself(type: string, host: string): boolean {
+  return type === "openai" && (host === "openai.com" || host.endsWith(".openai.com"));
+}

@@ -1,0 +1,124 @@
+import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
+import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
+import { complaintOf, type ProviderComplaint, readComplaint } from "./error-body.ts";
+
+export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
+/** An account without money does not recover by waiting seconds: the endpoint is left alone this long. */
+export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;
+
+const CONTENT_POLICY_CODES = new Set([
+  "content_policy",
+  "content_policy_violation",
+  "content_filter",
+  "responsibleaipolicyviolation",
+  "moderation_blocked",
+  "invalid_prompt",
+]);
+/** Said with status 400 by some, although it is our key or our mapping that is wrong. */
+const MISCONFIGURED_CODES = new Set([
+  "invalid_api_key",
+  "model_not_found",
+  "deploymentnotfound",
+  "invalid_model",
+]);
+const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
+
+const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
+  400: "rejected",
+  408: "timeout",
+  409: "unavailable",
+  413: "rejected",
+  422: "rejected",
+  425: "unavailable",
+  429: "rate_limited",
+  498: "unavailable",
+  499: "unavailable",
+};
+
+/** What is needed to tell of a failure: when it is, and which secret must not be told. */
+export interface FailureContext {
+  readonly nowMs: number;
+  readonly apiKey: string | undefined;
+}
+
+/** The failure that a response with an error status stands for (contract: "A provider's status"). */
+export function failureOfStatus(
+  status: number,
+  headers: { get(name: string): string | null },
+  text: string,
+  context: FailureContext,
+): ProviderFailure {
+  const complaint = readComplaint(text);
+  const waitMs = retryAfterMs(headers, context.nowMs);
+  return failureOf(status, complaint, waitMs, context);
+}
+
+/**
+ * The failure inside a body that came with status 200: `{"error": …}` or `{"object": "error", …}`
+ * in place of choices. Its status
+ * is the one it names, else one that its code stands for, else 502. Undefined when it is no such body.
+ */
+export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
+  if (typeof body !== "object" || body === null) return undefined;
+  const { error, choices, object } = body as Record<string, unknown>;
+  if (Array.isArray(choices) && choices.length > 0) return undefined;
+  if (!error && object !== "error") return undefined;
+  const complaint = complaintOf(body);
+  return failureOf(complaint.status ?? statusOfCodes(complaint), complaint, undefined, context);
+}
+
+function statusOfCodes({ codes }: ProviderComplaint): number {
+  if (codes.some((code) => code.includes("rate_limit") || code === "insufficient_quota"))
+    return 429;
+  if (codes.some((code) => code === "invalid_request_error" || CONTENT_POLICY_CODES.has(code))) {
+    return 400;
+  }
+  if (codes.some((code) => code.includes("authentication") || MISCONFIGURED_CODES.has(code))) {
+    return 401;
+  }
+  return 502;
+}
+
+function failureOf(
+  status: number,
+  complaint: ProviderComplaint,
+  headerWaitMs: number | undefined,
+  { apiKey }: FailureContext,
+): ProviderFailure {
+  const kind = kindOf(status, complaint);
+  const said = complaint.message ?? `the provider answered with status ${status}`;
+  return new ProviderFailure(kind, publishable(said, apiKey), {
+    status,
+    retryAfterMs: waitOf(kind, complaint, headerWaitMs),
+    param: complaint.param === null ? null : publishable(complaint.param, apiKey),
+  });
+}
+
+function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKind {
+  if (status < 400 || status >= 500) return "unavailable";
+  if (status === 400 || status === 403 || status === 422) {
+    if (complaint.moderated) return "content_policy";
+    if (complaint.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
+    if (complaint.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
+    if (KEY_COMPLAINT.test(complaint.message ?? "")) return "misconfigured";
+  }
+  return STATUS_KINDS[status] ?? "misconfigured";
+}
+
+function waitOf(
+  kind: ProviderFailureKind,
+  complaint: ProviderComplaint,
+  headerWaitMs: number | undefined,
+): number | undefined {
+  if (kind === "rate_limited" && complaint.codes.includes("insufficient_quota")) {
+    return QUOTA_EXHAUSTED_RETRY_MS;
+  }
+  if (headerWaitMs !== undefined) return headerWaitMs;
+  return complaint.retryAfterMs === undefined ? undefined : boundedWaitMs(complaint.retryAfterMs);
+}
+
+/** A provider may quote the key it was called with: that never leaves this file. */
+function publishable(text: string, apiKey: string | undefined): string {
+  const safe = apiKey ? text.replaceAll(apiKey, "[redacted]") : text;
+  return safe.slice(0, MAX_FAILURE_MESSAGE_CHARACTERS).toWellFormed();
+}

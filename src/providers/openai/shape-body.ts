@@ -1,0 +1,55 @@
+import type { WireDialect } from "./wire-dialects.ts";
+
+type Body = Readonly<Record<string, unknown>>;
+
+/**
+ * Returns a function that turns the gateway's request body into the one that a provider takes. Where
+ * nothing differs the body is returned itself, uncopied.
+ *
+ * `plainDeltas` asks OpenAI not to pad stream chunks with random characters
+ * (`stream_options.include_obfuscation`), which only OpenAI itself knows.
+ */
+export function bodyShaper(
+  dialect: WireDialect,
+  options: { readonly plainDeltas: boolean },
+): (body: Body, model: string) => Body {
+  const leftOut = new Set(dialect.leftOut);
+  if (dialect.reasoning !== "object") leftOut.add("reasoning");
+  const renamed = new Map(Object.entries(dialect.renamed));
+
+  return (body, model) => {
+    const renamesLimit = body.max_tokens !== undefined && dialect.takesCompletionLimit(model);
+    const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
+    let differs = renamesLimit || addsPlainDeltas;
+    if (!differs) {
+      for (const name in body) {
+        if (leftOut.has(name) || renamed.has(name)) {
+          differs = true;
+          break;
+        }
+      }
+    }
+    if (!differs) return body;
+
+    const shaped: Record<string, unknown> = {};
+    for (const name in body) {
+      if (renamesLimit && name === "max_tokens") shaped.max_completion_tokens = body.max_tokens;
+      else if (!leftOut.has(name)) shaped[renamed.get(name) ?? name] = body[name];
+    }
+    if (addsPlainDeltas) {
+      shaped.stream_options = { include_obfuscation: false, ...(body.stream_options as Body) };
+    }
+    if (dialect.reasoning === "effort") addReasoningEffort(shaped, body);
+    return shaped;
+  };
+}
+
+function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {
+  if (!isObject(body.reasoning) || shaped.reasoning_effort !== undefined) return;
+  const effort = body.reasoning.effort;
+  if (typeof effort === "string") shaped.reasoning_effort = effort;
+}
+
+function isObject(value: unknown): value is Body {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

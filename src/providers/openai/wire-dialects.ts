@@ -1,0 +1,63 @@
+/**
+ * How the providers that speak OpenAI's wire format differ from one another. A difference is listed
+ * only where the provider is known to refuse the plain form; every other field passes through.
+ */
+export interface WireDialect {
+  readonly keyHeader: "authorization" | "api-key";
+  /** Whether `max_tokens` must be called `max_completion_tokens` for this model. */
+  readonly takesCompletionLimit: (model: string) => boolean;
+  /**
+   * What becomes of `reasoning: {effort}`: sent as it is, turned into `reasoning_effort`, or left out.
+   */
+  readonly reasoning: "object" | "effort" | "none";
+  /** Fields that would be answered with an error, and so are left out. */
+  readonly leftOut: readonly string[];
+  readonly renamed: Readonly<Record<string, string>>;
+}
+
+const PLAIN: WireDialect = {
+  keyHeader: "authorization",
+  takesCompletionLimit: () => false,
+  reasoning: "object",
+  leftOut: [],
+  renamed: {},
+};
+
+/** Sampling fields of open-weight servers, which others refuse by name. */
+const OPEN_WEIGHT_SAMPLING = ["top_k", "min_p", "repetition_penalty"];
+
+/** The o-series, gpt-5 and later refuse `max_tokens`; older models take it everywhere. */
+const NEWER_OPENAI_MODEL = /^(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
+
+const OPENAI: WireDialect = {
+  ...PLAIN,
+  takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
+  reasoning: "effort",
+  leftOut: OPEN_WEIGHT_SAMPLING,
+};
+
+const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>([
+  ["openai", OPENAI],
+  ["azure", { ...OPENAI, keyHeader: "api-key" }],
+  [
+    "mistral",
+    {
+      ...PLAIN,
+      reasoning: "none",
+      // Mistral forbids every unknown field (422 extra_forbidden), `stream_options` too: its streams
+      // carry usage in the last chunk without being asked.
+      leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
+      renamed: { seed: "random_seed" },
+    },
+  ],
+  // https://console.groq.com/docs/openai lists what it answers with 400.
+  ["groq", { ...PLAIN, reasoning: "effort", leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"] }],
+  ["deepseek", { ...PLAIN, reasoning: "effort" }],
+  ["xai", { ...PLAIN, reasoning: "effort" }],
+  ["fireworks", { ...PLAIN, reasoning: "effort" }],
+]);
+
+/** The dialect of a provider type; the plain one where nothing is known to differ. */
+export function wireDialect(type: string): WireDialect {
+  return DIALECTS.get(type) ?? PLAIN;
+}

@@ -1,0 +1,39 @@
+import { type ProviderType, providerType } from "../config/provider-types.ts";
+import { createHttpFetch } from "./http/http-fetch.ts";
+import type { ChatProvider, ProviderSettings } from "./interface.ts";
+import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat-provider.ts";
+import { createSandboxProvider } from "./sandbox/chat-provider.ts";
+
+export type ProviderDependencies = OpenAiDependencies;
+
+type ProviderFactory = (
+  settings: ProviderSettings,
+  dependencies: ProviderDependencies,
+) => ChatProvider;
+
+/** The adapter of each wire format. */
+const factories: Readonly<Record<ProviderType["wire"], ProviderFactory>> = {
+  openai: createOpenAiProvider,
+  sandbox: (_settings, dependencies) => createSandboxProvider(dependencies),
+};
+
+/**
+ * Builds the providers of a configuration, by id. Throws an Error with one line that names the
+ * provider when its type is unknown, its id is taken, or its key cannot be sent.
+ */
+export function createProviders(
+  settings: readonly ProviderSettings[],
+  dependencies: ProviderDependencies,
+): Map<string, ChatProvider> {
+  const providers = new Map<string, ChatProvider>();
+  const { clock, httpFetch = createHttpFetch({ clock }) } = dependencies;
+  for (const entry of settings) {
+    const type = providerType(entry.type);
+    if (type === undefined) {
+      throw new Error(`provider "${entry.id}" has the unknown type "${entry.type}"`);
+    }
+    if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
+    providers.set(entry.id, factories[type.wire](entry, { ...dependencies, httpFetch }));
+  }
+  return providers;
+}

@@ -1,0 +1,85 @@
+import type { Clock } from "../../lib/clock.ts";
+import {
+  type ChatAnswer,
+  type ChatCall,
+  type ChatProvider,
+  ProviderFailure,
+} from "../interface.ts";
+import { asCompletion, asEvents } from "./answer-shape.ts";
+import { asEventStream, type Pacing } from "./event-stream.ts";
+import { planChoices } from "./plan-answer.ts";
+import { readRequest } from "./request.ts";
+import { usageOf } from "./usage.ts";
+import { aborted, waitOn } from "./wait.ts";
+
+/** Between the tokens of `slow`. */
+export const SLOW_TOKEN_DELAY_MS = 50;
+/** What `error-429` asks to wait. */
+export const DRILL_RETRY_AFTER_MS = 1_000;
+/** How many tokens of `cut` arrive. */
+export const CUT_AFTER_TOKENS = 3;
+
+const STEADY: Pacing = { tokenDelayMs: 0, breaksAfterTokens: Number.POSITIVE_INFINITY };
+
+/** The chat models of the sandbox; those beside `chat` are for failure drills. */
+const PACINGS: ReadonlyMap<string, Pacing> = new Map([
+  ["chat", STEADY],
+  ["chat-2026-01-01", STEADY],
+  ["slow", { ...STEADY, tokenDelayMs: SLOW_TOKEN_DELAY_MS }],
+  ["cut", { ...STEADY, breaksAfterTokens: CUT_AFTER_TOKENS }],
+]);
+
+/**
+ * A provider without a provider, for trying things out and for failure drills: the same request gets
+ * the same answer, `created` and the id aside, and nothing leaves the process. It is no language
+ * model. Models are named with or without `sandbox/` in front.
+ */
+export function createSandboxProvider(dependencies: { readonly clock: Clock }): ChatProvider {
+  const { clock } = dependencies;
+  return {
+    async chat(call) {
+      if (call.signal.aborted) throw aborted(call.signal);
+      const name = call.model.replace(/^sandbox\//, "");
+      const pacing = PACINGS.get(name);
+      if (pacing === undefined) throw failureDrill(name);
+      return answer(call, pacing, clock);
+    },
+  };
+}
+
+async function answer(call: ChatCall, pacing: Pacing, clock: Clock): Promise<ChatAnswer> {
+  const request = readRequest(call.body);
+  const choices = planChoices(request, call.body);
+  const usage = usageOf(request, choices);
+  const head = {
+    id: `chatcmpl-${call.requestId}`,
+    created: Math.floor(clock.nowMs() / 1000),
+    model: call.model,
+  };
+  if (call.stream) {
+    const events = asEvents(head, choices, request.includeUsage ? usage : undefined);
+    return { kind: "stream", body: asEventStream(events, pacing, clock, call.signal) };
+  }
+  if (pacing.breaksAfterTokens < usage.completion_tokens) {
+    throw new ProviderFailure("unavailable", "the answer broke off");
+  }
+  if (pacing.tokenDelayMs > 0) {
+    await waitOn(clock, pacing.tokenDelayMs * usage.completion_tokens, call.signal);
+  }
+  return { kind: "completion", completion: asCompletion(head, choices, usage) };
+}
+
+function failureDrill(name: string): ProviderFailure {
+  if (name === "error-429") {
+    return new ProviderFailure("rate_limited", "the sandbox refuses this model for its rate", {
+      status: 429,
+      retryAfterMs: DRILL_RETRY_AFTER_MS,
+    });
+  }
+  if (name === "error-500") {
+    return new ProviderFailure("unavailable", "the sandbox fails this model", { status: 500 });
+  }
+  return new ProviderFailure("misconfigured", `the sandbox has no chat model "${name}"`, {
+    status: 404,
+  });
+}

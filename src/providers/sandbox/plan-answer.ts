@@ -1,0 +1,87 @@
+import type { ChatCall } from "../interface.ts";
+import { answerText } from "./answer-text.ts";
+import { type Reasoning, reasoningFor } from "./reasoning.ts";
+import type { SandboxRequest } from "./request.ts";
+import { exampleOf } from "./schema-example.ts";
+import { splitTokens } from "./tokens.ts";
+import { toolCallsFor } from "./tool-calls.ts";
+
+interface PlannedToolCall {
+  readonly id: string;
+  readonly name: string;
+  readonly argumentTokens: readonly string[];
+}
+
+/** One choice of an answer, cut into the tokens it is streamed in. */
+export interface PlannedChoice {
+  readonly reasoningTokens: readonly string[];
+  readonly showsReasoning: boolean;
+  /** Null when tools are called instead. */
+  readonly contentTokens: readonly string[] | null;
+  readonly toolCalls: readonly PlannedToolCall[];
+  readonly finishReason: "stop" | "length" | "tool_calls";
+}
+
+/**
+ * Decides a whole answer before anything of it is sent. `max_tokens` covers reasoning, then content or
+ * tool calls; a stop sequence ends content just before its first occurrence.
+ */
+export function planChoices(request: SandboxRequest, body: ChatCall["body"]): PlannedChoice[] {
+  const reasoning = reasoningFor(body);
+  const reasoningTokens = splitTokens(reasoning.text, request.maxTokens);
+  const tokensLeft = request.maxTokens - reasoningTokens.length;
+  const shared = { reasoningTokens, showsReasoning: reasoning.shown };
+  const wasCut = isCut(reasoning, reasoningTokens);
+  return Array.from({ length: request.choices }, (_, choiceIndex) => {
+    const calls = toolCallsFor(request, choiceIndex);
+    if (wasCut) {
+      return { ...shared, contentTokens: [], toolCalls: [], finishReason: "length" };
+    }
+    return calls.length > 0
+      ? { ...shared, contentTokens: null, ...plannedCalls(calls, tokensLeft) }
+      : { ...shared, toolCalls: [], ...plannedContent(request, tokensLeft) };
+  });
+}
+
+function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
+  return tokens.reduce((length, token) => length + token.length, 0) < reasoning.text.length;
+}
+
+function plannedContent(
+  request: SandboxRequest,
+  tokensLeft: number,
+): Pick<PlannedChoice, "contentTokens" | "finishReason"> {
+  const whole = contentOf(request);
+  const ends = request.stop.map((sequence) => whole.indexOf(sequence)).filter((end) => end >= 0);
+  const content = ends.length === 0 ? whole : whole.slice(0, Math.min(...ends));
+  const tokens = splitTokens(content, tokensLeft + 1);
+  if (tokens.length <= tokensLeft) return { contentTokens: tokens, finishReason: "stop" };
+  return { contentTokens: tokens.slice(0, tokensLeft), finishReason: "length" };
+}
+
+function contentOf(request: SandboxRequest): string {
+  const text = answerText(request.messages);
+  if (!request.wantsJson) return text;
+  return JSON.stringify(
+    request.jsonSchema === undefined ? { answer: text } : exampleOf(request.jsonSchema),
+  );
+}
+
+function plannedCalls(
+  calls: ReturnType<typeof toolCallsFor>,
+  tokensLeft: number,
+): Pick<PlannedChoice, "toolCalls" | "finishReason"> {
+  const toolCalls: PlannedToolCall[] = [];
+  let left = tokensLeft;
+  for (const call of calls) {
+    // A call's name counts as one token, so that a call without arguments has a price too.
+    const tokens = splitTokens(call.arguments, left);
+    if (left < 1 || 1 + tokens.length > left) {
+      if (left >= 1) toolCalls.push({ ...call, argumentTokens: tokens.slice(0, left - 1) });
+      return { toolCalls, finishReason: "length" };
+    }
+    toolCalls.push({ ...call, argumentTokens: tokens });
+    left -= 1 + tokens.length;
+  }
+  return { toolCalls, finishReason: "tool_calls" };
+}

@@ -1,0 +1,126 @@
+import { type ChatCall, ProviderFailure } from "../interface.ts";
+
+/** The limit of a request that names none, in tokens of one choice. */
+export const DEFAULT_OUTPUT_TOKENS = 4_096;
+/** No choice is longer than this, whatever the request says. */
+export const MAX_OUTPUT_TOKENS = 16_384;
+const MAX_CHOICES = 128;
+const MAX_TOOLS = 128;
+const MAX_STOP_SEQUENCES = 16;
+
+export interface SandboxMessage {
+  readonly role: string;
+  /** The text of the message; parts that are no text leave nothing. */
+  readonly text: string;
+  /** Image, audio and file parts. */
+  readonly mediaParts: number;
+  /** The tool calls of an assistant's message as JSON, or "". */
+  readonly toolCallsJson: string;
+}
+
+export interface SandboxTool {
+  readonly name: string;
+  readonly parameters: unknown;
+}
+
+type SandboxToolChoice =
+  | { readonly kind: "none" | "auto" | "required" }
+  | { readonly kind: "function"; readonly name: string };
+
+/** A chat request, read into what the sandbox acts on. */
+export interface SandboxRequest {
+  readonly messages: readonly SandboxMessage[];
+  readonly tools: readonly SandboxTool[];
+  readonly toolsJson: string;
+  readonly toolChoice: SandboxToolChoice;
+  readonly parallelToolCalls: boolean;
+  /** The schema an answer must satisfy; undefined asks for text. */
+  readonly jsonSchema: unknown;
+  readonly wantsJson: boolean;
+  readonly maxTokens: number;
+  readonly stop: readonly string[];
+  readonly choices: number;
+  readonly includeUsage: boolean;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Reads a request tolerantly: what it cannot read it takes as absent, but a tool choice must exist. */
+export function readRequest(body: ChatCall["body"]): SandboxRequest {
+  const tools = readTools(body.tools);
+  const format = asFields(body.response_format);
+  return {
+    messages: asList(body.messages).map(readMessage),
+    tools,
+    toolsJson: tools.length === 0 ? "" : JSON.stringify(body.tools),
+    toolChoice: readToolChoice(body.tool_choice, tools),
+    parallelToolCalls: body.parallel_tool_calls !== false,
+    jsonSchema: format.type === "json_schema" ? asFields(format.json_schema).schema : undefined,
+    wantsJson: format.type === "json_object" || format.type === "json_schema",
+    maxTokens: Math.min(
+      positiveInteger(body.max_tokens ?? body.max_completion_tokens) ?? DEFAULT_OUTPUT_TOKENS,
+      MAX_OUTPUT_TOKENS,
+    ),
+    stop: (typeof body.stop === "string" ? [body.stop] : asList(body.stop))
+      .filter((sequence) => typeof sequence === "string")
+      .filter((sequence) => sequence !== "")
+      .slice(0, MAX_STOP_SEQUENCES),
+    choices: Math.min(positiveInteger(body.n) ?? 1, MAX_CHOICES),
+    includeUsage: asFields(body.stream_options).include_usage === true,
+  };
+}
+
+function readMessage(message: unknown): SandboxMessage {
+  const { role, content, tool_calls: toolCalls } = asFields(message);
+  const parts = asList(content).map(asFields);
+  const texts = parts.map((part) => part.text).filter((text) => typeof text === "string");
+  return {
+    role: typeof role === "string" ? role : "",
+    text: typeof content === "string" ? content : texts.join("\n"),
+    mediaParts: parts.length - texts.length,
+    toolCallsJson: Array.isArray(toolCalls) ? JSON.stringify(toolCalls) : "",
+  };
+}
+
+function readTools(tools: unknown): SandboxTool[] {
+  return asList(tools)
+    .slice(0, MAX_TOOLS)
+    .flatMap((tool) => {
+      const definition = asFields(asFields(tool).function);
+      const { name, parameters } = definition;
+      return typeof name === "string"
+        ? [{ name, parameters: parameters ?? { type: "object" } }]
+        : [];
+    });
+}
+
+function readToolChoice(choice: unknown, tools: readonly SandboxTool[]): SandboxToolChoice {
+  if (choice === "none") return { kind: "none" };
+  if (choice === "required") {
+    if (tools.length === 0) throw wrongToolChoice("needs at least one tool");
+    return { kind: "required" };
+  }
+  const name = asFields(asFields(choice).function).name;
+  if (typeof name !== "string") return { kind: "auto" };
+  if (!tools.some((tool) => tool.name === name)) throw wrongToolChoice("names no offered tool");
+  return { kind: "function", name };
+}
+
+function wrongToolChoice(what: string): ProviderFailure {
+  return new ProviderFailure("rejected", `tool_choice ${what}`, {
+    status: 400,
+    param: "tool_choice",
+  });
+}
+
+function positiveInteger(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;
+}
+
+function asFields(value: unknown): Fields {
+  return typeof value === "object" && value !== null ? (value as Fields) : {};
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}

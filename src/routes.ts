@@ -1,0 +1,60 @@
+import type { Database } from "../db/client.ts";
+import { version } from "../package.json";
+import type { GatewayConfig } from "./config.ts";
+import { openApiDocument } from "./http/openapi.ts";
+import type { RouteDefinition } from "./http/route.ts";
+import type { Clock } from "./lib/clock.ts";
+import type { ModelIndex } from "./providers/catalogue/model-index.ts";
+import { chatRoutes } from "./routes/chat/index.ts";
+import { creditRoutes } from "./routes/credits/index.ts";
+import { descriptionRoutes } from "./routes/description/index.ts";
+import { healthRoutes } from "./routes/health/index.ts";
+import { keyRoutes } from "./routes/keys/index.ts";
+import { metricsRoutes } from "./routes/metrics/index.ts";
+import { modelRoutes } from "./routes/models/index.ts";
+import type { ChatCompletions } from "./services/chat/chat-completions.ts";
+import { ApiKeys } from "./services/keys/api-keys.ts";
+import { ModelCatalogue } from "./services/models/model-catalogue.ts";
+import type { ApiKeyActors, OrganizationActors } from "./services/money/alone.ts";
+import type { InFlight } from "./services/presence/in-flight.ts";
+import type { Presence } from "./services/presence/presence.ts";
+import type { Telemetry } from "./telemetry/interface.ts";
+
+export interface RouteDependencies {
+  readonly config: GatewayConfig;
+  readonly telemetry: Telemetry;
+  readonly models: ModelIndex;
+  readonly sql: Database;
+  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly chat: ChatCompletions;
+  readonly clock: Clock;
+  readonly presence: Presence;
+  readonly inFlight: InFlight;
+}
+
+/** Every route of the gateway. */
+export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
+  const { chat, sql, world, clock, config, telemetry } = dependencies;
+  const routes: RouteDefinition[] = [
+    ...chatRoutes(chat),
+    ...modelRoutes(new ModelCatalogue({ models: dependencies.models, sql })),
+    ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
+    ...creditRoutes(sql),
+    ...healthRoutes({ isReady: () => readiness(dependencies) }),
+    ...metricsRoutes({
+      telemetry,
+      token: config.metricsToken,
+      isLoopback: config.hostIsLoopback,
+    }),
+    ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
+  ];
+  return routes;
+}
+
+/** Ready: the database answers, its news are fresh, and this process is not stopping. */
+async function readiness({ sql, presence, inFlight }: RouteDependencies) {
+  const database =
+    presence.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
+  const draining = inFlight.isDraining ? "stopping" : "ok";
+  return { ok: database === "ok" && draining === "ok", checks: { database, draining } };
+}

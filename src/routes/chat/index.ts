@@ -1,0 +1,53 @@
+import type { RequestContext, RouteDefinition } from "../../http/route.ts";
+import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
+import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
+import type { ChatRequest } from "../../services/chat/request.ts";
+import { chatCompletion, chatCompletionBody } from "./schema.ts";
+
+/** POST /v1/chat/completions (spec 4.5, 6.2). */
+export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/chat/completions",
+      tag: "Chat",
+      summary: "Create a chat completion, streamed or not",
+      access: { kind: "model", scope: "chat:completions" },
+      body: chatCompletionBody,
+      allowsUnknownFields: true,
+      responses: {
+        200: {
+          description: "A chat completion, or with stream true a stream of its chunks",
+          schema: chatCompletion,
+        },
+      },
+      handle: async (context) => responseOf(context, await chat.complete(chatContext(context))),
+    },
+  ];
+}
+
+function chatContext(context: RequestContext) {
+  return {
+    caller: context.caller,
+    requestId: context.requestId,
+    startedMs: context.startedMs,
+    request: context.body as ChatRequest,
+    bodyText: context.bodyText,
+    idempotencyHeader: context.request.headers.get("idempotency-key"),
+    clientSignal: context.request.signal,
+    log: context.log,
+  };
+}
+
+function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
+  const headers: Record<string, string> = { ...outcome.headers };
+  if (outcome.kind === "stream") context.keepOpen();
+  if (outcome.kind === "replay") {
+    headers["x-gateway-idempotent-replay"] = "true";
+    return new Response(outcome.body as Uint8Array<ArrayBuffer>, {
+      status: outcome.status,
+      headers,
+    });
+  }
+  return new Response(outcome.body, { headers });
+}

@@ -1,0 +1,116 @@
+import type { Database } from "../../../db/client.ts";
+import {
+  creditTotals,
+  type ListedTransaction,
+  listTransactions,
+  type TransactionListing,
+} from "../../../db/queries/credit-list.ts";
+import { jsonResponse } from "../../http/json-response.ts";
+import type { Access, RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { isoTime, parseIsoTime } from "../../lib/iso-time.ts";
+import { usdNumber } from "../../lib/money.ts";
+import * as schema from "./schema.ts";
+
+const access: Access = { kind: "administration", scope: "billing:read" };
+const tag = "Credits";
+const DEFAULT_PAGE = 50;
+const DAY_MS = 86_400_000;
+
+interface TransactionsQuery {
+  readonly limit?: number;
+  readonly offset?: number;
+  readonly type?: string;
+  readonly start_date?: string;
+  readonly end_date?: string;
+}
+
+/** Balance and transactions (spec 4.9). */
+export function creditRoutes(sql: Database): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/credits",
+      tag,
+      summary: "Retrieve the credit balance",
+      access,
+      responses: { 200: { description: "The balance", schema: schema.balance } },
+      async handle(context) {
+        const totals = await creditTotals(sql, context.caller.key.organizationId);
+        return jsonResponse({
+          balance_usd: usdNumber(totals?.balanceNano ?? 0n),
+          lifetime_spend_usd: usdNumber(totals?.lifetimeSpendNano ?? 0n),
+          auto_replenish: false,
+          replenish_amount_usd: 0,
+          replenish_threshold_usd: 0,
+        });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/credits/transactions",
+      tag,
+      summary: "List credit transactions, newest first",
+      access,
+      query: schema.transactionsQuery,
+      responses: { 200: { description: "Transactions", schema: schema.transactionList } },
+      async handle(context) {
+        const query = context.query as TransactionsQuery;
+        const offset = query.offset ?? 0;
+        const { transactions, total } = await listTransactions(sql, {
+          organizationId: context.caller.key.organizationId,
+          type: query.type,
+          ...timeSpan(query),
+          limit: query.limit ?? DEFAULT_PAGE,
+          offset,
+        });
+        const hasMore = offset + transactions.length < total;
+        return jsonResponse({
+          data: transactions.map(transactionShape),
+          total,
+          has_more: hasMore,
+        });
+      },
+    },
+  ];
+}
+
+function timeSpan(query: TransactionsQuery): Pick<TransactionListing, "fromMs" | "beforeMs"> {
+  const start = query.start_date === undefined ? undefined : timeOf(query.start_date, "start_date");
+  const end = query.end_date === undefined ? undefined : timeOf(query.end_date, "end_date");
+  // The database keeps microseconds, so an end to the millisecond includes all of that millisecond.
+  const beforeMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
+  if (start && beforeMs !== undefined && start.ms >= beforeMs) {
+    throw new GatewayError("invalid_query", "start_date lies behind end_date.", {
+      param: "start_date",
+    });
+  }
+  return { fromMs: start?.ms, beforeMs };
+}
+
+function timeOf(text: string, param: string) {
+  const time = parseIsoTime(text);
+  if (time !== undefined) return time;
+  throw new GatewayError("invalid_query", `${param} must be an ISO 8601 date or time.`, { param });
+}
+
+function transactionShape(transaction: ListedTransaction) {
+  const isUsage = transaction.type === "usage";
+  return {
+    id: transaction.id,
+    type: transaction.type,
+    amount_usd: usdNumber(transaction.amountNano),
+    balance_after_usd: usdNumber(transaction.balanceAfterNano),
+    description: transaction.description,
+    ...(isUsage && {
+      model: transaction.model,
+      request_id: transaction.requestId,
+      key_id: transaction.keyId,
+      provider: transaction.provider,
+      prompt_tokens: transaction.promptTokens,
+      completion_tokens: transaction.completionTokens,
+      estimated: transaction.estimated,
+    }),
+    created_at: isoTime(transaction.createdAtMs),
+  };
+}

@@ -1,0 +1,41 @@
+import type { RouteDefinition } from "../../http/route.ts";
+import { page, readerScript } from "./reference-page.ts";
+
+export interface DescriptionDependencies {
+  /** The OpenAPI document; asked once, when it is first needed. */
+  document(): object;
+}
+
+/** The API's description for programs, and the same for people (contract §10). */
+export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
+  let text: string | undefined;
+  return [
+    {
+      ...publicGet("/openapi.json", "OpenAPI document"),
+      responses: { 200: { description: "The document.", contentType: "application/json" } },
+      handle() {
+        text ??= JSON.stringify(dependencies.document());
+        return new Response(text, {
+          headers: { "content-type": "application/json", "cache-control": "no-cache" },
+        });
+      },
+    },
+    {
+      ...publicGet("/docs", "Reference page"),
+      responses: { 200: { description: "The page.", contentType: "text/html" } },
+      handle: () => page(),
+    },
+    {
+      ...publicGet("/docs/scalar.js", "Script of the reference page"),
+      responses: {
+        200: { description: "The script.", contentType: "text/javascript" },
+        304: { description: "The script that the browser has is current." },
+      },
+      handle: ({ request }) => readerScript(request.headers.get("if-none-match")),
+    },
+  ];
+}
+
+function publicGet(path: string, summary: string) {
+  return { method: "GET", path, summary, tag: "Operation", access: { kind: "public" } } as const;
+}

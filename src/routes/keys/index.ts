@@ -1,0 +1,97 @@
+import { jsonResponse } from "../../http/json-response.ts";
+import type { Access, RouteDefinition } from "../../http/route.ts";
+import type { ApiKeySettings } from "../../lib/api-key-record.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { ApiKeys } from "../../services/keys/api-keys.ts";
+import * as schema from "./schema.ts";
+import { type KeyBody, settingsOf } from "./settings.ts";
+import { createdKeyShape, keyItemShape } from "./shape.ts";
+
+const access: Access = { kind: "administration", scope: "keys:manage" };
+const tag = "API keys";
+const DEFAULT_PAGE = 50;
+
+/** API keys (spec 4.1). */
+export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/keys",
+      tag,
+      summary: "Create an API key",
+      access,
+      body: schema.createKeyBody,
+      responses: {
+        201: { description: "The key, with its secret this once", schema: schema.createdKey },
+      },
+      async handle(context) {
+        const settings = settingsOf(context.body as KeyBody, clock.nowMs());
+        const { record, secret } = await keys.create(
+          context.caller.key,
+          settings as Partial<ApiKeySettings> & { name: string },
+        );
+        return jsonResponse(createdKeyShape(record, secret), 201);
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/keys",
+      tag,
+      summary: "List the organization's API keys",
+      access,
+      query: schema.listKeysQuery,
+      responses: {
+        200: { description: "Keys, newest first, without their secrets", schema: schema.keyList },
+      },
+      async handle(context) {
+        const query = context.query as { active?: boolean; limit?: number; offset?: number };
+        const { keys: listed, total } = await keys.list(context.caller.key, {
+          isActive: query.active,
+          limit: query.limit ?? DEFAULT_PAGE,
+          offset: query.offset ?? 0,
+        });
+        return jsonResponse({ data: listed.map(keyItemShape), total });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/keys/:id",
+      tag,
+      summary: "Retrieve an API key",
+      access,
+      responses: {
+        200: { description: "The key, without its secret", schema: schema.keyListItem },
+      },
+      async handle(context) {
+        const found = await keys.find(context.caller.key, context.params.id!);
+        return jsonResponse(keyItemShape(found));
+      },
+    },
+    {
+      method: "PATCH",
+      path: "/v1/keys/:id",
+      tag,
+      summary: "Change an API key; null takes a limit away",
+      access,
+      body: schema.changeKeyBody,
+      responses: { 200: { description: "The key as it now stands", schema: schema.keyListItem } },
+      async handle(context) {
+        const changed = settingsOf(context.body as KeyBody, clock.nowMs());
+        const key = await keys.change(context.caller.key, context.params.id!, changed);
+        return jsonResponse(keyItemShape(key));
+      },
+    },
+    {
+      method: "DELETE",
+      path: "/v1/keys/:id",
+      tag,
+      summary: "Revoke an API key for good",
+      access,
+      responses: { 200: { description: "It is gone", schema: schema.deletedKey } },
+      async handle(context) {
+        await keys.remove(context.caller.key, context.params.id!);
+        return jsonResponse({ id: context.params.id, deleted: true });
+      },
+    },
+  ];
+}

@@ -1,0 +1,97 @@
+import { Type } from "typebox";
+import { SCOPES } from "../../lib/api-key-record.ts";
+
+const MAX_NAME_CHARACTERS = 256;
+const MAX_ALLOWED_MODELS = 1_000;
+const MAX_MODEL_CHARACTERS = 256;
+const MAX_RATE_LIMIT_RPM = 2_147_483_647;
+const MAX_BUDGET_USD = 1_000_000_000;
+const MAX_PAGE = 1_000;
+
+const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
+const scopes = Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true });
+const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT_RPM });
+const budget = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
+const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS }), {
+  minItems: 1,
+  maxItems: MAX_ALLOWED_MODELS,
+  uniqueItems: true,
+});
+const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601" });
+
+const optionalLimits = {
+  rate_limit_rpm: Type.Optional(Type.Union([rateLimit, Type.Null()])),
+  daily_budget_usd: Type.Optional(Type.Union([budget, Type.Null()])),
+  monthly_budget_usd: Type.Optional(Type.Union([budget, Type.Null()])),
+  allowed_models: Type.Optional(Type.Union([allowedModels, Type.Null()])),
+  expires_at: Type.Optional(Type.Union([time, Type.Null()])),
+};
+
+export const createKeyBody = Type.Object(
+  { name, scopes: Type.Optional(Type.Union([scopes, Type.Null()])), ...optionalLimits },
+  {
+    additionalProperties: false,
+    examples: [
+      {
+        name: "ada",
+        scopes: ["chat:completions", "models:read"],
+        rate_limit_rpm: 60,
+        daily_budget_usd: 2.5,
+        allowed_models: ["sandbox/chat"],
+      },
+    ],
+  },
+);
+
+export const changeKeyBody = Type.Object(
+  {
+    name: Type.Optional(name),
+    scopes: Type.Optional(scopes),
+    is_active: Type.Optional(Type.Boolean()),
+    ...optionalLimits,
+  },
+  { additionalProperties: false, examples: [{ monthly_budget_usd: 50, rate_limit_rpm: null }] },
+);
+
+export const listKeysQuery = Type.Object(
+  {
+    active: Type.Optional(Type.Boolean()),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
+    offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  },
+  { additionalProperties: false },
+);
+
+const nullable = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
+  Type.Union([schema, Type.Null()]);
+
+const shared = {
+  id: Type.String(),
+  name: Type.String(),
+  scopes: Type.Array(Type.String()),
+  rate_limit_rpm: nullable(Type.Integer()),
+  daily_budget_usd: nullable(Type.Number()),
+  monthly_budget_usd: nullable(Type.Number()),
+  is_active: Type.Boolean(),
+  created_at: Type.String(),
+};
+
+export const createdKey = Type.Object({
+  ...shared,
+  key: Type.String(),
+  allowed_models: nullable(Type.Array(Type.String())),
+  expires_at: nullable(Type.String()),
+});
+
+export const keyListItem = Type.Object({
+  ...shared,
+  key_prefix: Type.String(),
+  usage_today_usd: Type.Number(),
+  usage_month_usd: Type.Number(),
+  last_used_at: nullable(Type.String()),
+  allowed_models: nullable(Type.Array(Type.String())),
+  expires_at: nullable(Type.String()),
+});
+
+export const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
+export const deletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });

@@ -1,0 +1,115 @@
+import { jsonResponse } from "../../http/json-response.ts";
+import type { RequestContext, RouteDefinition } from "../../http/route.ts";
+import type { ModelCatalogue } from "../../services/models/model-catalogue.ts";
+import { comparedNames, nameInPath } from "./names.ts";
+import * as schema from "./schema.ts";
+
+interface ListQuery {
+  readonly provider?: string;
+  readonly category?: string;
+  readonly capability?: string;
+  readonly active?: boolean;
+}
+
+interface SearchQuery {
+  readonly q?: string;
+  readonly provider?: string;
+  readonly limit?: number;
+  readonly active?: boolean;
+}
+
+const common = {
+  tag: "Models",
+  access: { kind: "administration", scope: "models:read" },
+} as const;
+
+/** The catalogue of models (spec 4.4). A model's id has slashes, hence the wildcards. */
+export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
+  return [
+    listRoute(catalogue),
+    searchRoute(catalogue),
+    compareRoute(catalogue),
+    {
+      ...common,
+      method: "GET",
+      path: "/v1/models/*",
+      summary: "Retrieve a model by its id, or by a slug that only one model has",
+      responses: {
+        200: { description: "The model", schema: schema.modelDetail },
+        404: { description: "There is no such model" },
+      },
+      handle: (context) => jsonResponse(catalogue.detail(askedName(context))),
+    },
+    {
+      ...common,
+      method: "DELETE",
+      path: "/v1/models/*",
+      summary: "Delete a fine-tuned model",
+      access: { kind: "administration", scope: "models:write" },
+      responses: {
+        403: { description: "The model is not a fine-tuned one of the organization" },
+        404: { description: "There is no such model" },
+      },
+      handle: (context) => catalogue.remove(askedName(context)),
+    },
+  ];
+}
+
+function listRoute(catalogue: ModelCatalogue): RouteDefinition {
+  return {
+    ...common,
+    method: "GET",
+    path: "/v1/models",
+    summary: "List models",
+    query: schema.listModelsQuery,
+    responses: { 200: { description: "All models that match", schema: schema.modelList } },
+    handle(context) {
+      const { active = true, ...filter } = context.query as ListQuery;
+      const data = catalogue.list({ ...filter, isActive: active });
+      return jsonResponse({ object: "list", data });
+    },
+  };
+}
+
+function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
+  return {
+    ...common,
+    method: "GET",
+    path: "/v1/models/search",
+    summary: "Search models by name, provider and description",
+    query: schema.searchModelsQuery,
+    responses: { 200: { description: "Models, the best match first", schema: schema.foundModels } },
+    async handle(context) {
+      const query = context.query as SearchQuery;
+      const { models, total } = await catalogue.search({
+        text: query.q ?? "",
+        provider: query.provider,
+        isActive: query.active ?? true,
+        limit: query.limit ?? schema.DEFAULT_FOUND,
+      });
+      return jsonResponse({ object: "list", data: models, total });
+    },
+  };
+}
+
+function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
+  return {
+    ...common,
+    method: "GET",
+    path: "/v1/models/compare",
+    summary: "Compare models",
+    query: schema.compareModelsQuery,
+    responses: {
+      200: { description: "Each model once, in the order asked", schema: schema.comparison },
+      404: { description: "There is no such model" },
+    },
+    handle(context) {
+      const names = comparedNames((context.query as { models: string }).models);
+      return jsonResponse({ models: catalogue.compare(names) });
+    },
+  };
+}
+
+function askedName(context: RequestContext): string {
+  return nameInPath(context.params["*"] ?? "");
+}

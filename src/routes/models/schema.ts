@@ -1,0 +1,89 @@
+import { Type } from "typebox";
+
+export const DEFAULT_FOUND = 20;
+const MAX_FOUND = 100;
+export const MAX_COMPARED = 20;
+
+const filter = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, description: `${description}, exactly` }));
+const active = Type.Optional(
+  Type.Boolean({ default: true, description: "false: those that are not available" }),
+);
+
+export const listModelsQuery = Type.Object(
+  {
+    provider: filter("Provider"),
+    category: filter("Category"),
+    capability: filter("A capability that the model has"),
+    active,
+  },
+  { additionalProperties: false },
+);
+
+export const searchModelsQuery = Type.Object(
+  {
+    q: Type.Optional(
+      Type.String({
+        description:
+          "Words, or beginnings of words, that are all to be found; without any, all models",
+      }),
+    ),
+    provider: filter("Provider"),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FOUND, default: DEFAULT_FOUND })),
+    active,
+  },
+  { additionalProperties: false },
+);
+
+export const compareModelsQuery = Type.Object(
+  {
+    models: Type.String({
+      description: `1 to ${MAX_COMPARED} model ids, separated by commas`,
+    }),
+  },
+  { additionalProperties: false },
+);
+
+const shared = {
+  id: Type.String(),
+  provider: Type.String(),
+  context_length: Type.Integer(),
+  input_cost_per_token: Type.Number({ description: "USD" }),
+  output_cost_per_token: Type.Number({ description: "USD" }),
+  capabilities: Type.Array(Type.String()),
+};
+
+const modelFields = {
+  ...shared,
+  object: Type.Literal("model"),
+  name: Type.String(),
+  description: Type.String(),
+  owned_by: Type.String(),
+  pricing: Type.Record(Type.String(), Type.String(), {
+    description: "USD for one of each kind, in plain decimals",
+  }),
+  is_active: Type.Boolean(),
+  category: Type.String(),
+  created: Type.Integer({ description: "Unix seconds" }),
+};
+
+const model = Type.Object(modelFields);
+
+export const modelDetail = Type.Object({
+  ...modelFields,
+  max_output_tokens: Type.Integer(),
+  supports_streaming: Type.Boolean(),
+  supports_function_calling: Type.Boolean(),
+  supports_vision: Type.Boolean(),
+  supports_json_mode: Type.Boolean(),
+});
+
+export const modelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(model) });
+
+export const foundModels = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(model),
+  total: Type.Integer({ description: "How many were found, however many are shown" }),
+});
+
+export const comparison = Type.Object({ models: Type.Array(Type.Object(shared)) });

@@ -1,0 +1,85 @@
+import { findKeyByHash } from "../../db/queries/key-find-by-hash.ts";
+import type { Query } from "../../db/query.ts";
+import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { ApiKeyActors } from "./money/alone.ts";
+
+/** Which key a secret belongs to is fixed for ever, so it may be remembered; what the key may do is not. */
+const MAX_REMEMBERED_SECRETS = 100_000;
+/** Longer than any well-formed header; nothing beyond is looked at. */
+const MAX_HEADER_CHARACTERS = 256;
+const BEARER = /^Bearer +/i;
+
+export interface AuthenticationDependencies {
+  readonly keys: ApiKeyActors;
+  readonly clock: Clock;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+/** Turns an Authorization header into the key behind it, or throws 401 (spec 5; contract §4, §5). */
+export class Authentication {
+  readonly #dependencies: AuthenticationDependencies;
+  readonly #keyIdByHash = new Map<string, string>();
+
+  constructor(dependencies: AuthenticationDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** At once where the key is in memory, as it is for all but its first request. */
+  authenticate(authorization: string | null): ApiKeyRecord | Promise<ApiKeyRecord> {
+    const hash = hashApiKey(secretOf(authorization));
+    const keyId = this.#keyIdByHash.get(hash);
+    const key = keyId === undefined ? undefined : this.#dependencies.keys.get(keyId);
+    // A change that is not durable yet decides nothing: its turn waits for its commit.
+    return key?.isActive === true && key.gate === undefined
+      ? this.#admitted(hash, key.turn("inspect", undefined))
+      : this.#load(hash, keyId);
+  }
+
+  async #load(hash: string, knownId: string | undefined): Promise<ApiKeyRecord> {
+    const keyId = knownId ?? (await this.#find(hash));
+    return this.#admitted(hash, await this.#dependencies.keys.get(keyId).ask("inspect", undefined));
+  }
+
+  #admitted(hash: string, record: ApiKeyRecord | undefined): ApiKeyRecord {
+    if (record === undefined) {
+      this.#keyIdByHash.delete(hash);
+      throw invalid();
+    }
+    if (!record.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
+    if (record.expiresAtMs !== null && record.expiresAtMs <= this.#dependencies.clock.nowMs()) {
+      throw new GatewayError("key_expired", "This API key has expired.");
+    }
+    return record;
+  }
+
+  async #find(hash: string): Promise<string> {
+    const found = await this.#dependencies.read(findKeyByHash(hash));
+    if (found === undefined) throw invalid();
+    if (this.#keyIdByHash.size >= MAX_REMEMBERED_SECRETS) {
+      this.#keyIdByHash.delete(this.#keyIdByHash.keys().next().value!);
+    }
+    this.#keyIdByHash.set(hash, found.keyId);
+    return found.keyId;
+  }
+}
+
+function secretOf(authorization: string | null): string {
+  if (authorization === null || authorization.trim() === "") {
+    throw new GatewayError(
+      "missing_api_key",
+      "No API key was given. Send it as: Authorization: Bearer <API_KEY>",
+    );
+  }
+  if (authorization.length > MAX_HEADER_CHARACTERS || !BEARER.test(authorization)) throw invalid();
+  const secret = authorization.replace(BEARER, "");
+  // The checksum spares the database every key that was mistyped or made up.
+  if (parseApiKey(secret) === null) throw invalid();
+  return secret;
+}
+
+function invalid(): GatewayError {
+  return new GatewayError("invalid_api_key", "The API key is not valid.");
+}

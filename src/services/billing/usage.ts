@@ -1,0 +1,76 @@
+import type { ModelPrices } from "../../lib/catalogue-model.ts";
+import type { FemtoUsd } from "../../lib/money.ts";
+
+/** Tokens of one call, normalised: prompt tokens include cached reads and writes, completion tokens reasoning. */
+export interface Usage {
+  readonly promptTokens: number;
+  readonly cachedPromptTokens: number;
+  readonly cacheWriteTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+  /** True where tokens were counted here. */
+  readonly estimated: boolean;
+}
+
+/**
+ * Reads the usage object of a provider of OpenAI's wire format. Undefined where there is none, or one
+ * that cannot be true (negative, fractional, beyond integers): it is then counted here.
+ */
+export function readUsage(raw: unknown): Usage | undefined {
+  if (typeof raw !== "object" || raw === null) return undefined;
+  const usage = raw as Record<string, unknown>;
+  const promptTokens = usage.prompt_tokens;
+  const completionTokens = usage.completion_tokens ?? 0;
+  if (!isCount(promptTokens) || !isCount(completionTokens)) return undefined;
+  // No prompt is empty: some servers fill in zeros for what they have not counted.
+  if (promptTokens === 0 && completionTokens === 0) return undefined;
+  const prompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
+  const completion = usage.completion_tokens_details as Record<string, unknown> | null | undefined;
+  const cached = countOr0(prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens);
+  const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
+  const reasoning = countOr0(completion?.reasoning_tokens);
+  const total = usage.total_tokens;
+  // Some providers count reasoning beside the completion, which shows in their total.
+  const isReasoningApart =
+    reasoning > 0 && isCount(total) && total === promptTokens + completionTokens + reasoning;
+  const cachedPromptTokens = Math.min(cached, promptTokens);
+  return {
+    promptTokens,
+    cachedPromptTokens,
+    cacheWriteTokens: Math.min(written, promptTokens - cachedPromptTokens),
+    completionTokens: isReasoningApart ? completionTokens + reasoning : completionTokens,
+    reasoningTokens: isReasoningApart ? reasoning : Math.min(reasoning, completionTokens),
+    estimated: false,
+  };
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+}
+
+function countOr0(value: unknown): number {
+  return isCount(value) ? value : 0;
+}
+
+/** What the provider asks for these tokens. */
+export function providerCostFemto(usage: Usage, prices: ModelPrices): FemtoUsd {
+  const plain = usage.promptTokens - usage.cachedPromptTokens - usage.cacheWriteTokens;
+  return (
+    BigInt(plain) * prices.inputTokenFemto +
+    BigInt(usage.cachedPromptTokens) * prices.cachedInputTokenFemto +
+    BigInt(usage.cacheWriteTokens) * prices.cacheWriteTokenFemto +
+    BigInt(usage.completionTokens) * prices.outputTokenFemto
+  );
+}
+
+/** The usage object of answers; `cost` in USD. */
+export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: { cached_tokens: usage.cachedPromptTokens },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    cost,
+  };
+}

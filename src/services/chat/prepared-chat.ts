@@ -1,0 +1,84 @@
+import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Caller } from "../caller.ts";
+import type { Hold } from "../money/interface.ts";
+import type { RoutePlan } from "../routing/plan-route.ts";
+import type { PromptSize } from "./cost-bound.ts";
+import { type ChatRequest, statedOutputLimit } from "./request.ts";
+
+/** What a chat completion needs of the HTTP request it came with. */
+export interface ChatContext {
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** Monotonic milliseconds. */
+  readonly startedMs: number;
+  readonly request: ChatRequest;
+  readonly bodyText: string;
+  readonly idempotencyHeader: string | null;
+  /** Aborts when the client goes away. */
+  readonly clientSignal: AbortSignal;
+  readonly log: RequestFacts;
+}
+
+/** A chat completion that was admitted: routed, within its limits, and with money held for it. */
+export interface AdmittedChat extends ChatContext {
+  readonly plan: RoutePlan;
+  readonly size: PromptSize;
+  readonly hold: Hold;
+  readonly hidesReasoning: boolean;
+  /** Recorded with the charge. */
+  readonly details: Record<string, unknown> | null;
+  readonly claim: IdempotencyClaim | undefined;
+}
+
+export type ChatOutcome =
+  | { readonly kind: "json"; readonly headers: Record<string, string>; readonly body: string }
+  | {
+      readonly kind: "stream";
+      readonly headers: Record<string, string>;
+      readonly body: ReadableStream<Uint8Array>;
+    }
+  /** The stored result of an earlier call with the same idempotency key. */
+  | {
+      readonly kind: "replay";
+      readonly status: number;
+      readonly headers: Record<string, string>;
+      readonly body: Uint8Array;
+    };
+
+/** The limit of output tokens that goes upstream: what the caller set, or what the hold was lowered to. */
+export function sentOutputTokens({ request, hold }: AdmittedChat): number | undefined {
+  return hold.isLowered ? hold.outputTokens : statedOutputLimit(request);
+}
+
+/** Headers that tell what the hold was lowered to, and how the call was routed. */
+export function admissionHeaders(chat: AdmittedChat): Record<string, string> {
+  const headers: Record<string, string> = { ...chat.log.headers };
+  if (chat.hold.isLowered) headers["x-gateway-max-tokens"] = String(chat.hold.outputTokens);
+  return headers;
+}
+
+export function routeHeaders(
+  chat: AdmittedChat,
+  candidate: { readonly model: { readonly id: string }; readonly providerId: string },
+  trail: readonly string[],
+): Record<string, string> {
+  const headers: Record<string, string> = {
+    "x-gateway-provider": candidate.providerId,
+    "x-gateway-model": candidate.model.id,
+  };
+  if (chat.request.route_explain === true) {
+    const planned = chat.plan.candidates.map(({ endpointId }) => endpointId).join(", ");
+    headers["x-gateway-route-explain"] = headerText(
+      `planned: ${planned}; tried: ${trail.join(", ")}`,
+    );
+  }
+  return headers;
+}
+
+const MAX_HEADER_CHARACTERS = 2_000;
+
+/** Names come from configurations and may hold anything; a header may not. */
+function headerText(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, "?").slice(0, MAX_HEADER_CHARACTERS);
+}

@@ -1,0 +1,59 @@
+import type { ChatRequest } from "./request.ts";
+
+/** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
+const GATEWAY_FIELDS = new Set([
+  "model",
+  "models",
+  "provider",
+  "plugins",
+  "web_search_options",
+  "cache_control",
+  "preset",
+  "guardrail",
+  "trace",
+  "session_id",
+  "route",
+  "route_explain",
+  "transforms",
+  "debug",
+  "image_config",
+  "interleaved_thinking",
+  "include_reasoning",
+  "metadata",
+  "max_tokens",
+  "max_completion_tokens",
+  "stream",
+  "stream_options",
+  // Assigned, it would not be a member but put its own members behind those of the body.
+  "__proto__",
+]);
+
+/**
+ * The body for a provider in OpenAI's wire form. Usage is always asked for; the limit of output tokens is
+ * the one that the hold covers. Members that are null say nothing and are left out.
+ */
+export function providerBody(
+  request: ChatRequest,
+  upstreamModel: string,
+  outputTokens: number | undefined,
+): Record<string, unknown> {
+  const body: Record<string, unknown> = { model: upstreamModel };
+  for (const field in request) {
+    if (GATEWAY_FIELDS.has(field)) continue;
+    const value = request[field];
+    if (value !== null && value !== undefined) body[field] = value;
+  }
+  if (request.store === true && request.metadata)
+    body.metadata = forwardedMetadata(request.metadata);
+  if (outputTokens !== undefined) body.max_tokens = outputTokens;
+  if (request.stream === true) {
+    body.stream = true;
+    body.stream_options = { include_usage: true };
+  }
+  return body;
+}
+
+function forwardedMetadata(metadata: Record<string, unknown>): Record<string, unknown> {
+  const { idempotency_key: _, ...rest } = metadata;
+  return rest;
+}

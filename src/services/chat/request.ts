@@ -1,0 +1,48 @@
+/** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
+export interface ChatRequest {
+  readonly model?: string;
+  readonly messages: readonly ChatMessage[];
+  readonly stream?: boolean | null;
+  readonly max_tokens?: number | null;
+  readonly max_completion_tokens?: number | null;
+  readonly n?: number | null;
+  readonly tools?: readonly unknown[] | null;
+  readonly functions?: readonly unknown[] | null;
+  readonly response_format?: unknown;
+  readonly stream_options?: { readonly include_usage?: boolean } | null;
+  readonly include_reasoning?: boolean | null;
+  readonly reasoning?: {
+    readonly effort?: string | null;
+    readonly exclude?: boolean;
+    readonly enabled?: boolean;
+  } | null;
+  readonly models?: readonly string[] | null;
+  readonly provider?: {
+    readonly order?: readonly string[] | null;
+    readonly allow_fallbacks?: boolean | null;
+  } | null;
+  readonly route_explain?: boolean | null;
+  readonly user?: string | null;
+  readonly session_id?: string | null;
+  readonly trace?: Record<string, unknown> | null;
+  readonly metadata?: Record<string, unknown> | null;
+  readonly store?: boolean | null;
+  readonly [field: string]: unknown;
+}
+
+/** The limit of output tokens that the caller set, under either of its names. */
+export function statedOutputLimit(request: ChatRequest): number | undefined {
+  return request.max_completion_tokens ?? request.max_tokens ?? undefined;
+}
+
+export interface ChatMessage {
+  readonly role: string;
+  readonly content?: string | readonly ContentPart[] | null;
+  readonly [field: string]: unknown;
+}
+
+export interface ContentPart {
+  readonly type: string;
+  readonly text?: string;
+  readonly [field: string]: unknown;
+}

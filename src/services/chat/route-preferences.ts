@@ -1,0 +1,20 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { RoutePreferences } from "../routing/plan-route.ts";
+import type { ChatRequest } from "./request.ts";
+
+/** Routing wishes of a request (spec 4.5): `models` overrides `model`. */
+export function routePreferences(request: ChatRequest): RoutePreferences {
+  const isList = Array.isArray(request.models);
+  const models = isList ? request.models! : request.model === undefined ? [] : [request.model];
+  if (models.length === 0) {
+    throw new GatewayError("invalid_body", 'Request body field "model": is required', {
+      param: "model",
+    });
+  }
+  return {
+    models,
+    modelsField: isList ? "models" : "model",
+    providerOrder: request.provider?.order ?? [],
+    allowFallbacks: request.provider?.allow_fallbacks ?? true,
+  };
+}

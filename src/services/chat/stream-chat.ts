@@ -1,0 +1,97 @@
+import type { GatewayError } from "../../lib/errors.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { usageBody } from "../billing/usage.ts";
+import type { Idempotency } from "../idempotency/idempotency.ts";
+import { ChatStream, type ChatStreamDependencies, frameOf } from "./chat-stream.ts";
+import { estimatedPromptTokens } from "./cost-bound.ts";
+import {
+  type AdmittedChat,
+  admissionHeaders,
+  type ChatOutcome,
+  routeHeaders,
+  sentOutputTokens,
+} from "./prepared-chat.ts";
+import { providerBody } from "./provider-body.ts";
+
+export interface StreamChatDependencies extends ChatStreamDependencies {
+  readonly idempotency: Idempotency;
+  /** The envelope of contract §4. */
+  errorEnvelope(error: GatewayError, requestId: string): unknown;
+}
+
+const STREAM_HEADERS = {
+  "content-type": "text/event-stream; charset=utf-8",
+  "cache-control": "no-cache",
+  connection: "keep-alive",
+  // Proxies that gather a response before they pass it on would hold the stream back.
+  "x-accel-buffering": "no",
+} as const;
+
+/**
+ * A streamed chat completion. Waits for the first event, so that a failure before it has its own status;
+ * a provider silent for longer than the keepalive interval is waited for in an open stream.
+ */
+export async function streamChat(
+  dependencies: StreamChatDependencies,
+  chat: AdmittedChat,
+): Promise<ChatOutcome> {
+  const { calls, idempotency } = dependencies;
+  const { claim } = chat;
+  const stream = new ChatStream(dependencies, {
+    requestId: chat.requestId,
+    hold: chat.hold,
+    candidates: chat.plan.candidates,
+    details: chat.details,
+    includeUsage: chat.request.stream_options?.include_usage === true,
+    choices: chat.request.n ?? 1,
+    hidesReasoning: chat.hidesReasoning,
+    promptTokens: (candidate) => estimatedPromptTokens(chat.size, candidate.model),
+    providerBody: (candidate) =>
+      providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat)),
+    usageChunk: (usage, costNano, created, candidate) =>
+      frameOf({
+        id: `chatcmpl-${chat.requestId.slice(4)}`,
+        object: "chat.completion.chunk",
+        created,
+        model: candidate.model.id,
+        choices: [],
+        usage: usageBody(usage, usdNumber(costNano)),
+      }),
+    errorFrame: (error) => frameOf(dependencies.errorEnvelope(error, chat.requestId)),
+    clientSignal: chat.clientSignal,
+    log: chat.log,
+    store: claim && ((bytes) => idempotency.store(claim, 200, STREAM_HEADERS, bytes)),
+    free: claim && (() => idempotency.free(claim)),
+  });
+  const isOpen = await firstEventOrKeepalive(stream, calls.clock, dependencies.keepaliveMs);
+  const { candidate } = stream;
+  return {
+    kind: "stream",
+    headers: {
+      ...admissionHeaders(chat),
+      ...(isOpen && candidate ? routeHeaders(chat, candidate, stream.trail) : {}),
+      ...STREAM_HEADERS,
+      "x-gateway-latency-ms": String(Math.round(performance.now() - chat.startedMs)),
+    },
+    body: stream.body(),
+  };
+}
+
+async function firstEventOrKeepalive(
+  stream: ChatStream,
+  clock: ChatStreamDependencies["calls"]["clock"],
+  keepaliveMs: number,
+): Promise<boolean> {
+  let cancelTimer: (() => void) | undefined;
+  const silence = new Promise<false>((resolve) => {
+    cancelTimer = clock.after(keepaliveMs, () => resolve(false));
+  });
+  try {
+    const opening = stream.open();
+    // Where the stream is opened before this is known, its body tells the failure.
+    opening.catch(() => {});
+    return await Promise.race([opening.then(() => true), silence]);
+  } finally {
+    cancelTimer?.();
+  }
+}

@@ -1,0 +1,249 @@
+import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-splitter.ts";
+import { tokensOfDelta } from "../../lib/token-estimate.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
+import { readUsage, type Usage } from "../billing/usage.ts";
+import { type DeltaTemplate, learnTemplate, matchRun } from "./delta-template.ts";
+import { finishReason } from "./finish-reason.ts";
+import { isFields, normaliseContent } from "./provider-content.ts";
+
+export interface RewriterOptions {
+  /** The same in all chunks of one request. */
+  readonly id: string;
+  /** The resolved model. */
+  readonly model: string;
+  readonly hidesReasoning: boolean;
+  readonly nowSeconds: number;
+}
+
+/** The largest single event, in bytes: beyond that a provider is broken. */
+const MAX_EVENT_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Turns the stream of a provider of OpenAI's wire form into ours (spec 6.2) and meters it: one id and
+ * model, the role once, usage kept for the end, nothing that OpenAI's clients would stumble over. Chunks
+ * that look like the one before are rewritten without being parsed. Works on bytes kept as characters.
+ *
+ * Throws ProviderFailure at an error object, at what is no JSON, and at an event too large.
+ */
+export class StreamRewriter {
+  readonly #options: RewriterOptions;
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #withRole = new Set<number>();
+  readonly #finished = new Set<number>();
+  #template: DeltaTemplate | undefined;
+  #output = "";
+  #created: number;
+  #usage: Usage | undefined;
+  #outputTokens = 0;
+  #outputBytes = 0;
+  #hasBegun = false;
+  #isDone = false;
+  #failure: ProviderFailure | undefined;
+
+  constructor(options: RewriterOptions) {
+    this.#options = options;
+    this.#created = options.nowSeconds;
+  }
+
+  /** What the provider reported, where it was possible. */
+  get usage(): Usage | undefined {
+    return this.#usage;
+  }
+
+  /** Tokens of the answer so far, counted here. */
+  get outputTokens(): number {
+    return this.#outputTokens;
+  }
+
+  get outputBytes(): number {
+    return this.#outputBytes;
+  }
+
+  /** True once a choice has brought something beyond its role, or has ended. */
+  get hasBegun(): boolean {
+    return this.#hasBegun;
+  }
+
+  /** What the provider's stream broke with, if it did. */
+  get failure(): ProviderFailure | undefined {
+    return this.#failure;
+  }
+
+  /** True once the provider has sent its [DONE]. */
+  get isDone(): boolean {
+    return this.#isDone;
+  }
+
+  /** True once every choice has ended with a finish reason. */
+  get hasFinished(): boolean {
+    return this.#finished.size > 0 && this.#finished.size >= this.#withRole.size;
+  }
+
+  get created(): number {
+    return this.#created;
+  }
+
+  /** Takes bytes of the provider and returns those for the client: none, or whole events. */
+  push(bytes: Uint8Array): string {
+    return this.#collect(() => this.#splitter.push(bytes, this.#take, this.#takeRun));
+  }
+
+  /** The provider has closed its stream. */
+  end(): string {
+    return this.#collect(() => this.#splitter.end(this.#take));
+  }
+
+  /** What came before a failure is still the client's: with such a piece the failure waits in `failure`. */
+  #collect(read: () => void): string {
+    if (this.#failure) throw this.#failure;
+    try {
+      read();
+    } catch (error) {
+      this.#failure =
+        error instanceof ProviderFailure
+          ? error
+          : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
+      if (this.#output === "") throw this.#failure;
+    }
+    const output = this.#output;
+    this.#output = "";
+    return output;
+  }
+
+  /** Events that fit the template, many at once. */
+  readonly #takeRun = (text: string, start: number): number => {
+    if (this.#template === undefined || this.#isDone) return start;
+    const { contents, end } = matchRun(this.#template, text, start);
+    if (contents.length === 0) return start;
+    for (const content of contents) this.#meter(content.length);
+    const { head, tail } = this.#template;
+    this.#output += head + contents.join(tail + head) + tail;
+    return end;
+  };
+
+  readonly #take = (data: string): void => {
+    if (this.#isDone) return;
+    if (data === "[DONE]") {
+      this.#isDone = true;
+      return;
+    }
+    const chunk = parseChunk(data);
+    if (chunk.error !== undefined && chunk.error !== null) throw errorInStream(chunk.error);
+    const groq = isFields(chunk.x_groq) ? chunk.x_groq : undefined;
+    this.#usage = readUsage(chunk.usage) ?? readUsage(groq?.usage) ?? this.#usage;
+    if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
+      this.#created = chunk.created as number;
+    }
+    if (!Array.isArray(chunk.choices)) return;
+    const choices = chunk.choices.flatMap((choice: unknown) => this.#choice(choice));
+    if (choices.length === 0) return;
+    const { usage: _, x_groq: __, obfuscation: ___, ...rest } = chunk;
+    const rewritten = {
+      ...rest,
+      id: this.#options.id,
+      object: "chat.completion.chunk",
+      created: this.#created,
+      model: this.#options.model,
+      choices,
+    };
+    const text = latin1OfText(JSON.stringify(rewritten));
+    this.#template = learnTemplate(data, text, choices);
+    this.#output += `data: ${text}\n\n`;
+  };
+
+  #choice(raw: unknown): Record<string, unknown>[] {
+    if (!isFields(raw)) return [];
+    const index = Number.isSafeInteger(raw.index) ? (raw.index as number) : 0;
+    const delta: Record<string, unknown> = isFields(raw.delta) ? { ...raw.delta } : {};
+    normaliseContent(delta);
+    this.#meterDelta(delta);
+    delete delta.role;
+    const isEmpty = bringsNothing(delta);
+    if (this.#options.hidesReasoning) delete delta.reasoning;
+    const reason = finishReason(raw.finish_reason);
+    // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
+    if (this.#finished.has(index) && (reason !== null || isEmpty)) return [];
+    if (reason !== null) this.#finished.add(index);
+    if (reason !== null || !isEmpty) this.#hasBegun = true;
+    const isFirst = !this.#withRole.has(index);
+    this.#withRole.add(index);
+    if (Array.isArray(delta.tool_calls)) delta.tool_calls = delta.tool_calls.map(toolCallDelta);
+    return [
+      {
+        ...raw,
+        index,
+        delta: isFirst ? { role: "assistant", ...delta } : delta,
+        finish_reason: reason,
+      },
+    ];
+  }
+
+  #meterDelta(delta: Record<string, unknown>): void {
+    for (const text of [delta.content, delta.reasoning, delta.refusal]) {
+      if (typeof text === "string") this.#meter(Buffer.byteLength(text));
+    }
+    if (Array.isArray(delta.tool_calls)) this.#meter(toolCallBytes(delta.tool_calls));
+  }
+
+  #meter(bytes: number): void {
+    this.#outputBytes += bytes;
+    this.#outputTokens += tokensOfDelta(bytes);
+  }
+}
+
+function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
+  return Object.values(delta).every(
+    (value) => value === null || value === "" || (Array.isArray(value) && value.length === 0),
+  );
+}
+
+function parseChunk(data: string): Record<string, unknown> {
+  let chunk: unknown;
+  try {
+    chunk = JSON.parse(textOfLatin1(data));
+  } catch (error) {
+    throw new ProviderFailure(
+      "unavailable",
+      "the provider's stream holds something that is no JSON",
+      {
+        cause: error,
+      },
+    );
+  }
+  if (!isFields(chunk)) {
+    throw new ProviderFailure(
+      "unavailable",
+      "the provider's stream holds something that is no chunk",
+    );
+  }
+  return chunk;
+}
+
+function errorInStream(error: unknown): ProviderFailure {
+  const fields = isFields(error) ? error : { message: error };
+  const message = typeof fields.message === "string" ? fields.message : "no message";
+  const isRateLimit =
+    fields.code === 429 ||
+    fields.type === "rate_limit_error" ||
+    fields.code === "rate_limit_exceeded";
+  return new ProviderFailure(
+    isRateLimit ? "rate_limited" : "unavailable",
+    `the provider sent an error in its stream: ${message.slice(0, 500)}`,
+  );
+}
+
+/** Some providers send a call whole and leave out which of the calls it is. */
+function toolCallDelta(call: unknown, position: number): unknown {
+  if (!isFields(call) || Number.isSafeInteger(call.index)) return call;
+  return { index: position, ...call };
+}
+
+function toolCallBytes(calls: readonly unknown[]): number {
+  let bytes = 0;
+  for (const call of calls) {
+    const fn = isFields(call) && isFields(call.function) ? call.function : undefined;
+    if (typeof fn?.name === "string") bytes += fn.name.length;
+    if (typeof fn?.arguments === "string") bytes += Buffer.byteLength(fn.arguments);
+  }
+  return bytes;
+}

@@ -1,0 +1,156 @@
+import { createHash } from "node:crypto";
+import type { Database } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import {
+  claimIdempotencyKey,
+  freeIdempotencyKey,
+  type IdempotencyClaim,
+  type StoredResult,
+  storeResultEffect,
+} from "../../../db/queries/idempotency.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { seal, unseal } from "../../lib/seal.ts";
+
+/** Results above this are not kept (contract §6). */
+export const MAX_STORED_RESULT_BYTES = 1_048_576;
+const MAX_KEY_CHARACTERS = 255;
+const POLL_MS = 50;
+/** Keys that wait to be freed while the database is away; further ones wait for the next start. */
+const MAX_WAITING_FREES = 10_000;
+const FREE_RETRY_MS = 100;
+
+export interface IdempotencyDependencies {
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  readonly masterKey: Uint8Array;
+  readonly clock: Clock;
+  /** How long a second call waits for the first. */
+  readonly maxWaitMs: number;
+}
+
+export interface Replay {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: Uint8Array;
+}
+
+/** The same call twice gives one upstream call, one charge and one result (contract §6). */
+export class Idempotency {
+  readonly #dependencies: IdempotencyDependencies;
+  readonly #toFree: IdempotencyClaim[] = [];
+  #freeing: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(dependencies: IdempotencyDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
+  async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
+    const { sql, instance, masterKey, clock, maxWaitMs } = this.#dependencies;
+    const untilMs = clock.nowMs() + maxWaitMs;
+    for (;;) {
+      const outcome = await claimIdempotencyKey(sql, instance, claim);
+      if (outcome.kind === "claimed") return undefined;
+      if (outcome.kind === "done") return replayOf(outcome.result, masterKey);
+      if (outcome.kind === "conflict") {
+        throw conflict("This idempotency key was used with a different request.");
+      }
+      if (clock.nowMs() >= untilMs)
+        throw conflict("A call with this idempotency key is still running.");
+      if (signal.aborted) {
+        throw clientClosed();
+      }
+      await new Promise<void>((resolve) => void clock.after(POLL_MS, resolve));
+    }
+  }
+
+  /** What keeps the result, to be written with its charge. */
+  store(
+    claim: IdempotencyClaim,
+    status: number,
+    headers: Record<string, string>,
+    body: Uint8Array | null,
+  ): StatementEffect {
+    const kept = body !== null && body.byteLength <= MAX_STORED_RESULT_BYTES ? body : null;
+    return storeResultEffect(claim, {
+      status,
+      headers,
+      body: kept && seal(this.#dependencies.masterKey, kept),
+    });
+  }
+
+  /** Errors and disconnects free the key, at once or as soon as the database can be reached again. */
+  free(claim: IdempotencyClaim): void {
+    if (this.#toFree.length < MAX_WAITING_FREES) this.#toFree.push(claim);
+    this.#freeing ??= this.#freeAll().finally(() => {
+      this.#freeing = undefined;
+    });
+  }
+
+  /** Waits for keys that are being freed, as far as the database answers; the next start frees the rest. */
+  async close(): Promise<void> {
+    const freeing = this.#freeing;
+    await Promise.race([freeing, Bun.sleep(FREE_RETRY_MS)]);
+    this.#isClosed = true;
+  }
+
+  async #freeAll(): Promise<void> {
+    const { sql, clock } = this.#dependencies;
+    for (let claim = this.#toFree[0]; claim && !this.#isClosed; claim = this.#toFree[0]) {
+      try {
+        await freeIdempotencyKey(sql, claim);
+        this.#toFree.shift();
+      } catch {
+        await new Promise<void>((resolve) => void clock.after(FREE_RETRY_MS, resolve));
+      }
+    }
+  }
+}
+
+function replayOf(result: StoredResult, masterKey: Uint8Array): Replay {
+  if (result.body === null) {
+    throw conflict("The result of this idempotency key was too large to be kept.");
+  }
+  return { status: result.status, headers: result.headers, body: unseal(masterKey, result.body) };
+}
+
+function conflict(message: string): GatewayError {
+  return new GatewayError("idempotency_conflict", message);
+}
+
+/**
+ * The idempotency key of a request, from its header and its metadata. Throws 400 where they differ or
+ * one cannot be a key.
+ */
+export function idempotencyKeyOf(header: string | null, metadataKey: unknown): string | undefined {
+  if (metadataKey !== undefined && metadataKey !== null && typeof metadataKey !== "string") {
+    throw new GatewayError("invalid_body", "metadata.idempotency_key must be a string.", {
+      param: "metadata.idempotency_key",
+    });
+  }
+  const key = metadataKey ?? header ?? undefined;
+  if (key === undefined) return undefined;
+  if (header !== null && metadataKey && header !== metadataKey) {
+    throw new GatewayError(
+      "invalid_body",
+      "The Idempotency-Key header and metadata.idempotency_key differ.",
+      { param: "metadata.idempotency_key" },
+    );
+  }
+  if (key === "" || key.length > MAX_KEY_CHARACTERS) {
+    throw new GatewayError(
+      "invalid_body",
+      `An idempotency key has 1 to ${MAX_KEY_CHARACTERS} characters.`,
+      { param: "metadata.idempotency_key" },
+    );
+  }
+  return key;
+}
+
+/** SHA-256 of the route and the body, hex. */
+export function bodyHash(route: string, bodyText: string): string {
+  return createHash("sha256").update(route).update("\n").update(bodyText).digest("hex");
+}

@@ -1,0 +1,115 @@
+import { type Database, sqlState } from "../../../db/client.ts";
+import { findListedKey, type ListedKey, listKeys } from "../../../db/queries/key-list.ts";
+import { generateApiKey } from "../../lib/api-key-format.ts";
+import type { ApiKeyRecord, ApiKeySettings } from "../../lib/api-key-record.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import { utcDay, utcMonth } from "../../lib/periods.ts";
+import type { ApiKeyActors, OrganizationActors } from "../money/alone.ts";
+import { newKey } from "../organizations/new-organization.ts";
+import { assertMayChange, assertMayCreate, assertMayTouch } from "./key-authority.ts";
+
+export interface ApiKeysDependencies {
+  readonly sql: Database;
+  readonly keys: ApiKeyActors;
+  readonly organizations: OrganizationActors;
+  readonly clock: Clock;
+}
+
+const UNIQUE_VIOLATION = "23505";
+
+/** API keys of an organization (spec 4.1). Changes go through the actors that own them. */
+export class ApiKeys {
+  readonly #dependencies: ApiKeysDependencies;
+
+  constructor(dependencies: ApiKeysDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Resolves with the new key and its secret, which is told this once. Throws 403, 409. */
+  async create(
+    caller: ApiKeyRecord,
+    settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">,
+  ): Promise<{ record: ApiKeyRecord; secret: string }> {
+    const scopes = settings.scopes ?? caller.scopes;
+    assertMayCreate(caller, scopes);
+    const { organizations, clock } = this.#dependencies;
+    const { key: secret } = generateApiKey("secret");
+    const record = newKey({
+      organizationId: caller.organizationId,
+      kind: "secret",
+      secret,
+      nowMs: clock.nowMs(),
+      settings: { ...settings, scopes },
+    });
+    const organization = organizations.get(caller.organizationId);
+    await nameTaken(organization.ask("createKey", { key: record, eventId: newId("evt") }));
+    return { record, secret };
+  }
+
+  list(
+    caller: ApiKeyRecord,
+    page: { isActive: boolean | undefined; limit: number; offset: number },
+  ): Promise<{ keys: ListedKey[]; total: number }> {
+    const { organizationId } = caller;
+    return listKeys(this.#dependencies.sql, { organizationId, ...page, ...this.#periods() });
+  }
+
+  /** Throws 404. */
+  async find(caller: ApiKeyRecord, id: string): Promise<ListedKey> {
+    const { organizationId } = caller;
+    const found = await findListedKey(this.#dependencies.sql, {
+      id,
+      organizationId,
+      ...this.#periods(),
+    });
+    if (found === undefined) throw notFound();
+    return found;
+  }
+
+  /** Throws 403, 404, 409. */
+  async change(
+    caller: ApiKeyRecord,
+    id: string,
+    changed: Partial<ApiKeySettings>,
+  ): Promise<ListedKey> {
+    const target = await this.find(caller, id);
+    assertMayChange(caller, target.record, changed);
+    const key = this.#dependencies.keys.get(id);
+    const isChanged = await nameTaken(key.ask("update", { changed, eventId: newId("evt") }));
+    if (!isChanged) throw notFound();
+    return this.find(caller, id);
+  }
+
+  /** Revokes the key for good. Throws 403, 404. */
+  async remove(caller: ApiKeyRecord, id: string): Promise<void> {
+    const target = await this.find(caller, id);
+    assertMayTouch(caller, target.record);
+    const isRemoved = await this.#dependencies.keys
+      .get(id)
+      .ask("remove", { eventId: newId("evt") });
+    if (!isRemoved) throw notFound();
+  }
+
+  #periods(): { day: string; monthStart: string } {
+    const nowMs = this.#dependencies.clock.nowMs();
+    return { day: utcDay(nowMs).start, monthStart: utcMonth(nowMs).start };
+  }
+}
+
+async function nameTaken<Result>(change: Promise<Result>): Promise<Result> {
+  try {
+    return await change;
+  } catch (error) {
+    if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
+    throw new GatewayError("name_taken", "The organization has an API key of this name already.", {
+      param: "name",
+      cause: error,
+    });
+  }
+}
+
+function notFound(): GatewayError {
+  return new GatewayError("key_not_found", "There is no such API key.");
+}

@@ -1,0 +1,360 @@
+import type { apiKeyActor } from "../../../actors/api-key/actor.ts";
+import type { organizationActor } from "../../../actors/organization/actor.ts";
+import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.ts";
+import { type CreditEntry, postCredit } from "../../../db/ledger/post-credit.ts";
+import { type AccountTotals, orgAccountId, type Settlement } from "../../../db/ledger/rows.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { DeadlineQueue } from "../../lib/deadline-queue.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { newId } from "../../lib/ids.ts";
+import { decideHold, isFree } from "./decide-hold.ts";
+import type {
+  ChargeFigures,
+  Hold,
+  HoldRequest,
+  MoneyPort,
+  SettlementFigures,
+} from "./interface.ts";
+import {
+  exhaustedPeriods,
+  freeNano,
+  type Headroom,
+  isShortBySpend,
+  refusal,
+  revoked,
+} from "./refusal.ts";
+import { settlementOf, withinHold } from "./settlement.ts";
+import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
+
+type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
+export type ApiKeyActors = ActorRegistry<
+  StateOf<typeof apiKeyActor>,
+  (typeof apiKeyActor)["verbs"]
+>;
+export type OrganizationActors = ActorRegistry<
+  StateOf<typeof organizationActor>,
+  (typeof organizationActor)["verbs"]
+>;
+
+/** How long an answer waits for its charge before its request fails. */
+const MAX_SETTLE_WAIT_MS = 1_800;
+
+export interface AloneMoneyDependencies {
+  readonly keys: ApiKeyActors;
+  readonly organizations: OrganizationActors;
+  readonly clock: Clock;
+  /** A provider's figures went beyond the hold and were cut to it. */
+  readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
+  readonly onBackgroundError: (error: unknown) => void;
+}
+
+/**
+ * Money where this process is the only writer: actors hold in memory against what the ledger has posted,
+ * so an admission costs no round trip and an unstreamed request one commit. A hold lives from its
+ * admission until `committed` has seen its settlement, or until it is released.
+ */
+export class AloneMoney implements MoneyPort {
+  readonly #dependencies: AloneMoneyDependencies;
+  readonly #holds = new Map<string, Hold>();
+  /** Holds whose checkpoints were handed in, and whether one of them is known to be written. */
+  readonly #withAttempt = new Map<string, "asked for" | "written">();
+  readonly #settling = new Map<string, Promise<void>>();
+  readonly #queues = new Map<string, WaitQueue>();
+  readonly #patience: DeadlineQueue;
+  #ledger: GroupCommit | undefined;
+
+  constructor(dependencies: AloneMoneyDependencies) {
+    this.#dependencies = dependencies;
+    this.#patience = new DeadlineQueue(dependencies.clock, MAX_SETTLE_WAIT_MS);
+  }
+
+  /** The ledger tells `committed` of its batches, so the two are made one after the other. */
+  connect(ledger: GroupCommit): void {
+    this.#ledger = ledger;
+  }
+
+  get outstandingHolds(): number {
+    return this.#holds.size;
+  }
+
+  /** At once where both actors are in memory and the money is there. */
+  hold(request: HoldRequest): Hold | Promise<Hold> {
+    const key = this.#dependencies.keys.get(request.keyId);
+    const organization = this.#dependencies.organizations.get(request.organizationId);
+    if (!isSettled(key) || !isSettled(organization)) {
+      return this.#activate(request).then(() => this.hold(request));
+    }
+    const queue = this.#queues.get(request.organizationId);
+    if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
+    const verdict = this.#look(request);
+    if (verdict.kind === "held") return verdict.hold;
+    if (verdict.kind === "short") return this.#wait(request, verdict.of);
+    return this.#refuse(request, verdict.error);
+  }
+
+  async #refuse(request: HoldRequest, error: unknown): Promise<never> {
+    await this.#tellExhausted(request);
+    throw error;
+  }
+
+  async checkpoint(hold: Hold, figures: ChargeFigures): Promise<void> {
+    // Behind a settlement a checkpoint would bring back the attempt that it removed.
+    if (!this.#holds.has(hold.requestId) || this.#settling.has(hold.requestId)) return;
+    const { requestId } = hold;
+    if (!this.#withAttempt.has(requestId)) this.#withAttempt.set(requestId, "asked for");
+    const chargeNano = withinHold(hold, figures.chargeNano);
+    const checkpoint = { ...hold, ...figures, chargeNano, startedAtMs: hold.admittedAtMs };
+    try {
+      await this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]);
+      if (this.#withAttempt.has(requestId)) this.#withAttempt.set(requestId, "written");
+    } catch (error) {
+      if (this.#withAttempt.get(requestId) === "asked for") this.#withAttempt.delete(requestId);
+      throw error;
+    }
+  }
+
+  settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    if (!this.#holds.has(hold.requestId)) return Promise.resolve();
+    const settling = this.#settling.get(hold.requestId);
+    if (settling !== undefined) return settling;
+    if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
+    const settlement = settlementOf(hold, figures, this.#withAttempt.has(hold.requestId));
+    const settle = { kind: "settle", settlement } as const;
+    const abandonment = { isAbandoned: false };
+    const effects = also === undefined ? [settle] : [settle, also];
+    const posted = this.#ledger!.submit(effects, abandonment).catch((error) => {
+      this.#settling.delete(hold.requestId);
+      // Nothing was posted.
+      this.release(hold);
+      throw error;
+    });
+    // What was delivered has to be charged, however long it takes; the rest can still be given up.
+    const settled = settlement.hasAttempt ? posted : this.#withinPatience(posted, abandonment);
+    this.#settling.set(hold.requestId, settled);
+    return settled;
+  }
+
+  /** What `posted` becomes, or 503 where that takes too long. */
+  #withinPatience(posted: Promise<void>, abandonment: Abandonment): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.#patience.add(() => {
+        abandonment.isAbandoned = true;
+        reject(
+          new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+            retryAfterSeconds: 1,
+          }),
+        );
+      });
+      posted.then(
+        () => {
+          deadline.cancel();
+          resolve();
+        },
+        (error) => {
+          deadline.cancel();
+          reject(error);
+        },
+      );
+    });
+  }
+
+  release(hold: Hold): void {
+    // What is being charged is not free, even where its caller has lost patience. Nor is what the next
+    // start would charge: it stays held.
+    if (this.#settling.has(hold.requestId)) return;
+    if (this.#withAttempt.get(hold.requestId) === "written" || !this.#end(hold)) return;
+    this.#queues.get(hold.organizationId)?.drain();
+  }
+
+  /** A batch of settlements is durable: spend is noted and holds end, in one step. */
+  committed(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
+    const noted = new Set<string>();
+    for (const settlement of settlements) {
+      // A key's day stands for its month and its organization: most of a batch has them in common.
+      if (noted.has(settlement.dayAccount)) continue;
+      noted.add(settlement.dayAccount);
+      const organizationTotals = totals.get(settlement.orgAccount);
+      if (organizationTotals) {
+        this.#organization(settlement)?.turn("noteTotals", organizationTotals);
+      }
+      const key = this.#key(settlement);
+      for (const accountId of [settlement.dayAccount, settlement.monthAccount]) {
+        const account = totals.get(accountId);
+        if (account) key?.turn("notePosted", { accountId, postedNano: account.postedNano });
+      }
+    }
+    const touched = new Set<string>();
+    for (const settlement of settlements) {
+      const hold = this.#holds.get(settlement.requestId);
+      if (hold && this.#end(hold)) touched.add(hold.organizationId);
+    }
+    for (const organizationId of touched) this.#queues.get(organizationId)?.drain();
+  }
+
+  /** A charge was posted whose answer never left, because the database answered too late. */
+  refund(settlement: Settlement): void {
+    if (settlement.chargeNano === 0n) return;
+    const entry: CreditEntry = {
+      transactionId: newId("txn"),
+      organizationId: settlement.organizationId,
+      type: "refund",
+      amountNano: settlement.chargeNano,
+      description: `Refund of ${settlement.requestId}, whose answer could not be delivered`,
+    };
+    const effect: StatementEffect = {
+      kind: "statement",
+      name: "refund",
+      tables: ["accounts", "transactions", "changes"],
+      events: [],
+      async run(sql) {
+        await postCredit(sql, entry);
+      },
+    };
+    this.#ledger!.submit([effect]).catch(this.#dependencies.onBackgroundError);
+  }
+
+  #end(hold: Hold): boolean {
+    if (!this.#holds.delete(hold.requestId)) return false;
+    this.#withAttempt.delete(hold.requestId);
+    this.#settling.delete(hold.requestId);
+    const byNano = -hold.holdNano;
+    this.#organization(hold)?.turn("changeHeld", { byNano });
+    this.#key(hold)?.turn("changeHeld", {
+      dayAccount: hold.dayAccount,
+      monthAccount: hold.monthAccount,
+      byNano,
+    });
+    return true;
+  }
+
+  /** Undefined where the actor is not in memory: one that knows of a hold always is. */
+  #key({ keyId }: { readonly keyId: string }) {
+    const key = this.#dependencies.keys.peek(keyId);
+    return key?.isLoaded === true ? key : undefined;
+  }
+
+  #organization({ organizationId }: { readonly organizationId: string }) {
+    const organization = this.#dependencies.organizations.peek(organizationId);
+    return organization?.isLoaded === true ? organization : undefined;
+  }
+
+  /** Both actors in memory, and nothing of theirs waiting to become durable. */
+  async #activate(request: HoldRequest): Promise<void> {
+    const key = this.#dependencies.keys.get(request.keyId);
+    const organization = this.#dependencies.organizations.get(request.organizationId);
+    while (!isSettled(key) || !isSettled(organization)) {
+      if (!key.isActive) await key.activate();
+      if (!organization.isActive) await organization.activate();
+      await Promise.allSettled([key.gate, organization.gate]);
+    }
+  }
+
+  /** Undefined where both actors are in memory, up to date, and durable. */
+  #whenSettled(request: HoldRequest): Promise<void> | undefined {
+    const key = this.#dependencies.keys.get(request.keyId);
+    const organization = this.#dependencies.organizations.get(request.organizationId);
+    if (isSettled(key) && isSettled(organization)) return undefined;
+    return this.#activate(request);
+  }
+
+  #headroom(request: HoldRequest): Headroom {
+    return {
+      key: this.#dependencies.keys.get(request.keyId).turn("headroom", undefined),
+      organization: this.#dependencies.organizations
+        .get(request.organizationId)
+        .turn("headroom", undefined),
+    };
+  }
+
+  /** Decides over key and organization at once, without a wait in between, and holds where it can. */
+  #look(request: HoldRequest): WaitVerdict {
+    const headroom = this.#headroom(request);
+    if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
+    const decision = decideHold(request, freeNano(headroom));
+    if (decision.isHeld) {
+      return { kind: "held", hold: this.#begin(request, headroom, decision) };
+    }
+    const error = refusal(headroom, request);
+    if (isShortBySpend(headroom, request)) return { kind: "refused", error };
+    const isOrganizationShort = !decideHold(request, headroom.organization.freeNano).isHeld;
+    return { kind: "short", of: isOrganizationShort ? "organization" : "key", error };
+  }
+
+  #begin(
+    request: HoldRequest,
+    headroom: Headroom,
+    decision: { holdNano: bigint; outputTokens: number },
+  ): Hold {
+    const hold: Hold = {
+      requestId: request.requestId,
+      organizationId: request.organizationId,
+      keyId: request.keyId,
+      orgAccount: orgAccountId(request.organizationId),
+      dayAccount: headroom.key.dayAccount,
+      monthAccount: headroom.key.monthAccount,
+      holdNano: decision.holdNano,
+      feeBasisPoints: request.feeBasisPoints,
+      outputTokens: decision.outputTokens,
+      isLowered: decision.outputTokens < request.outputTokens,
+      admittedAtMs: this.#dependencies.clock.nowMs(),
+    };
+    this.#holds.set(hold.requestId, hold);
+    this.#dependencies.organizations
+      .get(request.organizationId)
+      .turn("changeHeld", { byNano: hold.holdNano });
+    this.#dependencies.keys.get(request.keyId).turn("changeHeld", {
+      dayAccount: hold.dayAccount,
+      monthAccount: hold.monthAccount,
+      byNano: hold.holdNano,
+    });
+    return hold;
+  }
+
+  async #wait(request: HoldRequest, shortOf: "organization" | "key"): Promise<Hold> {
+    let queue = this.#queues.get(request.organizationId);
+    if (queue === undefined) {
+      queue = new WaitQueue(this.#dependencies.clock, {
+        whenSettled: (waiting) => this.#whenSettled(waiting),
+        look: (waiting) => this.#look(waiting),
+      });
+      this.#queues.set(request.organizationId, queue);
+    }
+    if (queue.length >= MAX_WAITING_REQUESTS) throw refusal(this.#headroom(request), request);
+    try {
+      return await queue.wait(request, shortOf);
+    } catch (error) {
+      await this.#tellExhausted(request);
+      throw error;
+    } finally {
+      if (queue.length === 0 && this.#queues.get(request.organizationId) === queue) {
+        this.#queues.delete(request.organizationId);
+      }
+    }
+  }
+
+  /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
+  async #tellExhausted(request: HoldRequest): Promise<void> {
+    if (!this.#key(request) || !this.#organization(request)) return;
+    const periods = exhaustedPeriods(this.#headroom(request), request).map((period) => ({
+      id: period.accountId,
+      kind: period.kind,
+      organizationId: request.organizationId,
+      keyId: request.keyId,
+      periodStart: period.periodStart,
+    }));
+    if (periods.length === 0) return;
+    try {
+      await this.#dependencies.keys.get(request.keyId).ask("exhausted", periods);
+    } catch (error) {
+      // The refusal stands whether or not its event could be written now; the next one tries again.
+      this.#dependencies.onBackgroundError(error);
+    }
+  }
+}
+
+/** In memory, and nothing of it waiting to become durable. */
+function isSettled(cell: { readonly isActive: boolean; readonly gate: unknown }): boolean {
+  return cell.isActive && cell.gate === undefined;
+}

@@ -1,0 +1,70 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { RequestAccounts, UsageFigures } from "../../../db/ledger/rows.ts";
+import type { FemtoUsd, NanoUsd } from "../../lib/money.ts";
+
+/** What a request may cost at most, as a function of the output tokens it is allowed. */
+export interface HoldRequest {
+  readonly requestId: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  /** Everything that does not depend on the limit of output tokens, in provider cost. */
+  readonly fixedFemto: FemtoUsd;
+  /** Provider cost of one more output token, over all choices. */
+  readonly perTokenFemto: FemtoUsd;
+  /** The limit the caller set, or the model's own. */
+  readonly outputTokens: number;
+  /** True where the caller set the limit: then it is not lowered. */
+  readonly isLimitExplicit: boolean;
+  readonly feeBasisPoints: bigint;
+}
+
+/** Money set aside for one request until it is settled or released. */
+export interface Hold extends RequestAccounts {
+  readonly requestId: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly holdNano: NanoUsd;
+  readonly feeBasisPoints: bigint;
+  /** The limit of output tokens that the hold covers. */
+  readonly outputTokens: number;
+  /** True where it is lower than what the caller would have had. */
+  readonly isLowered: boolean;
+  readonly admittedAtMs: number;
+}
+
+/** What was delivered of a request, and what that costs. */
+export interface ChargeFigures extends UsageFigures {
+  readonly chargeNano: NanoUsd;
+  /** What the provider's figures would have cost beyond the hold. */
+  readonly clampedNano: NanoUsd;
+  readonly model: string;
+  readonly provider: string;
+  readonly latencyMs: number;
+  readonly details: Record<string, unknown> | null;
+}
+
+export interface SettlementFigures extends ChargeFigures {
+  /** 200, or 499 where the client went away. */
+  readonly status: number;
+  readonly description: string;
+}
+
+/**
+ * Holds money before the upstream is called and settles it afterwards, so that neither a balance nor a
+ * budget is ever overspent. Each hold ends exactly once: by `settle` or by `release`.
+ */
+export interface MoneyPort {
+  /** Throws 402 insufficient_credits or budget_exhausted where the money is not there. */
+  hold(request: HoldRequest): Hold | Promise<Hold>;
+  /** Resolves when the charge of what is about to be delivered is durable. */
+  checkpoint(hold: Hold, figures: ChargeFigures): Promise<void>;
+  /**
+   * Resolves when the charge is durable, and `also` with it. Never charges more than the hold. Where it
+   * rejects, nothing was posted.
+   */
+  settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
+  /** Gives back what nothing was delivered for. What has a checkpoint stays held: it has to be settled. */
+  release(hold: Hold): void;
+  /** Number of holds that are neither settled nor released. */
+  readonly outstandingHolds: number;
+}

@@ -1,0 +1,75 @@
+import type { KeyHeadroom, PeriodHeadroom } from "../../../actors/api-key/state.ts";
+import type { OrganizationHeadroom } from "../../../actors/organization/state.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { usdText } from "../../lib/money.ts";
+import { affordableTokens, decideHold } from "./decide-hold.ts";
+import type { HoldRequest } from "./interface.ts";
+
+/** Everything that limits one request: the balance, and the budgets of its key. */
+export interface Headroom {
+  readonly key: KeyHeadroom;
+  readonly organization: OrganizationHeadroom;
+}
+
+/** What the tightest limit leaves free, holds counted. */
+export function freeNano({ key, organization }: Headroom): bigint {
+  let free = organization.freeNano;
+  for (const limit of key.limits) if (limit.freeNano < free) free = limit.freeNano;
+  return free;
+}
+
+/** The periods in which the request would be refused even if nothing were held. */
+function shortPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+  return headroom.key.limits.filter((limit) => !decideHold(request, limit.unspentNano).isHeld);
+}
+
+/**
+ * The periods whose spend refuses the request, so that their budgets count as reached (contract §6). One
+ * that is larger than the whole budget is refused whatever was spent, and reaches nothing.
+ */
+export function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+  return shortPeriods(headroom, request).filter(
+    ({ budgetNano }) => budgetNano === 0n || decideHold(request, budgetNano).isHeld,
+  );
+}
+
+/** True where the request would be refused even if nothing were held: waiting cannot help. */
+export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolean {
+  return (
+    !decideHold(request, headroom.organization.unspentNano).isHeld ||
+    shortPeriods(headroom, request).length > 0
+  );
+}
+
+/** The 402 of a request, which says what would have been affordable. */
+export function refusal(headroom: Headroom, request: HoldRequest): GatewayError {
+  const tightest = headroom.key.limits.find((limit) => !decideHold(request, limit.freeNano).isHeld);
+  const available = freeNano(headroom);
+  const tokens = Math.max(0, affordableTokens(request, available));
+  const afford =
+    tokens > 0
+      ? `At most ${tokens} output tokens would have been affordable; set max_tokens accordingly.`
+      : "No output tokens would have been affordable.";
+  if (tightest !== undefined) {
+    const period = tightest.kind === "day" ? "daily" : "monthly";
+    return new GatewayError(
+      "budget_exhausted",
+      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left. ${afford}`,
+    );
+  }
+  return new GatewayError(
+    "insufficient_credits",
+    `The organization's credits do not cover this request: ${usdText(positive(headroom.organization.freeNano))} USD is available. ${afford}`,
+  );
+}
+
+/** The key was deleted or switched off between its authentication and its hold. */
+export function revoked({ key }: Headroom): GatewayError {
+  return key.isActive === undefined
+    ? new GatewayError("invalid_api_key", "The API key is not valid.")
+    : new GatewayError("key_inactive", "This API key is switched off.");
+}
+
+function positive(nano: bigint): bigint {
+  return nano < 0n ? 0n : nano;
+}

@@ -1,0 +1,118 @@
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import type { CatalogueModel, ModelCategory } from "../../lib/catalogue-model.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { ChatProvider } from "../../providers/interface.ts";
+
+/** One place where a call can be tried. */
+export interface Candidate {
+  readonly model: CatalogueModel;
+  readonly providerId: string;
+  readonly provider: ChatProvider;
+  /** The name the provider knows the model by. */
+  readonly upstreamModel: string;
+  /** Names the endpoint's actor. */
+  readonly endpointId: string;
+}
+
+export interface RoutePreferences {
+  /** Names of models, tried in order. */
+  readonly models: readonly string[];
+  /** The field they came from, for errors. */
+  readonly modelsField: "model" | "models";
+  /** Names of providers to try first, in order. */
+  readonly providerOrder: readonly string[];
+  readonly allowFallbacks: boolean;
+}
+
+export interface RoutePlan {
+  /** Each model once, in order. */
+  readonly models: readonly CatalogueModel[];
+  readonly candidates: readonly Candidate[];
+}
+
+/** Models named in the request. Throws 404 model_not_found or 400 unsupported_model. */
+export function resolveModels(
+  index: ModelIndex,
+  preferences: Pick<RoutePreferences, "models" | "modelsField">,
+  categories: readonly ModelCategory[],
+): CatalogueModel[] {
+  const models = new Set<CatalogueModel>();
+  for (const name of preferences.models) {
+    const model = index.resolve(name);
+    if (model === undefined || !model.isActive) {
+      throw new GatewayError("model_not_found", `There is no model ${shown(name)}.`, {
+        param: preferences.modelsField,
+      });
+    }
+    if (!categories.includes(model.category)) {
+      throw new GatewayError(
+        "unsupported_model",
+        `The model ${shown(model.id)} is of the category ${model.category} and cannot serve this endpoint.`,
+        { param: preferences.modelsField },
+      );
+    }
+    models.add(model);
+  }
+  return [...models];
+}
+
+/** Throws 403 model_not_allowed where the key is restricted to other models. */
+export function assertModelsAllowed(
+  key: ApiKeyRecord,
+  models: readonly CatalogueModel[],
+  index: ModelIndex,
+): void {
+  const { allowedModels } = key;
+  if (allowedModels === null) return;
+  for (const model of models) {
+    if (allowedModels.includes(model.id)) continue;
+    if (allowedModels.some((name) => index.resolve(name)?.id === model.id)) continue;
+    throw new GatewayError(
+      "model_not_allowed",
+      `This API key is not allowed to use the model ${shown(model.id)}.`,
+      { param: "model" },
+    );
+  }
+}
+
+/** The endpoints of the models in the order in which they are tried: the request's wish, then the catalogue's. */
+export function planRoute(
+  models: readonly CatalogueModel[],
+  preferences: RoutePreferences,
+  providers: ReadonlyMap<string, ChatProvider>,
+): RoutePlan {
+  const candidates = models.flatMap((model) => {
+    const available = model.endpoints.flatMap((endpoint): Candidate[] => {
+      const provider = providers.get(endpoint.provider);
+      if (provider === undefined) return [];
+      return [
+        {
+          model,
+          providerId: endpoint.provider,
+          provider,
+          upstreamModel: endpoint.model,
+          endpointId: `${endpoint.provider}/${endpoint.model}`,
+        },
+      ];
+    });
+    return preferred(available, preferences);
+  });
+  return { models, candidates };
+}
+
+function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {
+  const { providerOrder, allowFallbacks } = preferences;
+  const wished = providerOrder.flatMap((name) =>
+    candidates.filter((candidate) => candidate.providerId === name),
+  );
+  if (!allowFallbacks) return providerOrder.length > 0 ? wished : candidates.slice(0, 1);
+  return [...wished, ...candidates.filter((candidate) => !wished.includes(candidate))];
+}
+
+const MAX_SHOWN_CHARACTERS = 200;
+
+/** A name as it may stand in a message: cut, and without characters that could break a line. */
+function shown(name: string): string {
+  return JSON.stringify(name.slice(0, MAX_SHOWN_CHARACTERS));
+}

@@ -1,0 +1,41 @@
+import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import type { ProviderFailure } from "../../providers/interface.ts";
+
+const DEFAULT_RETRY_AFTER_SECONDS = 1;
+
+/** What a provider's failure is to the caller (contract §4, "A provider's status"). */
+export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
+  const cause = new Error(`${failure.message} (tried ${trail.join(", ")})`, { cause: failure });
+  switch (failure.kind) {
+    case "rejected":
+      return new GatewayError("provider_rejected", failure.message, {
+        param: failure.param,
+        cause,
+      });
+    case "content_policy":
+      return new GatewayError("content_policy_violation", failure.message, {
+        param: failure.param,
+        cause,
+      });
+    case "rate_limited":
+      return new GatewayError("rate_limit_exceeded", "The provider's rate limit is exceeded.", {
+        retryAfterSeconds:
+          failure.retryAfterMs === undefined
+            ? DEFAULT_RETRY_AFTER_SECONDS
+            : failure.retryAfterMs / 1_000,
+        cause,
+      });
+    case "timeout":
+      return new GatewayError("provider_timeout", "The provider did not respond in time.", {
+        cause,
+      });
+    case "aborted":
+      return clientClosed(cause);
+    case "misconfigured":
+      return new GatewayError("provider_error", "The provider refused the gateway's call.", {
+        cause,
+      });
+    case "unavailable":
+      return new GatewayError("provider_error", "The provider failed to answer.", { cause });
+  }
+}

@@ -1,0 +1,48 @@
+import type { DatabaseTarget } from "../../db/client.ts";
+import { startEmbeddedPostgres } from "../../db/embedded.ts";
+import { migrate } from "../../db/migrate.ts";
+import type { GatewayConfig } from "../config.ts";
+
+export interface StartedDatabase {
+  readonly target: DatabaseTarget;
+  readonly isEmbedded: boolean;
+  stop(): Promise<void>;
+}
+
+/** The configured database, or the embedded one in the data folder; its schema is brought up to date. */
+export async function startDatabase(
+  config: GatewayConfig,
+  log: (message: string) => void,
+): Promise<StartedDatabase> {
+  const database = await openDatabase(config, log);
+  try {
+    await migrate(database.target);
+  } catch (error) {
+    await database.stop();
+    throw unusable(config, error);
+  }
+  return database;
+}
+
+/** One line that names the setting, without its password. */
+function unusable(config: GatewayConfig, cause: unknown): Error {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const { databaseUrl } = config;
+  if (databaseUrl === undefined)
+    return new Error(`the embedded database cannot be used: ${reason}`);
+  const { host, pathname } = URL.parse(databaseUrl) ?? { host: "", pathname: "" };
+  return new Error(
+    `DATABASE_URL: the database ${host}${pathname} cannot be used (${reason}); a Postgres of version 15 or later is needed`,
+  );
+}
+
+async function openDatabase(
+  config: GatewayConfig,
+  log: (message: string) => void,
+): Promise<StartedDatabase> {
+  if (config.databaseUrl !== undefined) {
+    return { target: { url: config.databaseUrl }, isEmbedded: false, stop: async () => {} };
+  }
+  const embedded = await startEmbeddedPostgres({ dataDir: config.dataDir, log });
+  return { target: { url: embedded.url }, isEmbedded: true, stop: () => embedded.stop() };
+}

@@ -1,0 +1,37 @@
+import type { Logger } from "pino";
+
+/** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
+export interface RequestRecord {
+  readonly requestId: string;
+  readonly method: string;
+  /** The route's pattern, not the path: /v1/keys/:id */
+  readonly route: string;
+  /** The status told to the client; 499 where it went away. */
+  readonly status: number;
+  readonly latencyMs: number;
+  readonly organizationId: string | undefined;
+  readonly keyId: string | undefined;
+  readonly model: string | undefined;
+  readonly provider: string | undefined;
+  readonly promptTokens: number | undefined;
+  readonly completionTokens: number | undefined;
+  readonly costNano: bigint | undefined;
+  readonly firstTokenMs: number | undefined;
+  readonly errorCode: string | undefined;
+}
+
+export interface Telemetry {
+  readonly log: Logger;
+  /** On the path of every request: must cost next to nothing. */
+  record(request: RequestRecord): void;
+  /** Provider usage above the hold, cut to it. */
+  countClampedCharge(): void;
+  observeCommit(units: number, durationMs: number): void;
+  /** A value read when metrics are collected. */
+  gauge(name: string, help: string, read: () => number): void;
+  /** Prometheus text. */
+  metrics(): Promise<string>;
+  metricsContentType: string;
+  /** Writes what is buffered and stops the timers, within about a second; later lines are dropped. */
+  close(): Promise<void>;
+}

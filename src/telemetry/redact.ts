@@ -1,0 +1,75 @@
+/**
+ * Takes out of log texts what no log may hold (design §1: no secret in a log): API keys of this
+ * gateway and of providers, bearer tokens, credentials in URLs, query values that are named like
+ * secrets, and the parameters that a failed query carries in its message.
+ */
+const HIDDEN = "[redacted]";
+const MAX_TEXT_CHARACTERS = 2000;
+const MAX_SCANNED_CHARACTERS = 16_384;
+const MAX_LINE_CHARACTERS = 32_768;
+const MAX_DEPTH = 8;
+
+/** Repetitions are bounded so that hostile text costs time linear in its length. */
+const PATTERNS: readonly (readonly [RegExp, string])[] = [
+  [/\nparams: [\s\S]*$/, `\nparams: ${HIDDEN}`],
+  // The first four characters of a key are shown in lists too; more of it is a secret.
+  [/(gateway_(?:sk|mgmt)_)[0-9A-Za-z]{5,256}/g, `$1${HIDDEN}`],
+  [/\b(sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_)[\w*-]{6,256}/g, `$1${HIDDEN}`],
+  [/\b(AIza|AKIA|ASIA)[\w-]{12,256}/g, `$1${HIDDEN}`],
+  [/\b(Bearer|Basic)\s{1,8}[\w.~+/=*-]{8,4096}/gi, `$1 ${HIDDEN}`],
+  // A colon followed by digits and a slash is a port; anything else up to the last @ is a password.
+  [/(:\/\/)[^\s/:@?#]{0,256}:(?!\d{1,5}(?:[/?#\s]|$))[^\s]{0,512}@/g, `$1${HIDDEN}@`],
+  [/(:\/\/)[^\s/?#@]{1,512}@/g, `$1${HIDDEN}@`],
+  [
+    /\b((?:[\w-]{0,32}[_-])?(?:key|token|secret|password|passwd|pwd|signature)=)[^\s&"',;]{1,4096}/gi,
+    `$1${HIDDEN}`,
+  ],
+];
+
+const SECRET_NAMES =
+  /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|x-goog-api-key|api[-_]?key|(?:.{1,32}_)?(?:password|secret|token)|master_?key|secret_?key|management_?key)$/i;
+
+/** Whether a line may need a closer look; cheap, and never wrong in the harmless direction. */
+const SUSPECT =
+  /gateway_(?:sk|mgmt)_|sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_|AIza|AKIA|ASIA|bearer|basic|:\/\/|key|token|secret|password|passwd|pwd|signature|authorization|cookie|\\nparams: /i;
+
+/** What terminals and log readers take for a line's end although JSON does not escape it. */
+const LINE_SEPARATORS = /[\u0085\u2028\u2029]/g;
+
+/** The text without secrets, cut to 2,000 characters. */
+export function redactText(text: string): string {
+  let clean = text.length > MAX_SCANNED_CHARACTERS ? text.slice(0, MAX_SCANNED_CHARACTERS) : text;
+  for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement);
+  if (clean.length <= MAX_TEXT_CHARACTERS && text.length <= MAX_SCANNED_CHARACTERS) return clean;
+  return `${clean.slice(0, MAX_TEXT_CHARACTERS)}… (${text.length} characters)`;
+}
+
+/** A whole log line, JSON and line feed; what comes out is one line of JSON too. */
+export function redactLine(line: string): string {
+  let clean = line;
+  if (line.length > MAX_LINE_CHARACTERS || SUSPECT.test(line)) {
+    try {
+      clean = `${JSON.stringify(redactValue(JSON.parse(line), 0))}\n`;
+    } catch {
+      clean = `${JSON.stringify({ level: "error", msg: "a log line was not JSON" })}\n`;
+    }
+  }
+  return clean.replace(LINE_SEPARATORS, escapeCharacter);
+}
+
+function escapeCharacter(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+function redactValue(value: unknown, depth: number): unknown {
+  if (typeof value === "string") return redactText(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (depth >= MAX_DEPTH) return "…";
+  if (Array.isArray(value)) return value.map((item) => redactValue(item, depth + 1));
+  const clean: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(value)) {
+    const isSecret = SECRET_NAMES.test(name) && typeof member === "string";
+    clean[redactText(name)] = isSecret ? HIDDEN : redactValue(member, depth + 1);
+  }
+  return clean;
+}

@@ -1,0 +1,54 @@
+import { expect, test } from "bun:test";
+import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { LoadedKey } from "../../db/queries/key-load.ts";
+import { SCOPES } from "../../src/lib/api-key-record.ts";
+import { fakeEnvironment } from "./fake-environment.ts";
+
+const ACTORS = 100_000;
+/** For each actor of a key: its record, its two periods, and its place in the registry. */
+const MAX_BYTES_PER_ACTOR = 2_048;
+
+function liveBytes(): number {
+  Bun.gc(true);
+  return process.memoryUsage().heapUsed;
+}
+
+test("100,000 idle actors fit in a process, at less than 2 KB each", async () => {
+  const world = fakeEnvironment();
+  const keys = new ActorRegistry(apiKeyActor, world);
+  let loaded = 0;
+  world.answerReadsWith((): LoadedKey => {
+    const id = `key_${(loaded++).toString(16).padStart(32, "0")}`;
+    return {
+      record: {
+        id,
+        organizationId: `org_${id.slice(4)}`,
+        kind: "secret",
+        name: `Key number ${loaded}`,
+        keyPrefix: `gateway_sk_${id.slice(-4)}`,
+        scopes: [...SCOPES],
+        rateLimitRpm: 60,
+        dailyBudgetNano: 1_000_000_000n,
+        monthlyBudgetNano: 10_000_000_000n,
+        allowedModels: null,
+        expiresAtMs: null,
+        isActive: true,
+        createdAtMs: loaded,
+      },
+      postedNano: new Map(),
+    };
+  });
+  const beforeBytes = liveBytes();
+  for (let i = 0; i < ACTORS; i++) {
+    const id = `key_${i.toString(16).padStart(32, "0")}`;
+    expect((await keys.get(id).ask("inspect", undefined))!.id).toBe(id);
+  }
+  expect(keys.size).toBe(ACTORS);
+  const bytesPerActor = (liveBytes() - beforeBytes) / ACTORS;
+  console.info(`an idle actor of a key takes ${Math.round(bytesPerActor)} bytes`);
+  expect(bytesPerActor).toBeLessThan(MAX_BYTES_PER_ACTOR);
+  // One more than fits lets the least recently used go.
+  await keys.get("key_more").ask("inspect", undefined);
+  expect(keys.size).toBe(ACTORS);
+}, 20_000);

@@ -1,0 +1,60 @@
+/** What the benchmark and its load generator say to one another. */
+
+interface Target {
+  readonly port: number;
+  /** Requests go around them in turn. */
+  readonly keys: readonly string[];
+  readonly body: string;
+}
+
+export interface LoadSpec extends Target {
+  readonly kind: "load";
+  readonly connections: number;
+  /** The warm-up ends when both are reached. */
+  readonly warmupMs: number;
+  readonly warmupRequests: number;
+  readonly measureMs: number;
+  readonly expectedBodyBytes: number;
+  readonly expectedEnding: string;
+  /** Processes whose CPU time is taken at the beginning and the end of the measured time. */
+  readonly watchedPids: readonly number[];
+}
+
+export interface LoadResult {
+  /** Right answers, those before and after the measured time included. */
+  readonly answered: number;
+  readonly wrong: number;
+  readonly firstWrong: string | undefined;
+  /** In the measured time. */
+  readonly measured: number;
+  readonly measuredMs: number;
+  readonly warmedUpMs: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Of the watched processes, in their order. */
+  readonly cpuSeconds: readonly number[];
+  readonly ownCpuSeconds: number;
+  readonly machineCpuSeconds: number | undefined;
+}
+
+export interface AbortSpec extends Target {
+  readonly kind: "abort";
+  readonly connections: number;
+  readonly streams: number;
+}
+
+export interface AbortResult {
+  readonly aborted: number;
+  readonly wrong: number;
+  readonly firstWrong: string | undefined;
+  readonly tookMs: number;
+}
+
+export function requestBytes(target: Target, path: string): Buffer[] {
+  return target.keys.map((key) =>
+    Buffer.from(
+      `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${target.port}\r\nContent-Type: application/json\r\n` +
+        `Authorization: Bearer ${key}\r\nContent-Length: ${Buffer.byteLength(target.body)}\r\n\r\n${target.body}`,
+    ),
+  );
+}

@@ -1,0 +1,15 @@
+import { runAborts } from "./load-aborts.ts";
+import type { AbortSpec, LoadSpec } from "./load-protocol.ts";
+import { LoadRun } from "./load-run.ts";
+
+/* The load generator: a process of its own, which is told what to do and tells what came of it. */
+
+process.on("message", (spec: LoadSpec | AbortSpec) => {
+  const work = spec.kind === "load" ? new LoadRun(spec).run() : runAborts(spec);
+  work.then(
+    (result) => process.send?.(result),
+    (error: unknown) => process.send?.({ error: String(error) }),
+  );
+});
+process.on("disconnect", () => process.exit(0));
+process.send?.({ ready: true });

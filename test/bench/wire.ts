@@ -1,0 +1,91 @@
+/** What the benchmark's upstream answers, and the requests that ask for it. */
+
+const CONTENT_EVENTS = 100;
+/** Events of the stream that stays open, before it waits for the client to go away. */
+export const OPENING_EVENTS = 5;
+export const CHAT_PATH = "/v1/chat/completions";
+
+/**
+ * - `instant`: a completion, or a stream whose events are separate HTTP chunks in one write
+ * - `spread`: a stream that writes each event by itself, in a turn of its own
+ * - `endless`: a stream that goes on slowly until its client goes away
+ */
+export const MODELS = {
+  instant: "bench/instant",
+  spread: "bench/spread",
+  endless: "bench/endless",
+} as const;
+
+export type ModelName = keyof typeof MODELS;
+
+/** The sizes are those of a short real conversation, so that nothing is measured but the way. */
+export function requestBody(model: ModelName, isStream: boolean): string {
+  return JSON.stringify({
+    model: MODELS[model],
+    messages: [
+      { role: "system", content: "You are a helpful assistant." },
+      { role: "user", content: "Say hello." },
+    ],
+    max_tokens: 256,
+    // The provider is asked for usage in any case; asked by the client too, both targets pass on as much.
+    ...(isStream ? { stream: true, stream_options: { include_usage: true } } : {}),
+  });
+}
+
+const COMMON = { id: "chatcmpl-bench", created: 1_767_225_600, system_fingerprint: "fp_bench" };
+const USAGE = { prompt_tokens: 20, completion_tokens: CONTENT_EVENTS, total_tokens: 120 };
+
+export function completion(model: string): string {
+  const message = { role: "assistant", content: "Hello! How can I help you today?", refusal: null };
+  return JSON.stringify({
+    ...COMMON,
+    object: "chat.completion",
+    model,
+    choices: [{ index: 0, message, logprobs: null, finish_reason: "stop" }],
+    usage: USAGE,
+  });
+}
+
+/** The events of a stream, each a whole SSE frame; `[DONE]` is the last one. */
+export function streamEvents(model: string, includesUsage: boolean): string[] {
+  const frame = (choices: unknown[], usage?: unknown) =>
+    `data: ${JSON.stringify({
+      ...COMMON,
+      object: "chat.completion.chunk",
+      model,
+      service_tier: "default",
+      choices,
+      ...(includesUsage ? { usage: usage ?? null } : {}),
+    })}\n\n`;
+  const choice = (delta: object, finish: string | null) => [
+    { index: 0, delta, logprobs: null, finish_reason: finish },
+  ];
+  return [
+    ...Array.from({ length: CONTENT_EVENTS }, (_, index) =>
+      frame(
+        choice(index === 0 ? { role: "assistant", content: "tok" } : { content: " tok" }, null),
+      ),
+    ),
+    frame(choice({}, "stop")),
+    ...(includesUsage ? [frame([], USAGE)] : []),
+    "data: [DONE]\n\n",
+  ];
+}
+
+/** Throws where a whole answer, read by someone with time, is not what the upstream meant. */
+export function verifyAnswer(text: string, isStream: boolean): void {
+  const wrong = (what: string) => new Error(`the answer ${what}: ${text.slice(-400)}`);
+  if (!isStream) {
+    const { choices, usage } = JSON.parse(text) as {
+      choices: [{ message: { content: string } }];
+      usage: { completion_tokens: number };
+    };
+    if (choices[0].message.content !== "Hello! How can I help you today?") throw wrong("differs");
+    if (usage.completion_tokens !== CONTENT_EVENTS) throw wrong("has another usage");
+    return;
+  }
+  const tokens = text.match(/"content":" ?tok"/g)?.length;
+  if (tokens !== CONTENT_EVENTS) throw wrong(`has ${tokens} of ${CONTENT_EVENTS} tokens`);
+  if (!text.includes(`"completion_tokens":${CONTENT_EVENTS}`)) throw wrong("has no usage");
+  if (!text.endsWith("data: [DONE]\n\n")) throw wrong("has no end");
+}

@@ -1,0 +1,195 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import type { CommandContext } from "../../src/cli/command.ts";
+import { COMMANDS } from "../../src/cli/commands.ts";
+import { runCli } from "../../src/cli/run-cli.ts";
+import { parseApiKey } from "../../src/lib/api-key-format.ts";
+import { printed, runCliProcess } from "./cli-runs.ts";
+
+const context: CommandContext = {
+  // A port that nobody listens on: what gets past the command line fails there, with exit code 1.
+  environment: { DATABASE_URL: "postgres://nobody@127.0.0.1:1/none" },
+  cwd: import.meta.dir,
+  nowMs: Date.now,
+  log: () => {},
+  interrupted: new AbortController().signal,
+};
+const run = (...argv: string[]) => runCli(argv, context);
+
+test.each([
+  [["nope"], "nope"],
+  [["--nope"], "--nope"],
+  [["keys"], "create, list, revoke, generate"],
+  [["keys", "nope"], "nope"],
+  [["org", "list", "--nope"], "--nope"],
+  [["org", "list", "-x"], "-x"],
+  [["org", "list", "more"], "more"],
+  [["org", "list", "--json=1"], "--json"],
+  [["org", "list", "--limit"], "--limit"],
+  [["org", "list", "--limit", "0"], "--limit"],
+  [["org", "list", "--limit", "1e2"], "--limit"],
+  [["org", "list", "--offset", "-1"], "--offset"],
+  [["org", "list", "--limit", "5", "--limit", "6"], "--limit"],
+  [["org", "list", "--limit", "--json"], "--limit"],
+  [["org", "create"], "--name"],
+  [["org", "create", "--name", ""], "--name"],
+  [["org", "create", "--name", "  "], "--name"],
+  [["org", "create", "--name", "a\u0000b"], "--name"],
+  [["org", "create", "--name", "a\nb"], "--name"],
+  [["org", "create", "--name", "a\ud800b"], "--name"],
+  [["org", "create", "--name", "a".repeat(257)], "--name"],
+  [["org", "create", "--name", "A", "--plan", "gold"], "--plan"],
+  [["keys", "create", "--org", "org_1"], "--name"],
+  [["keys", "create", "--name", "k"], "--org"],
+  [["keys", "create", "--org", "o", "--name", "k", "--kind", "root"], "--kind"],
+  [["keys", "create", "--org", "o", "--name", "k", "--scopes", ""], "--scopes"],
+  [["keys", "create", "--org", "o", "--name", "k", "--scopes", "audio,all"], "--scopes"],
+  [["keys", "create", "--org", "o", "--name", "k", "--scopes", "audio,audio"], "--scopes"],
+  [["keys", "revoke"], "--id"],
+  [["keys", "revoke", "key_1", "key_2"], "key_2"],
+  [["keys", "revoke", "key_1", "--id", "key_2"], "one key"],
+  [["keys", "generate", "--kind", "__proto__"], "--kind"],
+  [["migrate", "now"], "now"],
+  [["doctor", "--verbose"], "--verbose"],
+])("%j is refused in one line that names %s, with exit code 2", async (argv, named) => {
+  const { exitCode, output, complaint } = await run(...argv);
+  expect({ exitCode, output }).toEqual({ exitCode: 2, output: "" });
+  expect(complaint).toMatch(/^[^\n]+\n$/);
+  expect(complaint).toContain(named);
+});
+
+test.each([
+  "0",
+  "-0",
+  "0.000",
+  "1e3",
+  "1,5",
+  "+5",
+  ".5",
+  "5.",
+  " 5",
+  "$5",
+  "0x10",
+  "NaN",
+  "Infinity",
+  "-Infinity",
+  "1.0000000001",
+  "1000000000.000000001",
+  "-1000000001",
+  "99999999999",
+])("an amount of %j is refused", async (amount) => {
+  const { exitCode, complaint } = await run(
+    ...["credits", "adjust", "--org", "o", `--amount-usd=${amount}`, "--description", "d"],
+  );
+  expect(exitCode).toBe(2);
+  expect(complaint).toContain("--amount-usd");
+});
+
+test.each(["5", "-5", "0.000000001", "-0.000000001", "1000000000", "-1000000000.000000000"])(
+  "an amount of %j is taken, also as an argument of its own",
+  async (amount) => {
+    const { exitCode, complaint } = await run(
+      ...["credits", "adjust", "--org", "o", "--amount-usd", amount, "--description", "d"],
+    );
+    expect(exitCode).toBe(1);
+    expect(complaint).toStartWith("database_unavailable: ");
+  },
+);
+
+test.each(["", " ", "a\u0000", "a\u001b[31m", "\ud800", "d".repeat(501)])(
+  "a description of %j is refused",
+  async (description) => {
+    const { exitCode, complaint } = await run(
+      ...["credits", "adjust", "--org", "o", "--amount-usd", "1", `--description=${description}`],
+    );
+    expect(exitCode).toBe(2);
+    expect(complaint).toContain("--description");
+  },
+);
+
+test("whatever is typed ends in an exit code and at most one line of complaint", async () => {
+  const word = fc.oneof(
+    fc.string(),
+    fc.constantFrom(
+      "org",
+      "keys",
+      "generate",
+      "--json",
+      "--help",
+      "--kind",
+      "--",
+      "-h",
+      "=",
+      "--=",
+    ),
+  );
+  // Commands that reach a database or providers are left out: this is about the command line.
+  const lines = fc.array(word, { maxLength: 6 }).map((words) => ["keys", "generate", ...words]);
+  await fc.assert(
+    fc.asyncProperty(fc.oneof(lines, fc.array(fc.string(), { maxLength: 4 })), async (argv) => {
+      const { exitCode, complaint } = await run(...argv);
+      expect([0, 1, 2]).toContain(exitCode);
+      expect(complaint).toMatch(exitCode === 0 ? /^$/ : /^[^\n]+\n$/);
+    }),
+  );
+});
+
+test("help tells every command, each noun its verbs, and each command its options", async () => {
+  const everything = await run("--help");
+  expect(everything.exitCode).toBe(0);
+  expect((await run()).output).toBe(everything.output);
+  for (const { noun, verb, options } of COMMANDS) {
+    const words = verb === undefined ? [noun] : [noun, verb];
+    expect(everything.output).toContain(words.join(" "));
+    expect((await run(noun, "--help")).output).toContain(words.join(" "));
+    const own = await run(...words, "--help");
+    expect(own.exitCode).toBe(0);
+    for (const name of [...Object.keys(options), "json"]) expect(own.output).toContain(`--${name}`);
+  }
+});
+
+test("the process ends with the exit code, its complaint on standard error alone", async () => {
+  const refused = await runCliProcess({}, "keys", "nope");
+  expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+  expect(refused.stderr).toMatch(/^[^\n]+\n$/);
+  expect(await runCliProcess({}, "--help")).toMatchObject({ exitCode: 0, stderr: "" });
+});
+
+test("keys generate prints a well-formed key of its kind, without a database", async () => {
+  for (const kind of ["secret", "management"] as const) {
+    const { exitCode, output } = await run("keys", "generate", "--kind", kind);
+    expect(exitCode).toBe(0);
+    expect(parseApiKey(output.trimEnd())).toEqual({ kind });
+    const asJson = await run("keys", "generate", "--kind", kind, "--json");
+    const printed = JSON.parse(asJson.output) as { kind: string; key: string };
+    expect(printed.kind).toBe(kind);
+    expect(parseApiKey(printed.key)).toEqual({ kind });
+  }
+  expect((await run("keys", "generate")).output).toStartWith("gateway_sk_");
+});
+
+test("models list needs no database, and shows what the environment enables", async () => {
+  const listed = await runCliProcess(
+    { OPENAI_API_KEY: "sk-0123456789" },
+    ...["models", "list", "--json"],
+  );
+  const { object, data } = printed<{ object: string; data: { id: string }[] }>(listed);
+  expect(object).toBe("list");
+  const ids = data.map(({ id }) => id);
+  expect(ids).toContain("openai/gpt-4o-mini");
+  expect(ids).toContain("sandbox/chat");
+  expect(listed.stdout).not.toContain("sk-0123456789");
+  const { output } = await run("models", "list", "--provider", "sandbox");
+  expect(output).toContain("sandbox/chat ");
+  expect(output).not.toContain("openai/");
+});
+
+test("a database that does not answer is told in one line, without its password", async () => {
+  const { exitCode, stderr } = await runCliProcess(
+    { DATABASE_URL: "postgres://nobody:s3cret@127.0.0.1:1/none" },
+    ...["org", "list"],
+  );
+  expect(exitCode).toBe(1);
+  expect(stderr).toMatch(/^database_unavailable: [^\n]+\n$/);
+  expect(stderr).not.toContain("s3cret");
+});

@@ -1,0 +1,182 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connectDatabase } from "../../db/client.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startTestGateway } from "../support/gateway.ts";
+import { runCliHere, runCliProcess } from "./cli-runs.ts";
+
+interface Check {
+  readonly name: string;
+  readonly state: string;
+  readonly detail: string;
+}
+
+const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
+let database: TestDatabase;
+let folder: string;
+let listener: Server;
+/** Settings under which nothing is wrong. */
+let sound: Record<string, string>;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  folder = mkdtempSync(join(tmpdir(), "gateway-doctor-"));
+  listener = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const address = listener.address() as { port: number };
+  sound = {
+    DATABASE_URL: database.url,
+    GATEWAY_MASTER_KEY: MASTER_KEY,
+    DATA_DIR: join(folder, "data"),
+    OPENAI_API_KEY: "sk-secret-0123456789",
+    OPENAI_BASE_URL: `http://127.0.0.1:${address.port}/v1`,
+  };
+  mkdirSync(sound.DATA_DIR!);
+});
+afterAll(async () => {
+  listener.close();
+  rmSync(folder, { recursive: true });
+  await database.drop();
+});
+
+async function diagnose(settings: Record<string, string>) {
+  const { exitCode, stdout, stderr } = await runCliHere(settings, "doctor", "--json");
+  expect(stderr).toBe("");
+  const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Check[] };
+  expect(exitCode).toBe(ok ? 0 : 1);
+  const wrongs = checks.filter(({ state }) => state === "wrong");
+  expect(ok).toBe(wrongs.length === 0);
+  return { checks, wrongs };
+}
+
+test("where nothing is wrong every part is named as such, with exit code 0 and no secret", async () => {
+  const { checks } = await diagnose(sound);
+  expect(checks.map(({ name, state }) => `${state} ${name}`)).toEqual([
+    "ok configuration",
+    "ok data folder",
+    "ok master key",
+    "ok database",
+    "ok migrations",
+    "ok gateway",
+    "ok provider openai",
+    "ok provider sandbox",
+  ]);
+  expect(JSON.stringify(checks)).toMatch(/Postgres 1[5-9]|Postgres [2-9]\d/);
+  const people = await runCliProcess(sound, "doctor");
+  expect(people).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(people.stdout).toEndWith("Nothing is wrong.\n");
+  const password = new URL(database.url).password;
+  for (const secret of [MASTER_KEY, "sk-secret-0123456789", ...(password ? [password] : [])]) {
+    expect(people.stdout + JSON.stringify(checks)).not.toContain(secret);
+  }
+  expect(readdirSync(sound.DATA_DIR!)).toEqual([]);
+});
+
+test("a setting that stops the start is told beside what can be looked at without it", async () => {
+  const { checks, wrongs } = await diagnose({ ...sound, GATEWAY_MASTER_KEY: "short" });
+  expect(wrongs.map(({ name }) => name)).toEqual(["configuration"]);
+  expect(wrongs[0]!.detail).toStartWith("GATEWAY_MASTER_KEY is ***");
+  expect(checks.map(({ name }) => name)).toContain("database");
+  const { checks: bare } = await diagnose({ ...sound, PORT: "many" });
+  expect(bare).toEqual([
+    { name: "configuration", state: "wrong", detail: expect.stringContaining("PORT") },
+  ]);
+});
+
+test("a setting without effect is a warning, and nothing wrong", async () => {
+  const { checks } = await diagnose({ ...sound, GATEWAY_MASTERKEY: "x" });
+  expect(checks).toContainEqual({
+    name: "configuration",
+    state: "warning",
+    detail: expect.stringContaining("GATEWAY_MASTERKEY"),
+  });
+});
+
+test("a database that does not answer, and one that is not there, are wrong", async () => {
+  for (const url of ["postgres://nobody:s3cret@127.0.0.1:1/none", `${database.url}_none`]) {
+    const { wrongs } = await diagnose({ ...sound, DATABASE_URL: url });
+    expect(wrongs.map(({ name }) => name)).toEqual(["database"]);
+    expect(wrongs[0]!.detail).not.toContain("s3cret");
+  }
+});
+
+test("a schema that is behind is wrong, one that is ahead a warning, and both stay as they are", async () => {
+  const name = `${new URL(database.url).pathname.slice(1)}_schema`;
+  const admin = connectDatabase(database, { poolSize: 1, applicationName: "test" });
+  await admin`CREATE DATABASE ${admin(name)}`;
+  const url = new URL(database.url);
+  url.pathname = `/${name}`;
+  const settings = { ...sound, DATABASE_URL: url.href };
+  try {
+    for (const _ of ["first", "second"]) {
+      const { wrongs } = await diagnose(settings);
+      expect(wrongs.map(({ name }) => name)).toEqual(["migrations"]);
+      expect(wrongs[0]!.detail).toContain("0000_initial");
+    }
+    await runCliHere(settings, "migrate");
+    const sql = connectDatabase({ url: url.href }, { poolSize: 1, applicationName: "test" });
+    await sql`INSERT INTO drizzle.__drizzle_migrations (hash, created_at)
+      VALUES ('later', 99999999999999)`;
+    await sql.end();
+    const { checks, wrongs } = await diagnose(settings);
+    expect(wrongs).toEqual([]);
+    expect(checks).toContainEqual(
+      expect.objectContaining({ name: "migrations", state: "warning" }),
+    );
+  } finally {
+    await admin`DROP DATABASE ${admin(name)} WITH (FORCE)`;
+    await admin.end();
+  }
+});
+
+test("a provider whose address nobody listens on is wrong", async () => {
+  const { wrongs } = await diagnose({ ...sound, GROQ_BASE_URL: "http://127.0.0.1:1/v1" });
+  expect(wrongs).toEqual([
+    { name: "provider groq", state: "wrong", detail: "http://127.0.0.1:1/v1 cannot be reached" },
+  ]);
+});
+
+test("a Redis that does not answer is wrong, told without its password", async () => {
+  const { wrongs } = await diagnose({ ...sound, REDIS_URL: "redis://:s3cret@127.0.0.1:1" });
+  expect(wrongs.map(({ name }) => name)).toEqual(["redis"]);
+  expect(wrongs[0]!.detail).not.toContain("s3cret");
+});
+
+test("a data folder that is a file, or stands on one, is wrong", async () => {
+  const file = join(folder, "file");
+  writeFileSync(file, "");
+  for (const path of [file, join(file, "data")]) {
+    const { wrongs } = await diagnose({ ...sound, DATA_DIR: path });
+    expect(wrongs.map(({ name }) => name)).toEqual(["data folder"]);
+  }
+});
+
+test("a master key of the data folder is wrong when cut, a warning when others can read it", async () => {
+  const dataDir = join(folder, "embedded");
+  mkdirSync(dataDir);
+  const path = join(dataDir, "master-key");
+  const { DATABASE_URL: _, GATEWAY_MASTER_KEY: __, ...rest } = sound;
+  const settings = { ...rest, DATA_DIR: dataDir };
+  writeFileSync(path, "c2hvcnQ=\n", { mode: 0o600 });
+  expect((await diagnose(settings)).wrongs.map(({ name }) => name)).toEqual(["master key"]);
+  writeFileSync(path, `${MASTER_KEY}\n`);
+  expect((await diagnose(settings)).wrongs).toEqual([]);
+  chmodSync(path, 0o644);
+  const { checks } = await diagnose(settings);
+  expect(checks).toContainEqual(expect.objectContaining({ name: "master key", state: "warning" }));
+  expect(readdirSync(dataDir)).toEqual(["master-key"]);
+});
+
+test("a gateway that runs on the database is told", async () => {
+  const gateway = await startTestGateway();
+  try {
+    const { checks } = await diagnose({ ...sound, DATABASE_URL: gateway.databaseUrl });
+    const found = checks.find(({ name }) => name === "gateway");
+    expect(found).toEqual({ name: "gateway", state: "ok", detail: "one runs on this database" });
+  } finally {
+    await gateway.stop();
+  }
+});

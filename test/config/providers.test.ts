@@ -1,0 +1,141 @@
+import { describe, expect, test } from "bun:test";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  PROVIDER_TYPES,
+  providerType,
+  UNSUPPORTED_PROVIDER_TYPES,
+} from "../../src/config/provider-types.ts";
+import { type GatewayConfig, readConfig } from "../../src/config.ts";
+
+function read(environment: Record<string, string>, providers: object[] = []): GatewayConfig {
+  const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));
+  if (providers.length > 0) {
+    writeFileSync(join(cwd, "gateway.config.json"), JSON.stringify({ providers }));
+  }
+  return readConfig(environment, { cwd });
+}
+
+/** Without the sandbox, which is always there. */
+function enabled(environment: Record<string, string>, providers: object[] = []) {
+  return read(environment, providers).providers.filter(({ id }) => id !== "sandbox");
+}
+
+describe("a provider of the environment", () => {
+  for (const [id, type] of Object.entries(PROVIDER_TYPES)) {
+    const { environmentPrefix: prefix, defaultBaseUrl } = type;
+    if (prefix === undefined || defaultBaseUrl === undefined) continue;
+    test(`${id} is enabled by its key alone, at its published address`, () => {
+      expect(enabled({ [`${prefix}_API_KEY`]: "k" })).toEqual([
+        { id, type: id, baseUrl: defaultBaseUrl, apiKey: "k" },
+      ]);
+    });
+  }
+
+  test("takes another address, whose trailing slashes do not matter", () => {
+    expect(enabled({ OPENAI_API_KEY: "k", OPENAI_BASE_URL: "http://127.0.0.1:9/v1//" })).toEqual([
+      { id: "openai", type: "openai", baseUrl: "http://127.0.0.1:9/v1", apiKey: "k" },
+    ]);
+  });
+
+  test("is enabled by its address alone, without a key", () => {
+    expect(enabled({ OPENAI_BASE_URL: "http://127.0.0.1:9/v1", OPENAI_API_KEY: "" })).toEqual([
+      { id: "openai", type: "openai", baseUrl: "http://127.0.0.1:9/v1" },
+    ]);
+  });
+
+  test("that has no published address demands one", () => {
+    expect(() => enabled({ AZURE_API_KEY: "k" })).toThrow("AZURE_BASE_URL is not set");
+    const baseUrl = "https://me.openai.azure.com/openai/v1";
+    expect(enabled({ AZURE_API_KEY: "k", AZURE_BASE_URL: baseUrl })).toEqual([
+      { id: "azure", type: "azure", baseUrl, apiKey: "k" },
+    ]);
+  });
+
+  test("without an adapter is ignored with a warning that does not show the key", () => {
+    const config = read({
+      ANTHROPIC_API_KEY: "hunter2",
+      GEMINI_API_KEY: "hunter2",
+      COHERE_BASE_URL: "http://cohere",
+    });
+    expect(config.providers.map(({ id }) => id)).toEqual(["sandbox"]);
+    expect(config.warnings).toEqual([
+      "ANTHROPIC_API_KEY is ignored: provider type anthropic is not supported yet",
+      "GEMINI_API_KEY is ignored: provider type google is not supported yet",
+      "COHERE_BASE_URL is ignored: provider type cohere is not supported yet",
+    ]);
+  });
+});
+
+describe("a provider of the file", () => {
+  test("comes first, then those of the environment, then the sandbox", () => {
+    const local = { id: "local", type: "openai-compatible", base_url: "http://a/v1" };
+    const config = read({ GROQ_API_KEY: "k", OPENAI_API_KEY: "k" }, [local]);
+    expect(config.providers.map(({ id }) => id)).toEqual(["local", "openai", "groq", "sandbox"]);
+  });
+
+  test("under a built-in name takes what it leaves out from that provider's variables", () => {
+    expect(enabled({ OPENAI_API_KEY: "k" }, [{ id: "openai", type: "openai" }])).toEqual([
+      { id: "openai", type: "openai", baseUrl: "https://api.openai.com/v1", apiKey: "k" },
+    ]);
+    const own = { id: "openai", type: "openai", base_url: "http://proxy/v1", api_key: "mine" };
+    expect(enabled({ OPENAI_API_KEY: "k", OPENAI_BASE_URL: "http://other" }, [own])).toEqual([
+      { id: "openai", type: "openai", baseUrl: "http://proxy/v1", apiKey: "mine" },
+    ]);
+  });
+
+  test("under a built-in name of another type never receives that provider's key", () => {
+    const local = { id: "openai", type: "openai-compatible", base_url: "http://local/v1" };
+    expect(enabled({ OPENAI_API_KEY: "k" }, [local])).toEqual([
+      { id: "openai", type: "openai-compatible", baseUrl: "http://local/v1" },
+    ]);
+  });
+
+  test("that names a built-in provider's key is the only one to use it", () => {
+    const europe = {
+      id: "openai-eu",
+      type: "openai",
+      base_url: "https://eu.api.openai.com/v1",
+      api_key_env: "OPENAI_API_KEY",
+    };
+    expect(enabled({ OPENAI_API_KEY: "k" }, [europe]).map(({ id }) => id)).toEqual(["openai-eu"]);
+  });
+
+  test("of a known type needs no address", () => {
+    expect(enabled({}, [{ id: "second", type: "groq", api_key: "k" }])).toEqual([
+      { id: "second", type: "groq", baseUrl: "https://api.groq.com/openai/v1", apiKey: "k" },
+    ]);
+  });
+
+  test("may be the sandbox, also under another name", () => {
+    const config = read({}, [
+      { id: "sandbox", type: "sandbox" },
+      { id: "drill", type: "sandbox" },
+    ]);
+    expect(config.providers).toEqual([
+      { id: "sandbox", type: "sandbox", baseUrl: "" },
+      { id: "drill", type: "sandbox", baseUrl: "" },
+    ]);
+  });
+});
+
+describe("the table of provider types", () => {
+  test("has well-formed published addresses and prefixes of their own", () => {
+    const types = Object.values(PROVIDER_TYPES);
+    for (const { defaultBaseUrl } of types) {
+      if (defaultBaseUrl !== undefined) expect(defaultBaseUrl).toMatch(/^https:\/\/.*[^/]$/);
+    }
+    const prefixes = [...types, ...Object.values(UNSUPPORTED_PROVIDER_TYPES)]
+      .map((type) => type.environmentPrefix)
+      .filter((prefix) => prefix !== undefined);
+    expect(new Set(prefixes).size).toBe(prefixes.length);
+  });
+
+  test("knows nothing of the object prototype", () => {
+    expect(providerType("openai")?.wire).toBe("openai");
+    for (const name of ["constructor", "toString", "__proto__", ""]) {
+      expect(providerType(name)).toBeUndefined();
+    }
+  });
+});

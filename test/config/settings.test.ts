@@ -1,0 +1,229 @@
+import { describe, expect, test } from "bun:test";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CONFIG_VARIABLES } from "../../src/config/variables.ts";
+import { type GatewayConfig, readConfig } from "../../src/config.ts";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
+
+const cwd = mkdtempSync(join(tmpdir(), "gateway-config-"));
+const MASTER_KEY = Buffer.from(new Uint8Array(32).fill(7)).toString("base64");
+
+function read(environment: Record<string, string | undefined>): GatewayConfig {
+  return readConfig(environment, { cwd });
+}
+
+describe("without any variable", () => {
+  test("every setting has the default of the contract", () => {
+    expect(read({})).toEqual({
+      port: 3000,
+      host: "127.0.0.1",
+      hostIsLoopback: true,
+      dataDir: join(cwd, ".data"),
+      databaseUrl: undefined,
+      databasePoolSize: 10,
+      redisUrl: undefined,
+      configFile: undefined,
+      managementKey: undefined,
+      secretKey: undefined,
+      masterKey: undefined,
+      startingCreditNanoUsd: 10_000_000_000n,
+      plan: "free",
+      completionSuccessSample: 0.1,
+      webhookRetryDelaysMs: [10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000],
+      webhookAllowHttp: false,
+      egressAllow: [],
+      upstreamTimeouts: {
+        connectMs: 5000,
+        firstTokenMs: 120_000,
+        idleMs: 120_000,
+        totalMs: 600_000,
+      },
+      corsOrigins: [],
+      metricsToken: undefined,
+      keepaliveMs: 15_000,
+      shutdownGraceMs: 25_000,
+      stripe: undefined,
+      s3: undefined,
+      otlpEndpoint: undefined,
+      logLevel: "info",
+      providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
+      models: [],
+      sandbox: true,
+      usesProxy: false,
+      warnings: [],
+    });
+  });
+
+  test("an empty variable counts as unset", () => {
+    const empty = Object.fromEntries(CONFIG_VARIABLES.map(({ name }) => [name, ""]));
+    expect(read(empty)).toEqual(read({}));
+  });
+
+  test("the documented default of a variable is the one in force", () => {
+    for (const { name, default: text } of CONFIG_VARIABLES) {
+      if (text !== null && !name.endsWith("_BASE_URL")) {
+        expect(read({ [name]: text })).toEqual(read({}));
+      }
+    }
+  });
+});
+
+test("the configuration is frozen all through", () => {
+  const config = read({ S3_BUCKET: "files", GATEWAY_EGRESS_ALLOW: "10.0.0.0/8" });
+  for (const part of [
+    config,
+    config.s3,
+    config.egressAllow,
+    config.providers,
+    config.providers[0],
+  ]) {
+    expect(Object.isFrozen(part)).toBe(true);
+  }
+});
+
+const MANAGEMENT_KEY = generateApiKey("management").key;
+const SECRET_KEY = generateApiKey("secret").key;
+
+describe("each variable takes what is documented", () => {
+  const cases: [Record<string, string>, Partial<GatewayConfig>][] = [
+    [{ PORT: "0" }, { port: 0 }],
+    [{ PORT: "65535" }, { port: 65_535 }],
+    [{ HOST: "0.0.0.0" }, { host: "0.0.0.0", hostIsLoopback: false }],
+    [{ HOST: "::1" }, { host: "::1", hostIsLoopback: true }],
+    [{ HOST: "localhost" }, { host: "localhost", hostIsLoopback: true }],
+    [{ HOST: "127.example.com" }, { host: "127.example.com", hostIsLoopback: false }],
+    [{ DATA_DIR: "/var/lib/gateway" }, { dataDir: "/var/lib/gateway" }],
+    [{ DATA_DIR: "state" }, { dataDir: join(cwd, "state") }],
+    [
+      { DATABASE_URL: "postgres://u:p@db/gateway", GATEWAY_MASTER_KEY: MASTER_KEY },
+      { databaseUrl: "postgres://u:p@db/gateway", masterKey: MASTER_KEY },
+    ],
+    [
+      { DATABASE_URL: "postgresql:///gateway?host=/run", GATEWAY_MASTER_KEY: MASTER_KEY },
+      { databaseUrl: "postgresql:///gateway?host=/run" },
+    ],
+    [{ DATABASE_POOL_SIZE: "1" }, { databasePoolSize: 1 }],
+    [{ REDIS_URL: "redis://cache:6379/1" }, { redisUrl: "redis://cache:6379/1" }],
+    [{ REDIS_URL: "rediss://:p@cache" }, { redisUrl: "rediss://:p@cache" }],
+    [{ GATEWAY_MANAGEMENT_KEY: MANAGEMENT_KEY }, { managementKey: MANAGEMENT_KEY }],
+    [{ GATEWAY_SECRET_KEY: SECRET_KEY }, { secretKey: SECRET_KEY }],
+    [{ GATEWAY_STARTING_CREDIT_USD: "0" }, { startingCreditNanoUsd: 0n }],
+    [{ GATEWAY_STARTING_CREDIT_USD: "0.000000001" }, { startingCreditNanoUsd: 1n }],
+    [{ GATEWAY_STARTING_CREDIT_USD: "12.5" }, { startingCreditNanoUsd: 12_500_000_000n }],
+    [{ GATEWAY_PLAN: "pro" }, { plan: "pro" }],
+    [{ GATEWAY_PLAN: "byok" }, { plan: "byok" }],
+    [{ GATEWAY_COMPLETION_SUCCESS_SAMPLE: "1" }, { completionSuccessSample: 1 }],
+    [{ GATEWAY_COMPLETION_SUCCESS_SAMPLE: "0.25" }, { completionSuccessSample: 0.25 }],
+    [{ GATEWAY_WEBHOOK_RETRY_DELAYS: "1, 0.5,0" }, { webhookRetryDelaysMs: [1000, 500, 0] }],
+    [{ GATEWAY_WEBHOOK_ALLOW_HTTP: "1" }, { webhookAllowHttp: true }],
+    [{ GATEWAY_WEBHOOK_ALLOW_HTTP: "true" }, { webhookAllowHttp: true }],
+    [{ GATEWAY_WEBHOOK_ALLOW_HTTP: "0" }, { webhookAllowHttp: false }],
+    [
+      { GATEWAY_EGRESS_ALLOW: "10.0.0.0/8, fd00::/8,127.0.0.1/32" },
+      { egressAllow: ["10.0.0.0/8", "fd00::/8", "127.0.0.1/32"] },
+    ],
+    [
+      {
+        GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS: "1",
+        GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS: "2",
+        GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS: "3",
+        GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS: "4",
+      },
+      { upstreamTimeouts: { connectMs: 1, firstTokenMs: 2, idleMs: 3, totalMs: 4 } },
+    ],
+    [{ GATEWAY_CORS_ORIGINS: "*" }, { corsOrigins: ["*"] }],
+    [
+      { GATEWAY_CORS_ORIGINS: "https://a.example.com, http://localhost:5173" },
+      { corsOrigins: ["https://a.example.com", "http://localhost:5173"] },
+    ],
+    [{ GATEWAY_METRICS_TOKEN: "abc" }, { metricsToken: "abc" }],
+    [{ GATEWAY_KEEPALIVE_MS: "100" }, { keepaliveMs: 100 }],
+    [{ GATEWAY_SHUTDOWN_GRACE_MS: "0" }, { shutdownGraceMs: 0 }],
+    [
+      { STRIPE_SECRET_KEY: "sk_test_1", STRIPE_WEBHOOK_SECRET: "whsec_1" },
+      {
+        stripe: {
+          secretKey: "sk_test_1",
+          webhookSecret: "whsec_1",
+          apiBase: "https://api.stripe.com",
+        },
+      },
+    ],
+    [
+      { STRIPE_SECRET_KEY: "sk_test_1", STRIPE_API_BASE: "http://127.0.0.1:12111/" },
+      {
+        stripe: {
+          secretKey: "sk_test_1",
+          webhookSecret: undefined,
+          apiBase: "http://127.0.0.1:12111",
+        },
+      },
+    ],
+    [
+      {
+        S3_BUCKET: "files",
+        S3_ENDPOINT: "http://127.0.0.1:9000",
+        S3_ACCESS_KEY_ID: "id",
+        S3_SECRET_ACCESS_KEY: "secret",
+        S3_REGION: "eu-central-1",
+      },
+      {
+        s3: {
+          bucket: "files",
+          endpoint: "http://127.0.0.1:9000",
+          region: "eu-central-1",
+          accessKeyId: "id",
+          secretAccessKey: "secret",
+        },
+      },
+    ],
+    [{ LOG_LEVEL: "silent" }, { logLevel: "silent" }],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel:4318" }, { otlpEndpoint: "http://otel:4318" }],
+  ];
+  for (const [environment, expected] of cases) {
+    test(JSON.stringify(environment).replaceAll(/gateway_\w+/g, "a key"), () => {
+      expect(read(environment)).toMatchObject(expected);
+    });
+  }
+});
+
+describe("what is set without effect is told", () => {
+  test("a misspelled setting, and an option of a service that is not in use", () => {
+    const { warnings } = read({
+      GATEWAY_MASTERKEY: "x",
+      STRIPE_WEBHOOK_SECRET: "whsec_1",
+      S3_ENDPOINT: "http://minio:9000",
+    });
+    expect(warnings).toEqual([
+      "STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set",
+      "S3_ENDPOINT is ignored: S3_BUCKET is not set",
+      "GATEWAY_MASTERKEY is ignored: there is no such setting",
+    ]);
+  });
+});
+
+/** Contract §2. */
+const CONTRACT_VARIABLES = `PORT HOST DATA_DIR DATABASE_URL REDIS_URL GATEWAY_CONFIG
+  GATEWAY_MANAGEMENT_KEY GATEWAY_SECRET_KEY GATEWAY_MASTER_KEY GATEWAY_STARTING_CREDIT_USD
+  GATEWAY_PLAN GATEWAY_COMPLETION_SUCCESS_SAMPLE GATEWAY_WEBHOOK_RETRY_DELAYS
+  GATEWAY_WEBHOOK_ALLOW_HTTP GATEWAY_EGRESS_ALLOW GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS
+  GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS
+  GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS DATABASE_POOL_SIZE GATEWAY_CORS_ORIGINS GATEWAY_METRICS_TOKEN
+  GATEWAY_KEEPALIVE_MS GATEWAY_SHUTDOWN_GRACE_MS STRIPE_SECRET_KEY STRIPE_WEBHOOK_SECRET
+  STRIPE_API_BASE S3_BUCKET S3_ENDPOINT S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY S3_REGION
+  OPENAI_API_KEY OPENAI_BASE_URL LOG_LEVEL OTEL_EXPORTER_OTLP_ENDPOINT`.split(/\s+/);
+
+test("the table of variables names every one of the contract, each once and with a meaning", () => {
+  const names = CONFIG_VARIABLES.map(({ name }) => name);
+  expect(new Set(names).size).toBe(names.length);
+  expect(CONTRACT_VARIABLES.filter((name) => !names.includes(name))).toEqual([]);
+  expect(CONFIG_VARIABLES.filter(({ meaning }) => meaning === "")).toEqual([]);
+});
+
+test("a proxy for plain HTTP is seen in the environment, in either case", () => {
+  for (const name of ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]) {
+    expect(readConfig({ [name]: "http://proxy:3128" }).usesProxy).toBe(true);
+  }
+  expect(readConfig({ HTTP_PROXY: "" }).usesProxy).toBe(false);
+});

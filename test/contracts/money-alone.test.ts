@@ -1,0 +1,4 @@
+import { openAloneMoney } from "./alone-money.ts";
+import { describeMoney } from "./money.ts";
+
+describeMoney(openAloneMoney);

@@ -1,0 +1,23 @@
+import { afterAll, beforeAll } from "bun:test";
+import { describeChanges } from "./money/changes.ts";
+import { describeEnds } from "./money/ends.ts";
+import { describeFloods } from "./money/floods.ts";
+import { describeHoldSizes } from "./money/hold-sizes.ts";
+import { MoneyHands, type OwnedMoney } from "./money/owned-money.ts";
+import { describeRefusals } from "./money/refusals.ts";
+import { describeSteps } from "./money/steps.ts";
+import { describeWaiting } from "./money/waiting.ts";
+
+/** What every implementation of the money port keeps (design §4, contract §6). */
+export function describeMoney(open: () => Promise<OwnedMoney>): void {
+  const hands = new MoneyHands();
+  beforeAll(async () => hands.take(await open()));
+  afterAll(() => hands.owned.close());
+  describeFloods(hands);
+  describeHoldSizes(hands);
+  describeWaiting(hands);
+  describeRefusals(hands);
+  describeEnds(hands);
+  describeChanges(hands);
+  describeSteps(hands);
+}

@@ -1,0 +1,89 @@
+import { describe, expect, test } from "bun:test";
+import type { GatewayError } from "../../../src/lib/errors.ts";
+import type { Payer } from "../../ledger/books.ts";
+import {
+  codeOf,
+  figures,
+  type MoneyHands,
+  NANO_TOKEN_FEMTO,
+  RICH,
+  requestOf,
+} from "./owned-money.ts";
+
+/** Who is refused, and what is told. */
+export function describeRefusals(hands: MoneyHands): void {
+  describe("a refusal", () => {
+    test.each([
+      [0n, "No output tokens would have been affordable."],
+      [499n, "No output tokens would have been affordable."],
+      [500n, "No output tokens would have been affordable."],
+      [700n, "At most 200 output tokens would have been affordable"],
+    ])(
+      "with %p nano-USD there says how many tokens would have been affordable",
+      async (credit, text) => {
+        const payer = await hands.payerOf(credit);
+        const request = requestOf(payer, 201, { fixedFemto: 500n * NANO_TOKEN_FEMTO });
+        const error = await hands.hold(request).catch((thrown) => thrown as GatewayError);
+        expect(error).toMatchObject({ code: "insufficient_credits" });
+        expect((error as GatewayError).message).toContain(text);
+      },
+    );
+
+    test("counts as having reached a budget where its spend explains it, and not where it was too large anyway", async () => {
+      const eventsOf = async ({ keyId }: Payer) => {
+        const rows = await hands.owned.sql`
+          SELECT type FROM outbox WHERE data->>'key_id' = ${keyId} AND type = 'budget.exhausted'`;
+        return rows.length;
+      };
+      const payer = await hands.payerOf(RICH, { dailyBudgetNano: 1_000n });
+      expect(await codeOf(hands.hold(requestOf(payer, 1_001)))).toBe("budget_exhausted");
+      expect(await eventsOf(payer)).toBe(0);
+      await hands.money.settle(await hands.hold(requestOf(payer, 600)), figures(600n));
+      expect(
+        await codeOf(hands.hold(requestOf(payer, 400)).then(hands.money.release.bind(hands.money))),
+      ).toBeUndefined();
+      expect(await codeOf(hands.hold(requestOf(payer, 401)))).toBe("budget_exhausted");
+      expect(await codeOf(hands.hold(requestOf(payer, 401)))).toBe("budget_exhausted");
+      expect(await eventsOf(payer)).toBe(1);
+      const none = await hands.payerOf(RICH, { dailyBudgetNano: 0n });
+      expect(await codeOf(hands.hold(requestOf(none, 1)))).toBe("budget_exhausted");
+      expect(await eventsOf(none)).toBe(1);
+    });
+
+    test("names the budget that is in the way, and what is left of it", async () => {
+      const payer = await hands.payerOf(RICH, {
+        dailyBudgetNano: 2_000_000_000n,
+        monthlyBudgetNano: 1_500_000_000n,
+      });
+      const error = await hands
+        .hold(requestOf(payer, 1_600_000_000))
+        .catch((thrown) => thrown as Error);
+      expect((error as Error).message).toContain("The monthly budget of this API key");
+      expect((error as Error).message).toContain("1.5 USD is left");
+    });
+  });
+
+  describe("what costs nothing", () => {
+    const free = { perTokenFemto: 0n };
+
+    test("is refused nobody: without credit, with a budget of zero, with a budget below what was spent", async () => {
+      const broke = await hands.payerOf(0n, { dailyBudgetNano: 0n, monthlyBudgetNano: 0n });
+      const held = await hands.hold(requestOf(broke, 1_000, free));
+      await hands.money.settle(held, figures(0n));
+      const lowered = await hands.payerOf(RICH, { dailyBudgetNano: 1_000n });
+      await hands.money.settle(await hands.hold(requestOf(lowered, 900)), figures(900n));
+      await hands.owned.change(lowered, { dailyBudgetNano: 100n });
+      await hands.money.settle(await hands.hold(requestOf(lowered, 1_000, free)), figures(0n));
+      expect(await codeOf(hands.hold(requestOf(lowered, 1)))).toBe("budget_exhausted");
+      await hands.expectWhole();
+    });
+
+    test("with a budget of zero is all there is", async () => {
+      const payer = await hands.payerOf(RICH, { monthlyBudgetNano: 0n });
+      expect(await codeOf(hands.hold(requestOf(payer, 1)))).toBe("budget_exhausted");
+      expect(await codeOf(hands.hold(requestOf(payer, 5_000, { isLimitExplicit: false })))).toBe(
+        "budget_exhausted",
+      );
+    });
+  });
+}

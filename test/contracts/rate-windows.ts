@@ -1,0 +1,149 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import type { RateDecision, RateWindows } from "../../src/coordination/interface.ts";
+
+/** Rate windows in the hands of a test, which owns their time. */
+export interface OwnedRateWindows {
+  readonly windows: RateWindows;
+  /** Milliseconds since the Unix epoch, as the windows see them. */
+  nowMs(): number;
+  advance(byMs: number): void | Promise<void>;
+}
+
+const WINDOW_MS = 60_000;
+/** By how much windows may be late: admissions are counted in pieces of this size. */
+const LATE_MS = 100;
+
+/** Gaps between requests: bursts, a steady pace, and pauses around the length of a window. */
+const gapMs = fc.oneof(
+  fc.constant(0),
+  fc.integer({ min: 0, max: 150 }),
+  fc.integer({ min: 0, max: 5_000 }),
+  fc.integer({ min: WINDOW_MS - 200, max: WINDOW_MS + 200 }),
+);
+const arrivals = fc.record({
+  limit: fc.integer({ min: 1, max: 12 }),
+  gaps: fc.array(gapMs, { minLength: 1, maxLength: 120 }),
+});
+
+/** Admissions of the list that lie in the window that ends at `endMs`, both ends included. */
+export function countWithin(
+  admittedMs: readonly number[],
+  endMs: number,
+  lengthMs: number,
+): number {
+  return admittedMs.filter((ms) => ms <= endMs && endMs - ms <= lengthMs).length;
+}
+
+/** What every implementation of rate windows keeps (design §5, contract §5). */
+export function describeRateWindows(
+  open: () => OwnedRateWindows | Promise<OwnedRateWindows>,
+): void {
+  const property = async (
+    check: (owned: OwnedRateWindows, limit: number, gaps: number[]) => Promise<void>,
+  ) =>
+    fc.assert(
+      fc.asyncProperty(arrivals, async ({ limit, gaps }) => check(await open(), limit, gaps)),
+      { numRuns: 150 },
+    );
+
+  describe("whatever the times at which requests come", () => {
+    test("no 60 seconds ever see more admissions than the limit", () =>
+      property(async ({ windows, nowMs, advance }, limit, gaps) => {
+        const admittedMs: number[] = [];
+        for (const gap of gaps) {
+          await advance(gap);
+          if ((await windows.take("key", limit)).isAdmitted) admittedMs.push(nowMs());
+        }
+        for (const endMs of admittedMs) {
+          expect(countWithin(admittedMs, endMs, WINDOW_MS)).toBeLessThanOrEqual(limit);
+        }
+      }));
+
+    test("nothing is refused that fits, but for the last tenth of a second", () =>
+      property(async ({ windows, nowMs, advance }, limit, gaps) => {
+        const admittedMs: number[] = [];
+        for (const gap of gaps) {
+          await advance(gap);
+          if ((await windows.take("key", limit)).isAdmitted) admittedMs.push(nowMs());
+          else {
+            expect(countWithin(admittedMs, nowMs(), WINDOW_MS + LATE_MS)).toBeGreaterThanOrEqual(
+              limit,
+            );
+          }
+        }
+      }));
+
+    test("whoever comes back after Retry-After is admitted, and was not sent away for longer than need be", () =>
+      property(async ({ windows, nowMs, advance }, limit, gaps) => {
+        const admittedMs: number[] = [];
+        for (const gap of gaps) {
+          await advance(gap);
+          const { isAdmitted, retryAfterMs } = await windows.take("key", limit);
+          if (isAdmitted) {
+            expect(retryAfterMs).toBe(0);
+            admittedMs.push(nowMs());
+            continue;
+          }
+          const fitsMs = admittedMs.at(-limit)! + WINDOW_MS;
+          expect(nowMs() + retryAfterMs).toBeGreaterThanOrEqual(fitsMs);
+          expect(nowMs() + retryAfterMs).toBeLessThanOrEqual(fitsMs + LATE_MS);
+          await advance(retryAfterMs);
+          expect((await windows.take("key", limit)).isAdmitted).toBe(true);
+          admittedMs.push(nowMs());
+        }
+      }));
+
+    test("the numbers of the headers describe the window that ends now", () =>
+      property(async ({ windows, nowMs, advance }, limit, gaps) => {
+        const admittedMs: number[] = [];
+        for (const gap of gaps) {
+          await advance(gap);
+          const decision = await windows.take("key", limit);
+          if (decision.isAdmitted) admittedMs.push(nowMs());
+          expect(decision.limit).toBe(limit);
+          const most = limit - countWithin(admittedMs, nowMs(), WINDOW_MS);
+          const least = limit - countWithin(admittedMs, nowMs(), WINDOW_MS + LATE_MS);
+          expect(decision.remaining).toBeGreaterThanOrEqual(Math.max(0, least));
+          expect(decision.remaining).toBeLessThanOrEqual(most);
+          const oldestMs = admittedMs.find((ms) => nowMs() - ms <= WINDOW_MS);
+          if (oldestMs !== undefined) {
+            expect(decision.resetMs).toBeLessThanOrEqual(oldestMs + WINDOW_MS + LATE_MS);
+          }
+          expect(decision.resetMs).toBeGreaterThan(nowMs());
+        }
+      }));
+  });
+
+  test("each key has a window of its own", async () => {
+    const { windows } = await open();
+    expect((await windows.take("one", 1)).isAdmitted).toBe(true);
+    expect((await windows.take("one", 1)).isAdmitted).toBe(false);
+    expect((await windows.take("two", 1)).isAdmitted).toBe(true);
+  });
+
+  test("a refusal takes nothing from those who come afterwards", async () => {
+    const { windows, advance } = await open();
+    await windows.take("key", 1);
+    for (let i = 0; i < 50; i++) {
+      await advance(1_000);
+      expect((await windows.take("key", 1)).isAdmitted).toBe(false);
+    }
+    await advance(WINDOW_MS - 50_000 + LATE_MS);
+    expect((await windows.take("key", 1)).isAdmitted).toBe(true);
+  });
+
+  test("a limit that changes counts what was admitted under the one before", async () => {
+    const { windows, advance } = await open();
+    const take = async (limit: number): Promise<RateDecision> => windows.take("key", limit);
+    for (let i = 0; i < 5; i++) expect((await take(5)).isAdmitted).toBe(true);
+    expect(await take(3)).toMatchObject({ isAdmitted: false, remaining: 0, limit: 3 });
+    expect(await take(7)).toMatchObject({ isAdmitted: true, remaining: 1 });
+    await advance(WINDOW_MS / 2);
+    expect(await take(7)).toMatchObject({ isAdmitted: true, remaining: 0 });
+    // Of the seven, six leave together, so one of three is left then.
+    const { retryAfterMs } = await take(3);
+    await advance(retryAfterMs);
+    expect(await take(3)).toMatchObject({ isAdmitted: true, remaining: 1 });
+  });
+}

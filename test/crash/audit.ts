@@ -1,0 +1,32 @@
+import { billsByTag, brokenRules, look, orphanAttempts } from "./books.ts";
+import type { Sent } from "./load.ts";
+import type { UpstreamProcess } from "./upstream-process.ts";
+import { breachesOf } from "./verdict.ts";
+
+/**
+ * Holds the books against what the clients have seen of the requests that have ended, and what the
+ * upstream has served. Returns each violation in words; `count` is told how often each was charged.
+ */
+export async function auditOf(
+  databaseUrl: string,
+  upstream: UpstreamProcess,
+  finished: readonly Sent[],
+  count?: (sent: Sent, charges: number) => void,
+): Promise<string[]> {
+  const produced = new Map<string, number>();
+  for (const { requestBody, contentCharactersSent } of await upstream.takeServed()) {
+    produced.set(String(requestBody?.user), contentCharactersSent / 4);
+  }
+  return look(databaseUrl, async (sql) => {
+    const violations = await brokenRules(sql);
+    const bills = await billsByTag(sql);
+    for (const sent of finished) {
+      const own = bills.get(sent.tag) ?? [];
+      count?.(sent, own.length);
+      violations.push(...breachesOf(sent, own, produced.get(sent.tag) ?? 0));
+    }
+    const orphans = await orphanAttempts(sql);
+    if (orphans > 0) violations.push(`M3 ${orphans} attempts are nobody's`);
+    return violations;
+  });
+}

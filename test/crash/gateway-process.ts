@@ -1,0 +1,205 @@
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readPostmasterFile, servesCluster } from "../../db/embedded/postmaster-file.ts";
+import { until } from "../support/until.ts";
+
+const PROJECT = join(import.meta.dir, "..", "..");
+const READY_TIMEOUT_MS = 30_000;
+const STOP_TIMEOUT_MS = 15_000;
+/** Of what a process says, the last so many characters are kept. */
+const KEPT_OUTPUT_CHARACTERS = 200_000;
+
+export interface LaunchOptions {
+  readonly dataDir: string;
+  /** Settings, beside DATA_DIR and PORT=0. */
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Put before the command, to change the user. */
+  readonly prefix?: readonly string[];
+  /** The folder above the data folder unless told otherwise. */
+  readonly cwd?: string;
+}
+
+/** A gateway as its operator starts it: `src/main.ts` in a process of its own. */
+export interface GatewayProcess {
+  readonly pid: number;
+  readonly startedMs: number;
+  /** Resolves with its base URL once it says that it listens; rejects where it ends before. */
+  readonly listening: Promise<string>;
+  /** The exit code, or null where a signal ended it. */
+  readonly exited: Promise<number | null>;
+  /** What it has said so far. */
+  stdout(): string;
+  stderr(): string;
+  signal(signal: "SIGTERM" | "SIGINT" | "SIGKILL"): void;
+}
+
+/** Starts a gateway without a terminal, out of reach of Ctrl-C. */
+export function launchGateway(options: LaunchOptions): GatewayProcess {
+  const { dataDir, cwd = join(dataDir, ".."), prefix = [], environment = {} } = options;
+  const startedMs = performance.now();
+  const child = Bun.spawn(
+    [...prefix, process.execPath, "--no-env-file", join(PROJECT, "src", "main.ts")],
+    {
+      // Not the checkout, where a developer's own configuration may lie.
+      cwd,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: {
+        PATH: process.env.PATH,
+        HOME: process.env.HOME,
+        BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+        PORT: "0",
+        DATA_DIR: dataDir,
+        ...environment,
+      },
+      detached: true,
+    },
+  );
+  const stdout = collect(child.stdout);
+  const stderr = collect(child.stderr);
+  const exited = child.exited.then(() => child.exitCode);
+  const said = () => [stdout.text().trim(), stderr.text().trim()].join("\n");
+  const listening = until(
+    "the gateway listens",
+    () => {
+      const url = /"listening on (http:[^"]+)"/.exec(stdout.text())?.[1];
+      if (url !== undefined) return url;
+      if (child.exitCode === null && child.signalCode === null) return undefined;
+      throw new Error(`the gateway ended: ${said()}`);
+    },
+    READY_TIMEOUT_MS,
+  ).catch((error: Error) => {
+    throw new Error(`${error.message}: ${said()}`);
+  });
+  // Whoever only waits for its end need not look at this.
+  listening.catch(() => {});
+  return {
+    pid: child.pid,
+    startedMs,
+    listening,
+    exited,
+    stdout: stdout.text,
+    stderr: stderr.text,
+    signal: (signal) => child.kill(signal),
+  };
+}
+
+/** Waits for its end and for the last of what it said. */
+export async function exitOf(gateway: GatewayProcess): Promise<number | null> {
+  const timer = setTimeout(() => gateway.signal("SIGKILL"), STOP_TIMEOUT_MS);
+  try {
+    return await gateway.exited;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function collect(stream: ReadableStream<Uint8Array>): { text(): string } {
+  let text = "";
+  const decoder = new TextDecoder();
+  void (async () => {
+    for await (const bytes of stream) {
+      text = (text + decoder.decode(bytes, { stream: true })).slice(-KEPT_OUTPUT_CHARACTERS);
+    }
+  })();
+  return { text: () => text };
+}
+
+/** The value of a metric without labels, as /metrics tells it. */
+export async function metric(baseUrl: string, name: string): Promise<number> {
+  const text = await (await fetch(`${baseUrl}/metrics`)).text();
+  return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1]);
+}
+
+/** Waits until no money is held: what clients left behind is settled too. */
+export async function holdsEnded(baseUrl: string): Promise<void> {
+  await until(
+    "no hold is outstanding",
+    async () => (await metric(baseUrl, "gateway_holds_outstanding")) === 0,
+  );
+}
+
+/** The number of the server of this data folder, where one runs. */
+export function serverPid(dataDir: string): number | undefined {
+  const cluster = join(dataDir, "postgres");
+  const pid = readPostmasterFile(cluster)?.pid ?? 0;
+  return servesCluster(pid, cluster) ? pid : undefined;
+}
+
+export function killServer(dataDir: string): void {
+  const pid = serverPid(dataDir);
+  if (pid !== undefined) process.kill(pid, "SIGKILL");
+}
+
+/** Signals the server of this data folder and all its processes: stopped, none of them answers. */
+export function signalServer(dataDir: string, signal: "SIGSTOP" | "SIGCONT"): void {
+  const server = serverPid(dataDir);
+  if (server === undefined) throw new Error("no server runs");
+  for (const name of readdirSync("/proc")) {
+    const pid = Number(name);
+    if (pid === server || parentOf(pid) === server) process.kill(pid, signal);
+  }
+}
+
+/** Linux only: the fourth field of /proc/<pid>/stat, whose second may hold anything in brackets. */
+function parentOf(pid: number): number | undefined {
+  if (!(pid > 0)) return undefined;
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    // It has ended meanwhile.
+    return undefined;
+  }
+}
+
+export interface FirstKeys {
+  readonly base_url: string;
+  readonly management_key: string;
+  readonly secret_key: string;
+}
+
+export function firstKeys(dataDir: string): FirstKeys {
+  return JSON.parse(readFileSync(join(dataDir, "first-keys.json"), "utf8")) as FirstKeys;
+}
+
+/** Folders and processes of one test file; `clear` ends and removes them all. */
+export class Grounds {
+  readonly folder: string;
+  readonly #processes: GatewayProcess[] = [];
+  readonly #dataDirs: string[] = [];
+
+  constructor(name: string) {
+    this.folder = mkdtempSync(join(tmpdir(), `gateway-${name}-`));
+    // As root the server runs as another user, who has to pass through.
+    chmodSync(this.folder, 0o711);
+  }
+
+  /** A data folder that does not exist yet. */
+  newDataDir(): string {
+    const dataDir = join(this.folder, `data-${this.#dataDirs.length}`);
+    this.#dataDirs.push(dataDir);
+    return dataDir;
+  }
+
+  /** Data folders whose servers run. */
+  runningServers(): string[] {
+    return this.#dataDirs.filter((dataDir) => serverPid(dataDir) !== undefined);
+  }
+
+  launch(options: LaunchOptions): GatewayProcess {
+    const gateway = launchGateway(options);
+    this.#processes.push(gateway);
+    return gateway;
+  }
+
+  async clear(): Promise<void> {
+    for (const gateway of this.#processes) gateway.signal("SIGKILL");
+    await Promise.all(this.#processes.map(({ exited }) => exited));
+    for (const dataDir of this.#dataDirs) {
+      if (existsSync(dataDir)) killServer(dataDir);
+      await until("the server has ended", () => serverPid(dataDir) === undefined);
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

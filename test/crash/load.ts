@@ -1,0 +1,242 @@
+import { systemClock } from "../../src/lib/clock.ts";
+import { AwakeClock } from "./awake-clock.ts";
+import { KINDS, type Kind, limitOf, PROMPT } from "./kinds.ts";
+
+/** One request, and all that its client knows of it in the end. */
+export interface Sent {
+  /** Unique; it reaches the ledger and the upstream as the request's `user`. */
+  readonly tag: string;
+  readonly kind: Kind;
+  /** When each delivered token came, on a clock that stands still while this process does. */
+  readonly tokenTimesMs: number[];
+  tries: number;
+  requestId: string | undefined;
+  /** Undefined where no answer began. */
+  status: number | undefined;
+  hasContent: boolean;
+  /** A whole body, or a stream up to [DONE]. */
+  isWhole: boolean;
+  isReplay: boolean;
+  /** As told in a whole answer. */
+  costUsd: number | undefined;
+  /** Code of an error, in a body or in a stream. */
+  errorCode: string | undefined;
+  /** It was on its way, or its client had just left, when a process was killed. */
+  wasCut: boolean;
+  startedAtMs: number;
+  endedAtMs: number;
+  retryAfter: string | undefined;
+}
+
+export interface LoadOptions {
+  /** Clients; every other one sends quick requests alone. */
+  readonly workers: number;
+  readonly random: () => number;
+  /** Secret keys and how often each is used, in comparison. */
+  readonly keys: readonly { readonly secret: string; readonly weight: number }[];
+}
+
+const CUT_RETRY_MS = 5;
+/** What is not answered by then will never be. */
+const MAX_TRIES = 100;
+/** So long after its client has left, a stream's charge may still be on its way to the ledger. */
+const LEAVING_MS = 500;
+
+/** Clients that send one request after the other, whenever a gateway is there to take them. */
+export class Load {
+  readonly #options: LoadOptions;
+  readonly #clock = new AwakeClock();
+  readonly #pending = new Set<Sent>();
+  /** To be sent again. */
+  readonly #insisting: { sent: Sent; key: string }[] = [];
+  #finished: Sent[] = [];
+  #baseUrl: string | undefined;
+  #isEnding = false;
+  #wake: (() => void)[] = [];
+  #count = 0;
+  readonly #workers: Promise<void>[];
+
+  constructor(options: LoadOptions) {
+    this.#options = options;
+    const quick = KINDS.filter(({ isQuick }) => isQuick);
+    this.#workers = Array.from({ length: options.workers }, (_, i) =>
+      this.#work(i % 2 === 0 ? KINDS : quick),
+    );
+  }
+
+  /** Requests whose answers have not ended. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /** A gateway is there. */
+  open(baseUrl: string): void {
+    this.#baseUrl = baseUrl;
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  /** No request begins from now on. */
+  close(): void {
+    this.#baseUrl = undefined;
+  }
+
+  /** Now a process is killed: what is on its way may be cut. */
+  noteCut(): void {
+    for (const sent of this.#pending) sent.wasCut = true;
+    const sinceMs = performance.now() - LEAVING_MS;
+    for (const sent of this.#finished) {
+      if (sent.kind.leavesAfterTokens !== undefined && sent.endedAtMs > sinceMs) sent.wasCut = true;
+    }
+  }
+
+  /** What has ended since the last call. */
+  takeFinished(): Sent[] {
+    return this.#finished.splice(0);
+  }
+
+  /** Ends the clients once their last answers have ended. */
+  async end(): Promise<void> {
+    this.#isEnding = true;
+    this.open(this.#baseUrl ?? "");
+    await Promise.all(this.#workers);
+    this.#clock.stop();
+  }
+
+  async #work(kinds: readonly Kind[]): Promise<void> {
+    for (;;) {
+      while (this.#baseUrl === undefined && !this.#isEnding) {
+        await new Promise<void>((resolve) => this.#wake.push(resolve));
+      }
+      const again = this.#insisting.shift();
+      if (again === undefined && this.#isEnding) return;
+      const key = again?.key ?? pick(this.#options.keys, this.#options.random).secret;
+      const sent =
+        again?.sent ?? sentOf(`request-${this.#count++}`, pick(kinds, this.#options.random));
+      await this.#exchange(sent, key);
+    }
+  }
+
+  async #exchange(sent: Sent, key: string): Promise<void> {
+    this.#pending.add(sent);
+    sent.tries++;
+    sent.startedAtMs = performance.now();
+    try {
+      await receive(sent, this.#baseUrl ?? "", key, this.#clock);
+    } catch {
+      // Connections break when a gateway dies; what had come until then is noted.
+    }
+    this.#pending.delete(sent);
+    sent.endedAtMs = performance.now();
+    const isOver = sent.isWhole || sent.status === 402 || sent.tries === MAX_TRIES;
+    if (sent.kind.insists && !isOver) {
+      this.#insisting.push({ sent, key });
+      await Bun.sleep(CUT_RETRY_MS);
+    } else {
+      this.#finished.push(sent);
+    }
+  }
+}
+
+/** A request that is still to be sent. */
+export function sentOf(tag: string, kind: Kind): Sent {
+  return {
+    tag,
+    kind,
+    tokenTimesMs: [],
+    tries: 0,
+    requestId: undefined,
+    status: undefined,
+    hasContent: false,
+    isWhole: false,
+    isReplay: false,
+    costUsd: undefined,
+    errorCode: undefined,
+    wasCut: false,
+    startedAtMs: 0,
+    endedAtMs: 0,
+    retryAfter: undefined,
+  };
+}
+
+function pick<Item extends { readonly weight: number }>(
+  items: readonly Item[],
+  random: () => number,
+): Item {
+  let left = random() * items.reduce((sum, { weight }) => sum + weight, 0);
+  for (const item of items) {
+    left -= item.weight;
+    if (left < 0) return item;
+  }
+  return items.at(-1)!;
+}
+
+/** Sends it and notes what comes back. Rejects where the connection breaks. */
+export async function receive(
+  sent: Sent,
+  baseUrl: string,
+  key: string,
+  clock: { nowMs(): number } = systemClock,
+): Promise<void> {
+  const { kind, tag } = sent;
+  const abort = new AbortController();
+  const response = await fetch(`${baseUrl}/v1/chat/completions`, {
+    method: "POST",
+    // A connection that is used again could send a request twice when it breaks.
+    keepalive: false,
+    signal: abort.signal,
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: `test/${kind.name}`,
+      messages: [{ role: "user", content: PROMPT }],
+      max_tokens: limitOf(kind),
+      user: tag,
+      ...(kind.insists ? { metadata: { idempotency_key: tag } } : {}),
+      ...(kind.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
+    }),
+  });
+  sent.status = response.status;
+  sent.requestId = response.headers.get("x-gateway-request-id") ?? undefined;
+  sent.retryAfter = response.headers.get("retry-after") ?? undefined;
+  sent.isReplay = response.headers.has("x-gateway-idempotent-replay");
+  if (kind.stream && response.status === 200) return receiveStream(sent, response, abort, clock);
+  sent.errorCode = undefined;
+  const body = (await response.json()) as {
+    error?: { code: string };
+    usage?: { cost: number };
+  };
+  sent.errorCode = body.error?.code;
+  sent.isWhole = response.status === 200;
+  sent.costUsd = body.usage?.cost;
+}
+
+async function receiveStream(
+  sent: Sent,
+  response: Response,
+  abort: AbortController,
+  clock: { nowMs(): number },
+): Promise<void> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const bytes of response.body!) {
+    const frames = (rest + decoder.decode(bytes, { stream: true })).split("\n\n");
+    rest = frames.pop()!;
+    for (const frame of frames) takeFrame(sent, frame, clock.nowMs());
+    if (sent.tokenTimesMs.length >= (sent.kind.leavesAfterTokens ?? Number.POSITIVE_INFINITY)) {
+      abort.abort();
+      return;
+    }
+  }
+}
+
+function takeFrame(sent: Sent, frame: string, nowMs: number): void {
+  if (!frame.startsWith("data: ")) return;
+  sent.hasContent = true;
+  if (frame === "data: [DONE]") {
+    sent.isWhole = true;
+    return;
+  }
+  const chunk = JSON.parse(frame.slice("data: ".length));
+  sent.errorCode ??= chunk.error?.code;
+  sent.costUsd ??= chunk.usage?.cost;
+  if (chunk.choices?.[0]?.delta.content) sent.tokenTimesMs.push(nowMs);
+}

@@ -1,0 +1,111 @@
+import { expect, test } from "bun:test";
+import { dirname, join, normalize, relative } from "node:path";
+import { Glob } from "bun";
+
+/**
+ * The layers, lowest first. A file imports only from its own folder's layer and from those below; folders
+ * that stand in one layer side by side do not import from one another.
+ */
+const LAYERS: readonly (readonly string[])[] = [
+  ["package.json"],
+  ["src/lib"],
+  ["src/config", "src/config.ts"],
+  ["db"],
+  ["src/coordination"],
+  ["actors/runtime"],
+  ["actors/api-key", "actors/organization", "actors/endpoint"],
+  ["src/providers", "src/telemetry"],
+  ["src/services"],
+  ["src/http"],
+  [
+    "src/routes/chat",
+    "src/routes/credits",
+    "src/routes/description",
+    "src/routes/health",
+    "src/routes/keys",
+    "src/routes/metrics",
+    "src/routes/models",
+  ],
+  ["src/routes.ts"],
+  ["src/app.ts"],
+  ["src/compose.ts"],
+  ["src/start"],
+  ["src/main.ts", "src/cli"],
+];
+
+/** The configuration is one layer of a file and its parts. */
+const SAME_ROOM: readonly (readonly string[])[] = [["src/config", "src/config.ts"]];
+
+/** lib is read by db although its folder lies below src: both stand under everything else. */
+const root = join(import.meta.dir, "..");
+
+interface Place {
+  readonly layer: number;
+  readonly folder: string;
+}
+
+function placeOf(path: string): Place {
+  for (const [layer, folders] of LAYERS.entries()) {
+    for (const folder of folders) {
+      if (path === folder || path.startsWith(`${folder}/`)) return { layer, folder };
+    }
+  }
+  throw new Error(`${path} stands in no layer: name its folder in test/layers.test.ts`);
+}
+
+async function sourceFiles(): Promise<string[]> {
+  const files: string[] = [];
+  for (const folder of ["src", "actors", "db"]) {
+    for await (const file of new Glob("**/*.ts").scan(join(root, folder))) {
+      files.push(join(folder, file));
+    }
+  }
+  return files.sort();
+}
+
+async function relativeImports(file: string): Promise<string[]> {
+  const source = await Bun.file(join(root, file)).text();
+  const specifiers = [
+    ...source.matchAll(/(?:from|import)\s*\(?\s*["'](\.[^"']+)["']/g),
+    ...source.matchAll(/import\.meta\.resolve\(["'](\.[^"']+)["']\)/g),
+  ];
+  return specifiers.map(([, path]) => relative(root, normalize(join(root, dirname(file), path!))));
+}
+
+test("each layer imports only from those below it, siblings not from one another", async () => {
+  const faults: string[] = [];
+  for (const file of await sourceFiles()) {
+    const from = placeOf(file);
+    for (const imported of await relativeImports(file)) {
+      const to = placeOf(imported);
+      const isSameRoom =
+        from.folder === to.folder ||
+        SAME_ROOM.some((room) => room.includes(from.folder) && room.includes(to.folder));
+      if (to.layer > from.layer || (to.layer === from.layer && !isSameRoom)) {
+        faults.push(`${file} imports ${imported}`);
+      }
+    }
+  }
+  expect(faults).toEqual([]);
+});
+
+test("actors reach neither the network, nor the clock, nor randomness but through what they are handed", async () => {
+  const forbidden =
+    /\b(?:fetch\(|Date\.now|new Date\(\)|Math\.random|setTimeout|setInterval|process\.|Bun\.|crypto\.)/;
+  const faults: string[] = [];
+  for (const file of (await sourceFiles()).filter((path) => path.startsWith("actors/"))) {
+    const source = await Bun.file(join(root, file)).text();
+    if (forbidden.test(source)) faults.push(`${file}: ${forbidden.exec(source)![0]}`);
+  }
+  expect(faults).toEqual([]);
+});
+
+test("only the configuration and the entry points read the environment", async () => {
+  const allowed = [/^src\/main\.ts$/, /^src\/cli\//];
+  const faults: string[] = [];
+  for (const file of await sourceFiles()) {
+    if (allowed.some((pattern) => pattern.test(file))) continue;
+    if ((await Bun.file(join(root, file)).text()).includes("process.env")) faults.push(file);
+  }
+  expect(faults).toEqual([]);
+});

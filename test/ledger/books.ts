@@ -1,0 +1,178 @@
+import { connectDatabase, type Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { postCredit } from "../../db/ledger/post-credit.ts";
+import {
+  type Checkpoint,
+  dayAccountId,
+  monthAccountId,
+  orgAccountId,
+  type Settlement,
+} from "../../db/ledger/rows.ts";
+import { insertInstance } from "../../db/queries/instances.ts";
+import { insertKey } from "../../db/queries/key-write.ts";
+import { createOrganization } from "../../db/queries/organization-create.ts";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { newKey, prepareOrganization } from "../../src/services/organizations/new-organization.ts";
+import { createTestDatabase } from "../support/database.ts";
+
+export interface Payer {
+  readonly organizationId: string;
+  readonly keyId: string;
+}
+
+export interface Books {
+  readonly url: string;
+  /** For looking, and for standing in the ledger's way. */
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  /** Connections as the ledger has them. */
+  connect(poolSize?: number, url?: string): Database;
+  addInstance(): Promise<InstanceIdentity>;
+  addOrganization(creditNano: bigint): Promise<Payer>;
+  addKey(organizationId: string, settings?: Partial<ApiKeySettings>): Promise<Payer>;
+  close(): Promise<void>;
+}
+
+export const DAY = "2026-03-14";
+export const MONTH = "2026-03-01";
+
+/** A database of its own with one instance alive in it. */
+export async function openBooks(): Promise<Books> {
+  const database = await createTestDatabase();
+  const opened: Database[] = [];
+  const connect = (poolSize = 1, url = database.url): Database => {
+    const sql = connectDatabase(
+      { url },
+      { poolSize, applicationName: "ledger", settings: LEDGER_SETTINGS },
+    );
+    opened.push(sql);
+    return sql;
+  };
+  const sql = connectDatabase(database, { poolSize: 4, applicationName: "looking" });
+  opened.push(sql);
+  const addInstance = async (): Promise<InstanceIdentity> => {
+    const instance = { id: newId("ins"), epoch: 1n };
+    await insertInstance(sql, instance);
+    return instance;
+  };
+  const addKey = async (organizationId: string, settings: Partial<ApiKeySettings> = {}) => {
+    const key = newKey({
+      organizationId,
+      kind: "secret",
+      secret: generateApiKey("secret").key,
+      nowMs: Date.now(),
+      settings: { name: crypto.randomUUID(), ...settings },
+    });
+    await sql.begin((transaction) => insertKey(transaction, key));
+    return { organizationId, keyId: key.id };
+  };
+  return {
+    url: database.url,
+    sql,
+    instance: await addInstance(),
+    connect,
+    addInstance,
+    addKey,
+    async addOrganization(creditNano) {
+      const { organization } = prepareOrganization(
+        { name: crypto.randomUUID(), plan: "free", startingCreditNano: creditNano },
+        Date.now(),
+      );
+      await sql.begin((transaction) => createOrganization(transaction, organization));
+      return { organizationId: organization.id, keyId: organization.keys.at(-1)!.id };
+    },
+    async close() {
+      await Promise.all(opened.map((one) => one.end({ timeout: 1 })));
+      await database.drop();
+    },
+  };
+}
+
+export function settlement(payer: Payer, over: Partial<Settlement> = {}): Settlement {
+  return {
+    requestId: newId("req"),
+    organizationId: payer.organizationId,
+    keyId: payer.keyId,
+    orgAccount: orgAccountId(payer.organizationId),
+    dayAccount: dayAccountId(payer.keyId, DAY),
+    monthAccount: monthAccountId(payer.keyId, MONTH),
+    chargeNano: 1_000n,
+    model: "test/model",
+    provider: "test",
+    status: 200,
+    promptTokens: 10,
+    cachedPromptTokens: 0,
+    completionTokens: 20,
+    reasoningTokens: 0,
+    estimated: false,
+    latencyMs: 5,
+    details: null,
+    description: "Chat completion: test/model",
+    hasAttempt: false,
+    ...over,
+  };
+}
+
+export function checkpointOf(of: Settlement, over: Partial<Checkpoint> = {}): Checkpoint {
+  return { ...of, holdNano: 10_000n, startedAtMs: Date.UTC(2026, 2, 14, 12), ...over };
+}
+
+export async function giveCredit(
+  sql: Database,
+  { organizationId }: Payer,
+  amountNano: bigint,
+): Promise<void> {
+  await postCredit(sql, {
+    transactionId: newId("txn"),
+    organizationId,
+    type: "topup",
+    amountNano,
+    description: "Top-up",
+  });
+}
+
+/**
+ * What is wrong in the books of all organizations: a gap in the sequence, a balance that does not follow
+ * from the one before, an account that is not the sum of its transactions, a balance below zero.
+ */
+export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]> {
+  return [
+    ...(await sql`
+      SELECT 'fork or gap' AS fault, * FROM (
+        SELECT organization_id, sequence, balance_after_nano,
+          sum(amount_nano) OVER (PARTITION BY organization_id ORDER BY sequence) AS running,
+          row_number() OVER (PARTITION BY organization_id ORDER BY sequence) AS place
+        FROM transactions) ordered
+      WHERE balance_after_nano <> running OR sequence <> place`),
+    ...(await sql`
+      SELECT 'account' AS fault, a.id FROM accounts a LEFT JOIN transactions t USING (organization_id)
+      WHERE a.kind = 'org' GROUP BY a.id
+      HAVING a.credit_nano - a.posted_nano <> coalesce(sum(t.amount_nano), 0)
+        OR a.sequence <> count(t.id) OR a.credit_nano < a.posted_nano
+        OR a.posted_nano <> coalesce(-sum(t.amount_nano) FILTER (WHERE t.type = 'usage'), 0)`),
+    ...(await sql`
+      SELECT 'key' AS fault, t.key_id, kind FROM transactions t, (VALUES ('day'), ('month')) AS k (kind)
+      WHERE t.type = 'usage' GROUP BY t.key_id, kind
+      HAVING -sum(t.amount_nano) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
+        WHERE a.key_id = t.key_id AND a.kind = k.kind)`),
+    ...(await sql`
+      SELECT 'twice' AS fault, request_id FROM transactions WHERE request_id IS NOT NULL
+      GROUP BY request_id HAVING count(*) > 1`),
+  ];
+}
+
+/** Requests that have a usage transaction, of those asked for, in the order of their posting. */
+export async function postedOf(sql: Database, requestIds: readonly string[]): Promise<string[]> {
+  const rows = await sql<{ request_id: string }[]>`
+    SELECT request_id FROM transactions WHERE request_id = ANY (${sql.array([...requestIds])}::text[])
+    ORDER BY organization_id, sequence`;
+  return rows.map((row) => row.request_id);
+}
+
+export async function attemptsOf(sql: Database): Promise<string[]> {
+  const rows = await sql<{ request_id: string }[]>`SELECT request_id FROM attempts ORDER BY 1`;
+  return rows.map((row) => row.request_id);
+}

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connect, createServer, type Socket } from "node:net";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+/*
+ * What the ledger relies on where a connection breaks, and what the driver does only with its patch in
+ * db/patches.
+ */
+
+let database: TestDatabase;
+let proxy: CuttingProxy;
+let sql: Database;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  proxy = await startCuttingProxy(database.url);
+  sql = connectDatabase({ url: proxy.url }, { poolSize: 1, applicationName: "driver" });
+  await sql`CREATE TABLE marks (name text)`;
+});
+afterAll(async () => {
+  await sql.end({ timeout: 1 });
+  await proxy.stop();
+  await database.drop();
+});
+
+async function marks(): Promise<string[]> {
+  const rows = await sql<{ name: string }[]>`SELECT name FROM marks ORDER BY 1`;
+  return rows.map(({ name }) => name);
+}
+
+test("a transaction whose connection is gone writes nothing into the one that follows it", async () => {
+  let goOn = (): void => {};
+  const isNextOpen = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const afterwards: unknown[] = [];
+  const dead = sql.begin(async (transaction) => {
+    await transaction`INSERT INTO marks VALUES ('dead before')`;
+    proxy.breakDown();
+    proxy.restore();
+    await isNextOpen;
+    await transaction`INSERT INTO marks VALUES ('dead afterwards')`.catch((error) =>
+      afterwards.push((error as { code: string }).code),
+    );
+  });
+  expect(await dead.catch((error) => (error as { code: string }).code)).toBe("CONNECTION_CLOSED");
+  await sql.begin(async (transaction) => {
+    await transaction`INSERT INTO marks VALUES ('living one')`;
+    goOn();
+    await transaction`INSERT INTO marks VALUES ('living two')`;
+  });
+  expect(await marks()).toEqual(["living one", "living two"]);
+  expect(afterwards).toEqual(["CONNECTION_CLOSED"]);
+});
+
+test("a statement sent in the moment in which the connection closes does not keep the next one from opening", async () => {
+  let trigger: Socket | undefined;
+  const server = createServer((socket) => {
+    trigger = socket;
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const triggered = connect((server.address() as { port: number }).port, "127.0.0.1");
+  await new Promise<void>((resolve) => triggered.once("connect", resolve));
+  await new Promise<void>((resolve) => {
+    if (trigger) resolve();
+    else server.once("connection", () => resolve());
+  });
+  for (let i = 0; i < 6; i++) {
+    await sql`SELECT 1`;
+    const sent = new Promise<unknown>((resolve) => {
+      triggered.once("data", () => resolve(sql`SELECT 2`.catch(() => {})));
+    });
+    trigger!.write("now");
+    proxy.breakDown();
+    proxy.restore();
+    await sent;
+    const startedMs = performance.now();
+    await sql`SELECT 3`;
+    // Otherwise it ends after the connect timeout of five seconds, at the earliest.
+    expect(performance.now() - startedMs).toBeLessThan(2_000);
+  }
+  triggered.destroy();
+  server.close();
+}, 20_000);

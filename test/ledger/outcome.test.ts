@@ -1,0 +1,48 @@
+import { describe, expect, test } from "bun:test";
+import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+
+const withCode = (code: unknown) => Object.assign(new Error("failed"), { code });
+
+describe("what a failure says about what was under way", () => {
+  test.each([
+    "CONNECTION_CLOSED",
+    "CONNECTION_DESTROYED",
+    "CONNECT_TIMEOUT",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "EPIPE",
+    "ENETUNREACH",
+    "EHOSTUNREACH",
+    "EMFILE",
+    // The server is starting, stopping or full; it knows us no more, or the database is just gone.
+    "57P01",
+    "57P02",
+    "57P03",
+    "08006",
+    "53300",
+    "28P01",
+    "28000",
+    "3D000",
+  ])("nothing, with %s", (code) => {
+    expect(isOutcomeUnknown(withCode(code))).toBe(true);
+  });
+
+  test.each([
+    "22003",
+    "23505",
+    "22P05",
+    "40001",
+    "40P01",
+    "42883",
+    "57014",
+    "GW001",
+    "UNDEFINED_VALUE",
+  ])("that it was not done, with %s", (code) => {
+    expect(isOutcomeUnknown(withCode(code))).toBe(false);
+  });
+
+  test("that it was not done, where the program itself is at fault", () => {
+    const faults = [new TypeError("no such thing"), withCode(5), undefined, null, "text"];
+    expect(faults.map(isOutcomeUnknown)).toEqual(faults.map(() => false));
+  });
+});

@@ -1,0 +1,162 @@
+import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
+import type { GatewayError } from "../../src/lib/errors.ts";
+import type { RequestFacts } from "../../src/lib/request-facts.ts";
+import type { ChatProvider } from "../../src/providers/interface.ts";
+import { ChatStream } from "../../src/services/chat/chat-stream.ts";
+import { StreamTicker } from "../../src/services/chat/stream-ticker.ts";
+import type { Hold } from "../../src/services/money/interface.ts";
+import type { Candidate } from "../../src/services/routing/plan-route.ts";
+import type { OwnedMoney } from "../contracts/money/owned-money.ts";
+
+export const TOTAL_TIMEOUT_MS = 60_000;
+/** A nano-USD for each token of the answer; the prompt costs nothing. */
+const TOKEN_FEMTO = 1_000_000n;
+
+export const testModel: CatalogueModel = {
+  id: "test/model",
+  name: "Model",
+  description: "",
+  provider: "test",
+  ownedBy: "test",
+  category: "chat",
+  contextLength: 10_000,
+  maxOutputTokens: 10_000,
+  prices: {
+    inputTokenFemto: 0n,
+    outputTokenFemto: TOKEN_FEMTO,
+    cachedInputTokenFemto: 0n,
+    cacheWriteTokenFemto: 0n,
+  },
+  capabilities: [],
+  isActive: true,
+  created: 0,
+  endpoints: [],
+};
+
+/** A provider's answer in the hands of a test. */
+export interface ScriptedProvider {
+  /** Calls that were made, and whether each was aborted. */
+  readonly calls: { isAborted: boolean }[];
+  /** The provider sends these pieces of content, one token each. */
+  say(...contents: string[]): void;
+  finish(): void;
+  breakOff(): void;
+}
+
+export interface ScriptedStream {
+  readonly stream: ChatStream;
+  readonly provider: ScriptedProvider;
+  readonly log: RequestFacts;
+  readonly errors: unknown[];
+  readonly ticker: StreamTicker;
+  /** The client goes away. */
+  leave(): void;
+  /** How often the request was told to be over. */
+  readonly finished: { times: number };
+}
+
+/** A chat stream over a provider and a client that a test plays, with real money. */
+export function scriptedStream(
+  owned: OwnedMoney,
+  hold: Hold,
+  isGoneAtOnce = false,
+): ScriptedStream {
+  const { clock, money } = owned;
+  const calls: { isAborted: boolean }[] = [];
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const send = (data: string) => controller!.enqueue(Buffer.from(`data: ${data}\n\n`));
+  const choice = (delta: Record<string, unknown>, reason: string | null) =>
+    send(JSON.stringify({ id: "x", choices: [{ index: 0, delta, finish_reason: reason }] }));
+  const chat: ChatProvider["chat"] = async ({ signal }) => {
+    const call = { isAborted: signal.aborted };
+    calls.push(call);
+    const body = new ReadableStream<Uint8Array>({
+      start(started) {
+        controller = started;
+      },
+      cancel() {
+        call.isAborted = true;
+      },
+    });
+    signal.addEventListener("abort", () => {
+      if (call.isAborted) return;
+      call.isAborted = true;
+      controller!.error(new Error("aborted"));
+    });
+    return { kind: "stream", body };
+  };
+  const candidate: Candidate = {
+    model: testModel,
+    providerId: "test",
+    provider: { chat },
+    upstreamModel: "model",
+    endpointId: crypto.randomUUID(),
+  };
+  const endpoints = new ActorRegistry(endpointActor, {
+    clock,
+    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    commit: () => Promise.reject(new Error("writes nothing")),
+    read: () => Promise.reject(new Error("reads nothing")),
+  });
+  const finished = { times: 0 };
+  const log: RequestFacts = {
+    finish() {
+      finished.times++;
+    },
+  };
+  const client = new AbortController();
+  if (isGoneAtOnce) client.abort();
+  const errors: unknown[] = [];
+  const ticker = new StreamTicker(clock);
+  const stream = new ChatStream(
+    {
+      money,
+      calls: { endpoints, clock, random: () => 0 },
+      ticker,
+      keepaliveMs: 15_000,
+      firstTokenTimeoutMs: TOTAL_TIMEOUT_MS,
+      idleTimeoutMs: TOTAL_TIMEOUT_MS,
+      totalTimeoutMs: TOTAL_TIMEOUT_MS,
+      onError: (error) => void errors.push(error),
+    },
+    {
+      requestId: hold.requestId,
+      hold,
+      candidates: [candidate],
+      details: null,
+      includeUsage: false,
+      choices: 1,
+      hidesReasoning: false,
+      promptTokens: () => 0,
+      providerBody: () => ({}),
+      usageChunk: () => "",
+      errorFrame: (error: GatewayError) => `data: {"error":{"code":"${error.code}"}}\n\n`,
+      clientSignal: client.signal,
+      log,
+    },
+  );
+  return {
+    stream,
+    log,
+    errors,
+    ticker,
+    finished,
+    leave: () => client.abort(),
+    provider: {
+      calls,
+      say(...contents) {
+        for (const content of contents) choice({ content }, null);
+      },
+      finish() {
+        choice({}, "stop");
+        send("[DONE]");
+        controller!.close();
+      },
+      breakOff() {
+        controller!.error(new Error("connection reset"));
+      },
+    },
+  };
+}

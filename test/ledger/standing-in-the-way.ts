@@ -1,0 +1,38 @@
+import type { Database } from "../../db/client.ts";
+import { until } from "../support/until.ts";
+
+/** Locks the row of an account, so that what would be posted to it waits. Ends when it is released. */
+export async function lockAccount(
+  sql: Database,
+  accountId: string,
+): Promise<() => Promise<unknown>> {
+  let release = (): void => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  let transaction: Promise<unknown> | undefined;
+  await new Promise<void>((resolve, reject) => {
+    transaction = sql
+      .begin(async (inner) => {
+        const rows = await inner`SELECT 1 FROM accounts WHERE id = ${accountId} FOR UPDATE`;
+        if (rows.length === 0) throw new Error(`no account ${accountId}`);
+        resolve();
+        await released;
+      })
+      .catch(reject);
+  });
+  return () => {
+    release();
+    return transaction!;
+  };
+}
+
+/** Resolves when so many sessions of this database wait for a lock. */
+export async function untilWaiting(sql: Database, sessions = 1): Promise<void> {
+  await until(`${sessions} sessions wait for a lock`, async () => {
+    const [row] = await sql<{ waiting: number }[]>`
+      SELECT count(*)::int AS waiting FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    return row!.waiting >= sessions;
+  });
+}

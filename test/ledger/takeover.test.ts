@@ -1,0 +1,104 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { FENCED, type InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { Settlement } from "../../db/ledger/rows.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { takeOver } from "../../src/services/presence/recovery.ts";
+import {
+  attemptsOf,
+  type Books,
+  checkpointOf,
+  faultsOf,
+  openBooks,
+  type Payer,
+  settlement,
+} from "./books.ts";
+import { recordingLedger } from "./recording-ledger.ts";
+
+let books: Books;
+let payer: Payer;
+beforeAll(async () => {
+  books = await openBooks();
+  payer = await books.addOrganization(1_000_000n);
+});
+afterAll(() => books.close());
+
+const settle = (one: Settlement) => ({ kind: "settle", settlement: one }) as const;
+const checkpoint = (of: Settlement, chargeNano: bigint) =>
+  ({
+    kind: "checkpoint",
+    checkpoint: checkpointOf(of, { chargeNano, completionTokens: 3 }),
+  }) as const;
+
+async function start(): Promise<{
+  instance: InstanceIdentity;
+  lock: Database;
+  settled: number;
+}> {
+  const instance = { id: newId("ins"), epoch: 1n };
+  const lock = connectDatabase({ url: books.url }, { poolSize: 1, applicationName: "lock" });
+  return { instance, lock, settled: await takeOver(lock, books.sql, instance) };
+}
+
+async function billsOf(requestIds: readonly string[]) {
+  const rows = await books.sql`
+    SELECT request_id, -amount_nano AS charge, status, completion_tokens, description FROM transactions
+    WHERE request_id = ANY (${books.sql.array([...requestIds])}::text[])`;
+  return new Map(rows.map(({ request_id, ...bill }) => [request_id as string, bill]));
+}
+
+describe("whoever takes the database over", () => {
+  test("charges what its predecessor had delivered, at the last checkpoint, and each thing once", async () => {
+    const dead = await start();
+    const { ledger } = recordingLedger(books.connect(), dead.instance);
+    const stream = settlement(payer, { hasAttempt: true });
+    const ended = settlement(payer, { hasAttempt: true, chargeNano: 90n });
+    const zombie = settlement(payer, { hasAttempt: true, chargeNano: 70n });
+    await ledger.submit([checkpoint(stream, 10n)]);
+    await ledger.submit([checkpoint(stream, 25n)]);
+    await ledger.submit([checkpoint(ended, 80n)]);
+    await ledger.submit([settle(ended)]);
+    await ledger.submit([settle(zombie)]);
+    // A checkpoint that a broken connection carried out behind its settlement.
+    await ledger.submit([checkpoint(zombie, 60n)]);
+    await dead.lock.end({ timeout: 1 });
+
+    const next = await start();
+    expect(next.settled).toBe(2);
+    const bills = await billsOf([stream, ended, zombie].map(({ requestId }) => requestId));
+    expect(bills.get(stream.requestId)).toMatchObject({
+      charge: 25n,
+      status: 499,
+      completion_tokens: 3n,
+      description: "Chat completion: test/model (cut off)",
+    });
+    expect(bills.get(ended.requestId)).toMatchObject({ charge: 90n, status: 200 });
+    expect(bills.get(zombie.requestId)).toMatchObject({ charge: 70n, status: 200 });
+    expect(await attemptsOf(books.sql)).toEqual([]);
+    expect(await faultsOf(books.sql)).toEqual([]);
+
+    // What the dead one still tries comes to nothing.
+    const late = ledger.submit([settle({ ...stream, chargeNano: 99n })]);
+    expect(await late.catch((error) => (error as { code: string }).code)).toBe(FENCED);
+    await next.lock.end({ timeout: 1 });
+    const third = await start();
+    expect(third.settled).toBe(0);
+    await third.lock.end({ timeout: 1 });
+    expect(await faultsOf(books.sql)).toEqual([]);
+  }, 10_000);
+
+  test("settles more attempts than one batch takes", async () => {
+    const dead = await start();
+    const { ledger } = recordingLedger(books.connect(), dead.instance);
+    const streams = Array.from({ length: 1_201 }, () => settlement(payer, { hasAttempt: true }));
+    await Promise.all(streams.map((stream) => ledger.submit([checkpoint(stream, 3n)])));
+    await dead.lock.end({ timeout: 1 });
+    const next = await start();
+    expect(next.settled).toBe(1_201);
+    const bills = await billsOf(streams.map(({ requestId }) => requestId));
+    expect(bills.size).toBe(1_201);
+    expect(await attemptsOf(books.sql)).toEqual([]);
+    expect(await faultsOf(books.sql)).toEqual([]);
+    await next.lock.end({ timeout: 1 });
+  }, 10_000);
+});

@@ -1,0 +1,230 @@
+import { describe, expect, test } from "bun:test";
+import { calcPrice } from "@pydantic/genai-prices";
+import fc from "fast-check";
+import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
+import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
+import { femtoFromUsd } from "../../src/lib/money.ts";
+import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
+
+const NOW = new Date("2026-11-20T12:00:00Z");
+
+function catalogueOf(...types: string[]): Promise<CatalogueModel[]> {
+  const providers = types.map((type) => ({ id: type, type, baseUrl: "http://127.0.0.1:9/v1" }));
+  return buildCatalogue({ providers, models: [], sandbox: false, now: NOW });
+}
+
+const catalogue = await catalogueOf(...Object.keys(PROVIDER_TYPES));
+const byId = new Map(catalogue.map((model) => [model.id, model]));
+
+function model(id: string): CatalogueModel {
+  const found = byId.get(id);
+  if (found === undefined) throw new Error(`${id} is not in the catalogue`);
+  return found;
+}
+
+describe("well-known models have their published prices and limits", () => {
+  test("openai/gpt-4o-mini", () => {
+    expect(model("openai/gpt-4o-mini")).toMatchObject({
+      name: "GPT-4o mini",
+      provider: "openai",
+      ownedBy: "openai",
+      category: "chat",
+      contextLength: 128_000,
+      maxOutputTokens: 16_384,
+      prices: {
+        inputTokenFemto: femtoFromUsd("0.00000015"),
+        outputTokenFemto: femtoFromUsd("0.0000006"),
+        cachedInputTokenFemto: femtoFromUsd("0.000000075"),
+        cacheWriteTokenFemto: femtoFromUsd("0.00000015"),
+      },
+      capabilities: ["streaming", "function_calling", "vision", "json_mode"],
+      isActive: true,
+      created: Date.UTC(2024, 6, 18) / 1000,
+      endpoints: [{ provider: "openai", model: "gpt-4o-mini" }],
+    });
+  });
+
+  /** Id, USD per million input, output and cached tokens, context length, output limit. */
+  const published: [string, string, string, string, number, number][] = [
+    ["openai/gpt-4o", "2.5", "10", "1.25", 128_000, 16_384],
+    ["openai/gpt-4o-2024-08-06", "2.5", "10", "1.25", 128_000, 16_384],
+    ["openai/gpt-4.1-nano", "0.1", "0.4", "0.025", 1_047_576, 32_768],
+    ["openai/gpt-5", "1.25", "10", "0.125", 400_000, 128_000],
+    ["openai/o3", "2", "8", "0.5", 200_000, 100_000],
+    ["mistral/mistral-small-latest", "0.1", "0.3", "0.1", 128_000, 16_384],
+    ["groq/llama-3.3-70b-versatile", "0.59", "0.79", "0.59", 131_072, 32_768],
+    ["groq/openai/gpt-oss-120b", "0.15", "0.6", "0.075", 131_072, 32_768],
+    ["xai/grok-4", "3", "15", "0.75", 256_000, 64_000],
+    ["azure/gpt-4o-mini", "0.15", "0.6", "0.075", 128_000, 16_384],
+    ["openrouter/anthropic/claude-sonnet-4", "3", "15", "0.3", 200_000, 64_000],
+  ];
+  for (const [id, input, output, cached, contextLength, maxOutputTokens] of published) {
+    test(id, () => {
+      const { prices, ...rest } = model(id);
+      expect(prices.inputTokenFemto).toBe(femtoFromUsd(input) / 1_000_000n);
+      expect(prices.outputTokenFemto).toBe(femtoFromUsd(output) / 1_000_000n);
+      expect(prices.cachedInputTokenFemto).toBe(femtoFromUsd(cached) / 1_000_000n);
+      expect(rest).toMatchObject({ contextLength, maxOutputTokens });
+    });
+  }
+
+  test("embeddings have an input price only, transcription one for a second", () => {
+    expect(model("openai/text-embedding-3-small")).toMatchObject({
+      category: "embedding",
+      contextLength: 8192,
+      maxOutputTokens: 0,
+      capabilities: [],
+      prices: { inputTokenFemto: femtoFromUsd("0.00000002"), outputTokenFemto: 0n },
+    });
+    expect(model("openai/whisper-1")).toMatchObject({
+      category: "audio",
+      prices: { inputTokenFemto: 0n, outputTokenFemto: 0n, secondFemto: femtoFromUsd("0.0001") },
+    });
+  });
+
+  test("models for programming are in the category code", () => {
+    expect(model("mistral/codestral-latest").category).toBe("code");
+    expect(model("xai/grok-code-fast-1").category).toBe("code");
+  });
+});
+
+describe("every built-in model", () => {
+  test("has an id that is its own, a context length, and a price for what it is for", () => {
+    expect(byId.size).toBe(catalogue.length);
+    for (const one of catalogue) {
+      const { prices } = one;
+      expect(one.id).toMatch(/^[a-z]+(\/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$/);
+      expect(one.contextLength).toBeGreaterThan(0);
+      expect(one.maxOutputTokens).toBeLessThanOrEqual(one.contextLength);
+      if (one.category === "audio") expect(prices.secondFemto).toBeGreaterThan(0n);
+      else expect(prices.inputTokenFemto).toBeGreaterThan(0n);
+      if (one.category === "chat" || one.category === "code") {
+        expect(prices.outputTokenFemto).toBeGreaterThan(0n);
+        expect(one.maxOutputTokens).toBeGreaterThan(0);
+        expect(one.capabilities).toContain("streaming");
+      }
+      expect(one.name).not.toBe("");
+      expect(one.description).not.toBe("");
+      expect(Number.isSafeInteger(one.created)).toBe(true);
+      expect(one.endpoints).toEqual([
+        { provider: one.ownedBy, model: one.id.slice(one.ownedBy.length + 1) },
+      ]);
+    }
+  });
+
+  test("is never cheaper than the provider, at any time of day, prompt length or use of the cache", () => {
+    const charged = catalogue.filter(({ category }) => category !== "audio");
+    const tokens = fc.integer({ min: 0, max: 1_000_000 });
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...charged),
+        fc.record({ fresh: tokens, read: tokens, written: tokens, output: tokens }),
+        fc.integer({ min: 0, max: 86_399 }),
+        (one, use, second) => {
+          const output = one.category === "embedding" ? 0 : use.output;
+          const result = calcPrice(
+            {
+              input_tokens: use.fresh + use.read + use.written,
+              cache_read_tokens: use.read,
+              cache_write_tokens: use.written,
+              output_tokens: output,
+            },
+            one.endpoints[0]?.model ?? "",
+            {
+              providerId: PROVIDER_TYPES[one.ownedBy]?.genaiPricesId ?? "",
+              timestamp: new Date(Date.UTC(2026, 10, 20) + second * 1000),
+            },
+          );
+          const { prices } = one;
+          const costFemto =
+            BigInt(use.fresh) * prices.inputTokenFemto +
+            BigInt(use.read) * prices.cachedInputTokenFemto +
+            BigInt(use.written) * prices.cacheWriteTokenFemto +
+            BigInt(output) * prices.outputTokenFemto;
+          const providerUsd = result?.total_price ?? Number.NaN;
+          // Floating point puts the provider's sum a hair above the exact one.
+          expect(Number(costFemto) / 1e15).toBeGreaterThanOrEqual(providerUsd * (1 - 1e-9));
+        },
+      ),
+      { numRuns: 3000 },
+    );
+  });
+});
+
+describe("left out are", () => {
+  const names = catalogue.map(({ id }) => id);
+
+  test("models whose price or context length is not known", () => {
+    expect(names).not.toContain("openai/moderation");
+    expect(names).not.toContain("openai/davinci");
+    expect(names.filter((id) => id.endsWith(":free"))).toEqual([]);
+  });
+
+  test("models with a fee that is no price of a token or second", () => {
+    expect(names.filter((id) => id.startsWith("perplexity/"))).toEqual([]);
+    expect(names.filter((id) => /search-preview|deep-research|sonar/.test(id))).toEqual([]);
+  });
+
+  test("models whose sound and images are billed apart from text", () => {
+    expect(names.filter((id) => /audio|realtime|image|tts/.test(id))).toEqual([]);
+  });
+
+  test("models that a provider does not serve as chat", () => {
+    for (const id of ["openai/o1-pro", "openai/gpt-5-codex", "openai/gpt-3.5-turbo-instruct"]) {
+      expect(names).not.toContain(id);
+    }
+  });
+
+  test("models of providers that are not enabled", async () => {
+    const openai = await catalogueOf("openai");
+    expect(openai.length).toBeGreaterThan(20);
+    expect(openai.filter(({ ownedBy }) => ownedBy !== "openai")).toEqual([]);
+    expect(await catalogueOf("openai-compatible", "sandbox", "nvidia")).toEqual([]);
+  });
+});
+
+test("models that the provider has retired are there but inactive", () => {
+  expect(model("moonshot/kimi-k2-0905-preview").isActive).toBe(false);
+});
+
+test("a price that changes on a known date is the one in force at the given time", async () => {
+  const providers = [{ id: "openai", type: "openai", baseUrl: "http://127.0.0.1:9/v1" }];
+  const at = async (date: string) => {
+    const now = new Date(date);
+    const models = await buildCatalogue({ providers, models: [], sandbox: false, now });
+    return models.find(({ id }) => id === "openai/o3")?.prices.inputTokenFemto;
+  };
+  expect(await at("2025-06-09T23:59:59Z")).toBe(femtoFromUsd("0.00001"));
+  expect(await at("2025-06-10T00:00:00Z")).toBe(femtoFromUsd("0.000002"));
+});
+
+test("several providers of one type serve its models in the order of the configuration", async () => {
+  const providers = ["first", "second"].map((id) => ({ id, type: "openai", baseUrl: "http://a" }));
+  const models = await buildCatalogue({ providers, models: [], sandbox: false, now: NOW });
+  expect(models.find(({ id }) => id === "openai/gpt-4o-mini")).toMatchObject({
+    provider: "first",
+    ownedBy: "openai",
+    endpoints: [
+      { provider: "first", model: "gpt-4o-mini" },
+      { provider: "second", model: "gpt-4o-mini" },
+    ],
+  });
+});
+
+test("the price and capability lists are loaded only when a provider needs them", async () => {
+  const script = `
+    import { buildCatalogue } from "./src/providers/catalogue/build-catalogue.ts";
+    const provider = (type) => ({ id: type, type, baseUrl: "http://a" });
+    const loaded = () => Object.keys(require.cache).filter((path) => /genai-prices|tokenlens/.test(path));
+    const build = (...types) => buildCatalogue({
+      providers: types.map(provider), models: [], sandbox: true, now: new Date(0),
+    });
+    await build("sandbox", "openai-compatible");
+    const before = loaded().length;
+    await build("groq");
+    console.log(JSON.stringify([before, loaded().map((path) => path.split("/").at(-1)).sort()]));
+  `;
+  const root = `${import.meta.dir}/../..`;
+  const child = Bun.spawn([process.execPath, "-e", script], { cwd: root, stderr: "inherit" });
+  expect(JSON.parse(await new Response(child.stdout).text())).toEqual([0, ["groq.js", "index.js"]]);
+});

@@ -1,0 +1,92 @@
+import { type Clock, systemClock } from "../../src/lib/clock.ts";
+import {
+  type ChatAnswer,
+  type ChatCall,
+  type ChatProvider,
+  ProviderFailure,
+} from "../../src/providers/interface.ts";
+import { createOpenAiProvider, type Fetch } from "../../src/providers/openai/chat-provider.ts";
+import type { TcpProbe } from "../../src/providers/openai/tcp-probe.ts";
+
+export const API_KEY = "sk-secret-0123456789";
+
+/** An adapter for tests, of type `openai-compatible` unless told otherwise. */
+export function adapter(
+  baseUrl: string,
+  options: {
+    type?: string;
+    apiKey?: string | null;
+    clock?: Clock;
+    fetch?: Fetch;
+    probe?: TcpProbe | null;
+    connectTimeoutMs?: number;
+  } = {},
+): ChatProvider {
+  const { type = "openai-compatible", apiKey = API_KEY, connectTimeoutMs = 5_000 } = options;
+  const { clock = systemClock, fetch, probe } = options;
+  return createOpenAiProvider(
+    { id: "p", type, baseUrl, apiKey: apiKey ?? undefined, connectTimeoutMs },
+    { clock, fetch, probe },
+  );
+}
+
+export function callOf(model: string, options: Partial<ChatCall> = {}): ChatCall {
+  const stream = options.stream ?? false;
+  return {
+    model,
+    stream,
+    requestId: "req_1",
+    signal: new AbortController().signal,
+    ...options,
+    body: {
+      model,
+      messages: [{ role: "user", content: "hello" }],
+      ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}),
+      ...options.body,
+    },
+  };
+}
+
+/** The failure of a call that must fail. */
+export async function failureOf(answer: Promise<ChatAnswer>): Promise<ProviderFailure> {
+  try {
+    await answer;
+  } catch (error) {
+    if (error instanceof ProviderFailure) return error;
+    throw error;
+  }
+  throw new Error("the call did not fail");
+}
+
+/** All of a streamed answer as text. */
+export async function textOf(answer: ChatAnswer): Promise<string> {
+  if (answer.kind !== "stream") throw new Error("the answer is no stream");
+  return new Response(answer.body).text();
+}
+
+/** The parsed data of each event before `[DONE]`, which must be there. */
+export function eventsOf(text: string): Record<string, never>[] {
+  const data = text
+    .split("\n\n")
+    .filter((frame) => frame !== "")
+    .map((frame) => frame.replace(/^data: /, ""));
+  if (data.pop() !== "[DONE]") throw new Error("the stream does not end with [DONE]");
+  return data.map((one) => JSON.parse(one));
+}
+
+/** Answers every request with what `answer` returns. */
+export function serve(answer: (request: Request) => Response | Promise<Response>) {
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    reusePort: false,
+    development: false,
+    idleTimeout: 0,
+    fetch: answer,
+  });
+  return {
+    baseUrl: `http://127.0.0.1:${server.port}/v1`,
+    port: server.port ?? 0,
+    [Symbol.asyncDispose]: () => server.stop(true),
+  };
+}

@@ -1,0 +1,171 @@
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { endpointUrl } from "../../src/providers/openai/endpoint-url.ts";
+import { bodyShaper } from "../../src/providers/openai/shape-body.ts";
+import { wireDialect } from "../../src/providers/openai/wire-dialects.ts";
+import { createProviders } from "../../src/providers/registry.ts";
+import { startUpstream } from "../upstream/server.ts";
+import { API_KEY, adapter, callOf } from "./openai-adapter.ts";
+
+const upstream = await startUpstream();
+afterAll(() => upstream.stop());
+beforeEach(() => upstream.reset());
+
+function shaped(type: string, body: Record<string, unknown>, model = "m", plainDeltas = false) {
+  return bodyShaper(wireDialect(type), { plainDeltas })(body, model);
+}
+
+test("a call is one POST of the body to chat/completions with the key as a bearer token", async () => {
+  const call = callOf("m", { body: { temperature: 0.5, unheard_of: { a: [1] } } });
+  await adapter(upstream.baseUrl).chat(call);
+  expect(upstream.served).toHaveLength(1);
+  const [served] = upstream.served;
+  expect(served?.path).toBe("/v1/chat/completions");
+  expect(served?.requestBody).toEqual(JSON.parse(JSON.stringify(call.body)));
+  expect(served?.headers).toMatchObject({
+    "content-type": "application/json",
+    "accept-encoding": "identity",
+    authorization: `Bearer ${API_KEY}`,
+  });
+});
+
+test("without a key no Authorization header is sent", async () => {
+  await adapter(upstream.baseUrl, { apiKey: null }).chat(callOf("m"));
+  expect(upstream.served[0]?.headers.authorization).toBeUndefined();
+});
+
+test("Azure gets its key as api-key, and the path goes before the query of the base URL", async () => {
+  const urls: string[] = [];
+  const provider = adapter("http://azure.test/openai/deployments/d?api-version=2024-10-21", {
+    type: "azure",
+    fetch: async (url, init) => {
+      urls.push(url);
+      expect(new Headers(init.headers).get("api-key")).toBe(API_KEY);
+      expect(new Headers(init.headers).get("authorization")).toBeNull();
+      return Response.json({ choices: [{}] });
+    },
+  });
+  await provider.chat(callOf("m"));
+  expect(urls).toEqual([
+    "http://azure.test/openai/deployments/d/chat/completions?api-version=2024-10-21",
+  ]);
+});
+
+test.each([
+  ["http://h/v1", "http://h/v1/x"],
+  ["http://h/v1//", "http://h/v1/x"],
+  ["http://h", "http://h/x"],
+  ["http://h/v1/?a=/b", "http://h/v1/x?a=/b"],
+  ["http://h/v1#part", "http://h/v1/x"],
+])("the endpoint of %s is %s", (baseUrl, expected) => {
+  expect(endpointUrl(baseUrl, "/x")).toBe(expected);
+});
+
+test("a key that no header can carry is refused when the provider is made, without telling it", () => {
+  const make = () => adapter(upstream.baseUrl, { apiKey: "sk-\r\nx-evil: 1" });
+  expect(make).toThrow(/^the key of provider "p" has characters that no header can carry$/);
+});
+
+test.each([
+  "o1",
+  "o3-mini",
+  "o4-mini-2025-04-16",
+  "gpt-5",
+  "gpt-5.4-mini",
+  "gpt-10",
+  "ft:o4-mini:a",
+])("openai's %s gets its limit as max_completion_tokens", (model) => {
+  expect(shaped("openai", { model, max_tokens: 5 }, model)).toEqual({
+    model,
+    max_completion_tokens: 5,
+  });
+});
+
+test.each([
+  "gpt-4o-mini",
+  "gpt-4.1",
+  "gpt-3.5-turbo",
+  "chatgpt-4o-latest",
+  "ft:gpt-4o:a",
+  "gpt-oss-20b",
+])("openai's %s gets its limit as max_tokens", (model) => {
+  expect(shaped("openai", { model, max_tokens: 5 }, model)).toEqual({ model, max_tokens: 5 });
+});
+
+test("other providers get max_tokens whatever the model is called", () => {
+  expect(shaped("openrouter", { max_tokens: 5 }, "o3")).toEqual({ max_tokens: 5 });
+  expect(shaped("openai-compatible", { max_tokens: 5 }, "gpt-5")).toEqual({ max_tokens: 5 });
+});
+
+test("a body that needs no change is sent uncopied", () => {
+  const body = { model: "gpt-4o", max_tokens: 5, stream: true, stream_options: {} };
+  expect(shaped("openai", body, "gpt-4o")).toBe(body);
+  const any = { top_k: 1, reasoning: { effort: "low" }, stream_options: {}, user: "u" };
+  expect(shaped("openai-compatible", any)).toBe(any);
+});
+
+test("Mistral gets random_seed, and none of the fields that it forbids", () => {
+  const body = {
+    seed: 1,
+    user: "u",
+    logit_bias: { "1": 1 },
+    stream: true,
+    stream_options: { include_usage: true },
+    reasoning: { effort: "low" },
+    temperature: 1,
+  };
+  expect(shaped("mistral", body)).toEqual({ random_seed: 1, stream: true, temperature: 1 });
+});
+
+test("reasoning.effort becomes reasoning_effort where that is its name, and gives way to one", () => {
+  const reasoning = { effort: "high" };
+  expect(shaped("openai", { reasoning })).toEqual({ reasoning_effort: "high" });
+  expect(shaped("groq", { reasoning, reasoning_effort: "low" })).toEqual({
+    reasoning_effort: "low",
+  });
+  expect(shaped("openai", { reasoning: "high" })).toEqual({});
+  expect(shaped("openrouter", { reasoning })).toEqual({ reasoning });
+});
+
+test("OpenAI itself is asked for plain deltas unless the caller wants them padded; nobody else is", async () => {
+  const body = { stream_options: { include_usage: true } };
+  expect(shaped("openai", body, "m", true)).toEqual({
+    stream_options: { include_obfuscation: false, include_usage: true },
+  });
+  const padded = { stream_options: { include_obfuscation: true } };
+  expect(shaped("openai", padded, "m", true)).toEqual(padded);
+  const bodies: unknown[] = [];
+  for (const baseUrl of ["https://api.openai.com/v1", "https://openai.com.test/v1"]) {
+    const provider = adapter(baseUrl, {
+      type: "openai",
+      fetch: async (_url, init) => {
+        bodies.push(JSON.parse(String(init.body)).stream_options);
+        return new Response("", { headers: { "content-type": "text/event-stream" } });
+      },
+    });
+    await provider.chat(callOf("m", { stream: true }));
+  }
+  expect(bodies).toEqual([
+    { include_obfuscation: false, include_usage: true },
+    { include_usage: true },
+  ]);
+});
+
+test("every configured type has an adapter, and an unknown type or a taken id is named", () => {
+  const settings = Object.keys(PROVIDER_TYPES).map((type) => ({
+    id: type,
+    type,
+    baseUrl: "http://127.0.0.1:1/v1",
+    apiKey: undefined,
+    connectTimeoutMs: 5_000,
+  }));
+  const dependencies = { clock: systemClock };
+  expect([...createProviders(settings, dependencies).keys()]).toEqual(Object.keys(PROVIDER_TYPES));
+  expect(() => createProviders([{ ...settings[0]!, type: "toString" }], dependencies)).toThrow(
+    'provider "openai" has the unknown type "toString"',
+  );
+  expect(() => createProviders([settings[0]!, settings[0]!], dependencies)).toThrow(
+    'two providers have the id "openai"',
+  );
+});

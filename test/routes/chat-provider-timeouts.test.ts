@@ -1,0 +1,143 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type ChatGateway, chargeNano, startChatGateway } from "../support/chat-gateway.ts";
+import { expectEnvelope, expectError } from "../support/error-envelope.ts";
+import { billOf, billOfResponse, expectBooksClosed, logLineOf } from "../support/ledger-checks.ts";
+import { readStream } from "../support/stream-reader.ts";
+import type { Behaviour } from "../upstream/behaviours.ts";
+import type { Served } from "../upstream/served.ts";
+
+const TOTAL_MS = 900;
+const FIRST_TOKEN_MS = 300;
+const IDLE_MS = 250;
+/** What the machine may be late by. */
+const SLACK_MS = 700;
+
+let gateway: ChatGateway;
+beforeAll(async () => {
+  gateway = await startChatGateway({
+    environment: {
+      GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS: String(TOTAL_MS),
+      GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS: String(FIRST_TOKEN_MS),
+      GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS: String(IDLE_MS),
+    },
+  });
+});
+afterAll(() => gateway.stop());
+
+async function servedOf(slug: string): Promise<Served> {
+  const isOver = ({ model, endedAtMs }: Served) => model === slug && endedAtMs !== null;
+  await gateway.upstream.until((list) => list.some(isOver));
+  const served = gateway.upstream.served.filter(({ model }) => model === slug);
+  expect(served).toHaveLength(1);
+  return served[0]!;
+}
+
+/** 408 that no client should send again, after that time; the provider's call is ended, nothing is charged. */
+async function expectTimeout(
+  behaviour: Behaviour,
+  body: Record<string, unknown>,
+  afterMs: number,
+): Promise<void> {
+  const slug = gateway.modelThat(behaviour);
+  const startedMs = performance.now();
+  const response = await gateway.chat(slug, body);
+  const tookMs = performance.now() - startedMs;
+  const { error, request_id } = await expectError(response, 408, "provider_timeout");
+  expect(error.type).toBe("timeout_error");
+  expect(response.headers.get("x-should-retry")).toBe("false");
+  expect(tookMs).toBeGreaterThanOrEqual(afterMs - 20);
+  expect(tookMs).toBeLessThan(afterMs + SLACK_MS);
+  expect((await servedOf(slug)).aborted).toBeTrue();
+  expect(await billOf(gateway, request_id)).toBeUndefined();
+}
+
+describe("an unstreamed answer that does not come within the total timeout is 408", () => {
+  test.concurrent("when nothing comes", () => expectTimeout({ do: "stall" }, {}, TOTAL_MS));
+  test.concurrent("when half of it comes", () =>
+    expectTimeout({ do: "stall-after-events" }, {}, TOTAL_MS));
+  test.concurrent("when it comes without end", () =>
+    expectTimeout({ do: "endless", delayMs: 5 }, {}, TOTAL_MS));
+});
+
+describe("a stream whose first token does not come within its timeout is 408", () => {
+  const streamed = { stream: true };
+  test.concurrent("when nothing comes", () =>
+    expectTimeout({ do: "stall" }, streamed, FIRST_TOKEN_MS));
+  test.concurrent("when the answer begins too late", () =>
+    expectTimeout({ do: "complete", firstDelayMs: TOTAL_MS }, streamed, FIRST_TOKEN_MS));
+  test.concurrent("when its role comes, and nothing behind it", () =>
+    expectTimeout({ do: "stall-after-events", afterEvents: 1 }, streamed, FIRST_TOKEN_MS));
+});
+
+describe("a stream that has begun and goes wrong ends with an error frame, is stopped at the provider, and is billed", () => {
+  async function brokenStream(behaviour: Behaviour, code: string, body = {}) {
+    const slug = gateway.modelThat(behaviour);
+    const startedMs = performance.now();
+    const response = await gateway.chat(slug, { stream: true, ...body });
+    expect(response.status).toBe(200);
+    const read = await readStream(response);
+    const tookMs = performance.now() - startedMs;
+    expect(read.isDone).toBeFalse();
+    expectEnvelope(read.error);
+    expect(read.error!.error.code).toBe(code);
+    const served = await servedOf(slug);
+    expect(served.aborted).toBeTrue();
+    const bill = await billOfResponse(gateway, response);
+    expect(bill).toMatchObject({ estimated: true, status: 200 });
+    expect(await logLineOf(gateway, read.error!.request_id)).toMatchObject({
+      status: 200,
+      error_code: code,
+      cost_usd: Number(bill.chargeNano) / 1e9,
+    });
+    return { read, served, bill, tookMs };
+  }
+
+  test.concurrent("when the provider falls silent", async () => {
+    const { read, bill, tookMs } = await brokenStream(
+      { do: "stall-after-events", events: 8, afterEvents: 5 },
+      "provider_timeout",
+    );
+    expect(read.content).toBe("w000000 w000001 w000002 w000003 ");
+    expect(bill.completionTokens).toBe(4);
+    expect(bill.chargeNano).toBe(chargeNano({ prompt: bill.promptTokens, completion: 4 }));
+    expect(tookMs).toBeGreaterThanOrEqual(IDLE_MS - 20);
+    expect(tookMs).toBeLessThan(IDLE_MS + SLACK_MS);
+  });
+
+  test.concurrent("when a slow stream has no end", async () => {
+    const { read, bill, tookMs } = await brokenStream(
+      { do: "endless", delayMs: 40 },
+      "provider_timeout",
+    );
+    expect(read.content).toMatch(/^x{1024,}$/);
+    // What came in but could not be delivered any more may be one piece.
+    const deliveredTokens = read.content.length / 4;
+    expect(bill.completionTokens).toBeGreaterThanOrEqual(deliveredTokens);
+    expect(bill.completionTokens).toBeLessThanOrEqual(deliveredTokens + 256);
+    expect(tookMs).toBeGreaterThanOrEqual(TOTAL_MS - 20);
+    expect(tookMs).toBeLessThan(TOTAL_MS + SLACK_MS);
+  });
+
+  test.concurrent("when a fast stream goes on far beyond its limit of tokens", async () => {
+    const { read, served, bill, tookMs } = await brokenStream({ do: "endless" }, "provider_error", {
+      max_tokens: 100,
+    });
+    expect(read.error!.error.message).toContain("limit");
+    expect(tookMs).toBeLessThan(TOTAL_MS);
+    expect(served.finished).toBeFalse();
+    // Its limit of bytes, and at most what one read and the look ahead had brought by then.
+    expect(read.content.length).toBeLessThanOrEqual(100 * 64 + 65_536 + 1_048_576);
+    // Never above the hold: 29 tokens of prompt at most, and the 100 that were asked for.
+    const holdNano = chargeNano({ prompt: 5 + 8 + 16, completion: 100 });
+    expect(bill.chargeNano <= holdNano + 1n).toBeTrue();
+  });
+});
+
+test("a stream within its timeouts is left alone, however long it takes in all", async () => {
+  const slug = gateway.modelThat({ do: "complete", events: 5, delayMs: 100 });
+  const read = await readStream(await gateway.chat(slug, { stream: true }));
+  expect(read.isDone).toBeTrue();
+  expect(read.content).toBe("w000000 w000001 w000002 w000003 w000004 ");
+});
+
+test("the books are closed afterwards", () => expectBooksClosed(gateway));

@@ -1,0 +1,119 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import {
+  type ChatGateway,
+  chargeNano,
+  MAX_OUTPUT_TOKENS,
+  startChatGateway,
+} from "../support/chat-gateway.ts";
+import { type Bill, billOfResponse, expectBooksClosed, gauge } from "../support/ledger-checks.ts";
+import { readStream } from "../support/stream-reader.ts";
+import { ABSURD_USAGES } from "../upstream/absurd-usages.ts";
+
+/** 8 pieces of 8 bytes, which count as one token each in a stream and as 16 in a whole answer. */
+const EVENTS = 8;
+const COUNTED_HERE = { streamed: EVENTS, whole: 16 } as const;
+const PROMPT_COUNTED_HERE = 6;
+/** Usages whose parts can be true although their details cannot. */
+const CREDIBLE = ["parts-beyond-whole"];
+const FORMS = [
+  ["whole", {}],
+  ["streamed", { stream: true, stream_options: { include_usage: true } }],
+] as const;
+
+let gateway: ChatGateway;
+beforeAll(async () => {
+  gateway = await startChatGateway();
+});
+afterAll(() => gateway.stop());
+afterEach(() => expectBooksClosed(gateway));
+
+interface Told {
+  readonly bill: Bill;
+  /** The usage object that the client got. */
+  readonly usage: Record<string, unknown>;
+}
+
+async function told(
+  form: (typeof FORMS)[number],
+  behaviour: Parameters<ChatGateway["modelThat"]>[0],
+): Promise<Told> {
+  const response = await gateway.chat(gateway.modelThat(behaviour), form[1]);
+  expect(response.status).toBe(200);
+  const usage =
+    form[0] === "streamed"
+      ? (await readStream(response)).usage
+      : ((await response.json()) as { usage: Record<string, unknown> }).usage;
+  return { bill: await billOfResponse(gateway, response), usage: usage! };
+}
+
+/** The bill is its tokens' price, and the client was told the same. */
+function expectConsistent({ bill, usage }: Told): void {
+  const { promptTokens, completionTokens, cachedPromptTokens } = bill;
+  const tokens = { prompt: promptTokens, completion: completionTokens, cached: cachedPromptTokens };
+  expect(bill.chargeNano).toBe(chargeNano(tokens));
+  expect(usage.prompt_tokens).toBe(promptTokens);
+  expect(usage.completion_tokens).toBe(completionTokens);
+  expect(usage.total_tokens).toBe(promptTokens + completionTokens);
+  expect(usage.cost).toBe(Number(bill.chargeNano) / 1e9);
+}
+
+describe.each(FORMS)("%s", (...form) => {
+  const counted = COUNTED_HERE[form[0]];
+
+  test.each(Object.keys(ABSURD_USAGES).filter((which) => !CREDIBLE.includes(which)))(
+    "a usage that cannot be true (%s) is ignored: tokens are counted here and said to be estimated",
+    async (which) => {
+      const answer = await told(form, { do: "absurd-usage", which, events: EVENTS });
+      expect(answer.bill).toMatchObject({
+        estimated: true,
+        promptTokens: PROMPT_COUNTED_HERE,
+        completionTokens: counted,
+        cachedPromptTokens: 0,
+        reasoningTokens: 0,
+      });
+      expectConsistent(answer);
+    },
+  );
+
+  test("without usage tokens are counted here and said to be estimated", async () => {
+    const answer = await told(form, { do: "no-usage", events: EVENTS });
+    expect(answer.bill).toMatchObject({ estimated: true, completionTokens: counted });
+    expectConsistent(answer);
+  });
+
+  test("parts beyond the whole count as the whole", async () => {
+    const answer = await told(form, { do: "absurd-usage", which: "parts-beyond-whole" });
+    expect(answer.bill).toMatchObject({
+      estimated: false,
+      promptTokens: 10,
+      cachedPromptTokens: 10,
+      completionTokens: 5,
+      reasoningTokens: 5,
+    });
+    expectConsistent(answer);
+  });
+
+  test("reasoning that a provider counts beside the completion is part of it", async () => {
+    const usage = {
+      prompt_tokens: 10,
+      completion_tokens: 5,
+      total_tokens: 22,
+      completion_tokens_details: { reasoning_tokens: 7 },
+    };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ completionTokens: 12, reasoningTokens: 7 });
+    expectConsistent(answer);
+  });
+
+  test("a usage beyond the hold is charged as the hold, logged and counted as clamped", async () => {
+    const clampedBefore = await gauge(gateway, "gateway_charge_clamped_total");
+    const usage = { prompt_tokens: 5_000_000, completion_tokens: 9_000_000_000 };
+    const { bill } = await told(form, { do: "complete", usage });
+    // The hold's bound: 5 bytes of prompt, 8 around the message, 16 around the request.
+    const holdNano = chargeNano({ prompt: 5 + 8 + 16, completion: MAX_OUTPUT_TOKENS });
+    expect(bill.chargeNano - holdNano <= 1n && bill.chargeNano >= holdNano).toBeTrue();
+    expect(bill.promptTokens).toBe(5_000_000);
+    expect(await gauge(gateway, "gateway_charge_clamped_total")).toBe(clampedBefore + 1);
+    expect(gateway.logLines.join("")).toContain("charge clamped to its hold");
+  });
+});

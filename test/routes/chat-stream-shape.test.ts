@@ -1,0 +1,172 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { type ChatGateway, chargeNano, startChatGateway } from "../support/chat-gateway.ts";
+import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
+import { expectStreamShape, type ReadStream, readStream } from "../support/stream-reader.ts";
+import { until } from "../support/until.ts";
+import type { Behaviour, BehaviourName } from "../upstream/behaviours.ts";
+
+const TEXT = 'Grüße, 世界 🌍: "quotes", back\\slashes,\nnew lines, \u2028 and {"json": [1, 2]}.';
+const TOOL = {
+  type: "function",
+  function: {
+    name: "get_weather",
+    parameters: {
+      type: "object",
+      properties: { city: { type: "string" }, days: { type: "integer" } },
+      required: ["city", "days"],
+    },
+  },
+};
+
+let gateway: ChatGateway;
+beforeAll(async () => {
+  gateway = await startChatGateway();
+});
+afterAll(() => gateway.stop());
+afterEach(() => expectBooksClosed(gateway));
+
+async function stream(
+  behaviour: Behaviour,
+  body: Record<string, unknown> = {},
+): Promise<ReadStream & { response: Response; model: string }> {
+  const slug = gateway.modelThat(behaviour);
+  const response = await gateway.chat(slug, {
+    stream: true,
+    stream_options: { include_usage: true },
+    ...body,
+  });
+  expect(response.status).toBe(200);
+  return { ...(await readStream(response)), response, model: `test/${slug}` };
+}
+
+describe("a provider's unusual way of putting a stream on the wire changes nothing for the client", () => {
+  const FRAMINGS: BehaviourName[] = [
+    "complete",
+    "crlf",
+    "cr",
+    "no-space",
+    "multi-line-data",
+    "comments",
+    "event-fields",
+    "bom",
+    "azure",
+    "slow-drip",
+    "usage-every-chunk",
+    "duplicate-finish",
+    "no-done",
+    "json-for-stream",
+  ];
+  test.each(FRAMINGS)("%s", async (name) => {
+    const read = await stream({ do: name, content: TEXT, cut: name !== "slow-drip" });
+    expectStreamShape(read, { model: read.model, includesUsage: true });
+    expect(read.content).toBe(TEXT);
+    expect(read.finishReason).toBe("stop");
+    const bill = await billOfResponse(gateway, read.response);
+    const completion = Math.ceil(TEXT.length / 4);
+    expect(bill).toMatchObject({ promptTokens: 2, completionTokens: completion });
+    expect(bill).toMatchObject({
+      estimated: false,
+      chargeNano: chargeNano({ prompt: 2, completion }),
+    });
+  });
+
+  test("bytes that are no UTF-8 do not break the stream", async () => {
+    const read = await stream({ do: "invalid-utf8" });
+    expectStreamShape(read, { model: read.model, includesUsage: true });
+    expect(read.content).toBe("a\ufffd\ufffd\ufffdb");
+  });
+
+  test("an event of a mebibyte comes through whole", async () => {
+    const read = await stream({ do: "huge-event" }, { max_tokens: 20_000 });
+    expectStreamShape(read, { model: read.model, includesUsage: true });
+    expect(read.content === "h".repeat(1_048_576)).toBeTrue();
+  });
+});
+
+test("a stream's headers are those of an event stream that no proxy keeps back", async () => {
+  const { response, model } = await stream({ do: "complete" });
+  const headers = Object.fromEntries(response.headers);
+  expect(headers["content-type"]).toStartWith("text/event-stream");
+  expect(headers["cache-control"]).toBe("no-cache");
+  expect(headers.connection).toBe("keep-alive");
+  expect(headers["x-gateway-provider"]).toBe("primary");
+  expect(headers["x-gateway-model"]).toBe(model);
+  expect(headers["x-gateway-request-id"]).toMatch(/^req_[0-9a-f]{32}$/);
+  expect(headers["x-request-id"]).toBe(headers["x-gateway-request-id"]!);
+  expect(Number(headers["x-gateway-latency-ms"])).toBeGreaterThanOrEqual(0);
+});
+
+test("each choice of n has its role once, its own content and its own finish reason", async () => {
+  const read = await stream({ do: "complete", content: TEXT, cut: true }, { n: 3 });
+  expectStreamShape(read, { model: read.model, includesUsage: true });
+  for (const index of [0, 1, 2]) {
+    const deltas = read.chunks.flatMap(({ choices }) =>
+      choices.filter((one) => one.index === index),
+    );
+    expect(deltas.map(({ delta }) => delta.content ?? "").join("")).toBe(TEXT);
+  }
+  const completion = Math.ceil(TEXT.length / 4) * 3;
+  expect((await billOfResponse(gateway, read.response)).completionTokens).toBe(completion);
+});
+
+test("a streamed tool call keeps its id, its name and its arguments, in pieces that join to JSON", async () => {
+  const read = await stream(
+    { do: "complete", cut: true },
+    { tools: [TOOL], tool_choice: "required" },
+  );
+  expectStreamShape(read, { model: read.model, includesUsage: true });
+  expect(read.finishReason).toBe("tool_calls");
+  expect(read.toolCalls).toHaveLength(1);
+  const [call] = read.toolCalls;
+  expect(call!.id).toStartWith("call_");
+  expect(call!.name).toBe("get_weather");
+  expect(JSON.parse(call!.arguments)).toEqual({
+    city: expect.any(String),
+    days: expect.any(Number),
+  });
+});
+
+test("reasoning under any provider's name is delta.reasoning", async () => {
+  const read = await stream({ do: "complete", reasoning: "Let me think. ", content: "Done." });
+  expect(read.reasoning).toBe("Let me think. ");
+  expect(read.content).toBe("Done.");
+  expect(read.text).not.toContain("reasoning_content");
+});
+
+test("an answer without any content is a whole stream with nothing in it", async () => {
+  const read = await stream({ do: "no-content" });
+  expectStreamShape(read, { model: read.model, includesUsage: true });
+  expect(read.content).toBe("");
+});
+
+test("an answer that its limit has cut ends with length", async () => {
+  const read = await stream({ do: "complete", content: "x".repeat(400) }, { max_tokens: 5 });
+  expect(read.finishReason).toBe("length");
+  expect(read.content).toBe("x".repeat(20));
+});
+
+test("a client that does not read holds the provider back", async () => {
+  const slug = gateway.modelThat({ do: "endless" });
+  const abort = new AbortController();
+  const body = { stream: true, max_tokens: 4_000_000 };
+  const response = await gateway.chat(slug, body, { signal: abort.signal });
+  const served = gateway.upstream.served.find(({ model }) => model === slug)!;
+  let seen = -1;
+  let sinceMs = performance.now();
+  await until("the provider stands still", () => {
+    if (served.eventsSent !== seen) {
+      seen = served.eventsSent;
+      sinceMs = performance.now();
+    }
+    return performance.now() - sinceMs > 300;
+  });
+  expect(served.contentCharactersSent).toBeLessThan(64 * 1_048_576);
+  expect(served.aborted).toBeFalse();
+  abort.abort();
+  await gateway.upstream.until(() => served.aborted);
+  const bill = await until("the charge", () =>
+    billOf(gateway, response.headers.get("x-gateway-request-id")!),
+  );
+  expect(bill).toMatchObject({ status: 499, estimated: true });
+  expect(bill.completionTokens).toBeLessThanOrEqual(served.contentCharactersSent / 4);
+});

@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.stop());
+
+test("GET /openapi.json describes the mounted routes in valid OpenAPI 3.1, without a key", async () => {
+  const response = await fetch(`${gateway.baseUrl}/openapi.json`);
+  expect(response.status).toBe(200);
+  const document = (await response.json()) as { paths: Record<string, object> };
+  expect((await new Validator().validate(structuredClone(document))).errors).toBeUndefined();
+  expect(Object.keys(document.paths)).toEqual(
+    expect.arrayContaining([
+      "/v1/chat/completions",
+      "/v1/models",
+      "/v1/models/search",
+      "/v1/models/compare",
+      "/v1/keys",
+      "/v1/keys/{id}",
+      "/v1/credits",
+      "/v1/credits/transactions",
+      "/healthz",
+      "/readyz",
+      "/metrics",
+    ]),
+  );
+});
+
+test("GET /docs is a page that needs no key", async () => {
+  const response = await fetch(`${gateway.baseUrl}/docs`);
+  expect(response.status).toBe(200);
+  expect(response.headers.get("content-type")).toContain("text/html");
+});
+
+test.each(["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/scalar.js"])(
+  "GET %s carries its request's id like every response",
+  async (path) => {
+    const response = await fetch(`${gateway.baseUrl}${path}`);
+    const id = response.headers.get("x-gateway-request-id");
+    expect(id).toMatch(/^req_[0-9a-f]{32}$/);
+    expect(response.headers.get("x-request-id")).toBe(id);
+  },
+);

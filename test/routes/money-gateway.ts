@@ -1,0 +1,84 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Clock } from "../../src/lib/clock.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startUpstream, type Upstream } from "../upstream/server.ts";
+
+/** What an organization of the free plan pays for one output token of the test models: their input is free. */
+export const TOKEN_CHARGE_NANO = 1_040n;
+const OUTPUT_USD_PER_TOKEN = 1e-6;
+/** `test/exact` is asked for this many tokens and gives as many: its hold is its charge. */
+export const EXACT_TOKENS = 10;
+/** `test/roomy` may give this many, which is what a request without a limit holds. */
+export const ROOMY_LIMIT_TOKENS = 20_000;
+/** `test/roomy` gives this many. */
+export const ROOMY_TOKENS = 1_000;
+
+export interface MoneyGateway extends TestGateway {
+  readonly upstream: Upstream;
+  /** A key made over HTTP by the organization's management key, or by that of another one. */
+  addKey(
+    settings: Record<string, unknown>,
+    managementKey?: string,
+  ): Promise<{ id: string; secret: string }>;
+}
+
+/** A gateway whose models cost so much an output token and nothing else, at a replaying upstream. */
+export async function startMoneyGateway(
+  options: { creditUsd?: number; plan?: string; clock?: Clock } = {},
+): Promise<MoneyGateway> {
+  const upstream = await startUpstream();
+  upstream.behave("exact", answerOf(EXACT_TOKENS));
+  upstream.behave("roomy", answerOf(ROOMY_TOKENS));
+  const folder = mkdtempSync(join(tmpdir(), "money-gateway-"));
+  const configPath = join(folder, "gateway.config.json");
+  writeFileSync(configPath, JSON.stringify(configuration(upstream.baseUrl)));
+  const gateway = await startTestGateway({
+    environment: { GATEWAY_CONFIG: configPath },
+    startingCreditUsd: options.creditUsd,
+    plan: options.plan,
+    clock: options.clock,
+  });
+  rmSync(folder, { recursive: true });
+  let keys = 0;
+  return {
+    ...gateway,
+    upstream,
+    async addKey(settings, managementKey = gateway.managementKey) {
+      const body = { name: `Key ${keys++}`, ...settings };
+      const response = await gateway.request("POST", "/v1/keys", body, { key: managementKey });
+      if (response.status !== 201) throw new Error(`no key: ${await response.text()}`);
+      const { id, key } = (await response.json()) as { id: string; key: string };
+      return { id, secret: key };
+    },
+    async stop() {
+      await upstream.stop();
+      await gateway.stop();
+    },
+  };
+}
+
+/** An answer of that many tokens as both sides count them: four characters each, one an event. */
+function answerOf(tokens: number) {
+  return { do: "complete", content: "word".repeat(tokens), events: Math.min(tokens, 10) } as const;
+}
+
+function configuration(baseUrl: string) {
+  const model = (slug: string, maxOutputTokens: number) => ({
+    id: `test/${slug}`,
+    category: "chat",
+    context_length: 128_000,
+    max_output_tokens: maxOutputTokens,
+    input_cost_per_token: 0,
+    output_cost_per_token: OUTPUT_USD_PER_TOKEN,
+    capabilities: ["streaming"],
+    endpoints: [{ provider: "upstream", model: slug }],
+  });
+  return {
+    providers: [
+      { id: "upstream", type: "openai-compatible", base_url: baseUrl, api_key: "sk-upstream" },
+    ],
+    models: [model("exact", 4_096), model("roomy", ROOMY_LIMIT_TOKENS)],
+  };
+}

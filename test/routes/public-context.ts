@@ -1,0 +1,36 @@
+import type { RequestContext, RouteDefinition } from "../../src/http/route.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
+
+/** Calls a route that needs no key, as the pipeline would after its checks. */
+export async function callPublic(
+  routes: readonly RouteDefinition[],
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<{ response: Response; errorCode: string | undefined }> {
+  const route = routes.find((one) => one.path === path && one.access.kind === "public");
+  if (route === undefined) throw new Error(`no public route ${path}`);
+  const context: RequestContext = {
+    request: new Request(`http://localhost${path}`, { headers }),
+    requestId: "req_1",
+    startedMs: 0,
+    params: {},
+    query: {},
+    caller: undefined as never,
+    body: undefined,
+    bodyText: "",
+    log: {},
+    keepOpen: () => {},
+  };
+  const response = await route.handle(context);
+  return { response, errorCode: context.log.errorCode };
+}
+
+/** The code of the error with which a call is refused. */
+export async function refusalOf(call: Promise<unknown>): Promise<string> {
+  const refusal = await call.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (!(refusal instanceof GatewayError)) throw new Error("the call was not refused");
+  return refusal.code;
+}

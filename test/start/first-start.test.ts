@@ -1,0 +1,186 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import {
+  exitOf,
+  firstKeys,
+  type GatewayProcess,
+  Grounds,
+  type LaunchOptions,
+} from "../crash/gateway-process.ts";
+import { until } from "../support/until.ts";
+import { chat, getJson } from "./client.ts";
+
+const TIMEOUT_MS = 60_000;
+/** From the command to the first request that is answered (contract §1). */
+const FIRST_START_MS = 10_000;
+const LATER_START_MS = 2_000;
+const KEY = /gateway_(sk|mgmt)_[0-9A-Za-z]{38}/;
+
+const grounds = new Grounds("start");
+afterAll(() => grounds.clear());
+
+/** Starts a gateway and measures until it says that it is ready. */
+async function startReady(options: LaunchOptions) {
+  const gateway = grounds.launch(options);
+  const baseUrl = await gateway.listening;
+  expect((await fetch(`${baseUrl}/readyz`)).status).toBe(200);
+  return { gateway, baseUrl, startMs: performance.now() - gateway.startedMs };
+}
+
+async function stop(gateway: GatewayProcess): Promise<void> {
+  gateway.signal("SIGTERM");
+  expect(await exitOf(gateway)).toBe(0);
+}
+
+describe("the first start in an empty folder, without a terminal", () => {
+  test(
+    "is ready in time, leaves working keys in a file for its owner alone, and later starts are fast and silent",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const first = await startReady({ dataDir });
+      expect(first.startMs).toBeLessThan(FIRST_START_MS);
+      const path = join(dataDir, "first-keys.json");
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      const keys = firstKeys(dataDir);
+      expect(keys).toEqual({
+        base_url: first.baseUrl,
+        management_key: expect.stringMatching(/^gateway_mgmt_[0-9A-Za-z]{38}$/),
+        secret_key: expect.stringMatching(/^gateway_sk_[0-9A-Za-z]{38}$/),
+      });
+      expect(first.gateway.stdout()).toContain(path);
+      expect(first.gateway.stdout() + first.gateway.stderr()).not.toMatch(KEY);
+      expect(await chat(first.baseUrl, keys.secret_key)).toMatchObject({
+        status: 200,
+        body: { object: "chat.completion", usage: { cost: expect.any(Number) } },
+      });
+      expect(await getJson(first.baseUrl, "/v1/keys", keys.management_key)).toMatchObject({
+        status: 200,
+        body: { total: 2 },
+      });
+      await stop(first.gateway);
+      rmSync(path);
+
+      const laterMs: number[] = [];
+      for (let time = 2; time <= 3; time++) {
+        const later = await startReady({ dataDir });
+        laterMs.push(later.startMs);
+        expect(existsSync(path)).toBeFalse();
+        expect(later.gateway.stdout()).not.toContain("first keys");
+        expect(later.gateway.stdout() + later.gateway.stderr()).not.toMatch(KEY);
+        expect((await chat(later.baseUrl, keys.secret_key)).status).toBe(200);
+        const credits = await getJson(later.baseUrl, "/v1/credits", keys.management_key);
+        expect(credits.body.balance_usd).toBeWithin(9.9, 10);
+        await stop(later.gateway);
+      }
+      // What else runs on the machine may slow one of them down.
+      expect(Math.min(...laterMs)).toBeLessThan(LATER_START_MS);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "that is killed at any point leaves a folder in which the next one works, with keys that are known",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      for (const delayMs of [60, 300, 700, 1_100]) {
+        const early = grounds.launch({ dataDir });
+        await Promise.race([Bun.sleep(delayMs), early.listening.catch(() => {})]);
+        early.signal("SIGKILL");
+        await early.exited;
+      }
+      const { gateway, baseUrl } = await startReady({ dataDir });
+      const keys = firstKeys(dataDir);
+      expect((await chat(baseUrl, keys.secret_key)).status).toBe(200);
+      expect((await getJson(baseUrl, "/v1/keys", keys.management_key)).body.total).toBe(2);
+      await stop(gateway);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+test(
+  "on a terminal the first start shows the address and the keys once, and writes no file",
+  async () => {
+    const dataDir = grounds.newDataDir();
+    let shown = "";
+    const show = (_: unknown, bytes: Uint8Array) => {
+      shown += Buffer.from(bytes).toString();
+    };
+    const launchOnTerminal = async () => {
+      const child = Bun.spawn(
+        [process.execPath, "--no-env-file", join(import.meta.dir, "..", "..", "src", "main.ts")],
+        {
+          cwd: grounds.folder,
+          env: { PATH: process.env.PATH, PORT: "0", DATA_DIR: dataDir },
+          terminal: { cols: 200, rows: 50, data: show },
+        },
+      );
+      await until("the gateway listens", () => shown.includes("listening on"), FIRST_START_MS);
+      return child;
+    };
+    const first = await launchOnTerminal();
+    const secretKey = /Secret key +(gateway_sk_\w{38})/.exec(shown)?.[1];
+    const baseUrl = /Base URL +(http:\S+)/.exec(shown)?.[1];
+    expect(shown).toMatch(/Management key +gateway_mgmt_\w{38}/);
+    expect(existsSync(join(dataDir, "first-keys.json"))).toBeFalse();
+    expect((await chat(baseUrl!, secretKey!)).status).toBe(200);
+    // Ctrl-C, as a person would end it.
+    first.terminal!.write("\x03");
+    expect(await first.exited).toBe(0);
+    shown = "";
+    const second = await launchOnTerminal();
+    expect(shown).not.toMatch(KEY);
+    second.kill("SIGTERM");
+    expect(await second.exited).toBe(0);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "keys, credit and plan given at the first start are the organization's, and change nothing afterwards",
+  async () => {
+    const dataDir = grounds.newDataDir();
+    const given = { secret: generateApiKey("secret").key, mgmt: generateApiKey("management").key };
+    const first = await startReady({
+      dataDir,
+      environment: {
+        GATEWAY_SECRET_KEY: given.secret,
+        GATEWAY_MANAGEMENT_KEY: given.mgmt,
+        GATEWAY_STARTING_CREDIT_USD: "0",
+      },
+    });
+    expect(firstKeys(dataDir)).toMatchObject({
+      secret_key: given.secret,
+      management_key: given.mgmt,
+    });
+    expect((await getJson(first.baseUrl, "/v1/credits", given.mgmt)).body.balance_usd).toBe(0);
+    const { body } = await getJson(first.baseUrl, "/v1/credits/transactions", given.mgmt);
+    expect(body).toEqual({ data: [], total: 0, has_more: false });
+    expect(await chat(first.baseUrl, given.secret)).toMatchObject({
+      status: 402,
+      body: { error: { code: "insufficient_credits" } },
+    });
+    await stop(first.gateway);
+
+    const others = {
+      secret: generateApiKey("secret").key,
+      mgmt: generateApiKey("management").key,
+    };
+    const second = await startReady({
+      dataDir,
+      environment: {
+        GATEWAY_SECRET_KEY: others.secret,
+        GATEWAY_MANAGEMENT_KEY: others.mgmt,
+        GATEWAY_STARTING_CREDIT_USD: "5",
+      },
+    });
+    expect((await getJson(second.baseUrl, "/v1/credits", others.mgmt)).status).toBe(401);
+    expect((await chat(second.baseUrl, others.secret)).status).toBe(401);
+    const credits = await getJson(second.baseUrl, "/v1/credits", given.mgmt);
+    expect(credits).toMatchObject({ status: 200, body: { balance_usd: 0 } });
+    await stop(second.gateway);
+  },
+  TIMEOUT_MS,
+);

@@ -1,0 +1,182 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import { exitOf, type GatewayProcess, Grounds } from "../crash/gateway-process.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { chat } from "./client.ts";
+
+const TIMEOUT_MS = 60_000;
+const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
+/** A start that is refused says so within that time. */
+const REFUSAL_MS = 8_000;
+
+const grounds = new Grounds("refused");
+afterAll(() => grounds.clear());
+
+/** A start that fails: exit code 1, and one line that says why. */
+async function refusal(gateway: GatewayProcess): Promise<string> {
+  expect(await exitOf(gateway)).toBe(1);
+  expect(performance.now() - gateway.startedMs).toBeLessThan(REFUSAL_MS);
+  const said = gateway.stderr();
+  expect(said.endsWith("\n")).toBeTrue();
+  expect(said.trimEnd().split("\n")).toHaveLength(1);
+  expect(gateway.stdout()).not.toContain("listening on");
+  return said.trimEnd();
+}
+
+describe("a wrong setting stops the start with one line that names it, its value, and what is accepted", () => {
+  test.each([
+    ["PORT", "eighty", "a whole number from 0 to 65535"],
+    ["PORT", "65536", "a whole number from 0 to 65535"],
+    ["HOST", "a b", "an IP address or a host name"],
+    ["GATEWAY_PLAN", "gold", "one of free, pro, byok"],
+    ["GATEWAY_STARTING_CREDIT_USD", "-1", "an amount in USD"],
+    ["GATEWAY_STARTING_CREDIT_USD", "1e3", "an amount in USD"],
+    ["GATEWAY_SHUTDOWN_GRACE_MS", "soon", "a whole number"],
+    ["GATEWAY_WEBHOOK_RETRY_DELAYS", "10,never", "comma-separated numbers of seconds"],
+    ["GATEWAY_EGRESS_ALLOW", "10.0.0.0/99", "comma-separated CIDRs"],
+    ["LOG_LEVEL", "loud", "one of trace, debug, info"],
+    ["OPENAI_BASE_URL", "ftp://example.com", "an http or https URL"],
+    ["DATABASE_URL", "mysql://example.com/db", "a URL like postgres://"],
+  ])(
+    "%s=%s",
+    async (name, value, accepted) => {
+      const environment = { GATEWAY_MASTER_KEY: MASTER_KEY, [name]: value };
+      const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+      expect(line).toStartWith(`${name} is ${JSON.stringify(value)}, but must be `);
+      expect(line).toContain(accepted);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.each([
+    ["GATEWAY_SECRET_KEY", `${generateApiKey("secret").key.slice(0, -1)}!`],
+    ["GATEWAY_SECRET_KEY", generateApiKey("management").key],
+    ["GATEWAY_MANAGEMENT_KEY", "gateway_mgmt_short"],
+    ["GATEWAY_MASTER_KEY", "c2hvcnQ="],
+  ])(
+    "%s, a secret, whose value is not shown",
+    async (name, value) => {
+      const environment = { [name]: value };
+      const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+      expect(line).toStartWith(`${name} is ***, but must be `);
+      expect(line).not.toContain(value);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "a configuration file that is missing, is no JSON, or holds something unknown",
+    async () => {
+      const path = join(grounds.folder, "broken.json");
+      const lineFor = async (text: string | undefined) => {
+        if (text !== undefined) writeFileSync(path, text);
+        const environment = { GATEWAY_CONFIG: text === undefined ? `${path}.missing` : path };
+        return refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+      };
+      expect(await lineFor(undefined)).toContain(`${path}.missing`);
+      expect(await lineFor("{not json")).toContain(path);
+      const unknown = await lineFor('{"providers": [{"id": "p", "type": "telepathy"}]}');
+      expect(unknown).toContain("/providers/0/type");
+      expect(unknown).toContain("telepathy");
+    },
+    TIMEOUT_MS,
+  );
+});
+
+test(
+  "a database of one's own without a master key is refused, and so is one that cannot be reached",
+  async () => {
+    const environment = { DATABASE_URL: "postgres://nobody:hidden@127.0.0.1:9/none" };
+    const launch = (more: Record<string, string>) =>
+      grounds.launch({ dataDir: grounds.newDataDir(), environment: { ...environment, ...more } });
+    const keyless = await refusal(launch({}));
+    expect(keyless).toStartWith("GATEWAY_MASTER_KEY is not set");
+    const unreachable = await refusal(launch({ GATEWAY_MASTER_KEY: MASTER_KEY }));
+    expect(unreachable).toContain("127.0.0.1:9");
+    expect(unreachable).not.toContain("hidden");
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "REDIS_URL is refused as long as there is only one instance",
+  async () => {
+    const environment = { REDIS_URL: "redis://:hidden@127.0.0.1:6379" };
+    const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+    expect(line).toContain("REDIS_URL");
+    expect(line).toContain("single instance");
+    expect(line).not.toContain("hidden");
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a data folder that is a file, or that cannot be made, is refused by its name",
+  async () => {
+    const file = join(grounds.folder, "a-file");
+    writeFileSync(file, "");
+    for (const dataDir of [file, join(file, "below")]) {
+      expect(await refusal(grounds.launch({ dataDir, cwd: grounds.folder }))).toContain(file);
+    }
+  },
+  TIMEOUT_MS,
+);
+
+describe("a second gateway", () => {
+  test(
+    "on the same data folder is refused in a line that names the first, which goes on",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const first = grounds.launch({ dataDir });
+      const baseUrl = await first.listening;
+      const line = await refusal(grounds.launch({ dataDir }));
+      expect(line).toContain(`the data folder ${dataDir} is in use by process ${first.pid}`);
+      const { secret_key: key } = await Bun.file(join(dataDir, "first-keys.json")).json();
+      expect((await chat(baseUrl, key)).status).toBe(200);
+      first.signal("SIGTERM");
+      expect(await exitOf(first)).toBe(0);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "on the same database is refused in a line that says what to do, and the first goes on",
+    async () => {
+      const database = await createTestDatabase();
+      const environment = { DATABASE_URL: database.url, GATEWAY_MASTER_KEY: MASTER_KEY };
+      const dataDir = grounds.newDataDir();
+      const first = grounds.launch({ dataDir, environment });
+      const baseUrl = await first.listening;
+      const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+      expect(line).toContain("another gateway is running on this database");
+      expect(line).toContain("REDIS_URL");
+      const { secret_key: key } = await Bun.file(join(dataDir, "first-keys.json")).json();
+      expect((await chat(baseUrl, key)).status).toBe(200);
+      first.signal("SIGTERM");
+      expect(await exitOf(first)).toBe(0);
+      const third = grounds.launch({ dataDir, environment });
+      expect((await chat(await third.listening, key)).status).toBe(200);
+      third.signal("SIGTERM");
+      expect(await exitOf(third)).toBe(0);
+      await database.drop();
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "on the same port is refused in a line that names it, and leaves no database behind",
+    async () => {
+      const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+      const dataDir = grounds.newDataDir();
+      mkdirSync(dataDir, { mode: 0o711 });
+      const environment = { PORT: String(taken.port) };
+      const line = await refusal(grounds.launch({ dataDir, environment }));
+      expect(line).toContain(String(taken.port));
+      expect(grounds.runningServers()).toEqual([]);
+      await taken.stop(true);
+    },
+    TIMEOUT_MS,
+  );
+});

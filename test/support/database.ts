@@ -1,0 +1,52 @@
+import postgres from "postgres";
+import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { databaseUrl, testServices } from "./services.ts";
+
+export interface TestDatabase {
+  readonly url: string;
+  drop(): Promise<void>;
+}
+
+const CLONE_ATTEMPTS = 40;
+const CLONE_RETRY_MS = 50;
+/** Another session is connected to the template (PostgreSQL documentation, appendix A). */
+const OBJECT_IN_USE = "55006";
+
+/** A database of its own with the current schema, and nothing in it. */
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const { serverUrl, template, prefix } = await testServices();
+  const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "").slice(0, 12)}`;
+  await withServer(serverUrl, (sql) => clone(sql, name, template));
+  return {
+    url: databaseUrl(serverUrl, name),
+    async drop() {
+      await withServer(serverUrl, (sql) => sql`DROP DATABASE IF EXISTS ${sql(name)} WITH (FORCE)`);
+    },
+  };
+}
+
+async function clone(sql: postgres.Sql, name: string, template: string): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(template)}`;
+      return;
+    } catch (error) {
+      const passing = (error as { code?: unknown }).code === OBJECT_IN_USE;
+      if (!passing || attempt === CLONE_ATTEMPTS) throw error;
+      await Bun.sleep(CLONE_RETRY_MS);
+    }
+  }
+}
+
+async function withServer(
+  serverUrl: string,
+  work: (sql: postgres.Sql) => PromiseLike<unknown>,
+): Promise<void> {
+  const address = readPostgresUrl(serverUrl);
+  const sql = postgres(address.url, { path: address.path, max: 1, onnotice: () => {} });
+  try {
+    await work(sql);
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+}

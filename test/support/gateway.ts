@@ -1,0 +1,127 @@
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { createOrganization } from "../../db/queries/organization-create.ts";
+import { composeGateway, type Gateway } from "../../src/compose.ts";
+import { readConfig } from "../../src/config.ts";
+import type { Clock } from "../../src/lib/clock.ts";
+import {
+  type PreparedOrganization,
+  prepareOrganization,
+} from "../../src/services/organizations/new-organization.ts";
+import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import type { Telemetry } from "../../src/telemetry/interface.ts";
+import { createTestDatabase } from "./database.ts";
+
+export interface TestGatewayOptions {
+  /** Settings by the names of their environment variables. */
+  readonly environment?: Record<string, string>;
+  readonly startingCreditUsd?: number;
+  readonly plan?: string;
+  readonly clock?: Clock;
+}
+
+export interface TestGateway {
+  /** Without /v1. */
+  readonly baseUrl: string;
+  readonly organizationId: string;
+  readonly managementKey: string;
+  readonly secretKey: string;
+  /** A connection of the test's own, for looking. */
+  readonly sql: Database;
+  readonly databaseUrl: string;
+  readonly telemetry: Telemetry;
+  /** Lines that were logged so far. */
+  readonly logLines: readonly string[];
+  /** Another organization, with keys of its own. */
+  addOrganization(options?: { creditUsd?: number; plan?: string }): Promise<PreparedOrganization>;
+  /** Sends JSON with the secret key, unless told otherwise. */
+  request(
+    method: string,
+    path: string,
+    body?: unknown,
+    init?: RequestInit & { key?: string },
+  ): Promise<Response>;
+  stop(): Promise<void>;
+}
+
+const NANO_PER_USD = 1_000_000_000;
+const MASTER_KEY = new Uint8Array(32).fill(7);
+
+/** The whole gateway in this process, on a database of its own and a free port. */
+export async function startTestGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
+  const database = await createTestDatabase();
+  const config = readConfig(
+    {
+      PORT: "0",
+      DATABASE_URL: database.url,
+      GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
+      DATABASE_POOL_SIZE: "4",
+      ...options.environment,
+    },
+    { cwd: import.meta.dir },
+  );
+  const sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
+  const addOrganization = async (wish: { creditUsd?: number; plan?: string } = {}) => {
+    const prepared = prepareOrganization(
+      {
+        name: `Organization ${crypto.randomUUID()}`,
+        plan: wish.plan ?? "free",
+        startingCreditNano: BigInt(Math.round((wish.creditUsd ?? 10) * NANO_PER_USD)),
+      },
+      Date.now(),
+    );
+    await sql.begin((transaction) => createOrganization(transaction, prepared.organization));
+    return prepared;
+  };
+  const first = await addOrganization({ creditUsd: options.startingCreditUsd, plan: options.plan });
+  const logLines: string[] = [];
+  const telemetry = createTelemetry({
+    level: "info",
+    destination: {
+      write: (line: string) => void logLines.push(line),
+      flushSync() {},
+      close: async () => {},
+    } as never,
+  });
+  const gateway: Gateway = await composeGateway({
+    config,
+    database,
+    masterKey: MASTER_KEY,
+    telemetry,
+    clock: options.clock,
+    onFenced: () => {},
+  });
+  gateway.app.listen({ port: 0, hostname: "127.0.0.1", reusePort: false });
+  const baseUrl = `http://127.0.0.1:${gateway.app.server!.port}`;
+  return {
+    baseUrl,
+    organizationId: first.organization.id,
+    managementKey: first.managementKey,
+    secretKey: first.secretKey,
+    sql,
+    databaseUrl: database.url,
+    telemetry,
+    logLines,
+    addOrganization,
+    request(method, path, body, { key = first.secretKey, headers, ...init } = {}) {
+      return fetch(`${baseUrl}${path}`, {
+        method,
+        ...init,
+        headers: {
+          authorization: `Bearer ${key}`,
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+          ...(headers as Record<string, string>),
+        },
+        ...(body === undefined
+          ? {}
+          : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+      });
+    },
+    async stop() {
+      await gateway.app.server?.stop(true);
+      await gateway.close();
+      await telemetry.close();
+      await sql.end();
+      await database.drop();
+    },
+  };
+}

@@ -1,0 +1,26 @@
+import { testServices } from "./services.ts";
+
+interface TestRedis {
+  readonly url: string;
+  /** Keeps the keys of a test file apart from those of others on the same server. */
+  readonly keyPrefix: string;
+}
+
+export const NO_REDIS_WARNING =
+  "NO REDIS: the tests that need one are SKIPPED, which fails where CI=true. Set TEST_REDIS_URL, start a Redis on 127.0.0.1:6379, or put redis-server on the PATH.";
+
+/**
+ * The Redis for tests, or undefined where there is none: then the tests that need it are to be
+ * skipped with `describe.skipIf`.
+ *
+ * @throws where there is none and CI=true: a continuous integration must not skip in silence.
+ */
+export async function findTestRedis(): Promise<TestRedis | undefined> {
+  const { redisUrl } = await testServices();
+  if (redisUrl === undefined) {
+    if (process.env.CI === "true") throw new Error(NO_REDIS_WARNING);
+    console.warn(NO_REDIS_WARNING);
+    return undefined;
+  }
+  return { url: redisUrl, keyPrefix: `test:${crypto.randomUUID()}:` };
+}

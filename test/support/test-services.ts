@@ -1,0 +1,147 @@
+import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Redis } from "ioredis";
+import postgres from "postgres";
+import { startEmbeddedPostgres } from "../../db/embedded.ts";
+import { migrate } from "../../db/migrate.ts";
+import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { databaseUrl, type TestServices } from "./services.ts";
+
+/*
+ * A process of its own that holds what a test run needs, a Postgres and a Redis: prepares them, says
+ * where they are in one line of JSON, and clears everything away when its standard input ends, which
+ * the kernel sees to however the test run dies.
+ */
+
+const DEFAULT_REDIS_URL = "redis://127.0.0.1:6379";
+const REDIS_START_TIMEOUT_MS = 5_000;
+
+/** Undone last to first. */
+const cleanups: (() => Promise<void> | void)[] = [];
+const log = (message: string) => console.error(`[test services] ${message}`);
+
+async function prepareDatabase(folder: string): Promise<Omit<TestServices, "redisUrl">> {
+  const serverUrl = process.env.TEST_DATABASE_URL || (await startServer(folder));
+  const prefix = `gateway_test_${Buffer.from(crypto.getRandomValues(new Uint8Array(6))).toString("hex")}`;
+  const template = `${prefix}_template`;
+  const address = readPostgresUrl(serverUrl);
+  const sql = postgres(address.url, { path: address.path, max: 1, onnotice: () => {} });
+  cleanups.push(async () => {
+    const databases = await sql<{ datname: string }[]>`
+      SELECT datname FROM pg_database WHERE starts_with(datname, ${prefix})`;
+    for (const { datname } of databases) {
+      await sql`DROP DATABASE IF EXISTS ${sql(datname)} WITH (FORCE)`;
+    }
+    await sql.end({ timeout: 1 });
+  });
+  await sql`CREATE DATABASE ${sql(template)}`;
+  await migrate({ url: databaseUrl(serverUrl, template) });
+  return { serverUrl, template, prefix };
+}
+
+/** Tests kill processes, not the machine, so nothing needs to reach the disk. */
+async function startServer(folder: string): Promise<string> {
+  const server = await startEmbeddedPostgres({
+    dataDir: join(folder, "data"),
+    log: () => {},
+    transport: "tcp",
+    settings: { fsync: "off", full_page_writes: "off", max_connections: "300" },
+  });
+  cleanups.push(() => server.stop());
+  return server.url;
+}
+
+/** The one that TEST_REDIS_URL names, or that runs already, or one started here, or none. */
+async function prepareRedis(folder: string): Promise<string | undefined> {
+  const wanted = process.env.TEST_REDIS_URL;
+  if (wanted) {
+    if (await redisAnswers(wanted)) return wanted;
+    throw new Error(`TEST_REDIS_URL=${wanted} does not answer`);
+  }
+  if (await redisAnswers(DEFAULT_REDIS_URL)) return DEFAULT_REDIS_URL;
+  const binary = Bun.which("redis-server");
+  if (binary === null) return undefined;
+  return await startRedis(binary, folder);
+}
+
+async function startRedis(binary: string, folder: string): Promise<string> {
+  const port = await findFreePort();
+  const options = ["--bind", "127.0.0.1", "--port", String(port), "--dir", folder];
+  const child = Bun.spawn([binary, ...options, "--save", "", "--appendonly", "no"], {
+    stdio: ["ignore", "ignore", "ignore"],
+  });
+  cleanups.push(async () => {
+    child.kill();
+    await child.exited;
+  });
+  const url = `redis://127.0.0.1:${port}`;
+  const deadlineMs = performance.now() + REDIS_START_TIMEOUT_MS;
+  while (!(await redisAnswers(url))) {
+    if (child.exitCode !== null || performance.now() > deadlineMs) {
+      throw new Error(`${binary} did not start on port ${port}`);
+    }
+    await Bun.sleep(20);
+  }
+  return url;
+}
+
+async function redisAnswers(url: string): Promise<boolean> {
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: 1_000,
+    commandTimeout: 1_000,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  });
+  redis.on("error", () => {});
+  try {
+    await redis.connect();
+    return (await redis.ping()) === "PONG";
+  } catch {
+    return false;
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function findFreePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no free port");
+  return address.port;
+}
+
+async function cleanUp(): Promise<void> {
+  for (const cleanup of cleanups.reverse()) {
+    try {
+      await cleanup();
+    } catch (error) {
+      log((error as Error).message);
+    }
+  }
+}
+
+// Bun ends the children of a test that took too long, or of a file under --isolate. Others go on.
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
+const folder = mkdtempSync(join(tmpdir(), "gateway-test-"));
+// As root the server runs as another user, who has to pass through.
+chmodSync(folder, 0o711);
+cleanups.push(() => {
+  if (existsSync(folder)) rmSync(folder, { recursive: true, force: true });
+});
+try {
+  const [database, redisUrl] = await Promise.all([prepareDatabase(folder), prepareRedis(folder)]);
+  const services: TestServices = { ...database, redisUrl };
+  process.stdout.write(`${JSON.stringify(services)}\n`);
+  for await (const _ of Bun.stdin.stream()) {
+    // Nothing is sent: only its end counts.
+  }
+} catch (error) {
+  log((error as Error).message);
+  process.exitCode = 1;
+}
+await cleanUp();

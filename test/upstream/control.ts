@@ -1,0 +1,42 @@
+import { type Behaviour, isBehaviourName } from "./behaviours.ts";
+import { asArray, asObject, asText } from "./json.ts";
+import type { UpstreamState } from "./state.ts";
+import { refusal } from "./wire.ts";
+
+/**
+ * `GET /__served` gives `{totals, served}`; `POST /__behave` takes `{model, behaviour}` (null takes it back) or
+ * `{model, queue: [behaviour, …]}`; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
+ */
+export async function answerControl(
+  state: UpstreamState,
+  path: string,
+  request: Request,
+): Promise<Response> {
+  const { ledger, plan } = state;
+  switch (`${request.method} ${path}`) {
+    case "GET /__served":
+      return Response.json({ totals: ledger.totals(), served: ledger.list });
+    case "POST /__behave": {
+      const body = asObject(await request.json().catch(() => null));
+      const model = asText(body.model);
+      const queue = asArray(body.queue);
+      const standing = body.behaviour ?? null;
+      if (![...queue, ...(standing === null ? [] : [standing])].every(isBehaviour)) {
+        return refusal(400, "behaviours are objects whose member `do` is a known name");
+      }
+      if (queue.length > 0) plan.enqueue(model, ...queue.filter(isBehaviour));
+      else plan.behave(model, isBehaviour(standing) ? standing : null);
+      return Response.json({ ok: true });
+    }
+    case "POST /__reset":
+      plan.reset();
+      ledger.clear();
+      return Response.json({ ok: true });
+    default:
+      return refusal(404, `no such control: ${request.method} ${path}`);
+  }
+}
+
+function isBehaviour(value: unknown): value is Behaviour {
+  return isBehaviourName(asObject(value).do);
+}

@@ -1,0 +1,116 @@
+import type { Behaviour } from "./behaviours.ts";
+import { answerChat } from "./chat.ts";
+import { answerControl } from "./control.ts";
+import { answerEmbeddings } from "./embeddings.ts";
+import { createLedger, type Ledger, recordOf, type Served } from "./served.ts";
+import { createPlan, type Plan, type UpstreamState } from "./state.ts";
+import { refusal } from "./wire.ts";
+
+const KEPT_RECORDS = 10_000;
+const LARGEST_REQUEST_BYTES = 256 * 1_048_576;
+
+export interface UpstreamOptions {
+  /** 0, the default, takes a free one. */
+  port?: number;
+  /** Of everything random, so that a failure can be replayed. */
+  seed?: number;
+  /** Of models without one of their own; the regular completion unless told otherwise. */
+  behaviour?: Behaviour;
+  /** Listed at /v1/models. */
+  models?: string[];
+  /** How many served requests stay listed; totals count all. */
+  keep?: number;
+  /** Answer `/__served`, `/__behave` and `/__reset`. */
+  remoteControl?: boolean;
+  nowMs?: () => number;
+}
+
+/** A provider that speaks OpenAI's wire format and does what it is told. */
+export interface Upstream {
+  port: number;
+  /** Ends in `/v1`. */
+  baseUrl: string;
+  /** Newest last. */
+  served: Served[];
+  totals: Ledger["totals"];
+  until: Ledger["until"];
+  behave: Plan["behave"];
+  enqueue: Plan["enqueue"];
+  /** Forgets behaviours and records. */
+  reset(): void;
+  /** Closes every connection at once. */
+  stop(): Promise<void>;
+}
+
+/** Serves chat completions, embeddings and models on 127.0.0.1, under any prefix such as `/v1`. */
+export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
+  const ledger = createLedger(options.keep ?? KEPT_RECORDS);
+  const plan = createPlan(options.behaviour ?? { do: "complete" });
+  const state: UpstreamState = {
+    seed: options.seed ?? 1,
+    nowMs: options.nowMs ?? Date.now,
+    ledger,
+    plan,
+    live: new Set(),
+  };
+  const models = options.models ?? ["gpt-4o-mini"];
+  let lastId = 0;
+
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: options.port ?? 0,
+    reusePort: false,
+    // Without it Bun prints each connection that is cut on purpose.
+    development: false,
+    idleTimeout: 0,
+    maxRequestBodySize: LARGEST_REQUEST_BYTES,
+    async fetch(request) {
+      const path = new URL(request.url).pathname;
+      if (options.remoteControl === true && path.startsWith("/__")) {
+        return answerControl(state, path, request);
+      }
+      if (request.method === "GET" && path.endsWith("/models")) return modelList(models);
+      const answer = request.method === "POST" ? routeOf(path) : null;
+      if (answer === null) return refusal(404, `Invalid URL (${request.method} ${path})`);
+      const body = await request.text();
+      lastId += 1;
+      const served = recordOf(lastId, path, request.headers, body, state.nowMs());
+      ledger.add(served);
+      return answer(state, served, body, request.signal);
+    },
+  });
+
+  const port = server.port ?? 0;
+  return {
+    port,
+    baseUrl: `http://127.0.0.1:${port}/v1`,
+    served: ledger.list,
+    totals: ledger.totals,
+    until: ledger.until,
+    behave: plan.behave,
+    enqueue: plan.enqueue,
+    reset() {
+      plan.reset();
+      ledger.clear();
+    },
+    async stop() {
+      for (const pending of state.live) pending.abort();
+      await server.stop(true);
+    },
+  };
+}
+
+function routeOf(path: string): typeof answerChat | null {
+  if (path.endsWith("/chat/completions")) return answerChat;
+  return path.endsWith("/embeddings") ? answerEmbeddings : null;
+}
+
+function modelList(models: string[]): Response {
+  const data = models.map((id) => ({
+    id,
+    object: "model",
+    created: 1_700_000_000,
+    owned_by: "upstream",
+  }));
+  return Response.json({ object: "list", data });
+}
