@@ -4,6 +4,8 @@ export { attempts } from "./attempts.ts";
 export { catalogueSearch } from "./catalogue-search.ts";
 export { changes } from "./changes.ts";
 export { creditCommands } from "./credit-commands.ts";
+export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
+export { files } from "./files.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";

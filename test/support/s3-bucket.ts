@@ -105,7 +105,8 @@ function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
     {
       pull(controller) {
         if (sent >= bytes.byteLength) return controller.close();
-        controller.enqueue(bytes.slice(sent, (sent += SEND_BYTES)));
+        controller.enqueue(bytes.slice(sent, sent + SEND_BYTES));
+        sent += SEND_BYTES;
       },
     },
     { highWaterMark: 0 },

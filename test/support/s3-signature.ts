@@ -58,9 +58,10 @@ interface Signed {
 }
 
 function fromHeaders(headers: Headers): Signed | undefined {
-  const match = /^AWS4-HMAC-SHA256 Credential=(\S+?), ?SignedHeaders=(\S+?), ?Signature=(\w+)$/.exec(
-    headers.get("authorization") ?? "",
-  );
+  const match =
+    /^AWS4-HMAC-SHA256 Credential=(\S+?), ?SignedHeaders=(\S+?), ?Signature=(\w+)$/.exec(
+      headers.get("authorization") ?? "",
+    );
   if (!match) return undefined;
   const [, credential, names, signature] = match;
   return {
