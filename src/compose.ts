@@ -96,7 +96,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   money.connect(ledger);
 
   const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
-  const orders = new CreditOrders({ organizations: world.organizations, read, onError });
+  const orders = new CreditOrders({
+    organizations: world.organizations,
+    holdsAreShared: false,
+    read,
+    onError,
+  });
   const presence = new Presence({
     sql: connections.lock,
     instance,

@@ -5,6 +5,7 @@ export { catalogueSearch } from "./catalogue-search.ts";
 export { changes } from "./changes.ts";
 export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
+export { holds } from "./holds.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";

@@ -79,6 +79,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   money.connect(ledger);
   const orders = new CreditOrders({
     organizations,
+    holdsAreShared: false,
     read,
     onError: (error) => void backgroundErrors.push(error),
   });

@@ -16,6 +16,11 @@ export interface HoldRequest {
   /** True where the caller set the limit: then it is not lowered. */
   readonly isLimitExplicit: boolean;
   readonly feeBasisPoints: bigint;
+  /**
+   * True where the caller can begin before the hold is durable, and give up what it began: it lets nothing
+   * out before a checkpoint or the charge is durable, which fail with EarlyHoldRefused where the hold does.
+   */
+  readonly mayBeginEarly?: boolean;
 }
 
 /** Money set aside for one request until it is settled or released. */
@@ -30,6 +35,8 @@ export interface Hold extends RequestAccounts {
   /** True where it is lower than what the caller would have had. */
   readonly isLowered: boolean;
   readonly admittedAtMs: number;
+  /** Where the hold is not durable yet: resolves when it is, rejects with EarlyHoldRefused. */
+  readonly confirmed?: Promise<void>;
 }
 
 /** What was delivered of a request, and what that costs. */
