@@ -62,10 +62,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
 
-  const settledAtStart = await takeOver(connections.lock, sql, instance);
-  if (settledAtStart > 0) {
-    telemetry.log.warn({ attempts: settledAtStart }, "settled what a predecessor left running");
+  const estate = await takeOver(connections.lock, sql, instance);
+  if (estate.settled + estate.released > 0) {
+    telemetry.log.warn(
+      { charged: estate.settled, released: estate.released },
+      "settled what a predecessor left running",
+    );
   }
+  for (const error of estate.failures) onError(error);
   const models = await loadModels(config);
   await publishSearch(sql, models);
   const world = createActorWorld({
@@ -76,6 +80,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const money = new AloneMoney({
     ...world,
     clock,
+    instance,
     onClamped: (hold, clampedNano) => {
       telemetry.countClampedCharge();
       telemetry.log.warn(

@@ -66,6 +66,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     keys,
     organizations,
     clock,
+    instance: books.instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
   });

@@ -53,6 +53,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const money = new SeveralMoney({
     keys,
     clock,
+    instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
   });

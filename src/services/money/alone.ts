@@ -1,8 +1,10 @@
 import type { apiKeyActor } from "../../../actors/api-key/actor.ts";
 import type { organizationActor } from "../../../actors/organization/actor.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
+import { placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import { type AccountTotals, orgAccountId, type Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { decideHold, isFree } from "./decide-hold.ts";
@@ -10,9 +12,11 @@ import type {
   ChargeFigures,
   Hold,
   HoldRequest,
+  LongHoldRequest,
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
+import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { refundEffect } from "./refund.ts";
 import {
   exhaustedPeriods,
@@ -40,6 +44,7 @@ export interface AloneMoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly clock: Clock;
+  readonly instance: InstanceIdentity;
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
@@ -58,11 +63,20 @@ export class AloneMoney implements MoneyPort {
   readonly #settling = new Map<string, Promise<void>>();
   readonly #queues = new Map<string, WaitQueue>();
   readonly #patience: SettlePatience;
+  readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
   constructor(dependencies: AloneMoneyDependencies) {
     this.#dependencies = dependencies;
     this.#patience = new SettlePatience(dependencies.clock);
+    this.#longHoldEnds = {
+      instance: dependencies.instance,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      ended: (hold) => {
+        this.#forget(hold);
+        this.#queues.get(hold.organizationId)?.drain();
+      },
+    };
   }
 
   /** The ledger tells `committed` of its batches, so the two are made one after the other. */
@@ -137,6 +151,30 @@ export class AloneMoney implements MoneyPort {
     if (this.#settling.has(hold.requestId)) return;
     if (this.#withAttempt.get(hold.requestId) === "written" || !this.#end(hold)) return;
     this.#queues.get(hold.organizationId)?.drain();
+  }
+
+  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
+    const hold = await this.hold(requestOfLong(request));
+    try {
+      await this.#ledger!.submit([placeLongHoldEffect(hold, also)]);
+      this.#forget(hold);
+    } finally {
+      // Nothing is decided any more before the actors have loaded what is held in the database now.
+      this.release(hold);
+    }
+  }
+
+  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, figures, also);
+  }
+
+  releaseLong(id: string, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, undefined, also);
+  }
+
+  #forget({ keyId, organizationId }: { readonly keyId: string; readonly organizationId: string }) {
+    this.#dependencies.keys.forget(keyId);
+    this.#dependencies.organizations.forget(organizationId);
   }
 
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */

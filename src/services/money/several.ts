@@ -1,7 +1,8 @@
 import { sqlState } from "../../../db/client.ts";
-import { FENCED } from "../../../db/ledger/commit-batch.ts";
+import { FENCED, type InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.ts";
+import { keepHoldEffect, placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed } from "../../lib/errors.ts";
@@ -12,10 +13,12 @@ import type {
   ChargeFigures,
   Hold,
   HoldRequest,
+  LongHoldRequest,
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
 import { KnownRooms } from "./known-rooms.ts";
+import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
 import { refundEffect } from "./refund.ts";
 import { exhaustedPeriods, type Headroom } from "./refusal.ts";
@@ -28,6 +31,7 @@ export interface SeveralMoneyDependencies {
   /** Remember for which periods budget.exhausted went out. */
   readonly keys: ApiKeyActors;
   readonly clock: Clock;
+  readonly instance: InstanceIdentity;
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
@@ -55,6 +59,7 @@ export class SeveralMoney implements MoneyPort {
   readonly #dependencies: SeveralMoneyDependencies;
   readonly #running = new Map<string, RunningHold>();
   readonly #patience: SettlePatience;
+  readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
   constructor(dependencies: SeveralMoneyDependencies) {
@@ -62,6 +67,11 @@ export class SeveralMoney implements MoneyPort {
     this.desk = new HoldDesk(dependencies.clock, () => this.#ledger!.wake());
     this.rooms = new KnownRooms(dependencies.clock);
     this.#patience = new SettlePatience(dependencies.clock);
+    this.#longHoldEnds = {
+      instance: dependencies.instance,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      ended: ({ organizationId }) => this.desk.wake(organizationId),
+    };
   }
 
   /** The ledger asks the desk for holds, so the two are made one after the other. */
@@ -122,6 +132,31 @@ export class SeveralMoney implements MoneyPort {
       const giveBack = () => this.#giveBack(hold, true);
       running.checkpointing!.then(giveBack, giveBack);
     }
+  }
+
+  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
+    const hold = await this.hold(requestOfLong(request));
+    const { instance } = this.#dependencies;
+    // What costs nothing has no row yet.
+    const effect =
+      hold.holdNano === 0n
+        ? placeLongHoldEffect(hold, also)
+        : keepHoldEffect(instance, request.id, also);
+    try {
+      await this.#ledger!.submit([effect]);
+    } catch (error) {
+      this.release(hold);
+      throw error;
+    }
+    this.#running.delete(request.id);
+  }
+
+  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, figures, also);
+  }
+
+  releaseLong(id: string, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, undefined, also);
   }
 
   /** Holds of these were charged by a batch that is durable. */
