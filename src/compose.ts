@@ -3,8 +3,10 @@ import { endpointActor } from "../actors/endpoint/actor.ts";
 import { organizationActor } from "../actors/organization/actor.ts";
 import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../db/client.ts";
+import { commitSharedHolds } from "../db/ledger/batch-commit.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
-import { LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
+import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
+import { endEarlierSession } from "../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
@@ -27,6 +29,8 @@ import { LastUse } from "./services/keys/last-use.ts";
 import { publishSearch } from "./services/models/publish-search.ts";
 import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
+import type { Hold, MoneyPort } from "./services/money/interface.ts";
+import { SeveralMoney } from "./services/money/several.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { Presence } from "./services/presence/presence.ts";
 import { takeOver } from "./services/presence/recovery.ts";
@@ -58,15 +62,25 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { config, telemetry } = options;
   const clock = options.clock ?? systemClock;
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
-  const connections = openConnections(options.database, config.databasePoolSize);
+  const areSeveral = config.redisUrl !== undefined;
+  const connections = openConnections(options.database, {
+    poolSize: config.databasePoolSize,
+    ledger: areSeveral
+      ? { use: `ledger-${instance.id}`, settings: SHARED_LEDGER_SETTINGS }
+      : { use: "ledger", settings: LEDGER_SETTINGS },
+  });
   const { sql } = connections;
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
 
-  const settledAtStart = await takeOver(connections.lock, sql, instance);
-  if (settledAtStart > 0) {
-    telemetry.log.warn({ attempts: settledAtStart }, "settled what a predecessor left running");
+  const estate = await takeOver(connections.lock, sql, instance);
+  if (estate.settled + estate.released > 0) {
+    telemetry.log.warn(
+      { charged: estate.settled, released: estate.released },
+      "settled what a predecessor left running",
+    );
   }
+  for (const error of estate.failures) onError(error);
   const models = await loadModels(config);
   await publishSearch(sql, models);
   const world = createActorWorld({
@@ -74,30 +88,24 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     commit: (effects, lineage) => ledger.submit(effects, lineage),
   });
-  const money = new AloneMoney({
-    ...world,
-    clock,
-    onClamped: (hold, clampedNano) => {
-      telemetry.countClampedCharge();
-      telemetry.log.warn(
-        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
-        "charge clamped to its hold",
-      );
-    },
-    onBackgroundError: onError,
-  });
-  const ledger = new GroupCommit({
-    sql: connections.ledger,
+  const { money, ledger } = createMoney({
+    areSeveral,
+    world,
+    connections,
     instance,
-    onCommitted: (settlements, totals) => money.committed(settlements, totals),
+    clock,
+    telemetry,
     onFenced: options.onFenced,
-    onPostedAbandoned: (settlement) => money.refund(settlement),
-    onBatch: (units, durationMs) => telemetry.observeCommit(units, durationMs),
+    onError,
   });
-  money.connect(ledger);
 
   const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
-  const orders = new CreditOrders({ organizations: world.organizations, read, onError });
+  const orders = new CreditOrders({
+    organizations: world.organizations,
+    holdsAreShared: areSeveral,
+    read,
+    onError,
+  });
   const presence = new Presence({
     sql: connections.lock,
     instance,
@@ -207,19 +215,85 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 }
 
 /** Commits and the lock of the only gateway have connections of their own; everything else shares a pool. */
-function openConnections(target: DatabaseTarget, poolSize: number) {
+function openConnections(
+  target: DatabaseTarget,
+  options: {
+    readonly poolSize: number;
+    readonly ledger: { readonly use: string; readonly settings: Record<string, string> };
+  },
+) {
   const open = (size: number, use: string, settings?: Record<string, string>): Database =>
     connectDatabase(target, { poolSize: size, applicationName: `gateway-${use}`, settings });
-  const sql = open(poolSize, "pool");
-  const ledger = open(1, "ledger", LEDGER_SETTINGS);
+  const sql = open(options.poolSize, "pool");
+  const ledger = open(1, options.ledger.use, options.ledger.settings);
   const lock = open(1, "lock");
   return {
     sql,
     ledger,
+    /** As the database shows the sessions of the ledger. */
+    ledgerName: `gateway-${options.ledger.use}`,
     lock,
     close: () =>
       Promise.all([sql, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
   };
+}
+
+/**
+ * Holds are in the memory of a gateway that is alone, and in the database where several share it; either
+ * way the ledger commits what queued during its last commit.
+ */
+function createMoney(parts: {
+  readonly areSeveral: boolean;
+  readonly world: Pick<ActorWorld, "keys" | "organizations">;
+  readonly connections: Pick<ReturnType<typeof openConnections>, "ledger" | "ledgerName">;
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  onFenced(): void;
+  onError(error: unknown): void;
+}): { readonly money: MoneyPort; readonly ledger: GroupCommit } {
+  const { world, connections, instance, clock, telemetry } = parts;
+  const dependencies = {
+    ...world,
+    clock,
+    instance,
+    onClamped: (hold: Hold, clampedNano: bigint) => {
+      telemetry.countClampedCharge();
+      telemetry.log.warn(
+        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
+        "charge clamped to its hold",
+      );
+    },
+    onBackgroundError: parts.onError,
+  };
+  const sql = connections.ledger;
+  const common = {
+    sql,
+    instance,
+    onFenced: parts.onFenced,
+    onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
+  };
+  if (parts.areSeveral) {
+    const money = new SeveralMoney(dependencies);
+    const ledger = new GroupCommit({
+      ...common,
+      commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
+      holds: money.desk,
+      endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
+      onCommitted: (settlements) => money.committed(settlements),
+      onPostedAbandoned: (settlement) => money.refund(settlement),
+    });
+    money.connect(ledger);
+    return { money, ledger };
+  }
+  const money = new AloneMoney(dependencies);
+  const ledger = new GroupCommit({
+    ...common,
+    onCommitted: (settlements, totals) => money.committed(settlements, totals),
+    onPostedAbandoned: (settlement) => money.refund(settlement),
+  });
+  money.connect(ledger);
+  return { money, ledger };
 }
 
 async function loadModels(config: GatewayConfig): Promise<ModelIndex> {
@@ -258,7 +332,7 @@ export type ActorWorld = ReturnType<typeof createActorWorld>;
 function registerGauges(
   telemetry: Telemetry,
   parts: {
-    readonly money: AloneMoney;
+    readonly money: MoneyPort;
     readonly ledger: GroupCommit;
     readonly world: ActorWorld;
     readonly ticker: StreamTicker;

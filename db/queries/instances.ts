@@ -1,6 +1,5 @@
 import type { Database } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/commit-batch.ts";
-import type { Settlement } from "../ledger/rows.ts";
 
 /** Held for its life, on a connection of its own, by the gateway that is alone on a database. */
 export const ALONE_LOCK = 7_203_114_502;
@@ -48,34 +47,6 @@ export async function heartbeat(sql: Database, instance: InstanceIdentity): Prom
   return beaten.count > 0;
 }
 
-/** What dead instances left running, as settlements at their last checkpoints. */
-export async function orphanedAttempts(sql: Database, limit: number): Promise<Settlement[]> {
-  const rows = await sql<Record<string, never>[]>`
-    SELECT a.* FROM attempts a LEFT JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
-    WHERE i.id IS NULL OR NOT i.alive ORDER BY a.started_at, a.request_id LIMIT ${limit}`;
-  return rows.map((row: Record<string, unknown>) => ({
-    requestId: row.request_id as string,
-    organizationId: row.organization_id as string,
-    keyId: row.key_id as string,
-    orgAccount: row.org_account as string,
-    dayAccount: row.day_account as string,
-    monthAccount: row.month_account as string,
-    chargeNano: row.charge_nano as bigint,
-    model: row.model as string,
-    provider: row.provider as string,
-    status: 499,
-    promptTokens: Number(row.prompt_tokens),
-    cachedPromptTokens: 0,
-    completionTokens: Number(row.completion_tokens),
-    reasoningTokens: 0,
-    estimated: row.estimated as boolean,
-    latencyMs: row.latency_ms as number,
-    details: row.details as Record<string, unknown> | null,
-    description: `Chat completion: ${row.model as string} (cut off)`,
-    hasAttempt: true,
-  }));
-}
-
 /** Calls of dead instances that never had a result free their idempotency keys. */
 export async function freeOrphanedIdempotencyKeys(sql: Database): Promise<void> {
   await sql`DELETE FROM idempotency_records r WHERE r.status IS NULL AND NOT EXISTS (
@@ -85,5 +56,6 @@ export async function freeOrphanedIdempotencyKeys(sql: Database): Promise<void> 
 /** Forgets instances that died long ago and left nothing. */
 export async function removeDeadInstances(sql: Database): Promise<void> {
   await sql`DELETE FROM instances i WHERE NOT i.alive AND i.heartbeat_at < clock_timestamp() - interval '1 day'
-    AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)`;
+    AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.instance_id = i.id)`;
 }
