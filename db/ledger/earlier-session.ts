@@ -1,3 +1,4 @@
+import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
 import type { Database } from "../client.ts";
 
 const POLL_MS = 20;
@@ -9,7 +10,11 @@ const MAX_NAME_BYTES = 63;
  * reply was lost with its connection may still be running, or stand before a lock: behind this it is
  * certainly committed or undone. Tries again while the database is out of reach.
  */
-export async function endEarlierSession(sql: Database, applicationName: string): Promise<void> {
+export async function endEarlierSession(
+  sql: Database,
+  applicationName: string,
+  clock: Clock = systemClock,
+): Promise<void> {
   const name = applicationName.slice(0, MAX_NAME_BYTES);
   for (;;) {
     try {
@@ -19,6 +24,6 @@ export async function endEarlierSession(sql: Database, applicationName: string):
     } catch {
       // Whatever it is: nothing may be tried again before this is known.
     }
-    await Bun.sleep(POLL_MS);
+    await sleep(clock, POLL_MS);
   }
 }

@@ -1,3 +1,4 @@
+import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { type Database, sqlState } from "../client.ts";
 import { type CommitBatch, commitInMemoryHolds } from "./batch-commit.ts";
@@ -43,6 +44,8 @@ export interface GroupCommitDependencies {
   readonly holds?: HoldSource;
   /** Resolves when a try whose outcome is unknown is certainly over. */
   endEarlierTry?(): Promise<void>;
+  /** For the waits between tries. */
+  readonly clock?: Clock;
 }
 
 export const MAX_QUEUED_UNITS = 20_000;
@@ -62,6 +65,7 @@ const UNIQUE_VIOLATION = "23505";
  */
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
+  readonly #clock: Clock;
   readonly #queue: Unit[] = [];
   readonly #knownAccounts = new Set<string>();
   #running = false;
@@ -70,6 +74,7 @@ export class GroupCommit {
 
   constructor(dependencies: GroupCommitDependencies) {
     this.#dependencies = dependencies;
+    this.#clock = dependencies.clock ?? systemClock;
   }
 
   get queuedUnits(): number {
@@ -110,9 +115,9 @@ export class GroupCommit {
     this.#closed = true;
     if (!this.#running) return;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, withinMs);
+      const cancelTimer = this.#clock.after(withinMs, resolve);
       this.#idle.push(() => {
-        clearTimeout(timer);
+        cancelTimer();
         resolve();
       });
     });
@@ -147,10 +152,10 @@ export class GroupCommit {
       } catch (error) {
         if (isOutcomeUnknown(error)) {
           recheck = true;
-          await Bun.sleep(RETRY_DELAY_MS);
+          await sleep(this.#clock, RETRY_DELAY_MS);
           await this.#dependencies.endEarlierTry?.();
         } else if (TRANSIENT_STATES.has(sqlState(error) ?? "")) {
-          await Bun.sleep(1);
+          await sleep(this.#clock, 1);
         } else if (sqlState(error) === UNIQUE_VIOLATION && !recheck) {
           recheck = true;
         } else {
@@ -196,7 +201,7 @@ export class GroupCommit {
     let committed: Awaited<ReturnType<CommitBatch>>;
     try {
       const { sql, instance, commitBatch = commitInMemoryHolds } = this.#dependencies;
-      committed = await commitStatements({ sql, instance, commitBatch }, units);
+      committed = await commitStatements({ sql, instance, commitBatch, clock: this.#clock }, units);
     } catch (error) {
       if (sqlState(error) === FENCED) this.#dependencies.onFenced();
       if (units.length === 1) return units[0]!.reject(error);

@@ -1,3 +1,4 @@
+import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
 import { leaveCommitMark } from "../queries/commit-marks.ts";
@@ -19,6 +20,7 @@ interface StatementWriter {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   readonly commitBatch: CommitBatch;
+  readonly clock: Clock;
 }
 
 const RETRY_DELAY_MS = 50;
@@ -68,7 +70,7 @@ export async function commitStatements(
       if (error instanceof CommittedBeforeError) return committed;
       const isTransient = TRANSIENT_STATES.has(sqlState(error) ?? "");
       if (!isTransient && !isOutcomeUnknown(error)) throw error;
-      await Bun.sleep(RETRY_DELAY_MS);
+      await sleep(writer.clock, RETRY_DELAY_MS);
     }
   }
 }

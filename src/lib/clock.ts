@@ -6,6 +6,11 @@ export interface Clock {
   after(delayMs: number, run: () => void): () => void;
 }
 
+/** Resolves after `delayMs`. */
+export function sleep(clock: Clock, delayMs: number): Promise<void> {
+  return new Promise((resolve) => void clock.after(delayMs, resolve));
+}
+
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   after(delayMs, run) {
