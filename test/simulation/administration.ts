@@ -1,0 +1,144 @@
+import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
+import { postCredit } from "../../db/ledger/post-credit.ts";
+import type { Cluster } from "./cluster.ts";
+import { Link } from "./link.ts";
+import type { Payers } from "./plan.ts";
+import { ModelledDriver } from "./postgres/driver.ts";
+import type { ModelContext } from "./postgres/model-context.ts";
+import type { ModelledServer } from "./postgres/server.ts";
+import { Process } from "./process.ts";
+import type { Promises } from "./promises.ts";
+import { broken } from "./violation.ts";
+import type { World } from "./world.ts";
+
+export interface AdministrationOptions {
+  readonly world: World;
+  readonly cluster: Cluster;
+  readonly promises: Promises;
+  readonly server: ModelledServer;
+  readonly context: ModelContext;
+  readonly payers: Payers;
+}
+
+/** Those who change keys and balances while requests run: through an instance, or beside them all. */
+export class Administration {
+  readonly #options: AdministrationOptions;
+  readonly #process: Process;
+  readonly #driver: ModelledDriver;
+  #running = 0;
+  #acts = 0;
+
+  constructor(options: AdministrationOptions) {
+    const { world } = options;
+    this.#options = options;
+    this.#process = new Process(world, "operator");
+    this.#driver = new ModelledDriver({
+      ...options,
+      link: new Link(world, this.#process),
+      poolSize: 1,
+      applicationName: "operator",
+    });
+  }
+
+  get isIdle(): boolean {
+    return this.#running === 0 && this.#pendingOrders() === 0;
+  }
+
+  act(): void {
+    const { random } = this.#options.world;
+    const act = random.pick(["budget", "budget", "switch", "top-up", "order"] as const);
+    if (act === "budget" || act === "switch") this.#changeKey(act === "switch");
+    else this.#changeBalance(act);
+  }
+
+  atRest(): void {
+    if (this.#pendingOrders() > 0) broken("M3", "an order was never carried out");
+    const done = [...this.#options.context.tables.creditCommands.all()];
+    for (const { id, transaction_id: posted } of done) {
+      const count = this.#postedTimes(posted, `order ${id}`);
+      if (count !== (posted === null ? 0 : 1)) broken("M3", `${id} was carried out ${count} times`);
+    }
+  }
+
+  /** A change of a key that is acknowledged is durable (output gate). */
+  #changeKey(isSwitch: boolean): void {
+    const { world, cluster, promises, payers } = this.#options;
+    const { ready } = cluster;
+    if (ready.length === 0) return;
+    const gateway = world.random.pick(ready);
+    const { id } = world.random.pick(payers.keys);
+    const budget = BigInt(world.random.integer(0, 9) * 1_000 + ++this.#acts);
+    const changed = isSwitch
+      ? { isActive: world.random.chance(0.7) }
+      : { dailyBudgetNano: budget };
+    const eventId = `evt_${world.nextId()}`;
+    gateway.process.after(0, `change ${id}`, () => {
+      gateway.keys
+        .get(id)
+        .ask("update", { changed, eventId })
+        .then(
+          (isChanged) => {
+            world.note(`${id} changed`);
+            if (isSwitch || !isChanged) return;
+            promises.watch(() => {
+              if (!promises.history.wasBudget(id, budget)) {
+                broken("output gate", `the change of ${id} is acknowledged before it is durable`);
+              }
+            });
+          },
+          () => {},
+        );
+    });
+  }
+
+  /** Beside all instances: a payment that another process posts, or an order that an instance carries out. */
+  #changeBalance(act: "top-up" | "order"): void {
+    const { world, payers, promises } = this.#options;
+    const { id: organizationId } = world.random.pick(payers.organizations);
+    const number = ++this.#acts;
+    const { sql } = this.#driver;
+    this.#running++;
+    const change = async (): Promise<void> => {
+      if (act === "top-up") {
+        await postCredit(sql, {
+          transactionId: `txn_topup_${number}`,
+          organizationId,
+          type: "topup",
+          amountNano: BigInt(world.random.integer(1, 3_000)),
+          description: "Top-up",
+        });
+        return;
+      }
+      const id = `cmd_${number}`;
+      const amountNano = BigInt(world.random.integer(-5_000, 2_000));
+      await sql.begin((transaction) =>
+        insertCreditCommand(transaction, {
+          id,
+          transactionId: "",
+          organizationId,
+          amountNano,
+          description: `order ${id}`,
+        }),
+      );
+    };
+    this.#process.after(0, act, () => {
+      change()
+        .catch((error) => {
+          if ((error as { code?: string }).code === undefined) promises.fault(error);
+        })
+        .finally(() => this.#running--);
+    });
+  }
+
+  #pendingOrders(): number {
+    const { tables } = this.#options.context;
+    return [...tables.creditCommands.all()].filter(({ done_at }) => done_at === null).length;
+  }
+
+  #postedTimes(transactionId: string | null, description: string): number {
+    const { tables } = this.#options.context;
+    return [...tables.transactions.all()].filter(
+      (row) => row.description === description && (transactionId === null || row.id === transactionId),
+    ).length;
+  }
+}

@@ -1,0 +1,109 @@
+import type { FaultPlan } from "./fault-plan.ts";
+import { Front } from "./front.ts";
+import { type GatewayGuards, SimulatedGateway } from "./gateway.ts";
+import type { RequestPlan } from "./plan.ts";
+import type { Connection } from "./postgres/connection.ts";
+import type { ModelContext } from "./postgres/model-context.ts";
+import type { ModelledServer } from "./postgres/server.ts";
+import type { Promises } from "./promises.ts";
+import { RequestRecord } from "./request-record.ts";
+import type { World } from "./world.ts";
+
+export interface ClusterOptions {
+  readonly world: World;
+  readonly server: ModelledServer;
+  readonly context: ModelContext;
+  readonly promises: Promises;
+  readonly requests: Map<string, RequestRecord>;
+  readonly company: "alone" | "several";
+  readonly guards: GatewayGuards;
+  readonly faults: FaultPlan;
+}
+
+const MAX_STARTS = 20;
+/** Restarts come soon enough that a schedule stays short. */
+const LONGEST_RESTART_MS = 1_500;
+
+/** The instances of one schedule, those that are gone included, and who is being served by which. */
+export class Cluster {
+  readonly gateways: SimulatedGateway[] = [];
+  hasFaults = true;
+  readonly #options: ClusterOptions;
+  readonly #running = new Map<RequestRecord, SimulatedGateway>();
+
+  constructor(options: ClusterOptions) {
+    this.#options = options;
+  }
+
+  get living(): SimulatedGateway[] {
+    return this.gateways.filter(({ process }) => !process.isGone);
+  }
+
+  get ready(): SimulatedGateway[] {
+    return this.living.filter(({ isReady }) => isReady);
+  }
+
+  start(): void {
+    const { world, company, faults } = this.#options;
+    const gateway = new SimulatedGateway({
+      ...this.#options,
+      name: `${company === "alone" ? "a" : "s"}${this.gateways.length}`,
+      epoch: BigInt(this.gateways.length + 1),
+      onSend: (_, connection) => {
+        if (this.hasFaults && world.random.chance(faults.brokenShare)) this.#breakSoon(connection);
+      },
+    });
+    this.gateways.push(gateway);
+    gateway.process.onGone(() => this.#gone(gateway));
+    gateway.start();
+  }
+
+  /** A request arrives at one of the instances, if any takes connections. */
+  send(plan: RequestPlan): void {
+    const { world, promises, requests } = this.#options;
+    const ready = this.ready;
+    if (ready.length === 0) return;
+    const gateway = world.random.pick(ready);
+    const record = new RequestRecord(plan, world.nowMs);
+    requests.set(plan.requestId, record);
+    this.#running.set(record, gateway);
+    const front = new Front(gateway, promises);
+    gateway.process.after(0, `request ${plan.requestId}`, () => {
+      front.serve(record).catch((error) => promises.fault(error));
+    });
+  }
+
+  /** Nothing more goes wrong, and what went wrong is over. */
+  calm(): void {
+    this.hasFaults = false;
+    this.#options.server.recover();
+    this.#options.server.manners.refusedShare = 0;
+    for (const { process, link } of this.living) {
+      if (link.isParted) link.heal();
+      process.resume();
+    }
+  }
+
+  killAll(): void {
+    for (const { process } of this.living) process.kill();
+  }
+
+  #breakSoon(connection: Connection): void {
+    const { world, faults } = this.#options;
+    const { random } = world;
+    world.after(random.between(0, 3 + faults.usualCommitMs * 2), "cut", () =>
+      connection.break(random.delay(1, 200), random.delay(1, 400)),
+    );
+  }
+
+  #gone(gateway: SimulatedGateway): void {
+    const { world } = this.#options;
+    world.note(`${gateway.process.name} is gone`);
+    for (const [record, of] of this.#running) {
+      if (of === gateway && record.end === undefined) record.isLost = true;
+    }
+    if (this.gateways.length < MAX_STARTS) {
+      world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => this.start());
+    }
+  }
+}

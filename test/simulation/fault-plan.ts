@@ -1,0 +1,34 @@
+import type { SeededRandom } from "./seeded-random.ts";
+
+/** What goes wrong in a schedule, and how often. */
+export interface FaultPlan {
+  readonly isQuiet: boolean;
+  readonly kills: number;
+  readonly pauses: number;
+  readonly partings: number;
+  readonly serverCrashes: number;
+  /** Of the statements that are sent: how many lose their connection at some moment of their way. */
+  readonly brokenShare: number;
+  /** Of the batches of the ledger: how many are refused although nothing is wrong with them. */
+  readonly refusedShare: number;
+  readonly usualCommitMs: number;
+  readonly longestCommitMs: number;
+}
+
+export function planFaults(random: SeededRandom): FaultPlan {
+  const isQuiet = random.chance(0.15);
+  const some = (most: number): number =>
+    !isQuiet && random.chance(0.45) ? random.integer(1, most) : 0;
+  const isSlow = random.chance(0.3);
+  return {
+    isQuiet,
+    kills: some(2),
+    pauses: some(2),
+    partings: some(2),
+    serverCrashes: some(1),
+    brokenShare: !isQuiet && random.chance(0.5) ? random.pick([0.02, 0.1]) : 0,
+    refusedShare: !isQuiet && random.chance(0.2) ? random.pick([0.02, 0.15]) : 0,
+    usualCommitMs: isSlow ? 60 : 3,
+    longestCommitMs: random.pick([20, 400, isQuiet ? 400 : 2_500]),
+  };
+}

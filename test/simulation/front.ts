@@ -1,0 +1,226 @@
+import { StreamCheckpoints } from "../../src/services/chat/stream-checkpoints.ts";
+import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
+import { sleep } from "../../src/lib/clock.ts";
+import { EarlyHoldRefused } from "../../src/services/money/early-refusal.ts";
+import type { Hold, SettlementFigures } from "../../src/services/money/interface.ts";
+import type { SimulatedGateway } from "./gateway.ts";
+import type { RequestPlan } from "./plan.ts";
+import type { RequestRecord } from "./request-record.ts";
+
+/** What leaves the gateway, at the moment at which it leaves. */
+export interface ClientSide {
+  answered(record: RequestRecord): void;
+  delivered(record: RequestRecord, tokens: number): void;
+  failed(record: RequestRecord, error: GatewayError): void;
+}
+
+const FEMTO_PER_NANO = 1_000_000n;
+const TICK_MS = 250;
+const LEASE_LOOK_MS = 50;
+
+/** The way of one request through an instance: admitted, called, metered, settled, as the chat service does. */
+export class Front {
+  readonly #gateway: SimulatedGateway;
+  readonly #client: ClientSide;
+
+  constructor(gateway: SimulatedGateway, client: ClientSide) {
+    this.#gateway = gateway;
+    this.#client = client;
+  }
+
+  async serve(record: RequestRecord): Promise<void> {
+    const { disconnectMs } = record.plan;
+    const abort = new Abort();
+    if (disconnectMs !== undefined) {
+      this.#gateway.process.after(disconnectMs, "client gone", () => {
+        if (record.end !== undefined) return;
+        record.isDisconnected = true;
+        abort.raise(clientClosed());
+      });
+    }
+    try {
+      await this.#admitAndServe(record, abort);
+      if (record.end === undefined) this.#client.answered(record);
+    } catch (error) {
+      if (!(error instanceof GatewayError) && (error as { code?: string }).code === undefined) {
+        if (!(error instanceof Error) || !error.message.startsWith("given up")) throw error;
+      }
+      const told =
+        error instanceof GatewayError ? error : new GatewayError("internal", "Failed.", { cause: error });
+      if (record.end === undefined) this.#client.failed(record, told);
+    }
+  }
+
+  async #admitAndServe(record: RequestRecord, abort: Abort): Promise<void> {
+    this.#gateway.membership.assertFresh();
+    const key = await this.#gateway.keys.get(record.plan.keyId).ask("inspect", undefined);
+    if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
+    if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
+    try {
+      await this.#holdAndServe(record, abort, true);
+    } catch (error) {
+      if (!(error instanceof EarlyHoldRefused)) throw error;
+      // Nothing has left: the request begins again, and this time waits for its hold.
+      await this.#holdAndServe(record, abort, false);
+    }
+  }
+
+  async #holdAndServe(record: RequestRecord, abort: Abort, mayBeginEarly: boolean): Promise<void> {
+    const { plan } = record;
+    const held = this.#gateway.money.hold({
+      requestId: plan.requestId,
+      organizationId: plan.organizationId,
+      keyId: plan.keyId,
+      fixedFemto: BigInt(plan.fixedNano) * FEMTO_PER_NANO,
+      perTokenFemto: FEMTO_PER_NANO,
+      outputTokens: plan.outputTokens,
+      isLimitExplicit: plan.isLimitExplicit,
+      feeBasisPoints: 0n,
+      mayBeginEarly,
+    });
+    const hold = held instanceof Promise ? await held : held;
+    record.holdNano = hold.holdNano;
+    if (plan.isStream) await this.#stream(record, hold, abort);
+    else await this.#complete(record, hold, abort);
+  }
+
+  async #complete(record: RequestRecord, hold: Hold, abort: Abort): Promise<void> {
+    const { money, process, isAnswerAfterCharge } = this.#gateway;
+    const call = new Abort();
+    hold.confirmed?.catch((error) => call.raise(error));
+    abort.onRaised((error) => call.raise(error));
+    try {
+      await call.within(sleep(process.clock, record.plan.upstreamMs));
+      if (record.plan.upstreamFailure === "at once") throw providerFailure();
+      const status = record.isDisconnected ? 499 : 200;
+      const charged = money.settle(hold, this.#figures(record, hold, produced(record.plan, hold), status));
+      if (isAnswerAfterCharge) await charged;
+      else charged.catch(() => {});
+    } catch (error) {
+      // Where a charge is under way or durable this does nothing.
+      money.release(hold);
+      throw error;
+    }
+  }
+
+  async #stream(record: RequestRecord, hold: Hold, abort: Abort): Promise<void> {
+    const { money, process } = this.#gateway;
+    const { plan } = record;
+    const all = produced(plan, hold);
+    let seen = 0;
+    const checkpoints = new StreamCheckpoints(process.clock, () =>
+      money.checkpoint(hold, this.#figures(record, hold, seen, 200)),
+    );
+    try {
+      const opening = new Abort();
+      hold.confirmed?.catch((error) => opening.raise(error));
+      abort.onRaised((error) => opening.raise(error));
+      await opening.within(sleep(process.clock, plan.upstreamMs));
+      if (plan.upstreamFailure === "at once") throw providerFailure();
+      seen = Math.ceil(all / plan.events);
+      await checkpoints.cover(seen);
+    } catch (error) {
+      money.release(hold);
+      throw error;
+    }
+    await this.#whenCurrent();
+    if (abort.raised !== undefined) return this.#leave(record, hold, seen);
+    this.#client.delivered(record, seen);
+    const stopTicking = this.#tick(checkpoints);
+    try {
+      for (let event = 2; event <= plan.events; event++) {
+        await abort.within(sleep(process.clock, plan.eventMs));
+        if (plan.upstreamFailure === "cut" && event > plan.events / 2) throw providerFailure();
+        seen = Math.min(all, Math.ceil((all * event) / plan.events));
+        await checkpoints.admit(seen);
+        await this.#whenCurrent();
+        if (abort.raised !== undefined) throw abort.raised;
+        this.#client.delivered(record, seen);
+      }
+    } catch (error) {
+      // What was delivered is charged before the failure is told.
+      await money.settle(hold, this.#figures(record, hold, seen, 499)).catch(() => {});
+      throw error;
+    } finally {
+      stopTicking();
+    }
+    await money.settle(hold, this.#figures(record, hold, all, 200));
+  }
+
+  /** Whoever may have been taken for dead lets nothing out before that is clear. */
+  async #whenCurrent(): Promise<void> {
+    const { membership, process } = this.#gateway;
+    while (!membership.isCurrent) await sleep(process.clock, LEASE_LOOK_MS);
+  }
+
+  async #leave(record: RequestRecord, hold: Hold, seen: number): Promise<void> {
+    await this.#gateway.money.settle(hold, this.#figures(record, hold, seen, 499)).catch(() => {});
+    throw clientClosed();
+  }
+
+  #tick(checkpoints: StreamCheckpoints): () => void {
+    const { clock } = this.#gateway.process;
+    let cancel = (): void => {};
+    const next = (): void => {
+      cancel = clock.after(TICK_MS, () => {
+        checkpoints.tick(clock.nowMs());
+        next();
+      });
+    };
+    next();
+    return () => cancel();
+  }
+
+  #figures(record: RequestRecord, hold: Hold, tokens: number, status: number): SettlementFigures {
+    const wanted = BigInt(record.plan.fixedNano + tokens);
+    record.chargeNano = wanted < hold.holdNano ? wanted : hold.holdNano;
+    return {
+      promptTokens: 1,
+      cachedPromptTokens: 0,
+      completionTokens: tokens,
+      reasoningTokens: 0,
+      estimated: false,
+      chargeNano: wanted,
+      clampedNano: 0n,
+      model: "simulated/model",
+      provider: "simulated",
+      latencyMs: 1,
+      details: null,
+      status,
+      description: "Chat completion: simulated/model",
+    };
+  }
+}
+
+function produced(plan: RequestPlan, hold: Hold): number {
+  return Math.floor(hold.outputTokens * plan.producedShare);
+}
+
+function providerFailure(): GatewayError {
+  return new GatewayError("provider_error", "The provider failed.");
+}
+
+/** Ends waiting, once. */
+class Abort {
+  raised: GatewayError | undefined;
+  readonly #listeners: ((error: GatewayError) => void)[] = [];
+
+  raise(error: GatewayError): void {
+    if (this.raised !== undefined) return;
+    this.raised = error;
+    for (const tell of this.#listeners) tell(error);
+  }
+
+  onRaised(tell: (error: GatewayError) => void): void {
+    if (this.raised !== undefined) tell(this.raised);
+    else this.#listeners.push(tell);
+  }
+
+  within(work: Promise<void>): Promise<void> {
+    if (this.raised !== undefined) return Promise.reject(this.raised);
+    return new Promise((resolve, reject) => {
+      this.onRaised(reject);
+      work.then(resolve, reject);
+    });
+  }
+}

@@ -1,0 +1,165 @@
+import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { organizationActor } from "../../actors/organization/actor.ts";
+import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
+import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
+import { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Query } from "../../db/query.ts";
+import { AloneMoney, type ApiKeyActors } from "../../src/services/money/alone.ts";
+import { CreditOrders } from "../../src/services/money/credit-orders.ts";
+import type { MoneyPort } from "../../src/services/money/interface.ts";
+import { SeveralMoney } from "../../src/services/money/several.ts";
+import { Link } from "./link.ts";
+import { Membership } from "./membership.ts";
+import type { Connection } from "./postgres/connection.ts";
+import { ModelledDriver } from "./postgres/driver.ts";
+import type { ModelContext } from "./postgres/model-context.ts";
+import type { ModelledServer } from "./postgres/server.ts";
+import { Process } from "./process.ts";
+import type { World } from "./world.ts";
+
+/** What keeps the promises in the composition; a test takes one away at a time. */
+export interface GatewayGuards {
+  /** Replies of actors leave after what they rest on is durable. */
+  readonly outputGate: boolean;
+  /** Answers leave after their charges are durable. */
+  readonly answerAfterCharge: boolean;
+}
+
+export interface GatewayOptions {
+  readonly world: World;
+  readonly server: ModelledServer;
+  readonly context: ModelContext;
+  readonly company: "alone" | "several";
+  readonly guards: GatewayGuards;
+  readonly name: string;
+  readonly epoch: bigint;
+  onSend(name: string, connection: Connection): void;
+}
+
+const POOL_SIZE = 3;
+
+/** One instance of the gateway in a process of its own, composed of what the product is composed of. */
+export class SimulatedGateway {
+  readonly process: Process;
+  readonly link: Link;
+  readonly money: MoneyPort;
+  readonly ledger: GroupCommit;
+  readonly keys: ApiKeyActors;
+  readonly membership: Membership;
+  readonly drivers: readonly ModelledDriver[];
+  readonly isAnswerAfterCharge: boolean;
+  isReady = false;
+
+  constructor(options: GatewayOptions) {
+    const { world, company, guards, name } = options;
+    this.process = new Process(world, name);
+    this.link = new Link(world, this.process);
+    this.isAnswerAfterCharge = guards.answerAfterCharge;
+    const { clock } = this.process;
+    const instance = { id: `ins_${name}`, epoch: options.epoch };
+    const isShared = company === "several";
+    const ledgerName = `gateway-ledger-${isShared ? instance.id : ""}`;
+    const open = (poolSize: number, applicationName: string, settings = {}): ModelledDriver =>
+      new ModelledDriver({ ...options, link: this.link, poolSize, applicationName, settings });
+    const pool = open(POOL_SIZE, `gateway-pool-${name}`);
+    const ledgerDriver = open(1, ledgerName, isShared ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS);
+    const lock = open(1, `gateway-lock-${name}`);
+    this.drivers = [pool, ledgerDriver, lock];
+    const { sql } = pool;
+    const ledgerSql = ledgerDriver.sql;
+    const onError = (error: unknown): void => {
+      world.note(`${name} failure: ${(error as Error).message}`);
+      if (isFaultOfProgram(error)) throw error;
+    };
+    const onFenced = (): void => this.process.kill();
+
+    const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
+    const environment: ActorEnvironment = {
+      clock,
+      turnContext: () => ({ nowMs: clock.nowMs(), random: () => world.random.next() }),
+      commit(effects, lineage) {
+        const durable = ledger.submit(effects, lineage);
+        if (guards.outputGate) return durable;
+        durable.catch(() => {});
+        return Promise.resolve();
+      },
+      read,
+    };
+    const keys = new ActorRegistry(apiKeyActor, environment);
+    const organizations = new ActorRegistry(organizationActor, environment);
+    const dependencies = {
+      keys,
+      organizations,
+      clock,
+      instance,
+      onClamped: () => {},
+      onBackgroundError: onError,
+    };
+    const common = { sql: ledgerSql, instance, clock, onFenced };
+    let ledger: GroupCommit;
+    if (isShared) {
+      const money = new SeveralMoney(dependencies);
+      ledger = new GroupCommit({
+        ...common,
+        commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
+        holds: money.desk,
+        endEarlierTry: () => endEarlierSession(ledgerSql, ledgerName, clock),
+        onCommitted: (settlements) => money.committed(settlements),
+        onPostedAbandoned: (settlement) => money.refund(settlement),
+      });
+      money.connect(ledger);
+      this.money = money;
+    } else {
+      const money = new AloneMoney(dependencies);
+      ledger = new GroupCommit({
+        ...common,
+        onCommitted: (settlements, totals) => money.committed(settlements, totals),
+        onPostedAbandoned: (settlement) => money.refund(settlement),
+      });
+      money.connect(ledger);
+      this.money = money;
+    }
+    this.ledger = ledger;
+    this.keys = keys;
+    const orders = new CreditOrders({ organizations, holdsAreShared: isShared, read, onError });
+    this.membership = new Membership({
+      company,
+      lock: lock.sql,
+      sql,
+      instance,
+      clock,
+      onChange(kind, objectId) {
+        if (kind === "api-key") keys.forget(objectId);
+        else if (kind === "organization") organizations.forget(objectId);
+        else if (kind === "credit-command") void orders.carryOut();
+      },
+      onGap() {
+        keys.forgetAll();
+        organizations.forgetAll();
+        void orders.carryOut();
+      },
+      onFenced,
+      onError,
+    });
+  }
+
+  /** Begins its life, as an event of its own process. */
+  start(): void {
+    this.process.after(0, "start", () => {
+      this.membership.start().then(
+        () => {
+          this.isReady = true;
+        },
+        // As the program does: it ends, and whoever watches it starts another one.
+        () => this.process.kill(),
+      );
+    });
+  }
+}
+
+/** Failures that no schedule explains. */
+function isFaultOfProgram(error: unknown): boolean {
+  return !(error instanceof Error) || error.name === "TypeError" || error.name === "ReferenceError";
+}

@@ -1,0 +1,141 @@
+import type { MoneyHistory } from "./money-history.ts";
+import type { WriterNote } from "./postgres/fence.ts";
+import type { AccountRow, HoldRow, Tables, TransactionRow } from "./postgres/tables.ts";
+import type { Change, Transaction } from "./postgres/transaction.ts";
+import type { RequestRecord } from "./request-record.ts";
+import { broken } from "./violation.ts";
+
+interface Tail {
+  readonly sequence: bigint;
+  readonly balanceNano: bigint;
+}
+
+const REFUND = /^Refund of (\S+),/;
+
+/** M1, M2, M3 and O1, looked at with every commit. */
+export class LedgerPromises {
+  readonly #tables: Tables;
+  readonly #history: MoneyHistory;
+  readonly #requests: ReadonlyMap<string, RequestRecord>;
+  readonly #tails = new Map<string, Tail>();
+  readonly #usages = new Map<string, TransactionRow>();
+  readonly #refunds = new Map<string, bigint>();
+  readonly #heldNano = new Map<string, bigint>();
+  /** When the first request arrived that an account was charged for. */
+  readonly #sinceMs = new Map<string, number>();
+
+  constructor(
+    tables: Tables,
+    history: MoneyHistory,
+    requests: ReadonlyMap<string, RequestRecord>,
+  ) {
+    this.#tables = tables;
+    this.#history = history;
+    this.#requests = requests;
+  }
+
+  usageOf(requestId: string): TransactionRow | undefined {
+    return this.#usages.get(requestId);
+  }
+
+  refundedOf(requestId: string): bigint {
+    return this.#refunds.get(requestId) ?? 0n;
+  }
+
+  committed(transaction: Transaction, changes: readonly Change[]): void {
+    this.#isByTheLiving(transaction);
+    const posted = changes
+      .filter(({ table }) => table === this.#tables.transactions)
+      .map(({ after }) => after as TransactionRow)
+      .sort((one, other) => Number(one.sequence - other.sequence));
+    for (const row of posted) this.#posted(row);
+    for (const change of changes) {
+      if (change.table === this.#tables.holds) {
+        this.#moveHeld(change.before as HoldRow | undefined, -1n);
+        this.#moveHeld(change.after as HoldRow | undefined, 1n);
+      }
+    }
+    for (const { table, after } of changes) {
+      if (table === this.#tables.accounts) this.#account(after as AccountRow);
+    }
+  }
+
+  /** Nothing is held any more, and nothing waits to be charged. */
+  atRest(): void {
+    for (const { request_id } of this.#tables.attempts.all()) {
+      broken("M3", `${request_id} was never settled`);
+    }
+    for (const { id, instance_id } of this.#tables.holds.all()) {
+      if (instance_id !== null) broken("M3", `the hold of ${id} never ended`);
+    }
+    for (const account of this.#tables.accounts.all()) {
+      if (account.kind !== "org") continue;
+      const tail = this.#tails.get(account.organization_id);
+      if ((tail?.sequence ?? 0n) !== account.sequence) broken("M2", `${account.id} has a gap`);
+    }
+  }
+
+  /** O1: whoever was declared dead commits nothing. */
+  #isByTheLiving({ notes }: Transaction): void {
+    for (const { instanceId, epoch } of notes as WriterNote[]) {
+      const row = this.#tables.instances.read(undefined, instanceId);
+      if (row?.alive !== true || row.epoch !== epoch) {
+        broken("O1", `${instanceId} commits after it was declared dead`);
+      }
+    }
+  }
+
+  /** M2 and M3. */
+  #posted(row: TransactionRow): void {
+    const tail = this.#tails.get(row.organization_id) ?? { sequence: 0n, balanceNano: 0n };
+    const balanceNano = tail.balanceNano + row.amount_nano;
+    if (row.sequence !== tail.sequence + 1n) broken("M2", `${row.id} is out of its order`);
+    if (row.balance_after_nano !== balanceNano) {
+      broken("M2", `${row.id} tells a balance of ${row.balance_after_nano}, not ${balanceNano}`);
+    }
+    this.#tails.set(row.organization_id, { sequence: row.sequence, balanceNano });
+    const refunded = REFUND.exec(row.description)?.[1];
+    if (refunded !== undefined) {
+      this.#refunds.set(refunded, this.refundedOf(refunded) + row.amount_nano);
+    }
+    if (row.request_id === null) return;
+    if (this.#usages.has(row.request_id)) broken("M3", `${row.request_id} is charged twice`);
+    this.#usages.set(row.request_id, row);
+    const arrivedMs = this.#requests.get(row.request_id)?.arrivedMs ?? Number.NEGATIVE_INFINITY;
+    for (const { id, key_id } of this.#tables.accounts.all()) {
+      if (key_id !== row.key_id) continue;
+      this.#sinceMs.set(id, Math.min(arrivedMs, this.#sinceMs.get(id) ?? arrivedMs));
+    }
+  }
+
+  #moveHeld(row: HoldRow | undefined, sign: bigint): void {
+    if (row === undefined) return;
+    for (const id of [row.org_account, row.day_account, row.month_account]) {
+      this.#heldNano.set(id, (this.#heldNano.get(id) ?? 0n) + sign * row.hold_nano);
+    }
+  }
+
+  /** M1 and M2. */
+  #account(row: AccountRow): void {
+    const held = this.#heldNano.get(row.id) ?? 0n;
+    if (row.held_nano !== held) {
+      broken("M3", `${row.id} holds ${row.held_nano}, and its holds come to ${held}`);
+    }
+    if (row.kind === "org") {
+      const balanceNano = row.credit_nano - row.posted_nano;
+      const tail = this.#tails.get(row.organization_id);
+      if (balanceNano < 0n) broken("M1", `the balance of ${row.id} is ${balanceNano}`);
+      if (balanceNano !== (tail?.balanceNano ?? 0n)) {
+        broken("M2", `${row.id} has ${balanceNano}, its transactions come to ${tail?.balanceNano}`);
+      }
+      if (balanceNano < row.held_nano) broken("M1", `${row.id} holds more than its balance`);
+      return;
+    }
+    const sinceMs = this.#sinceMs.get(row.id);
+    if (row.posted_nano === 0n || sinceMs === undefined) return;
+    const highest = this.#history.highestBudgetSince(row, sinceMs);
+    if (highest !== undefined && row.posted_nano > highest) {
+      broken("M1", `${row.id} has spent ${row.posted_nano} of at most ${highest}`);
+    }
+  }
+}

@@ -1,0 +1,123 @@
+import type { AccountRow, ApiKeyRow, Tables } from "./postgres/tables.ts";
+import type { Change } from "./postgres/transaction.ts";
+
+interface Moment {
+  readonly atMs: number;
+  /** Null where there is no limit. */
+  readonly freeNano: bigint | null;
+  readonly unspentNano: bigint | null;
+}
+
+interface Budgets {
+  readonly atMs: number;
+  readonly daily: bigint | null;
+  readonly monthly: bigint | null;
+}
+
+/** How long an instance may not know of a change (contract §5). */
+const NEWS_MS = 1_000;
+const NO_LIMIT = 10n ** 30n;
+
+/** What accounts had free, and what keys were allowed, at every moment of a schedule. */
+export class MoneyHistory {
+  readonly #tables: Tables;
+  readonly #nowMs: () => number;
+  readonly #accounts = new Map<string, Moment[]>();
+  readonly #budgets = new Map<string, Budgets[]>();
+
+  constructor(tables: Tables, nowMs: () => number) {
+    this.#tables = tables;
+    this.#nowMs = nowMs;
+  }
+
+  committed(changes: readonly Change[]): void {
+    for (const { table, after } of changes) {
+      if (after === undefined) continue;
+      if (table === this.#tables.accounts) this.#noteAccount(after as AccountRow);
+      else if (table === this.#tables.apiKeys) this.#noteKey(after as ApiKeyRow);
+    }
+  }
+
+  /** The least that all accounts of a payer had at any moment since, what nobody may know of yet included. */
+  leastSince(
+    organizationId: string,
+    keyId: string,
+    sinceMs: number,
+  ): { readonly freeNano: bigint; readonly unspentNano: bigint } {
+    let freeNano = NO_LIMIT;
+    let unspentNano = NO_LIMIT;
+    for (const [id, moments] of this.#accounts) {
+      const isIts = id === `org:${organizationId}` || id.includes(`:${keyId}:`);
+      if (!isIts) continue;
+      for (const moment of within(moments, sinceMs - NEWS_MS)) {
+        if (moment.freeNano !== null && moment.freeNano < freeNano) freeNano = moment.freeNano;
+        const { unspentNano: unspent } = moment;
+        if (unspent !== null && unspent < unspentNano) unspentNano = unspent;
+      }
+    }
+    for (const budgets of within(this.#budgets.get(keyId) ?? [], sinceMs - NEWS_MS)) {
+      for (const budget of [budgets.daily, budgets.monthly]) {
+        if (budget === null) continue;
+        const isTouched = [...this.#accounts.keys()].some((id) => id.includes(`:${keyId}:`));
+        if (!isTouched && budget < freeNano) freeNano = budget;
+        if (!isTouched && budget < unspentNano) unspentNano = budget;
+      }
+    }
+    return { freeNano, unspentNano };
+  }
+
+  /** The highest budget of the account that was in force since; undefined where it had none for a moment. */
+  highestBudgetSince(account: AccountRow, sinceMs: number): bigint | undefined {
+    let highest = 0n;
+    for (const budgets of within(this.#budgets.get(account.key_id!) ?? [], sinceMs - NEWS_MS)) {
+      const budget = account.kind === "day" ? budgets.daily : budgets.monthly;
+      if (budget === null) return undefined;
+      if (budget > highest) highest = budget;
+    }
+    return highest;
+  }
+
+  /** True where the key was allowed this much at some moment. */
+  wasBudget(keyId: string, dailyBudgetNano: bigint): boolean {
+    return (this.#budgets.get(keyId) ?? []).some(({ daily }) => daily === dailyBudgetNano);
+  }
+
+  #noteAccount(row: AccountRow): void {
+    let moments = this.#accounts.get(row.id);
+    if (moments === undefined) {
+      moments = [];
+      this.#accounts.set(row.id, moments);
+    }
+    const limit = this.#limitOf(row);
+    const unspentNano = limit === null ? null : limit - row.posted_nano;
+    const freeNano = unspentNano === null ? null : unspentNano - row.held_nano;
+    moments.push({ atMs: this.#nowMs(), freeNano, unspentNano });
+  }
+
+  #noteKey(row: ApiKeyRow): void {
+    const budgets = this.#budgets.get(row.id) ?? [];
+    this.#budgets.set(row.id, budgets);
+    const { daily_budget_nano: daily, monthly_budget_nano: monthly } = row;
+    budgets.push({ atMs: this.#nowMs(), daily, monthly });
+    for (const account of this.#tables.accounts.all()) {
+      if (account.key_id === row.id) this.#noteAccount(account);
+    }
+  }
+
+  #limitOf(row: AccountRow): bigint | null {
+    if (row.kind === "org") return row.credit_nano;
+    const key = this.#tables.apiKeys.read(undefined, row.key_id!);
+    if (key === undefined) return null;
+    return row.kind === "day" ? key.daily_budget_nano : key.monthly_budget_nano;
+  }
+}
+
+/** What was so at some moment since: the last entry before it, and all after it. */
+function within<Entry extends { readonly atMs: number }>(
+  entries: readonly Entry[],
+  sinceMs: number,
+): readonly Entry[] {
+  let first = entries.length - 1;
+  while (first > 0 && entries[first]!.atMs > sinceMs) first--;
+  return entries.slice(Math.max(0, first));
+}

@@ -1,0 +1,74 @@
+import type { SeededRandom } from "./seeded-random.ts";
+
+/** What one client asks for, and what becomes of it at the provider and at the client. */
+export interface RequestPlan {
+  readonly requestId: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly isStream: boolean;
+  /** One nano-USD each. */
+  readonly outputTokens: number;
+  readonly isLimitExplicit: boolean;
+  readonly fixedNano: number;
+  /** What the provider produces, as a share of what it may. */
+  readonly producedShare: number;
+  /** Until the answer, or the first event. */
+  readonly upstreamMs: number;
+  /** Events of a stream. */
+  readonly events: number;
+  readonly eventMs: number;
+  /** The provider fails: at once, or, in a stream, after some events. */
+  readonly upstreamFailure: "none" | "at once" | "cut";
+  /** When the client goes away, after its request. */
+  readonly disconnectMs: number | undefined;
+}
+
+/** Payers of a schedule; money in nano-USD. */
+export interface Payers {
+  readonly organizations: readonly { readonly id: string; readonly creditNano: number }[];
+  readonly keys: readonly {
+    readonly id: string;
+    readonly organizationId: string;
+    readonly dailyBudgetNano: number | null;
+    readonly monthlyBudgetNano: number | null;
+  }[];
+}
+
+export function planPayers(random: SeededRandom): Payers {
+  const organizations = Array.from({ length: random.integer(1, 2) }, (_, index) => ({
+    id: `org_${index}`,
+    creditNano: random.pick([500, 3_000, 10_000, 100_000]),
+  }));
+  const budget = (): number | null =>
+    random.chance(0.5) ? null : random.pick([0, 400, 2_000, 8_000]);
+  const keys = organizations.flatMap(({ id: organizationId }) =>
+    Array.from({ length: random.integer(1, 3) }, (_, index) => ({
+      id: `key_${organizationId.slice(4)}_${index}`,
+      organizationId,
+      dailyBudgetNano: budget(),
+      monthlyBudgetNano: budget(),
+    })),
+  );
+  return { organizations, keys };
+}
+
+export function planRequest(random: SeededRandom, payers: Payers, number: number): RequestPlan {
+  const { id: keyId, organizationId } = random.pick(payers.keys);
+  const isStream = random.chance(0.5);
+  const failure = random.next();
+  return {
+    requestId: `req_${String(number).padStart(4, "0")}`,
+    organizationId,
+    keyId,
+    isStream,
+    outputTokens: random.pick([0, 50, 300, 300, 700, 2_000, 6_000]),
+    isLimitExplicit: random.chance(0.7),
+    fixedNano: random.pick([0, 1, 40]),
+    producedShare: random.pick([0, 0.1, 0.5, 0.9, 1]),
+    upstreamMs: random.delay(30, 1_500),
+    events: random.integer(1, 8),
+    eventMs: random.delay(40, 900),
+    upstreamFailure: failure < 0.07 ? "at once" : failure < 0.14 && isStream ? "cut" : "none",
+    disconnectMs: random.chance(0.12) ? random.delay(60, 2_000) : undefined,
+  };
+}

@@ -1,0 +1,147 @@
+import { rowsOf, written } from "./outcome.ts";
+import { noteChange } from "./post-credit.ts";
+import type { Listed } from "./statement-text.ts";
+import type { ModelledStatement } from "./statements.ts";
+import type { ApiKeyRow } from "./tables.ts";
+
+/** What actors load, and what administration writes: db/queries. */
+export const administrationStatements: readonly ModelledStatement[] = [
+  {
+    name: "load key",
+    begins: "SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano FROM api_keys k LEFT JOIN",
+    *run({ tables }, transaction, [listed, id]) {
+      const key = tables.apiKeys.read(transaction, id);
+      if (key === undefined || key.deleted_at !== null) return rowsOf([]);
+      const rows = ((listed as Listed).of as readonly string[]).flatMap((accountId) => {
+        const account = tables.accounts.read(transaction, accountId);
+        if (account === undefined) return [];
+        const { posted_nano, held_nano } = account;
+        return [{ ...key, account_id: accountId, posted_nano, held_nano }];
+      });
+      const bare = { ...key, account_id: null, posted_nano: null, held_nano: null };
+      return rowsOf(rows.length > 0 ? rows : [bare]);
+    },
+  },
+  {
+    name: "load organization",
+    begins: "SELECT o.id, o.name, o.plan, a.credit_nano,",
+    *run({ tables }, transaction, [id]) {
+      const organization = tables.organizations.read(transaction, id);
+      const account = tables.accounts.read(transaction, `org:${id as string}`);
+      if (organization === undefined || account === undefined) return rowsOf([]);
+      const { credit_nano, posted_nano, sequence, held_nano } = account;
+      return rowsOf([{ ...organization, credit_nano, posted_nano, sequence, held_nano }]);
+    },
+  },
+  {
+    name: "update key",
+    begins: "UPDATE api_keys SET ?, version = version + 1 WHERE id = ? AND deleted_at IS NULL",
+    *run({ tables }, transaction, [columns, id]) {
+      const changed = (columns as Listed).of as Partial<ApiKeyRow>;
+      const row = yield* tables.apiKeys.update(transaction, id, (before) =>
+        before.deleted_at === null ? { ...before, ...changed } : undefined,
+      );
+      return written(row === undefined ? 0 : 1);
+    },
+  },
+  {
+    name: "delete key",
+    begins: "UPDATE api_keys SET deleted_at = clock_timestamp(), is_active = false,",
+    *run({ tables, nowMs }, transaction, [id]) {
+      const row = yield* tables.apiKeys.update(transaction, id, (before) =>
+        before.deleted_at === null
+          ? { ...before, deleted_at: new Date(nowMs()), is_active: false }
+          : undefined,
+      );
+      return written(row === undefined ? 0 : 1);
+    },
+  },
+  {
+    name: "outbox event",
+    begins: "INSERT INTO outbox (event_id, organization_id, type, data) VALUES",
+    *run(context, transaction, [event_id, organization_id, type, data]) {
+      const order = String(context.nextId()).padStart(12, "0");
+      const event = { event_id, organization_id, type, data: JSON.parse(data) };
+      yield* context.tables.outbox.insert(transaction, order, event);
+      return written(1);
+    },
+  },
+  {
+    name: "note change",
+    begins: "INSERT INTO changes (kind, object_id) VALUES",
+    *run(context, transaction, [kind, objectId]) {
+      yield* noteChange(context, transaction, kind, objectId);
+      return written(1);
+    },
+  },
+  {
+    name: "notify",
+    begins: "SELECT pg_notify(",
+    *run(_context, transaction, [channel, payload]) {
+      transaction.notifications.push(`${channel as string} ${payload as string}`);
+      return rowsOf([]);
+    },
+  },
+  {
+    name: "insert order",
+    begins: "INSERT INTO credit_commands (id, organization_id, amount_nano, description) VALUES",
+    *run({ tables }, transaction, [id, organization_id, amount, description]) {
+      yield* tables.creditCommands.insert(transaction, id, {
+        id,
+        organization_id,
+        amount_nano: BigInt(amount),
+        description,
+        done_at: null,
+        transaction_id: null,
+        refused_code: null,
+      });
+      return written(1);
+    },
+  },
+  {
+    name: "pending orders",
+    begins: "SELECT id, organization_id, amount_nano, description FROM credit_commands",
+    *run({ tables }, transaction) {
+      const pending = [...tables.creditCommands.all(transaction)].filter(
+        ({ done_at }) => done_at === null,
+      );
+      return rowsOf(pending.slice(0, 100));
+    },
+  },
+  {
+    name: "claim order",
+    begins: "UPDATE credit_commands SET done_at = clock_timestamp(), transaction_id = ?",
+    *run({ tables, nowMs }, transaction, [transaction_id, id]) {
+      const row = yield* tables.creditCommands.update(transaction, id, (before) =>
+        before.done_at === null
+          ? { ...before, done_at: new Date(nowMs()), transaction_id }
+          : undefined,
+      );
+      return written(row === undefined ? 0 : 1);
+    },
+  },
+  {
+    name: "order without effect",
+    begins: "UPDATE credit_commands SET transaction_id = NULL, refused_code =",
+    *run({ tables }, transaction, [id]) {
+      yield* tables.creditCommands.update(transaction, id, (before) => ({
+        ...before,
+        transaction_id: null,
+        refused_code: "insufficient_credits",
+      }));
+      return written(1);
+    },
+  },
+  {
+    name: "refuse order",
+    begins: "UPDATE credit_commands SET done_at = clock_timestamp(), refused_code =",
+    *run({ tables, nowMs }, transaction, [id]) {
+      const row = yield* tables.creditCommands.update(transaction, id, (before) =>
+        before.done_at === null
+          ? { ...before, done_at: new Date(nowMs()), refused_code: "insufficient_credits" }
+          : undefined,
+      );
+      return written(row === undefined ? 0 : 1);
+    },
+  },
+];

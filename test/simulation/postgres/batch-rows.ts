@@ -1,0 +1,98 @@
+/* The batches that the ledger sends, as db/ledger writes them; amounts are texts. */
+
+export interface CheckpointRow {
+  readonly request_id: string;
+  readonly organization_id: string;
+  readonly key_id: string;
+  readonly org_account: string;
+  readonly day_account: string;
+  readonly month_account: string;
+  readonly hold_nano: string;
+  readonly charge_nano: string;
+  readonly model: string;
+  readonly provider: string;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly estimated: boolean;
+  readonly latency_ms: number;
+  readonly details?: Record<string, unknown>;
+}
+
+export interface GroupRow {
+  readonly g: number;
+  readonly o?: number;
+  readonly organization_id: string;
+  readonly key_id: string;
+  readonly org_account: string;
+  readonly day_account: string;
+  readonly month_account: string;
+  readonly description: string;
+}
+
+export interface SettlementRow {
+  readonly n: number;
+  readonly g: number;
+  readonly r: string;
+  readonly c: string;
+  readonly a?: boolean;
+  readonly h?: boolean;
+}
+
+export interface NewAccountRow {
+  readonly id: string;
+  readonly kind: string;
+  readonly organization_id: string;
+  readonly key_id: string;
+  readonly period_start: string;
+}
+
+export interface DemandRow {
+  readonly r: string;
+  readonly o: number;
+  readonly d: number;
+  readonly m: number;
+  readonly f: string;
+  readonly q: string;
+  readonly w?: "early" | "last";
+  readonly c?: string;
+  readonly fx?: string;
+  readonly pt?: string;
+  readonly fee?: string;
+  readonly x?: number;
+}
+
+export interface BatchRows {
+  readonly instance: string;
+  readonly epoch: string;
+  readonly account_ids?: readonly string[];
+  readonly new_accounts?: readonly NewAccountRow[];
+  readonly checkpoints?: readonly CheckpointRow[];
+  readonly groups?: readonly GroupRow[];
+  readonly settlements?: readonly SettlementRow[];
+  readonly ended?: readonly string[];
+  readonly attempts?: readonly string[];
+  readonly holds?: readonly DemandRow[];
+  readonly recheck?: true;
+  readonly reaping?: true;
+}
+
+/** A settlement with what its group has in common. */
+export interface Charge extends Omit<GroupRow, "g"> {
+  readonly requestId: string;
+  readonly chargeNano: bigint;
+  readonly hasAttempt: boolean;
+  readonly isOfThisHold: boolean;
+}
+
+export function chargesOf(batch: BatchRows): Charge[] {
+  const groups = new Map((batch.groups ?? []).map((group) => [group.g, group]));
+  return [...(batch.settlements ?? [])]
+    .sort((one, other) => one.n - other.n)
+    .map((row) => ({
+      ...groups.get(row.g)!,
+      requestId: row.r,
+      chargeNano: BigInt(row.c),
+      hasAttempt: row.a === true,
+      isOfThisHold: row.h === true,
+    }));
+}

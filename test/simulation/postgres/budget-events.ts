@@ -1,0 +1,56 @@
+import type { ModelContext } from "./model-context.ts";
+import type { AccountRow } from "./tables.ts";
+import type { Running, Transaction } from "./transaction.ts";
+
+const EVENTS = [
+  { bit: 1, percent: 50, type: "budget.threshold" },
+  { bit: 2, percent: 80, type: "budget.threshold" },
+  { bit: 4, percent: 100, type: "budget.threshold" },
+  { bit: 4, percent: 100, type: "budget.exhausted" },
+] as const;
+
+/** As emit_budget_events: each event of a period at most once, as the bits of its account remember. */
+export function* emitBudgetEvents(
+  context: ModelContext,
+  transaction: Transaction,
+  ids: readonly string[],
+  isExhausted: boolean,
+): Running<void> {
+  const { accounts, apiKeys, outbox } = context.tables;
+  for (const id of [...new Set(ids)].sort()) {
+    const account = accounts.read(transaction, id);
+    const key = account?.key_id ? apiKeys.read(transaction, account.key_id) : undefined;
+    if (account === undefined || key === undefined) continue;
+    const budget = account.kind === "day" ? key.daily_budget_nano : key.monthly_budget_nano;
+    if (budget === null) continue;
+    const fresh = reached(account, budget, isExhausted) & ~account.budget_events;
+    if (fresh === 0) continue;
+    yield* accounts.update(transaction, id, (before) => ({
+      ...before,
+      budget_events: before.budget_events | fresh,
+    }));
+    for (const { bit, percent, type } of EVENTS) {
+      if ((fresh & bit) === 0) continue;
+      const order = String(context.nextId()).padStart(12, "0");
+      yield* outbox.insert(transaction, order, {
+        event_id: `evt_${order}`,
+        organization_id: account.organization_id,
+        type,
+        data: { key_id: key.id, threshold_percent: percent, period_account: id },
+      });
+    }
+  }
+}
+
+function reached(
+  { posted_nano: posted }: AccountRow,
+  budget: bigint,
+  isExhausted: boolean,
+): number {
+  const isAt = (nano: bigint): boolean => posted > 0n && posted >= nano;
+  return (
+    (isAt(budget - budget / 2n) ? 1 : 0) |
+    (isAt(budget - budget / 5n) ? 2 : 0) |
+    (isExhausted || isAt(budget) ? 4 : 0)
+  );
+}

@@ -1,0 +1,275 @@
+import { type BatchRows, type Charge, chargesOf, type DemandRow } from "./batch-rows.ts";
+import { emitBudgetEvents } from "./budget-events.ts";
+import { BEYOND_HOLD, ModelledError, NOT_NULL_VIOLATION } from "./errors.ts";
+import { passFence } from "./fence.ts";
+import {
+  createAccounts,
+  isPosted,
+  keepCheckpoints,
+  lockAccounts,
+  postUsage,
+} from "./ledger-parts.ts";
+import type { ModelContext } from "./model-context.ts";
+import type { HoldRow } from "./tables.ts";
+import type { Running, Transaction } from "./transaction.ts";
+
+/** An account of the batch, as it stands behind its lock; `limit` is null where there is none. */
+interface Place {
+  readonly id: string;
+  readonly kind: string | undefined;
+  readonly limit: bigint | null;
+  readonly balance: bigint;
+  readonly sequence: bigint | undefined;
+  readonly isActive: boolean | null;
+  unspent: bigint | null;
+  free: bigint | null;
+  charged: bigint;
+  moved: bigint;
+  count: bigint;
+  isBlocked: boolean;
+}
+
+type RoomRow = [limit: string | null, unspent: string | null, free: string | null];
+type VerdictRow = Record<string, unknown> & { readonly r: string };
+
+interface Granted {
+  readonly row: DemandRow;
+  readonly nano: bigint;
+}
+
+/** As the function of that name: holds stand in the database. */
+export function* ledgerExchange(
+  context: ModelContext,
+  transaction: Transaction,
+  batch: BatchRows,
+): Running<{ free: (string | null)[]; verdicts: VerdictRow[] }> {
+  const { tables } = context;
+  const writer = { instanceId: batch.instance, epoch: BigInt(batch.epoch) };
+  yield* passFence(context, transaction, writer);
+  yield* createAccounts(context, transaction, batch);
+  yield* lockAccounts(context, transaction, batch.account_ids ?? []);
+  const charges = chargesOf(batch);
+  const postedBefore = new Set(
+    batch.recheck
+      ? charges.map(({ requestId }) => requestId).filter((id) => isPosted(context, transaction, id))
+      : [],
+  );
+  const ended = yield* endHolds(context, transaction, batch.ended ?? []);
+  const held = charges.filter((one) => !one.isOfThisHold && !postedBefore.has(one.requestId));
+  if (batch.reaping !== true) assertWithinHolds(held, ended);
+  const places = placesOf(context, transaction, batch, held, ended);
+  const decided = decideHolds(context, batch, places, postedBefore);
+  for (const { row, nano } of decided.granted) {
+    yield* tables.holds.insert(transaction, row.r, {
+      id: row.r,
+      instance_id: batch.instance,
+      epoch: writer.epoch,
+      org_account: places[row.o - 1]!.id,
+      day_account: places[row.d - 1]!.id,
+      month_account: places[row.m - 1]!.id,
+      hold_nano: nano,
+    });
+  }
+  yield* moveTotals(context, transaction, places);
+  yield* keepCheckpoints(context, transaction, batch, decided.refused);
+  if (batch.settlements !== undefined) {
+    const isPostedNow = ({ requestId }: Charge): boolean =>
+      !postedBefore.has(requestId) && !decided.refused.has(requestId);
+    yield* postAll(context, transaction, places, charges.filter(isPostedNow));
+    const moved = places.filter(({ count }) => count > 0n).map(({ id }) => id);
+    yield* emitBudgetEvents(context, transaction, moved, false);
+  }
+  for (const id of batch.attempts ?? []) yield* tables.attempts.delete(transaction, id);
+  return {
+    free: places.map(({ free }) => (free === null ? null : String(free))),
+    verdicts: decided.verdicts,
+  };
+}
+
+function* endHolds(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  ids: readonly string[],
+): Running<Map<string, HoldRow>> {
+  const ended = new Map<string, HoldRow>();
+  for (const id of ids) {
+    const row = yield* tables.holds.delete(transaction, id);
+    if (row !== undefined) ended.set(id, row);
+  }
+  return ended;
+}
+
+function assertWithinHolds(charges: readonly Charge[], ended: ReadonlyMap<string, HoldRow>): void {
+  for (const { requestId, chargeNano } of charges) {
+    if (chargeNano > (ended.get(requestId)?.hold_nano ?? 0n)) throw beyondHold();
+  }
+}
+
+function placesOf(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  batch: BatchRows,
+  charges: readonly Charge[],
+  ended: ReadonlyMap<string, HoldRow>,
+): Place[] {
+  const freed = new Map<string, bigint>();
+  for (const hold of ended.values()) {
+    for (const id of [hold.org_account, hold.day_account, hold.month_account]) {
+      freed.set(id, (freed.get(id) ?? 0n) + hold.hold_nano);
+    }
+  }
+  return (batch.account_ids ?? []).map((id) => {
+    const account = tables.accounts.read(transaction, id);
+    const row = account?.key_id ? tables.apiKeys.read(transaction, account.key_id) : undefined;
+    const key = row?.deleted_at === null ? row : undefined;
+    const of = charges.filter((one) =>
+      [one.org_account, one.day_account, one.month_account].includes(id),
+    );
+    const charged = of.reduce((sum, { chargeNano }) => sum + chargeNano, 0n);
+    const posted = account?.posted_nano ?? 0n;
+    const limit =
+      account?.kind === "day"
+        ? (key?.daily_budget_nano ?? null)
+        : account?.kind === "month"
+          ? (key?.monthly_budget_nano ?? null)
+          : (account?.credit_nano ?? 0n);
+    const unspent = limit === null ? null : limit - posted - charged;
+    const given = freed.get(id) ?? 0n;
+    return {
+      id,
+      kind: account?.kind,
+      limit,
+      balance: limit === null ? 0n : limit - posted,
+      sequence: account?.kind === "org" ? account.sequence : undefined,
+      isActive: key?.is_active ?? null,
+      unspent,
+      free: unspent === null ? null : unspent - (account?.held_nano ?? 0n) + given,
+      charged,
+      moved: -given,
+      count: BigInt(of.length),
+      isBlocked: false,
+    };
+  });
+}
+
+function decideHolds(
+  { guards }: ModelContext,
+  batch: BatchRows,
+  places: readonly Place[],
+  postedBefore: ReadonlySet<string>,
+): { granted: Granted[]; refused: Set<string>; verdicts: VerdictRow[] } {
+  const granted: Granted[] = [];
+  const refused = new Set<string>();
+  const verdicts: VerdictRow[] = [];
+  for (const row of batch.holds ?? []) {
+    if (postedBefore.has(row.r)) continue;
+    const of = [places[row.o - 1]!, places[row.d - 1]!, places[row.m - 1]!] as const;
+    const { nano, verdict } = decide(row, of, guards.limitInHold);
+    if (verdict !== undefined) verdicts.push(verdict);
+    if (nano === undefined) {
+      refused.add(row.r);
+      continue;
+    }
+    if (row.c === undefined) granted.push({ row, nano });
+    else if (BigInt(row.c) > nano) throw beyondHold();
+    for (const place of of) {
+      if (row.c === undefined) {
+        place.moved += nano;
+        if (place.free !== null) place.free -= nano;
+      } else {
+        place.charged += BigInt(row.c);
+        place.count += 1n;
+        if (place.unspent !== null) place.unspent -= BigInt(row.c);
+        if (place.free !== null) place.free -= BigInt(row.c);
+      }
+    }
+  }
+  return { granted, refused, verdicts };
+}
+
+function decide(
+  row: DemandRow,
+  [o, d, m]: readonly [Place, Place, Place],
+  isLimited: boolean,
+): { nano?: bigint; verdict?: VerdictRow } {
+  const full = BigInt(row.f);
+  const least = BigInt(row.q);
+  const free = [o.free, d.free, m.free].filter((nano) => nano !== null);
+  const available = free.reduce((one, other) => (other < one ? other : one));
+  if (d.isActive !== true) return { verdict: { r: row.r, a: d.isActive } };
+  if (row.w !== "last" && (o.isBlocked || d.isBlocked)) return { verdict: { r: row.r, b: true } };
+  if (full <= available || !isLimited) return { nano: full };
+  if (least <= available) {
+    const { nano, tokens } = lowered(row, available);
+    return { nano, verdict: { r: row.r, h: String(nano), t: tokens } };
+  }
+  const isOnlyHeld = [o, d, m].every(({ unspent }) => unspent === null || least <= unspent);
+  const verdict = { r: row.r, a: true, o: roomOf(o), d: roomOf(d), m: roomOf(m) };
+  if (row.w === undefined && isOnlyHeld) {
+    if (least > o.free!) o.isBlocked = true;
+    else d.isBlocked = true;
+  }
+  return { verdict };
+}
+
+const FEMTO_SCALE = 10_000_000_000n;
+
+function lowered(row: DemandRow, available: bigint): { nano: bigint; tokens: number } {
+  const rate = 10_000n + BigInt(row.fee!);
+  const fixed = BigInt(row.fx!);
+  const perToken = BigInt(row.pt!);
+  const affordable = ((available * FEMTO_SCALE) / rate - fixed) / perToken;
+  const tokens = affordable < BigInt(row.x!) ? affordable : BigInt(row.x!);
+  const nano = ((fixed + perToken * tokens) * rate + FEMTO_SCALE - 1n) / FEMTO_SCALE;
+  return { nano, tokens: Number(tokens) };
+}
+
+function* moveTotals(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  places: readonly Place[],
+): Running<void> {
+  for (const { id, charged, moved, count } of places) {
+    if (count === 0n && moved === 0n) continue;
+    yield* tables.accounts.update(transaction, id, (before) => ({
+      ...before,
+      posted_nano: before.posted_nano + charged,
+      held_nano: before.held_nano + moved,
+      sequence: before.sequence + (before.kind === "org" ? count : 0n),
+    }));
+  }
+}
+
+function* postAll(
+  context: ModelContext,
+  transaction: Transaction,
+  places: readonly Place[],
+  charges: readonly Charge[],
+): Running<void> {
+  const behind = new Map<number, { sequence: bigint; balanceAfterNano: bigint }>();
+  for (const charge of charges) {
+    const place = places[charge.o! - 1]!;
+    if (place.sequence === undefined) {
+      throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
+    }
+    const before = behind.get(charge.o!) ?? {
+      sequence: place.sequence,
+      balanceAfterNano: place.balance,
+    };
+    const at = {
+      sequence: before.sequence + 1n,
+      balanceAfterNano: before.balanceAfterNano - charge.chargeNano,
+    };
+    behind.set(charge.o!, at);
+    yield* postUsage(context, transaction, charge, at);
+  }
+}
+
+function roomOf({ limit, unspent, free }: Place): RoomRow {
+  const text = (nano: bigint | null): string | null => (nano === null ? null : String(nano));
+  return [text(limit), text(unspent), text(free)];
+}
+
+function beyondHold(): ModelledError {
+  return new ModelledError(BEYOND_HOLD, "a charge goes beyond its hold");
+}

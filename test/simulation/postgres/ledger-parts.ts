@@ -1,0 +1,98 @@
+import type { BatchRows, Charge } from "./batch-rows.ts";
+import type { ModelContext } from "./model-context.ts";
+import type { AccountRow } from "./tables.ts";
+import type { Running, Transaction } from "./transaction.ts";
+
+/* What ledger_commit and ledger_exchange have in common. */
+
+export function emptyAccount(
+  row: Pick<AccountRow, "id" | "kind" | "organization_id" | "key_id" | "period_start">,
+): AccountRow {
+  return {
+    ...row,
+    credit_nano: 0n,
+    posted_nano: 0n,
+    held_nano: 0n,
+    sequence: 0n,
+    budget_events: 0,
+  };
+}
+
+export function* createAccounts(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  { new_accounts: rows = [] }: BatchRows,
+): Running<void> {
+  for (const row of [...rows].sort((one, other) => (one.id < other.id ? -1 : 1))) {
+    yield* tables.accounts.insertUnlessThere(transaction, row.id, emptyAccount(row));
+  }
+}
+
+export function* lockAccounts(
+  { tables, guards, shuffled }: ModelContext,
+  transaction: Transaction,
+  ids: readonly string[],
+): Running<void> {
+  const ordered = guards.orderedLocks ? [...new Set(ids)].sort() : shuffled([...new Set(ids)]);
+  for (const id of ordered) yield* tables.accounts.lock(transaction, id, "update");
+}
+
+export function* keepCheckpoints(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  batch: BatchRows,
+  refused: ReadonlySet<string> = new Set(),
+): Running<void> {
+  for (const row of batch.checkpoints ?? []) {
+    if (refused.has(row.request_id)) continue;
+    const attempt = {
+      ...row,
+      instance_id: batch.instance,
+      epoch: BigInt(batch.epoch),
+      hold_nano: BigInt(row.hold_nano),
+      charge_nano: BigInt(row.charge_nano),
+      details: row.details ?? null,
+    };
+    if (yield* tables.attempts.insertUnlessThere(transaction, row.request_id, attempt)) continue;
+    yield* tables.attempts.update(transaction, row.request_id, (before) => ({
+      ...before,
+      charge_nano: attempt.charge_nano,
+      completion_tokens: attempt.completion_tokens,
+      prompt_tokens: attempt.prompt_tokens,
+      latency_ms: attempt.latency_ms,
+    }));
+  }
+}
+
+export function isPosted(
+  { tables, guards }: ModelContext,
+  transaction: Transaction,
+  requestId: string,
+): boolean {
+  return guards.settleOnce && tables.usages.read(transaction, requestId) !== undefined;
+}
+
+/** Writes one usage transaction. */
+export function* postUsage(
+  { tables, guards }: ModelContext,
+  transaction: Transaction,
+  charge: Charge,
+  place: { readonly sequence: bigint; readonly balanceAfterNano: bigint },
+): Running<void> {
+  const id = `txn_${charge.requestId.slice(4)}`;
+  const { organization_id: organization, requestId } = charge;
+  yield* tables.transactions.insert(transaction, `${organization} ${place.sequence}`, {
+    organization_id: organization,
+    sequence: place.sequence,
+    id,
+    type: "usage",
+    amount_nano: -charge.chargeNano,
+    balance_after_nano: place.balanceAfterNano,
+    description: charge.description,
+    key_id: charge.key_id,
+    request_id: requestId,
+  });
+  const entry = { requestId, transactionId: id };
+  if (guards.settleOnce) yield* tables.usages.insert(transaction, requestId, entry);
+  else yield* tables.usages.insertUnlessThere(transaction, requestId, entry);
+}

@@ -1,0 +1,128 @@
+import type { BatchRows } from "./batch-rows.ts";
+import { emitBudgetEvents } from "./budget-events.ts";
+import { isAlive } from "./fence.ts";
+import { ledgerCommit } from "./ledger-commit.ts";
+import { ledgerExchange } from "./ledger-exchange.ts";
+import { emptyAccount } from "./ledger-parts.ts";
+import { rowsOf, written } from "./outcome.ts";
+import { postCredit } from "./post-credit.ts";
+import type { Listed } from "./statement-text.ts";
+import type { ModelledStatement } from "./statements.ts";
+
+/** Statements of db/ledger, and those that effects carry into its transactions. */
+export const ledgerStatements: readonly ModelledStatement[] = [
+  {
+    name: "ledger_commit",
+    begins: "SELECT ledger_commit(",
+    isLedgerBatch: true,
+    *run(context, transaction, [json]) {
+      const batch = JSON.parse(json) as BatchRows;
+      return rowsOf([{ totals: yield* ledgerCommit(context, transaction, batch) }]);
+    },
+  },
+  {
+    name: "ledger_exchange",
+    begins: "SELECT ledger_exchange(",
+    isLedgerBatch: true,
+    *run(context, transaction, [json]) {
+      const batch = JSON.parse(json) as BatchRows;
+      return rowsOf([{ outcome: yield* ledgerExchange(context, transaction, batch) }]);
+    },
+  },
+  ...(["share", "key share"] as const).map(
+    (mode): ModelledStatement => ({
+      name: "fence",
+      begins: `SELECT 1 FROM instances WHERE id = ? AND epoch = ?::bigint AND alive FOR ${mode.toUpperCase()}`,
+      *run(context, transaction, [instanceId, epoch]) {
+        const writer = { instanceId, epoch: BigInt(epoch) };
+        return rowsOf((yield* isAlive(context, transaction, writer, mode)) ? [{}] : []);
+      },
+    }),
+  ),
+  {
+    name: "commit mark",
+    begins: "INSERT INTO commit_marks",
+    *run({ tables, guards }, transaction, [id]) {
+      const isFirst = yield* tables.commitMarks.insertUnlessThere(transaction, id, { id });
+      return written(isFirst || !guards.commitMarks ? 1 : 0);
+    },
+  },
+  {
+    name: "ledger_post_credit",
+    begins: "SELECT id, balance_after_nano, created_at FROM ledger_post_credit(",
+    *run(context, transaction, [id, organizationId, type, amount, description]) {
+      const posted = yield* postCredit(context, transaction, {
+        id,
+        organizationId,
+        type,
+        amountNano: BigInt(amount),
+        description,
+      });
+      return rowsOf([posted ?? { id: null, balance_after_nano: null, created_at: null }]);
+    },
+  },
+  {
+    name: "new period",
+    begins: "INSERT INTO accounts (id, kind, organization_id, key_id, period_start) VALUES",
+    *run({ tables }, transaction, [id, kind, organization_id, key_id, period_start]) {
+      const account = emptyAccount({ id, kind, organization_id, key_id, period_start });
+      return written((yield* tables.accounts.insertUnlessThere(transaction, id, account)) ? 1 : 0);
+    },
+  },
+  {
+    name: "lock accounts",
+    begins: "SELECT 1 FROM accounts WHERE id IN ? ORDER BY id FOR UPDATE",
+    *run({ tables }, transaction, [listed]) {
+      const ids = (listed as Listed).of as readonly string[];
+      for (const id of [...ids].sort()) yield* tables.accounts.lock(transaction, id, "update");
+      return rowsOf([]);
+    },
+  },
+  ...[false, true].map(
+    (isExhausted): ModelledStatement => ({
+      name: "emit_budget_events",
+      begins: `SELECT emit_budget_events(?::text[], ${isExhausted})`,
+      *run(context, transaction, [listed]) {
+        const ids = (listed as Listed).of as readonly string[];
+        yield* emitBudgetEvents(context, transaction, ids, isExhausted);
+        return rowsOf([]);
+      },
+    }),
+  ),
+  {
+    name: "attempts of the dead",
+    begins: "SELECT a.* FROM attempts a LEFT JOIN instances i",
+    *run({ tables }, transaction, [after, limit]) {
+      const rows = [...tables.attempts.all(transaction)]
+        .filter((row) => {
+          const instance = tables.instances.read(transaction, row.instance_id);
+          const isOrphan = instance?.epoch !== row.epoch || !instance.alive;
+          return isOrphan && row.request_id > after;
+        })
+        .sort((one, other) => (one.request_id < other.request_id ? -1 : 1));
+      return rowsOf(rows.slice(0, limit));
+    },
+  },
+  {
+    name: "holds of the dead",
+    begins: "SELECT h.id, h.org_account, h.day_account, h.month_account FROM holds h LEFT JOIN",
+    *run({ tables }, transaction, [after, limit]) {
+      const rows = [...tables.holds.all(transaction)]
+        .filter((row) => {
+          if (row.instance_id === null || row.id <= after) return false;
+          const instance = tables.instances.read(transaction, row.instance_id);
+          const isOrphan = instance?.epoch !== row.epoch || !instance.alive;
+          return isOrphan && tables.attempts.read(transaction, row.id) === undefined;
+        })
+        .sort((one, other) => (one.id < other.id ? -1 : 1));
+      return rowsOf(rows.slice(0, limit));
+    },
+  },
+  {
+    name: "end earlier session",
+    begins: "SELECT pg_terminate_backend(pid) FROM pg_stat_activity",
+    *run(_context, _transaction, [name], session) {
+      return rowsOf(session.endOthersNamed(name).map(() => ({})));
+    },
+  },
+];

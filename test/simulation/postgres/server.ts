@@ -1,0 +1,101 @@
+import type { World } from "../world.ts";
+import { DISK_FULL, ModelledError } from "./errors.ts";
+import { Session, type SessionSettings, type Statement } from "./session.ts";
+import type { Tables } from "./tables.ts";
+import type { Change, Transaction } from "./transaction.ts";
+
+/** What the checks of the promises are told. */
+export interface Observer {
+  committed(transaction: Transaction, changes: readonly Change[]): void;
+  deadlock(circle: readonly Transaction[]): void;
+}
+
+/** How the server does in this schedule. */
+export interface ServerManners {
+  usualCommitMs: number;
+  longestCommitMs: number;
+  /** Of the batches of the ledger: how many are refused although nothing is wrong with them. */
+  refusedShare: number;
+}
+
+/**
+ * A Postgres server as far as the gateway can tell: sessions, transactions at READ COMMITTED, row locks,
+ * commits that take time, and crashes that undo what was not committed.
+ */
+export class ModelledServer {
+  readonly world: World;
+  readonly tables: Tables;
+  readonly manners: ServerManners;
+  isUp = true;
+  readonly #observer: Observer;
+  readonly #sessions = new Set<Session>();
+  readonly #listeners = new Set<(channel: string, payload: string) => void>();
+
+  constructor(world: World, tables: Tables, manners: ServerManners, observer: Observer) {
+    this.world = world;
+    this.tables = tables;
+    this.manners = manners;
+    this.#observer = observer;
+  }
+
+  get sessions(): Iterable<Session> {
+    return this.#sessions;
+  }
+
+  open(name: string, settings: SessionSettings, onClosed: () => void): Session {
+    const session = new Session(this, name, settings, onClosed);
+    this.#sessions.add(session);
+    return session;
+  }
+
+  forget(session: Session): void {
+    this.#sessions.delete(session);
+  }
+
+  listen(listener: (channel: string, payload: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  crash(): void {
+    this.isUp = false;
+    for (const session of [...this.#sessions]) session.crash();
+  }
+
+  recover(): void {
+    this.isUp = true;
+  }
+
+  commit(transaction: Transaction): void {
+    const { notifications } = transaction;
+    const changes = transaction.commit();
+    if (changes.length > 0) this.#observer.committed(transaction, changes);
+    for (const text of notifications) {
+      const space = text.indexOf(" ");
+      for (const tell of this.#listeners) tell(text.slice(0, space), text.slice(space + 1));
+    }
+  }
+
+  onDeadlock(circle: readonly Transaction[]): void {
+    this.#observer.deadlock(circle);
+  }
+
+  /** A fault of the model itself. */
+  onFault(error: unknown): never {
+    throw error;
+  }
+
+  workMs(): number {
+    return this.world.random.delay(0.5, 20);
+  }
+
+  commitMs(): number {
+    return this.world.random.delay(this.manners.usualCommitMs, this.manners.longestCommitMs);
+  }
+
+  refusalOf(statement: Statement): ModelledError | undefined {
+    if (statement.isLedgerBatch !== true) return undefined;
+    if (!this.world.random.chance(this.manners.refusedShare)) return undefined;
+    return new ModelledError(DISK_FULL, "no space left on device");
+  }
+}

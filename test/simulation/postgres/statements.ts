@@ -1,0 +1,47 @@
+import { administrationStatements } from "./administration-statements.ts";
+import { instanceStatements } from "./instance-statements.ts";
+import { ledgerStatements } from "./ledger-statements.ts";
+import type { ModelContext } from "./model-context.ts";
+import type { Outcome, Session, Statement } from "./session.ts";
+import type { TaggedStatement } from "./statement-text.ts";
+import type { Running, Transaction } from "./transaction.ts";
+
+/** How the model carries out the statements whose text begins as `begins` says. */
+export interface ModelledStatement {
+  readonly name: string;
+  readonly begins: string;
+  readonly isLedgerBatch?: boolean;
+  run(
+    context: ModelContext,
+    transaction: Transaction,
+    // biome-ignore lint/suspicious/noExplicitAny: values of statements are of every type
+    values: readonly any[],
+    session: Session,
+  ): Running<Outcome>;
+}
+
+const STATEMENTS: readonly ModelledStatement[] = [
+  ...ledgerStatements,
+  ...instanceStatements,
+  ...administrationStatements,
+];
+const known = new Map<string, ModelledStatement>();
+
+/** Throws where the model does not know the statement: it has to be taught before it can be simulated. */
+export function modelledStatement(
+  context: ModelContext,
+  { text, values }: TaggedStatement,
+): Statement {
+  let modelled = known.get(text);
+  if (modelled === undefined) {
+    modelled = STATEMENTS.find(({ begins }) => text.startsWith(begins));
+    if (modelled === undefined) throw new Error(`the model does not know: ${text}`);
+    known.set(text, modelled);
+  }
+  const { name, isLedgerBatch = false, run } = modelled;
+  return {
+    name,
+    isLedgerBatch,
+    run: (session, transaction) => run(context, transaction, values, session),
+  };
+}

@@ -1,0 +1,144 @@
+import { Table } from "./table.ts";
+
+/* Rows of the tables that the ledger and the actors use; columns as in db/schema. */
+
+export interface AccountRow {
+  readonly id: string;
+  readonly kind: string;
+  readonly organization_id: string;
+  readonly key_id: string | null;
+  readonly period_start: string | null;
+  readonly credit_nano: bigint;
+  readonly posted_nano: bigint;
+  readonly held_nano: bigint;
+  readonly sequence: bigint;
+  readonly budget_events: number;
+}
+
+export interface ApiKeyRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly key_prefix: string;
+  readonly scopes: string[];
+  readonly rate_limit_rpm: number | null;
+  readonly daily_budget_nano: bigint | null;
+  readonly monthly_budget_nano: bigint | null;
+  readonly allowed_models: string[] | null;
+  readonly expires_at: Date | null;
+  readonly is_active: boolean;
+  readonly created_at: Date;
+  readonly deleted_at: Date | null;
+}
+
+export interface AttemptRow {
+  readonly request_id: string;
+  readonly instance_id: string;
+  readonly epoch: bigint;
+  readonly organization_id: string;
+  readonly key_id: string;
+  readonly org_account: string;
+  readonly day_account: string;
+  readonly month_account: string;
+  readonly hold_nano: bigint;
+  readonly charge_nano: bigint;
+  readonly model: string;
+  readonly provider: string;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly estimated: boolean;
+  readonly latency_ms: number;
+  readonly details: Record<string, unknown> | null;
+}
+
+export interface HoldRow {
+  readonly id: string;
+  readonly instance_id: string | null;
+  readonly epoch: bigint | null;
+  readonly org_account: string;
+  readonly day_account: string;
+  readonly month_account: string;
+  readonly hold_nano: bigint;
+}
+
+export interface InstanceRow {
+  readonly id: string;
+  readonly epoch: bigint;
+  readonly alive: boolean;
+  readonly is_settled: boolean;
+  readonly heartbeat_at_ms: number;
+}
+
+export interface TransactionRow {
+  readonly organization_id: string;
+  readonly sequence: bigint;
+  readonly id: string;
+  readonly type: string;
+  readonly amount_nano: bigint;
+  readonly balance_after_nano: bigint;
+  readonly description: string;
+  readonly key_id: string | null;
+  readonly request_id: string | null;
+}
+
+export interface ChangeRow {
+  readonly id: bigint;
+  readonly kind: string;
+  readonly object_id: string;
+  readonly changed_at_ms: number;
+}
+
+export interface OutboxRow {
+  readonly event_id: string;
+  readonly organization_id: string;
+  readonly type: string;
+  readonly data: Record<string, unknown>;
+}
+
+export interface CreditCommandRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly amount_nano: bigint;
+  readonly description: string;
+  readonly done_at: Date | null;
+  readonly transaction_id: string | null;
+  readonly refused_code: string | null;
+}
+
+export interface Tables {
+  readonly accounts: Table<AccountRow>;
+  readonly apiKeys: Table<ApiKeyRow>;
+  readonly attempts: Table<AttemptRow>;
+  readonly changes: Table<ChangeRow>;
+  readonly commitMarks: Table<{ readonly id: string }>;
+  readonly creditCommands: Table<CreditCommandRow>;
+  readonly holds: Table<HoldRow>;
+  readonly instances: Table<InstanceRow>;
+  readonly organizations: Table<{
+    readonly id: string;
+    readonly name: string;
+    readonly plan: string;
+  }>;
+  readonly outbox: Table<OutboxRow>;
+  readonly transactions: Table<TransactionRow>;
+  /** The unique index on transactions.request_id: request → transaction. */
+  readonly usages: Table<{ readonly requestId: string; readonly transactionId: string }>;
+}
+
+export function createTables(): Tables {
+  return {
+    accounts: new Table("accounts"),
+    apiKeys: new Table("api_keys"),
+    attempts: new Table("attempts"),
+    changes: new Table("changes"),
+    commitMarks: new Table("commit_marks"),
+    creditCommands: new Table("credit_commands"),
+    holds: new Table("holds"),
+    instances: new Table("instances"),
+    organizations: new Table("organizations"),
+    outbox: new Table("outbox"),
+    transactions: new Table("transactions"),
+    usages: new Table("usages"),
+  };
+}

@@ -1,0 +1,32 @@
+import type { RequestPlan } from "./plan.ts";
+
+/** What a client was told in the end. */
+export type RequestEnd =
+  | { readonly kind: "answered" }
+  | { readonly kind: "failed"; readonly code: string };
+
+/** One request as its client and the checks see it. */
+export class RequestRecord {
+  readonly plan: RequestPlan;
+  readonly arrivedMs: number;
+  /** When the hold was granted, and what it covers. */
+  holdNano: bigint | undefined;
+  deliveredTokens = 0;
+  /** What was delivered, when, in order. */
+  readonly deliveries: { readonly atMs: number; readonly tokens: number }[] = [];
+  end: RequestEnd | undefined;
+  isDisconnected = false;
+  /** Its instance died before it was ended. */
+  isLost = false;
+  /** What was to be charged last, in nano-USD. */
+  chargeNano: bigint | undefined;
+
+  constructor(plan: RequestPlan, arrivedMs: number) {
+    this.plan = plan;
+    this.arrivedMs = arrivedMs;
+  }
+
+  get hasFirstByte(): boolean {
+    return this.deliveries.length > 0;
+  }
+}
