@@ -62,7 +62,7 @@ export class Administration {
 
   /** A change of a key that is acknowledged is durable (output gate). */
   #changeKey(isSwitch: boolean): void {
-    const { world, cluster, promises, payers } = this.#options;
+    const { world, cluster, context, promises, payers } = this.#options;
     const { ready } = cluster;
     if (ready.length === 0) return;
     const gateway = world.random.pick(ready);
@@ -79,14 +79,22 @@ export class Administration {
         .then(
           (isChanged) => {
             world.note(`${id} changed`);
-            if (isSwitch || !isChanged) return;
+            if (!isChanged) return;
             promises.watch(() => {
-              if (!promises.history.wasBudget(id, budget)) {
+              const events = [...context.tables.outbox.all()];
+              if (!events.some((event) => event.event_id === eventId)) {
                 broken("output gate", `the change of ${id} is acknowledged before it is durable`);
               }
             });
           },
-          () => {},
+          () => {
+            promises.watch(() => {
+              const events = [...context.tables.outbox.all()];
+              if (events.some((event) => event.event_id === eventId)) {
+                broken("output gate", `the change of ${id} is told to have failed and is durable`);
+              }
+            });
+          },
         );
     });
   }

@@ -73,15 +73,10 @@ export class Cluster {
     });
   }
 
-  /** Nothing more goes wrong, and what went wrong is over. */
+  /** Nothing more goes wrong; what has begun to is over in its time. */
   calm(): void {
     this.hasFaults = false;
-    this.#options.server.recover();
     this.#options.server.manners.refusedShare = 0;
-    for (const { process, link } of this.living) {
-      if (link.isParted) link.heal();
-      process.resume();
-    }
   }
 
   killAll(): void {

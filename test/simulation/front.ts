@@ -52,7 +52,7 @@ export class Front {
   }
 
   async #admitAndServe(record: RequestRecord, abort: Abort): Promise<void> {
-    this.#gateway.membership.assertFresh();
+    await this.#gateway.membership.whenFresh();
     const key = await this.#gateway.keys.get(record.plan.keyId).ask("inspect", undefined);
     if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
     if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");

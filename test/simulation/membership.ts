@@ -28,6 +28,7 @@ export interface MembershipOptions {
 
 const HEARTBEAT_MS = 250;
 const MAX_NEWS_AGE_MS = 1_000;
+const MAX_WAIT_FOR_NEWS_MS = 900;
 const RETRY_MS = 50;
 
 /** How an instance lives in the database, takes over what the dead left, and learns of changes. */
@@ -54,9 +55,15 @@ export class Membership {
     return this.#options.clock.nowMs() - this.#freshAtMs <= MAX_NEWS_AGE_MS;
   }
 
-  assertFresh(): void {
-    if (!this.isFresh) {
-      throw new GatewayError("database_unavailable", "The database cannot be reached.");
+  /** Rejects with 503 where news do not come soon. */
+  async whenFresh(): Promise<void> {
+    const { clock } = this.#options;
+    const untilMs = clock.nowMs() + MAX_WAIT_FOR_NEWS_MS;
+    while (!this.isFresh) {
+      if (clock.nowMs() >= untilMs) {
+        throw new GatewayError("database_unavailable", "The database cannot be reached.");
+      }
+      await sleep(clock, RETRY_MS);
     }
   }
 

@@ -77,11 +77,6 @@ export class MoneyHistory {
     return highest;
   }
 
-  /** True where the key was allowed this much at some moment. */
-  wasBudget(keyId: string, dailyBudgetNano: bigint): boolean {
-    return (this.#budgets.get(keyId) ?? []).some(({ daily }) => daily === dailyBudgetNano);
-  }
-
   #noteAccount(row: AccountRow): void {
     let moments = this.#accounts.get(row.id);
     if (moments === undefined) {

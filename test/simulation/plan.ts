@@ -37,10 +37,10 @@ export interface Payers {
 export function planPayers(random: SeededRandom): Payers {
   const organizations = Array.from({ length: random.integer(1, 2) }, (_, index) => ({
     id: `org_${index}`,
-    creditNano: random.pick([500, 3_000, 10_000, 100_000]),
+    creditNano: random.pick([500, 3_000, 10_000, 100_000, 100_000]),
   }));
   const budget = (): number | null =>
-    random.chance(0.5) ? null : random.pick([0, 400, 2_000, 8_000]);
+    random.chance(0.6) ? null : random.pick([0, 400, 2_000, 8_000, 50_000]);
   const keys = organizations.flatMap(({ id: organizationId }) =>
     Array.from({ length: random.integer(1, 3) }, (_, index) => ({
       id: `key_${organizationId.slice(4)}_${index}`,

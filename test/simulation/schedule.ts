@@ -69,6 +69,7 @@ class Schedule {
       guards,
       nowMs: () => world.nowMs,
       nextId: () => world.nextId(),
+      isInterrupted: () => random.chance(0.15),
       shuffled: (items) => [...items].sort(() => random.next() - 0.5),
     };
     this.#faults = planFaults(random);
@@ -90,9 +91,9 @@ class Schedule {
     this.#server.commit(firstRows(context, payers));
     const count = company === "alone" ? 1 : random.integer(2, 3);
     for (let i = 0; i < count; i++) this.#cluster.start();
-    this.#workMs = random.between(1_000, 5_000);
+    this.#workMs = random.between(1_000, 7_000);
     const settlingMs = 200;
-    for (let number = 1; number <= random.integer(4, 18); number++) {
+    for (let number = 1; number <= random.integer(4, 36); number++) {
       const plan = planRequest(random, payers, number);
       this.#at(settlingMs + random.between(0, this.#workMs), "send", () => this.#cluster.send(plan));
     }
@@ -104,7 +105,7 @@ class Schedule {
       context,
       payers,
     });
-    for (let i = random.integer(0, 4); i > 0; i--) {
+    for (let i = random.integer(0, 8); i > 0; i--) {
       this.#at(random.between(0, this.#workMs), "administration", () => this.#administration.act());
     }
     this.#planFaults();
@@ -165,6 +166,7 @@ class Schedule {
     const ready = this.#cluster.ready;
     return (
       ready.length > 0 &&
+      this.#cluster.living.every(({ process, link }) => !process.isPaused && !link.isParted) &&
       this.#administration.isIdle &&
       ready.every(({ money, ledger }) => money.outstandingHolds === 0 && ledger.queuedUnits === 0)
     );

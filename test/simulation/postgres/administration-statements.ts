@@ -62,6 +62,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
     *run(context, transaction, [event_id, organization_id, type, data]) {
       const order = String(context.nextId()).padStart(12, "0");
       const event = { event_id, organization_id, type, data: JSON.parse(data) };
+      yield* context.tables.outboxIds.insert(transaction, event_id, { event_id });
       yield* context.tables.outbox.insert(transaction, order, event);
       return written(1);
     },

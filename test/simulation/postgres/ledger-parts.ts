@@ -1,7 +1,7 @@
 import type { BatchRows, Charge } from "./batch-rows.ts";
 import type { ModelContext } from "./model-context.ts";
 import type { AccountRow } from "./tables.ts";
-import type { Running, Transaction } from "./transaction.ts";
+import { A_MOMENT, type Running, type Transaction } from "./transaction.ts";
 
 /* What ledger_commit and ledger_exchange have in common. */
 
@@ -29,12 +29,15 @@ export function* createAccounts(
 }
 
 export function* lockAccounts(
-  { tables, guards, shuffled }: ModelContext,
+  { tables, guards, isInterrupted, shuffled }: ModelContext,
   transaction: Transaction,
   ids: readonly string[],
 ): Running<void> {
   const ordered = guards.orderedLocks ? [...new Set(ids)].sort() : shuffled([...new Set(ids)]);
-  for (const id of ordered) yield* tables.accounts.lock(transaction, id, "update");
+  for (const id of ordered) {
+    yield* tables.accounts.lock(transaction, id, "update");
+    if (isInterrupted()) yield A_MOMENT;
+  }
 }
 
 export function* keepCheckpoints(

@@ -29,5 +29,7 @@ export interface ModelContext {
   nowMs(): number;
   /** A number that no other call returns; ascending. */
   nextId(): number;
+  /** True where a transaction is to let others come between its locks. */
+  isInterrupted(): boolean;
   shuffled<Item>(items: readonly Item[]): Item[];
 }

@@ -1,7 +1,7 @@
 import { ABORTED_TRANSACTION, DEADLOCK, LOCK_TIMEOUT, ModelledError } from "./errors.ts";
 import { circleOf } from "./row-locks.ts";
 import type { ModelledServer } from "./server.ts";
-import { type LockRequest, type Running, Transaction } from "./transaction.ts";
+import { A_MOMENT, type LockRequest, type Running, Transaction } from "./transaction.ts";
 
 /** Rows as the driver returns them, with how many a statement has written. */
 export interface Outcome {
@@ -146,7 +146,7 @@ export class Session {
   }
 
   #advance(request: Request, running: Running<Outcome>): void {
-    let step: IteratorResult<LockRequest, Outcome>;
+    let step: IteratorResult<LockRequest | typeof A_MOMENT, Outcome>;
     try {
       step = running.next();
     } catch (error) {
@@ -154,6 +154,10 @@ export class Session {
       return this.#fail(request, error as ModelledError);
     }
     if (step.done) return this.#finish(request, step.value, !this.#isExplicit);
+    if (step.value === A_MOMENT) {
+      this.#later(this.#server.workMs(), "goes on", () => this.#advance(request, running));
+      return;
+    }
     this.#wait(request, running, step.value);
   }
 

@@ -121,6 +121,8 @@ export interface Tables {
     readonly plan: string;
   }>;
   readonly outbox: Table<OutboxRow>;
+  /** The unique index on outbox.event_id. */
+  readonly outboxIds: Table<{ readonly event_id: string }>;
   readonly transactions: Table<TransactionRow>;
   /** The unique index on transactions.request_id: request → transaction. */
   readonly usages: Table<{ readonly requestId: string; readonly transactionId: string }>;
@@ -138,6 +140,7 @@ export function createTables(): Tables {
     instances: new Table("instances"),
     organizations: new Table("organizations"),
     outbox: new Table("outbox"),
+    outboxIds: new Table("outbox_ids"),
     transactions: new Table("transactions"),
     usages: new Table("usages"),
   };

@@ -1,14 +1,16 @@
 import type { LockMode, RowLock } from "./row-locks.ts";
 import type { Row, Table } from "./table.ts";
 
-/** What a statement in the model may wait for. */
+/** What a statement in the model may wait for: a lock, or, without one, for others to come between. */
 export interface LockRequest {
   readonly lock: RowLock;
   readonly mode: LockMode;
 }
 
+export const A_MOMENT = "a moment";
+
 /** A statement of the model: it goes on where it waited once it has the lock. */
-export type Running<Result> = Generator<LockRequest, Result, void>;
+export type Running<Result> = Generator<LockRequest | typeof A_MOMENT, Result, void>;
 
 /** A row that a transaction has changed. */
 export interface Change {
