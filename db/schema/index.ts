@@ -8,4 +8,5 @@ export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";
 export { outbox } from "./outbox.ts";
+export { sandboxTunings } from "./sandbox-tunings.ts";
 export { transactions } from "./transactions.ts";

@@ -1,7 +1,6 @@
 import type { ChatCall } from "../interface.ts";
-import { answerText } from "./answer-text.ts";
 import { type Reasoning, reasoningFor } from "./reasoning.ts";
-import type { SandboxRequest } from "./request.ts";
+import type { SandboxMessage, SandboxRequest } from "./request.ts";
 import { exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
 import { toolCallsFor } from "./tool-calls.ts";
@@ -22,11 +21,18 @@ export interface PlannedChoice {
   readonly finishReason: "stop" | "length" | "tool_calls";
 }
 
+/** The text that answers a conversation. */
+export type Say = (messages: readonly SandboxMessage[]) => string;
+
 /**
  * Decides a whole answer before anything of it is sent. `max_tokens` covers reasoning, then content or
  * tool calls; a stop sequence ends content just before its first occurrence.
  */
-export function planChoices(request: SandboxRequest, body: ChatCall["body"]): PlannedChoice[] {
+export function planChoices(
+  request: SandboxRequest,
+  body: ChatCall["body"],
+  say: Say,
+): PlannedChoice[] {
   const reasoning = reasoningFor(body);
   const reasoningTokens = splitTokens(reasoning.text, request.maxTokens);
   const tokensLeft = request.maxTokens - reasoningTokens.length;
@@ -39,7 +45,7 @@ export function planChoices(request: SandboxRequest, body: ChatCall["body"]): Pl
     }
     return calls.length > 0
       ? { ...shared, contentTokens: null, ...plannedCalls(calls, tokensLeft) }
-      : { ...shared, toolCalls: [], ...plannedContent(request, tokensLeft) };
+      : { ...shared, toolCalls: [], ...plannedContent(request, say, tokensLeft) };
   });
 }
 
@@ -49,9 +55,10 @@ function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
 
 function plannedContent(
   request: SandboxRequest,
+  say: Say,
   tokensLeft: number,
 ): Pick<PlannedChoice, "contentTokens" | "finishReason"> {
-  const whole = contentOf(request);
+  const whole = contentOf(request, say);
   const ends = request.stop.map((sequence) => whole.indexOf(sequence)).filter((end) => end >= 0);
   const content = ends.length === 0 ? whole : whole.slice(0, Math.min(...ends));
   const tokens = splitTokens(content, tokensLeft + 1);
@@ -59,8 +66,8 @@ function plannedContent(
   return { contentTokens: tokens.slice(0, tokensLeft), finishReason: "length" };
 }
 
-function contentOf(request: SandboxRequest): string {
-  const text = answerText(request.messages);
+function contentOf(request: SandboxRequest, say: Say): string {
+  const text = say(request.messages);
   if (!request.wantsJson) return text;
   return JSON.stringify(
     request.jsonSchema === undefined ? { answer: text } : exampleOf(request.jsonSchema),
