@@ -87,6 +87,57 @@ CREATE TABLE "credit_commands" (
 	"refused_code" text
 );
 --> statement-breakpoint
+CREATE TABLE "fine_tuning_events" (
+	"job_id" text NOT NULL,
+	"sequence" integer NOT NULL,
+	"id" text NOT NULL,
+	"level" text NOT NULL,
+	"message" text NOT NULL,
+	"type" text NOT NULL,
+	"data" jsonb NOT NULL,
+	"provider_event" text,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT "fine_tuning_events_job_id_sequence_pk" PRIMARY KEY("job_id","sequence")
+);
+--> statement-breakpoint
+CREATE TABLE "fine_tuning_jobs" (
+	"id" text PRIMARY KEY NOT NULL,
+	"request_id" text NOT NULL,
+	"organization_id" text NOT NULL,
+	"key_id" text NOT NULL,
+	"base_model" text NOT NULL,
+	"provider_id" text NOT NULL,
+	"provider_base_model" text NOT NULL,
+	"training_file" text NOT NULL,
+	"validation_file" text,
+	"suffix" text,
+	"seed" integer NOT NULL,
+	"hyperparameters" jsonb NOT NULL,
+	"metadata" jsonb,
+	"token_femto" bigint NOT NULL,
+	"fee_basis_points" integer NOT NULL,
+	"hold_nano" bigint NOT NULL,
+	"status" text DEFAULT 'queued' NOT NULL,
+	"error" jsonb,
+	"fine_tuned_model" text,
+	"file_tokens" bigint,
+	"trained_tokens" bigint,
+	"provider_file" text,
+	"provider_validation_file" text,
+	"provider_job" text,
+	"create_tries" integer DEFAULT 0 NOT NULL,
+	"troubles" integer DEFAULT 0 NOT NULL,
+	"useless_answers" integer DEFAULT 0 NOT NULL,
+	"is_cleaned_up" boolean DEFAULT false NOT NULL,
+	"event_count" integer DEFAULT 0 NOT NULL,
+	"version" bigint DEFAULT 1 NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"due_at" timestamp with time zone DEFAULT clock_timestamp(),
+	"running_since" timestamp with time zone,
+	"estimated_finish" timestamp with time zone,
+	"finished_at" timestamp with time zone
+);
+--> statement-breakpoint
 CREATE TABLE "idempotency_records" (
 	"key_id" text NOT NULL,
 	"idempotency_key" text NOT NULL,
@@ -126,6 +177,20 @@ CREATE TABLE "outbox" (
 	CONSTRAINT "outbox_event_id_unique" UNIQUE("event_id")
 );
 --> statement-breakpoint
+CREATE TABLE "sandbox_tunings" (
+	"id" text PRIMARY KEY NOT NULL,
+	"file_name" text NOT NULL,
+	"learned" text,
+	"tokens" bigint NOT NULL,
+	"uploaded_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"file_deleted_at" timestamp with time zone,
+	"tag" text,
+	"model" text,
+	"epochs" integer,
+	"started_at_ms" bigint,
+	"cancelled_at_ms" bigint
+);
+--> statement-breakpoint
 CREATE TABLE "transactions" (
 	"organization_id" text NOT NULL,
 	"sequence" bigint NOT NULL,
@@ -150,7 +215,21 @@ CREATE TABLE "transactions" (
 	CONSTRAINT "transactions_organization_id_sequence_pk" PRIMARY KEY("organization_id","sequence")
 );
 --> statement-breakpoint
+CREATE TABLE "tuned_models" (
+	"id" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"job_id" text NOT NULL,
+	"base_model" text NOT NULL,
+	"suffix" text,
+	"provider_id" text NOT NULL,
+	"provider_model" text NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"deleted_at" timestamp with time zone,
+	CONSTRAINT "tuned_models_job_id_unique" UNIQUE("job_id")
+);
+--> statement-breakpoint
 ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "fine_tuning_jobs" ADD CONSTRAINT "fine_tuning_jobs_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "accounts_key" ON "accounts" USING btree ("key_id","kind","period_start");--> statement-breakpoint
 CREATE INDEX "actor_leases_instance" ON "actor_leases" USING btree ("instance_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "api_keys_hash" ON "api_keys" USING btree ("key_hash");--> statement-breakpoint
@@ -158,7 +237,14 @@ CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id"
 CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint
 CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
 CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
+CREATE UNIQUE INDEX "fine_tuning_events_id" ON "fine_tuning_events" USING btree ("job_id","id");--> statement-breakpoint
+CREATE UNIQUE INDEX "fine_tuning_events_provider" ON "fine_tuning_events" USING btree ("job_id","provider_event");--> statement-breakpoint
+CREATE INDEX "fine_tuning_jobs_listing" ON "fine_tuning_jobs" USING btree ("organization_id","created_at","id");--> statement-breakpoint
+CREATE INDEX "fine_tuning_jobs_due" ON "fine_tuning_jobs" USING btree ("due_at") WHERE due_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
+CREATE UNIQUE INDEX "sandbox_tunings_tag" ON "sandbox_tunings" USING btree ("tag");--> statement-breakpoint
+CREATE INDEX "sandbox_tunings_file" ON "sandbox_tunings" USING btree ("file_name");--> statement-breakpoint
 CREATE UNIQUE INDEX "transactions_request" ON "transactions" USING btree ("request_id") WHERE request_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");
+CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");--> statement-breakpoint
+CREATE INDEX "tuned_models_organization" ON "tuned_models" USING btree ("organization_id") WHERE deleted_at IS NULL;
