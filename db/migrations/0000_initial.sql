@@ -76,6 +76,11 @@ CREATE TABLE "changes" (
 	"changed_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "commit_marks" (
+	"id" text PRIMARY KEY NOT NULL,
+	"marked_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "credit_commands" (
 	"id" text PRIMARY KEY NOT NULL,
 	"organization_id" text NOT NULL,
@@ -237,6 +242,7 @@ CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id"
 CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint
 CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
 CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
+CREATE INDEX "commit_marks_time" ON "commit_marks" USING btree ("marked_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "fine_tuning_events_id" ON "fine_tuning_events" USING btree ("job_id","id");--> statement-breakpoint
 CREATE UNIQUE INDEX "fine_tuning_events_provider" ON "fine_tuning_events" USING btree ("job_id","provider_event");--> statement-breakpoint
 CREATE INDEX "fine_tuning_jobs_listing" ON "fine_tuning_jobs" USING btree ("organization_id","created_at","id");--> statement-breakpoint

@@ -1,4 +1,9 @@
-import type { Hyperparameters, JobError, JobRecord, JobStatus } from "../../src/lib/fine-tuning-job.ts";
+import type {
+  Hyperparameters,
+  JobError,
+  JobRecord,
+  JobStatus,
+} from "../../src/lib/fine-tuning-job.ts";
 
 /** A row of fine_tuning_jobs as the driver gives it. */
 export interface JobRow {

@@ -4,6 +4,7 @@ export { apiKeys } from "./api-keys.ts";
 export { attempts } from "./attempts.ts";
 export { catalogueSearch } from "./catalogue-search.ts";
 export { changes } from "./changes.ts";
+export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { fineTuningEvents } from "./fine-tuning-events.ts";
 export { fineTuningJobs } from "./fine-tuning-jobs.ts";

@@ -73,7 +73,8 @@ export class UpstreamTuning {
 
   /** Undefined where the path is none of these; null where the connection is to be cut. */
   async answer(request: Request, url: URL): Promise<Response | null | undefined> {
-    const [, root, resource, rest = ""] = /^\/v1\/([a-z_]+)\/?([^/]*)\/?(.*)$/.exec(url.pathname) ?? [];
+    const [, root, resource, rest = ""] =
+      /^\/v1\/([a-z_]+)\/?([^/]*)\/?(.*)$/.exec(url.pathname) ?? [];
     if (root === "files") return this.#files(request, resource ?? "");
     if (root === "models" && request.method === "DELETE") {
       const id = decodeURIComponent(url.pathname.slice("/v1/models/".length));
@@ -174,7 +175,8 @@ export class UpstreamTuning {
   #events(job: UpstreamJob): Response {
     const status = this.#statusOf(job);
     const messages = ["Created fine-tuning job"];
-    if (status !== "queued") messages.push("Fine-tuning job started", "Step 1/2: training loss=0.50");
+    if (status !== "queued")
+      messages.push("Fine-tuning job started", "Step 1/2: training loss=0.50");
     if (isOver(status)) messages.push(`Job ${status}`);
     const data = messages.map((message, index) => ({
       object: "fine_tuning.job.event",
@@ -212,7 +214,9 @@ export class UpstreamTuning {
       model: request.model,
       created_at: job.createdAt,
       status,
-      fine_tuned_model: hasSucceeded ? `ft:${asText(request.model)}:up:${job.suffix}:${job.id}` : null,
+      fine_tuned_model: hasSucceeded
+        ? `ft:${asText(request.model)}:up:${job.suffix}:${job.id}`
+        : null,
       trained_tokens: hasSucceeded ? (told === undefined ? trained : told) : null,
       estimated_finish: null,
       error:

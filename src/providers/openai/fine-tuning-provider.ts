@@ -14,14 +14,7 @@ import { failureOfThrown } from "./call-failures.ts";
 import { type Fetch, requestHeaders } from "./chat-provider.ts";
 import { endpointUrl } from "./endpoint-url.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
-import {
-  isTagged,
-  readEvent,
-  readJob,
-  readList,
-  readObject,
-  TAG_KEY,
-} from "./fine-tuning-wire.ts";
+import { isTagged, readEvent, readJob, readList, readObject, TAG_KEY } from "./fine-tuning-wire.ts";
 import { multipartUpload } from "./multipart-upload.ts";
 import { countTokensUpTo } from "./token-count.ts";
 import { wireDialect } from "./wire-dialects.ts";

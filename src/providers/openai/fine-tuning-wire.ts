@@ -45,7 +45,10 @@ export function readJob(body: unknown): ProviderJob {
   if (stated === undefined) throw new BrokenAnswer("a fine-tuning job without a status");
   const status = Object.hasOwn(STATUSES, stated) ? STATUSES[stated]! : "waiting";
   const tunedModel = asText(fields.fine_tuned_model);
-  if (status === "succeeded" && (tunedModel === undefined || tunedModel.length > MAX_ID_CHARACTERS)) {
+  if (
+    status === "succeeded" &&
+    (tunedModel === undefined || tunedModel.length > MAX_ID_CHARACTERS)
+  ) {
     throw new BrokenAnswer("a fine-tuning job that succeeded without a model");
   }
   return {

@@ -66,12 +66,7 @@ function answerFrom(learned: LearnedAnswers, messages: readonly SandboxMessage[]
   return learned.answerTo(said) ?? answerText(messages);
 }
 
-async function answer(
-  call: ChatCall,
-  pacing: Pacing,
-  clock: Clock,
-  say: Say,
-): Promise<ChatAnswer> {
+async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): Promise<ChatAnswer> {
   const request = readRequest(call.body);
   const choices = planChoices(request, call.body, say);
   const usage = usageOf(request, choices);

@@ -68,3 +68,29 @@ export interface MoneyPort {
   /** Number of holds that are neither settled nor released. */
   readonly outstandingHolds: number;
 }
+
+/** Money set aside for work that outlives processes, such as a fine-tuning job. */
+export interface LongHoldRequest {
+  /** Names the hold, and its charge: the id of the request that ordered the work. */
+  readonly id: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  /** What the work may cost at most, fee included. */
+  readonly holdNano: NanoUsd;
+}
+
+/**
+ * Holds that outlive the process that placed them. An effect that is written with one may raise, such as
+ * the guard of a lease: then the whole fails, and nothing of it was posted.
+ */
+export interface LongHolds {
+  /** Holds durably, in one transaction with `also`. Throws 402. */
+  holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void>;
+  /**
+   * Charges at most the hold, to the day and month in which it was placed, in one transaction with `also`.
+   * Where the hold has ended already this changes nothing, and `also` is not carried out.
+   */
+  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
+  /** Gives the hold back, in one transaction with `also`; as settleLong where it has ended already. */
+  releaseLong(id: string, also?: StatementEffect): Promise<void>;
+}
