@@ -8,7 +8,9 @@ export type ChangeKind =
   | "credit-command"
   /** The object is the organization whose models they are. */
   | "tuned-model"
-  | "fine-tuning-job";
+  | "fine-tuning-job"
+  /** A job has something to do for its owner. */
+  | "fine-tuning-work";
 
 /** Tells every process, in the transaction of the change, that what it holds of an object is old. */
 export async function recordChange(

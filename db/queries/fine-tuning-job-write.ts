@@ -23,6 +23,8 @@ export interface JobWrite {
   readonly events: readonly NewJobEvent[];
   readonly outbox?: OutboxEvent;
   readonly tunedModel?: NewTunedModel;
+  /** True where somebody else than its owner writes it, who is to be told. */
+  readonly wakesOwner?: boolean;
 }
 
 const TABLES = [
@@ -60,6 +62,7 @@ export function insertJobEffect(order: JobOrder, events: readonly NewJobEvent[])
         hold_nano: order.holdNano,
       })} ON CONFLICT (id) DO NOTHING`;
       await insertJobEvents(sql, order.id, events);
+      await recordChange(sql, "fine-tuning-work", order.id);
     },
   };
 }
@@ -100,6 +103,7 @@ async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void
   if (write.events.length > 0 || before.status !== after.status) {
     await recordChange(sql, "fine-tuning-job", before.id);
   }
+  if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
 }
 
 function progressColumns(job: JobRecord): Record<string, never> {

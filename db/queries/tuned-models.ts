@@ -84,6 +84,7 @@ export async function deleteTunedModel(
         useless_answers = 0, due_at = clock_timestamp(), version = version + 1
       WHERE id = ${row.job_id}`;
     await recordChange(transaction, "tuned-model", organizationId);
+    await recordChange(transaction, "fine-tuning-work", row.job_id);
     return row.job_id;
   });
 }
