@@ -51,7 +51,7 @@ export async function commitStatements(
 async function openFenced(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<string> {
   const [row] = await sql<{ transaction_id: string }[]>`
     SELECT pg_current_xact_id()::text AS transaction_id FROM instances
-    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR SHARE`;
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR KEY SHARE`;
   if (!row) throw new FencedError("this instance was declared dead");
   return row.transaction_id;
 }

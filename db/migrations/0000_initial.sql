@@ -105,6 +105,7 @@ CREATE TABLE "instances" (
 	"id" text PRIMARY KEY NOT NULL,
 	"epoch" bigint NOT NULL,
 	"alive" boolean DEFAULT true NOT NULL,
+	"is_settled" boolean DEFAULT false NOT NULL,
 	"started_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
 	"heartbeat_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
@@ -159,6 +160,7 @@ CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","cr
 CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
 CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "idempotency_running" ON "idempotency_records" USING btree ("instance_id") WHERE status IS NULL;--> statement-breakpoint
 CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
 CREATE UNIQUE INDEX "transactions_request" ON "transactions" USING btree ("request_id") WHERE request_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");
