@@ -148,6 +148,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     totalTimeoutMs: upstreamTimeouts.totalMs,
     deadlines: new DeadlineQueue(clock, upstreamTimeouts.totalMs),
     errorEnvelope,
+    whenCurrent: () => presence.whenCurrent(),
     onError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
