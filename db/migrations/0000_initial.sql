@@ -161,6 +161,7 @@ CREATE TABLE "instances" (
 	"id" text PRIMARY KEY NOT NULL,
 	"epoch" bigint NOT NULL,
 	"alive" boolean DEFAULT true NOT NULL,
+	"is_settled" boolean DEFAULT false NOT NULL,
 	"started_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
 	"heartbeat_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
@@ -248,6 +249,7 @@ CREATE UNIQUE INDEX "fine_tuning_events_provider" ON "fine_tuning_events" USING 
 CREATE INDEX "fine_tuning_jobs_listing" ON "fine_tuning_jobs" USING btree ("organization_id","created_at","id");--> statement-breakpoint
 CREATE INDEX "fine_tuning_jobs_due" ON "fine_tuning_jobs" USING btree ("due_at") WHERE due_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "idempotency_running" ON "idempotency_records" USING btree ("instance_id") WHERE status IS NULL;--> statement-breakpoint
 CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
 CREATE UNIQUE INDEX "sandbox_tunings_tag" ON "sandbox_tunings" USING btree ("tag");--> statement-breakpoint
 CREATE INDEX "sandbox_tunings_file" ON "sandbox_tunings" USING btree ("file_name");--> statement-breakpoint
