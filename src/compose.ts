@@ -9,6 +9,7 @@ import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { openConnections } from "./compose/connections.ts";
 import { createMembership } from "./compose/membership.ts";
+import { composeFiles } from "./compose/files.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
 import { errorEnvelope } from "./http/error-response.ts";
@@ -153,6 +154,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  const { masterKey } = options;
+  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
+
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -161,6 +165,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    files,
     clock,
     presence,
     inFlight,
@@ -190,6 +195,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     async close() {
       clearInterval(sweep);
       await idempotency.close();
+      await files.close();
       await lastUse.write();
       await ledger.close();
       try {

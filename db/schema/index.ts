@@ -8,6 +8,8 @@ export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { fineTuningEvents } from "./fine-tuning-events.ts";
 export { fineTuningJobs } from "./fine-tuning-jobs.ts";
+export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
+export { files } from "./files.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";
