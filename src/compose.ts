@@ -8,8 +8,9 @@ import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { openConnections } from "./compose/connections.ts";
-import { createMembership } from "./compose/membership.ts";
 import { composeFiles } from "./compose/files.ts";
+import { composeFineTuning } from "./compose/fine-tuning.ts";
+import { createMembership } from "./compose/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
 import { errorEnvelope } from "./http/error-response.ts";
@@ -18,7 +19,8 @@ import { DeadlineQueue } from "./lib/deadline-queue.ts";
 import { newId } from "./lib/ids.ts";
 import { buildCatalogue } from "./providers/catalogue/build-catalogue.ts";
 import { createModelIndex, type ModelIndex } from "./providers/catalogue/model-index.ts";
-import { createProviders } from "./providers/registry.ts";
+import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
+import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
 import { ChatCompletions } from "./services/chat/chat-completions.ts";
@@ -26,8 +28,10 @@ import { StreamTicker } from "./services/chat/stream-ticker.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
 import { publishSearch } from "./services/models/publish-search.ts";
+import { TunedModels } from "./services/models/tuned-models.ts";
 import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
+import { interimHolds } from "./services/money/interim.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
@@ -69,6 +73,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     telemetry,
     onChange(kind, objectId) {
+      tuning.onChange(kind, objectId);
       if (kind === "api-key") world.keys.forget(objectId);
       else if (kind === "organization") world.organizations.forget(objectId);
       else if (kind === "credit-command") void orders.carryOut();
@@ -76,6 +81,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onGap() {
       world.keys.forgetAll();
       world.organizations.forgetAll();
+      tuning.onGap();
       void orders.carryOut();
     },
     onFenced: options.onFenced,
@@ -114,12 +120,43 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
   const orders = new CreditOrders({ organizations: world.organizations, read, onError });
+  const { upstreamTimeouts } = config;
+  const { masterKey } = options;
+  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
+  const rates = new MemoryRateWindows(clock);
+  const tunedModels = new TunedModels({ sql, models });
+  const sandboxModels = new SandboxTunedModels(sql);
+  const providerSettings = config.providers.map((provider) => ({
+    ...provider,
+    apiKey: provider.apiKey,
+    connectTimeoutMs: upstreamTimeouts.connectMs,
+  }));
+  const tuning = composeFineTuning({
+    sql,
+    instance,
+    clock,
+    ownership: membership.ownership,
+    unowned: membership.unowned,
+    money: interimHolds(sql),
+    models,
+    tunedModels,
+    providers: createFineTuningProviders(providerSettings, {
+      sql,
+      clock,
+      tunedModels: sandboxModels,
+    }),
+    files: files.jobFiles,
+    rates,
+    organizations: world.organizations,
+    keepaliveMs: config.keepaliveMs,
+    warn: (message) => telemetry.log.warn(message),
+    onError,
+  });
   await membership.start();
 
   const ticker = new StreamTicker(clock);
   const inFlight = new InFlight();
   const lastUse = new LastUse(sql, onError);
-  const { upstreamTimeouts } = config;
   const idempotency = new Idempotency({
     sql,
     instance,
@@ -129,16 +166,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   const chat = new ChatCompletions({
     money,
-    models,
-    providers: createProviders(
-      config.providers.map((provider) => ({
-        ...provider,
-        apiKey: provider.apiKey,
-        connectTimeoutMs: upstreamTimeouts.connectMs,
-      })),
-      { clock, probe: config.usesProxy ? null : undefined },
-    ),
-    rates: new MemoryRateWindows(clock),
+    tunedModels,
+    providers: createProviders(providerSettings, {
+      clock,
+      probe: config.usesProxy ? null : undefined,
+      tunedModels: sandboxModels,
+    }),
+    rates,
     organizations: world.organizations,
     idempotency,
     calls: { endpoints: world.endpoints, clock, random: Math.random },
@@ -154,14 +188,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
-  const { masterKey } = options;
-  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
-
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
     telemetry,
-    models,
+    tunedModels,
+    fineTuning: tuning.fineTuning,
     sql,
     world,
     chat,
@@ -194,6 +226,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     drain: (graceMs) => inFlight.drain(graceMs),
     async close() {
       clearInterval(sweep);
+      await tuning.close();
       await idempotency.close();
       await files.close();
       await lastUse.write();

@@ -33,7 +33,14 @@ export const fineTuningJobActor = defineActor({
   kind: FINE_TUNING_JOB,
   permissions: {
     reads: ["fine_tuning_jobs"],
-    writes: ["fine_tuning_jobs", "fine_tuning_events", "tuned_models", "outbox", "changes"],
+    writes: [
+      "file_uses",
+      "fine_tuning_jobs",
+      "fine_tuning_events",
+      "tuned_models",
+      "outbox",
+      "changes",
+    ],
     events: ["fine_tuning.job.succeeded", "fine_tuning.job.failed"],
     network: "providers",
   },

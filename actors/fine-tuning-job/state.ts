@@ -50,7 +50,7 @@ export type Trigger =
     }
   | { readonly kind: "fail"; readonly error: JobError }
   | { readonly kind: "cancel" }
-  | { readonly kind: "cleaned" };
+  | { readonly kind: "cleaned"; readonly resultFile: string | null };
 
 /** The job after a trigger; undefined where it cannot come in the job's state. The only mutator. */
 export function afterTrigger(
@@ -104,7 +104,9 @@ export function afterTrigger(
     case "cancel":
       return isFinal(job.status) ? undefined : { ...next, ...end, status: "cancelled" };
     case "cleaned":
-      return isFinal(job.status) ? { ...next, ...calm, isCleanedUp: true } : undefined;
+      return isFinal(job.status)
+        ? { ...next, ...calm, isCleanedUp: true, resultFile: trigger.resultFile ?? job.resultFile }
+        : undefined;
   }
 }
 

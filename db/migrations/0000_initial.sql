@@ -180,6 +180,7 @@ CREATE TABLE "fine_tuning_jobs" (
 	"troubles" integer DEFAULT 0 NOT NULL,
 	"useless_answers" integer DEFAULT 0 NOT NULL,
 	"is_cleaned_up" boolean DEFAULT false NOT NULL,
+	"result_file" text,
 	"event_count" integer DEFAULT 0 NOT NULL,
 	"version" bigint DEFAULT 1 NOT NULL,
 	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,

@@ -35,6 +35,7 @@ export interface JobRow {
   readonly troubles: number;
   readonly useless_answers: number;
   readonly is_cleaned_up: boolean;
+  readonly result_file: string | null;
   readonly event_count: number;
   readonly version: bigint;
   readonly created_at: Date;
@@ -73,6 +74,7 @@ export function jobRecord(row: JobRow): JobRecord {
     troubles: row.troubles,
     uselessAnswers: row.useless_answers,
     isCleanedUp: row.is_cleaned_up,
+    resultFile: row.result_file,
     eventCount: row.event_count,
     version: row.version,
     createdAtMs: row.created_at.getTime(),

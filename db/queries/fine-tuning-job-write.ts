@@ -2,6 +2,7 @@ import type { JobOrder, JobRecord, NewJobEvent } from "../../src/lib/fine-tuning
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
+import { insertFileUse } from "./file-uses.ts";
 import { insertJobEvents } from "./fine-tuning-events.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
@@ -28,6 +29,7 @@ export interface JobWrite {
 }
 
 const TABLES = [
+  "file_uses",
   "fine_tuning_jobs",
   "fine_tuning_events",
   "tuned_models",
@@ -35,7 +37,18 @@ const TABLES = [
   "changes",
 ] as const;
 
-/** Inserts a job with what it tells first. */
+/** A file of the job was deleted in the moment of its creation. */
+export class FileGoneError extends Error {
+  readonly fileId: string;
+
+  constructor(fileId: string) {
+    super(`the file ${fileId} is gone`);
+    this.name = "FileGoneError";
+    this.fileId = fileId;
+  }
+}
+
+/** Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError. */
 export function insertJobEffect(order: JobOrder, events: readonly NewJobEvent[]): StatementEffect {
   return {
     kind: "statement",
@@ -61,6 +74,12 @@ export function insertJobEffect(order: JobOrder, events: readonly NewJobEvent[])
         fee_basis_points: order.feeBasisPoints,
         hold_nano: order.holdNano,
       })} ON CONFLICT (id) DO NOTHING`;
+      for (const fileId of [order.trainingFile, order.validationFile]) {
+        if (fileId === null) continue;
+        const { organizationId } = order;
+        const isKept = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
+        if (!isKept) throw new FileGoneError(fileId);
+      }
       await insertJobEvents(sql, order.id, events);
       await recordChange(sql, "fine-tuning-work", order.id);
     },
@@ -121,6 +140,7 @@ function progressColumns(job: JobRecord): Record<string, never> {
     troubles: job.troubles,
     useless_answers: job.uselessAnswers,
     is_cleaned_up: job.isCleanedUp,
+    result_file: job.resultFile,
     running_since: time(job.runningSinceMs),
     estimated_finish: time(job.estimatedFinishMs),
     finished_at: time(job.finishedAtMs),

@@ -56,6 +56,8 @@ export const fineTuningJobs = pgTable(
     uselessAnswers: integer("useless_answers").notNull().default(0),
     /** Of a job that has ended: nothing of it is left at the provider that should not be. */
     isCleanedUp: boolean("is_cleaned_up").notNull().default(false),
+    /** File of what was measured in training. */
+    resultFile: text("result_file"),
     eventCount: integer("event_count").notNull().default(0),
     /** Counts writes; each names the version that it was decided on. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),

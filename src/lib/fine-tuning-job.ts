@@ -63,6 +63,8 @@ export interface JobProgress {
   readonly troubles: number;
   readonly uselessAnswers: number;
   readonly isCleanedUp: boolean;
+  /** Of what was measured in training; null where there is none yet. */
+  readonly resultFile: string | null;
   readonly runningSinceMs: number | null;
   readonly estimatedFinishMs: number | null;
   readonly finishedAtMs: number | null;

@@ -18,7 +18,7 @@ export function jobShape(job: JobRecord) {
     error: job.error,
     trained_tokens: job.trainedTokens,
     organization_id: job.organizationId,
-    result_files: [],
+    result_files: job.resultFile === null ? [] : [job.resultFile],
     seed: job.seed,
     suffix: job.suffix,
     metadata: job.metadata,

@@ -1,5 +1,6 @@
 import { afterTrigger } from "../../../actors/fine-tuning-job/state.ts";
 import type { Database } from "../../../db/client.ts";
+import { findFile } from "../../../db/queries/file-find.ts";
 import {
   eventsBefore,
   findEventSequence,
@@ -7,6 +8,7 @@ import {
 } from "../../../db/queries/fine-tuning-events.ts";
 import { countRunningJobs, findJob, listJobs } from "../../../db/queries/fine-tuning-job-read.ts";
 import {
+  FileGoneError,
   insertJobEffect,
   JobMovedError,
   writeJobEffect,
@@ -30,7 +32,6 @@ import { endJob } from "./end-job.ts";
 import type { EventFeeds, FeedItem } from "./event-feed.ts";
 import { MAX_RUNNING_JOBS, MAX_TUNED_MODELS } from "./limits.ts";
 import { told } from "./step.ts";
-import type { TrainingFiles } from "./training-files.ts";
 import { type TunableModel, tunableModel } from "./tunable-models.ts";
 
 export interface FineTuningDependencies {
@@ -39,7 +40,6 @@ export interface FineTuningDependencies {
   readonly models: ModelIndex;
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
-  readonly files: TrainingFiles;
   readonly feeds: EventFeeds;
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
@@ -90,10 +90,8 @@ export class FineTuning {
     const fee = await this.#feeOf(organizationId, tunable);
     const order = this.#orderOf(caller, requestId, wish, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);
-    await money.holdLong(
-      { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano },
-      insertJobEffect(order, [created]),
-    );
+    const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
+    await money.holdLong(hold, insertJobEffect(order, [created])).catch(fileGone);
     const job = await findJob(sql, organizationId, order.id);
     return { job: job!, headers };
   }
@@ -179,13 +177,18 @@ export class FineTuning {
 
   /** Bytes of the training file, which bound its tokens. Throws 400. */
   async #trainingBytes(organizationId: string, wish: JobWish): Promise<number> {
-    const { files } = this.#dependencies;
+    const { sql } = this.#dependencies;
     const bytesOf = async (id: string, param: string): Promise<number> => {
-      const file = await files.find(organizationId, id);
-      if (file?.purpose === FINE_TUNE) return file.bytes;
-      const what = file === undefined ? "There is no file" : `Its purpose is not ${FINE_TUNE}:`;
+      const file = await findFile(sql, organizationId, id);
       const shown = JSON.stringify(id.slice(0, 100));
-      throw new GatewayError("invalid_body", `${what} ${shown}.`, { param });
+      if (file === undefined) {
+        throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param });
+      }
+      if (file.purpose !== FINE_TUNE || file.status !== "processed") {
+        const what = `The file ${shown} is not a processed file of the purpose ${FINE_TUNE}.`;
+        throw new GatewayError("invalid_body", what, { param });
+      }
+      return file.bytes;
     };
     const bytes = await bytesOf(wish.trainingFile, "training_file");
     if (wish.validationFile !== null) await bytesOf(wish.validationFile, "validation_file");
@@ -247,6 +250,12 @@ export class FineTuning {
       holdNano: holdNanoUsd(tokens * terms.trainingTokenFemto, fee),
     };
   }
+}
+
+function fileGone(error: unknown): never {
+  if (!(error instanceof FileGoneError)) throw error;
+  const shown = JSON.stringify(error.fileId);
+  throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param: "training_file" });
 }
 
 function notFound(): GatewayError {

@@ -17,10 +17,12 @@ import { isFinal, type JobRecord, type NewJobEvent } from "../../lib/fine-tuning
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
+import type { JobFiles } from "../files/job-files.ts";
 import type { LongHolds } from "../money/interface.ts";
 import { absentProvider } from "./absent-provider.ts";
 import { endJob } from "./end-job.ts";
 import { partsOfEnding } from "./job-ending.ts";
+import { openFile, writeResults } from "./job-file-access.ts";
 import { Abandoned, JobRun } from "./job-run.ts";
 import { CALL_TIMEOUT_MS } from "./limits.ts";
 import { type Ending, type StepContext, told } from "./step.ts";
@@ -30,7 +32,6 @@ import { cleanUp } from "./steps/clean-up.ts";
 import { follow } from "./steps/follow.ts";
 import { order } from "./steps/order.ts";
 import { upload } from "./steps/upload.ts";
-import type { TrainingFiles } from "./training-files.ts";
 import { Turnstile } from "./turnstile.ts";
 
 export type FineTuningJobActors = ActorRegistry<
@@ -45,7 +46,7 @@ export interface JobOwnerDependencies {
   readonly jobs: FineTuningJobActors;
   readonly money: LongHolds;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
-  readonly files: TrainingFiles;
+  readonly files: JobFiles;
   readonly models: ModelIndex;
   readonly clock: Clock;
   random(): number;
@@ -205,7 +206,9 @@ export class JobOwner {
     return {
       job,
       provider,
-      files,
+      openFile: (fileId) => openFile(files, job, fileId),
+      writeResults: () => writeResults(files, sql, job),
+      releaseFiles: () => files.release(job.id),
       contextTokens: models.byId(job.baseModel)?.contextLength ?? Number.POSITIVE_INFINITY,
       nowMs: clock.nowMs(),
       random,

@@ -1,13 +1,17 @@
 import type { Trigger } from "../../../actors/fine-tuning-job/state.ts";
 import type { JobError, JobRecord, NewJobEvent } from "../../lib/fine-tuning-job.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
-import type { TrainingFiles } from "./training-files.ts";
 
 /** What one step of a job has at hand. Whatever it writes stands under the lease of the job's owner. */
 export interface StepContext {
   readonly job: JobRecord;
   readonly provider: FineTuningProvider;
-  readonly files: TrainingFiles;
+  /** The bytes of a file of the job; undefined where there are none any more. */
+  openFile(fileId: string): Promise<ReadableStream<Uint8Array> | undefined>;
+  /** Stores what was measured; resolves with the file's id, or null where it could not be kept. */
+  writeResults(): Promise<string | null>;
+  /** The job needs its files no longer. */
+  releaseFiles(): Promise<void>;
   /** The context length of the base model. */
   readonly contextTokens: number;
   readonly nowMs: number;

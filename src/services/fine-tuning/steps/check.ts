@@ -16,11 +16,11 @@ export async function check(context: StepContext): Promise<number | null> {
 }
 
 async function checked(
-  { job, files, provider, contextTokens }: StepContext,
+  { openFile, provider, contextTokens }: StepContext,
   fileId: string,
   param: "training_file" | "validation_file",
 ) {
-  const content = await files.open(job.organizationId, fileId);
+  const content = await openFile(fileId);
   if (content === undefined) {
     const message = `There is no file ${fileId} any more.`;
     return { error: { code: "file_not_found", message, param } };

@@ -11,7 +11,7 @@ export async function cleanUp(context: StepContext): Promise<number | null> {
   const { job } = context;
   if (job.troubles >= MAX_CLEAN_UP_TRIES) {
     context.warn(`what job ${job.id} left at provider ${job.providerId} could not be cleaned up`);
-    return context.move({ kind: "cleaned" }, null);
+    return finish(context);
   }
   // An order that was on its way when the job ended shows a little later.
   const mayShowYet = job.providerJob === null && job.createTries > 0 && job.troubles === 0;
@@ -19,7 +19,15 @@ export async function cleanUp(context: StepContext): Promise<number | null> {
   await endTrainings(context);
   await deleteModel(context);
   await deleteFiles(context);
-  return context.move({ kind: "cleaned" }, null);
+  return finish(context);
+}
+
+async function finish(context: StepContext): Promise<number | null> {
+  const { job } = context;
+  const hasResults = job.status === "succeeded" && job.resultFile === null;
+  const resultFile = hasResults ? await context.writeResults() : null;
+  await context.releaseFiles();
+  return context.move({ kind: "cleaned", resultFile }, null);
 }
 
 /** All trainings of this job but the one that its model came from. */

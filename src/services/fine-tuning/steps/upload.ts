@@ -23,14 +23,14 @@ export async function upload(context: StepContext): Promise<number | null> {
 }
 
 async function handedOver(
-  { job, files, provider, call }: StepContext,
+  { job, openFile, provider, call }: StepContext,
   fileId: string,
   use: "training" | "validation",
 ): Promise<string | undefined> {
   const name = providerFileName(job.id, use);
   const there = await call((signal) => provider.findFile(name, signal));
   if (there !== undefined) return there;
-  const content = await files.open(job.organizationId, fileId);
+  const content = await openFile(fileId);
   if (content === undefined) return undefined;
   return call((signal) => provider.uploadFile({ name, content }, signal), UPLOAD_TIMEOUT_MS);
 }
