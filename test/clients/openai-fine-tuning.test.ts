@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI, { toFile } from "openai";
-import { startFilesGateway, type FilesGateway } from "../support/files-gateway.ts";
+import { type FilesGateway, startFilesGateway } from "../support/files-gateway.ts";
 import { LESSONS, lessonsText } from "../support/tuning-gateway.ts";
 import { until } from "../support/until.ts";
 
@@ -8,7 +8,11 @@ let gateway: FilesGateway;
 let client: OpenAI;
 beforeAll(async () => {
   gateway = await startFilesGateway();
-  client = new OpenAI({ baseURL: `${gateway.baseUrl}/v1`, apiKey: gateway.secretKey, maxRetries: 0 });
+  client = new OpenAI({
+    baseURL: `${gateway.baseUrl}/v1`,
+    apiKey: gateway.secretKey,
+    maxRetries: 0,
+  });
 });
 afterAll(() => gateway.stop());
 
@@ -78,7 +82,10 @@ test("the openai package tunes a model on the sandbox, calls it, lists it and de
 
   const listed = await client.models.list();
   expect(listed.data.map((one) => one.id)).toContain(model);
-  expect(await client.models.retrieve(model)).toMatchObject({ id: model, owned_by: gateway.organizationId });
+  expect(await client.models.retrieve(model)).toMatchObject({
+    id: model,
+    owned_by: gateway.organizationId,
+  });
   expect(await client.models.delete(model)).toMatchObject({ id: model, deleted: true });
   expect(await refusal(client.models.retrieve(model))).toMatchObject({ status: 404 });
   expect(await refusal(ask(model, "x"))).toMatchObject({ status: 404, code: "model_not_found" });
@@ -103,7 +110,11 @@ test("the openai package lists jobs and their events, and cancels", async () => 
   expect(jobs.length).toBe(new Set(jobs).size);
   const messages = [];
   for await (const event of client.fineTuning.jobs.listEvents(id, { limit: 2 })) {
-    expect(event).toMatchObject({ object: "fine_tuning.job.event", level: "info", type: "message" });
+    expect(event).toMatchObject({
+      object: "fine_tuning.job.event",
+      level: "info",
+      type: "message",
+    });
     messages.push(event.message);
   }
   expect(messages[0]).toBe("The job was cancelled");

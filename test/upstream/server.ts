@@ -117,7 +117,7 @@ function routeOf(path: string): typeof answerChat | null {
 /** An answer whose connection breaks before its end. */
 function cutOff(): Response {
   const body = new ReadableStream({
-    pull: (controller) => controller.error(new Error("cut on purpose")),
+    pull: (controller) => controller.error(undefined),
   });
   return new Response(body, { headers: JSON_BODY });
 }

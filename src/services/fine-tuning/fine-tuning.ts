@@ -98,6 +98,8 @@ export class FineTuning {
 
   /** Throws 404 job_not_found. */
   async find(organizationId: string, id: string): Promise<JobRecord> {
+    // No text of the database holds a NUL, which a path may.
+    if (id.includes("\0")) throw notFound();
     const job = await findJob(this.#dependencies.sql, organizationId, id);
     if (job === undefined) throw notFound();
     return job;

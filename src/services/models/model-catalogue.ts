@@ -98,10 +98,10 @@ export class ModelCatalogue {
    * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns.
    */
   async remove(organizationId: string, name: string): Promise<string> {
-    const deleted = await deleteTunedModel(this.#sql, organizationId, name);
-    this.#tunedModels.forget(organizationId);
-    if (deleted) return name;
     const { id } = findModel(await this.#tunedModels.index(organizationId), name);
+    const isDeleted = (await deleteTunedModel(this.#sql, organizationId, id)) !== undefined;
+    this.#tunedModels.forget(organizationId);
+    if (isDeleted) return id;
     throw new GatewayError(
       "model_not_allowed",
       `The model ${id} belongs to the catalogue; only fine-tuned models of your organization can be deleted.`,
