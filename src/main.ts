@@ -1,8 +1,9 @@
 import { composeGateway, type Gateway } from "./compose.ts";
 import { type GatewayConfig, readConfig } from "./config.ts";
-import { type StartedDatabase, startDatabase } from "./start/database.ts";
+import { startDatabase } from "./start/database.ts";
 import { baseUrl, createFirstKeys, type FirstKeys, nameBaseUrl } from "./start/first-keys.ts";
 import { loadMasterKey } from "./start/master-key.ts";
+import { type Server, stopInOrder } from "./start/stop-in-order.ts";
 import { StopSignals } from "./start/stop-signals.ts";
 import { createTelemetry } from "./telemetry/create-telemetry.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
@@ -38,7 +39,7 @@ async function start(): Promise<void> {
     const server = listen(gateway, config);
     announce(telemetry, config, server.port, keys);
     const running = { gateway, server, database, telemetry, config };
-    signals.handOver(() => void stop(running).catch(fail));
+    signals.handOver(() => void stopInOrder(running).then(process.exit, fail));
   } catch (error) {
     // What stopped the start is told, not what it left behind.
     await gateway?.close().catch(() => {});
@@ -47,16 +48,11 @@ async function start(): Promise<void> {
   }
 }
 
-interface Server {
-  readonly port: number;
-  stop(): void;
-}
-
 function listen({ app }: Gateway, config: GatewayConfig): Server {
   app.listen({ port: config.port, hostname: config.host, reusePort: false });
   const { server } = app;
   if (!server) throw new Error(`cannot listen on ${config.host}:${config.port}`);
-  return { port: server.port!, stop: () => void server.stop(false) };
+  return { port: server.port!, stop: () => server.stop(false) };
 }
 
 function announce(
@@ -75,35 +71,6 @@ function announce(
     );
   }
   telemetry.log.info({ port }, `listening on ${url}`);
-}
-
-interface Running {
-  readonly gateway: Gateway;
-  readonly server: Server;
-  readonly database: StartedDatabase;
-  readonly telemetry: Telemetry;
-  readonly config: GatewayConfig;
-}
-
-/** Without a database nothing can be closed properly; the next start settles what is left. */
-const CLOSE_TIMEOUT_MS = 5_000;
-
-/** Takes nothing new, lets what runs end, and exits 0; or 1 where the database kept it from closing. */
-async function stop({ gateway, server, database, telemetry, config }: Running): Promise<void> {
-  telemetry.log.info("no new requests; what runs may end");
-  server.stop();
-  await gateway.drain(config.shutdownGraceMs);
-  const isClosed = await Promise.race([
-    gateway.close().then(
-      () => true,
-      () => false,
-    ),
-    Bun.sleep(CLOSE_TIMEOUT_MS).then(() => false),
-  ]);
-  if (!isClosed) telemetry.log.error("the database does not answer; ending without it");
-  await database.stop();
-  await telemetry.close();
-  process.exit(isClosed ? 0 : 1);
 }
 
 await start().catch(fail);
