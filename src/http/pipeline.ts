@@ -30,7 +30,10 @@ export interface PipelineDependencies {
 export interface Incoming {
   readonly request: Request;
   readonly params: Readonly<Record<string, string>>;
+  /** The connection may be quiet for as long as it likes. */
   keepOpen(): void;
+  /** No longer so: where a client does not take what is left for it, the connection is closed. */
+  mayExpire(): void;
 }
 
 export type RouteHandler = (incoming: Incoming) => Promise<Response>;
@@ -124,8 +127,12 @@ export function compileRoute(
       response.headers.set("x-gateway-request-id", requestId);
       response.headers.set("x-request-id", requestId);
       if (inFlight.isStopping) response.headers.set("connection", "close");
-      if (log.isDeferred) log.finish = () => finish(response.status);
-      else finish(response.status);
+      if (log.isDeferred) {
+        log.finish = () => {
+          incoming.mayExpire();
+          finish(response.status);
+        };
+      } else finish(response.status);
       return response;
     } catch (thrown) {
       const error = asGatewayError(thrown);

@@ -3,7 +3,7 @@ import Type from "typebox";
 import { BodyBudget } from "../../src/http/body-budget.ts";
 import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/load-gate.ts";
 import { compileRoute } from "../../src/http/pipeline.ts";
-import type { Access } from "../../src/http/route.ts";
+import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { EventLoopLag } from "../../src/telemetry/event-loop-lag.ts";
 import { expectError } from "../support/error-envelope.ts";
@@ -11,7 +11,11 @@ import { expectError } from "../support/error-envelope.ts";
 const load = { inFlight: 0, lagMs: 0 };
 const gate = new LoadGate({ inFlight: () => load.inFlight, lagMs: () => load.lagMs });
 
-function answerOf(access: Access) {
+function answerOf(
+  access: Access,
+  handle: RouteDefinition["handle"] = () => new Response("served"),
+  connection: string[] = [],
+) {
   const run = compileRoute(
     {
       method: "POST",
@@ -21,7 +25,7 @@ function answerOf(access: Access) {
       access,
       body: Type.Object({}),
       responses: {},
-      handle: () => new Response("served"),
+      handle,
     },
     {
       authentication: {
@@ -41,7 +45,12 @@ function answerOf(access: Access) {
     headers: { "content-type": "application/json" },
     body: "{}",
   });
-  return run({ request, params: {}, keepOpen() {} });
+  return run({
+    request,
+    params: {},
+    keepOpen: () => void connection.push("may be quiet"),
+    mayExpire: () => void connection.push("may expire"),
+  });
 }
 
 describe("a gateway with too much to do", () => {
@@ -66,6 +75,25 @@ describe("a gateway with too much to do", () => {
     Object.assign(load, { inFlight: MAX_IN_FLIGHT, lagMs: MAX_LAG_MS - 1 });
     expect((await answerOf({ kind: "model", scope: "chat:completions" })).status).toBe(200);
   });
+});
+
+test("the connection of a stream may be quiet while that runs, and no longer", async () => {
+  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  const connection: string[] = [];
+  let end: (() => void) | undefined;
+  await answerOf(
+    { kind: "model", scope: "chat:completions" },
+    ({ log, keepOpen }) => {
+      log.isDeferred = true;
+      end = () => log.finish?.();
+      keepOpen();
+      return new Response("begun");
+    },
+    connection,
+  );
+  expect(connection).toEqual(["may be quiet"]);
+  end!();
+  expect(connection).toEqual(["may be quiet", "may expire"]);
 });
 
 describe("the lag of the event loop", () => {
