@@ -1,5 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import { removeOldChanges } from "../../../db/queries/changes.ts";
+import { removeOldCommitMarks } from "../../../db/queries/commit-marks.ts";
 import { removeOldIdempotencyRecords } from "../../../db/queries/idempotency.ts";
 import { removeDeadInstances } from "../../../db/queries/instances.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -38,6 +39,7 @@ export class Cleaning {
   async #clean(): Promise<void> {
     const { sql } = this.#dependencies;
     await removeOldChanges(sql);
+    await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
     await removeDeadInstances(sql);
   }
