@@ -1,10 +1,12 @@
-import { composeGateway, type Gateway } from "./compose.ts";
 import { type GatewayConfig, readConfig } from "./config.ts";
+import { announce } from "./start/announce.ts";
+import { readRole } from "./start/command-line.ts";
 import { startDatabase } from "./start/database.ts";
-import { baseUrl, createFirstKeys, type FirstKeys, nameBaseUrl } from "./start/first-keys.ts";
-import { loadMasterKey } from "./start/master-key.ts";
-import { type Server, stopInOrder } from "./start/stop-in-order.ts";
+import { createFirstKeys } from "./start/first-keys.ts";
+import { serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop-signals.ts";
+import { READY_MESSAGE } from "./start/worker-processes.ts";
+import { startWorkers } from "./start/workers.ts";
 import { createTelemetry } from "./telemetry/create-telemetry.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
@@ -15,62 +17,61 @@ function fail(error: unknown): never {
 }
 
 async function start(): Promise<void> {
+  const role = readRole(process.argv.slice(2));
   const config = readConfig(process.env);
   const telemetry = createTelemetry({ level: config.logLevel });
-  for (const warning of config.warnings) telemetry.log.warn(warning);
+  for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
   const signals = new StopSignals((signal) => telemetry.log.info(`stopping: ${signal}`));
+  if (role.kind === "worker") return startAsWorker(config, telemetry, signals);
+  if (role.kind === "single") return startAlone(config, telemetry, signals);
+  await startWorkers({
+    count: role.workers,
+    script: import.meta.path,
+    config,
+    environment: process.env,
+    telemetry,
+    signals,
+  });
+}
+
+async function startAlone(
+  config: GatewayConfig,
+  telemetry: Telemetry,
+  signals: StopSignals,
+): Promise<void> {
   const database = await startDatabase(config, (message) => telemetry.log.info(message));
-  let gateway: Gateway | undefined;
   try {
     signals.assertNone();
-    const isTerminal = process.stdout.isTTY === true;
-    const keys = await createFirstKeys(config, database.target, isTerminal);
-    gateway = await composeGateway({
+    const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
+    const port = await serve({
       config,
-      database: database.target,
-      masterKey: loadMasterKey(config),
+      database,
       telemetry,
-      onFenced: () => {
-        telemetry.log.fatal("this instance was declared dead by another one; stopping");
-        process.exit(1);
-      },
+      signals,
+      sharesPort: false,
+      onStopFailed: fail,
     });
-    signals.assertNone();
-    const server = listen(gateway, config);
-    announce(telemetry, config, server.port, keys);
-    const running = { gateway, server, database, telemetry, config };
-    signals.handOver(() => void stopInOrder(running).then(process.exit, fail));
+    announce(telemetry, config, port, keys);
   } catch (error) {
-    // What stopped the start is told, not what it left behind.
-    await gateway?.close().catch(() => {});
     await database.stop();
     throw error;
   }
 }
 
-function listen({ app }: Gateway, config: GatewayConfig): Server {
-  app.listen({ port: config.port, hostname: config.host, reusePort: false });
-  const { server } = app;
-  if (!server) throw new Error(`cannot listen on ${config.host}:${config.port}`);
-  return { port: server.port!, stop: () => server.stop(false) };
-}
-
-function announce(
-  telemetry: Telemetry,
+/** The parent has everything ready; where it is no more, so is its worker. */
+async function startAsWorker(
   config: GatewayConfig,
-  port: number,
-  keys: FirstKeys | undefined,
-): void {
-  const url = baseUrl(config, port);
-  if (keys?.path !== undefined) {
-    if (port !== config.port) nameBaseUrl(keys, url);
-    telemetry.log.info(`the first keys are in ${keys.path}; keep them and delete the file`);
-  } else if (keys !== undefined) {
-    process.stdout.write(
-      `\n  Base URL         ${url}\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
-    );
+  telemetry: Telemetry,
+  signals: StopSignals,
+): Promise<void> {
+  process.on("disconnect", () => signals.take("the end of the parent"));
+  const url = config.databaseUrl;
+  if (url === undefined || process.send === undefined) {
+    throw new Error("a worker is started by --workers, not by itself");
   }
-  telemetry.log.info({ port }, `listening on ${url}`);
+  const database = { target: { url }, isEmbedded: false, stop: async () => {} };
+  await serve({ config, database, telemetry, signals, sharesPort: true, onStopFailed: fail });
+  process.send(READY_MESSAGE);
 }
 
 await start().catch(fail);

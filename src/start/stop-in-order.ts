@@ -28,6 +28,8 @@ const NOTICE_SHARE = 0.25;
 const LAST_BYTES_MS = 1_000;
 /** Without a database nothing can be closed properly; the next start settles what is left. */
 const CLOSE_TIMEOUT_MS = 5_000;
+/** What a stop may take beyond its grace, all in all. */
+export const STOP_TIMEOUT_MS = 15_000;
 
 /**
  * Stops without losing a request: says that it is not ready, serves what still comes for a moment where
