@@ -26,13 +26,13 @@ interface Place {
 /**
  * Processes that share a port. Each place is: starting (its process runs and does not listen yet), serving,
  * or waiting to be started again after its process died, for longer each time it dies at once. A worker
- * that cannot start before any has ever served ends them all: what is wrong then is wrong for all.
+ * that ends before all have served once ends them all: what is wrong then is most likely wrong for all.
  */
 export class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
   readonly #places: Place[];
   readonly #serving = Promise.withResolvers<void>();
-  #hasServed = false;
+  #readyCount = 0;
   #isStopping = false;
   #hasFailed = false;
 
@@ -45,7 +45,7 @@ export class WorkerProcesses {
     this.#serving.promise.catch(() => {});
   }
 
-  /** Resolves when the first worker serves. Rejects where none can. */
+  /** Resolves when all serve. Rejects, with all ended, where one cannot. */
   start(): Promise<void> {
     for (const place of this.#places) this.#launch(place);
     return this.#serving.promise;
@@ -81,7 +81,7 @@ export class WorkerProcesses {
     void child.exited.then((code) => {
       place.child = undefined;
       if (this.#isStopping) return;
-      if (!this.#hasServed) return this.#fail();
+      if (this.#readyCount < this.#options.count) return this.#fail();
       if (performance.now() - startedMs > SETTLED_LIFE_MS) {
         place.restartDelayMs = FIRST_RESTART_DELAY_MS;
       }
@@ -96,13 +96,13 @@ export class WorkerProcesses {
   }
 
   #noteServing(): void {
-    this.#hasServed = true;
-    this.#serving.resolve();
+    this.#readyCount++;
+    if (this.#readyCount === this.#options.count) this.#serving.resolve();
   }
 
   #fail(): void {
     if (this.#hasFailed) return;
     this.#hasFailed = true;
-    void this.stop().then(() => this.#serving.reject(new Error("no worker could start")));
+    void this.stop().then(() => this.#serving.reject(new Error("the workers could not start")));
   }
 }
