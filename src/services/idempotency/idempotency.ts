@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
@@ -52,7 +53,12 @@ export class Idempotency {
     const { sql, instance, masterKey, clock, maxWaitMs } = this.#dependencies;
     const untilMs = clock.nowMs() + maxWaitMs;
     for (;;) {
-      const outcome = await claimIdempotencyKey(sql, instance, claim);
+      const outcome = await claimIdempotencyKey(sql, instance, claim).catch((error) => {
+        // It may yet be claimed, by a request that is over.
+        const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
+        void ended.then(() => this.free(claim));
+        throw error;
+      });
       if (outcome.kind === "claimed") return undefined;
       if (outcome.kind === "done") return replayOf(outcome.result, masterKey);
       if (outcome.kind === "conflict") {

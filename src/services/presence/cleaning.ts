@@ -39,6 +39,7 @@ export class Cleaning {
   async #clean(): Promise<void> {
     const { sql } = this.#dependencies;
     await removeOldChanges(sql);
+    await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
     await removeOldCommitMarks(sql);
     await removeDeadInstances(sql);
