@@ -4,13 +4,15 @@ import { organizationActor } from "../actors/organization/actor.ts";
 import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
 import type { Database, DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
-import { GroupCommit } from "../db/ledger/group-commit.ts";
+import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
+import type { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { openConnections } from "./compose/connections.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { createMembership } from "./compose/membership.ts";
+import { createMoney } from "./compose/money.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -31,9 +33,7 @@ import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
 import { publishSearch } from "./services/models/publish-search.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
-import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
-import { interimHolds } from "./services/money/interim.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
@@ -68,7 +68,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { config, telemetry } = options;
   const clock = options.clock ?? systemClock;
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
-  const connections = openConnections(options.database, config.databasePoolSize, clock);
+  const areSeveral = config.redisUrl !== undefined;
+  const connections = openConnections(options.database, {
+    poolSize: config.databasePoolSize,
+    clock,
+    ledger: areSeveral
+      ? { use: `ledger-${instance.id}`, settings: SHARED_LEDGER_SETTINGS }
+      : { use: "ledger", settings: LEDGER_SETTINGS },
+  });
   const { sql, background } = connections;
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
@@ -76,7 +83,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const membership = createMembership({
     connections,
     instance,
-    company: config.redisUrl === undefined ? "alone" : "several",
+    company: areSeveral ? "several" : "alone",
     clock,
     telemetry,
     onChange(kind, objectId) {
@@ -103,30 +110,24 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     commit: (effects, lineage) => ledger.submit(effects, lineage),
   });
-  const money = new AloneMoney({
-    ...world,
-    clock,
-    onClamped: (hold, clampedNano) => {
-      telemetry.countClampedCharge();
-      telemetry.log.warn(
-        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
-        "charge clamped to its hold",
-      );
-    },
-    onBackgroundError: onError,
-  });
-  const ledger = new GroupCommit({
-    sql: connections.ledger,
+  const { money, ledger } = createMoney({
+    areSeveral,
+    world,
+    connections,
     instance,
-    onCommitted: (settlements, totals) => money.committed(settlements, totals),
+    clock,
+    telemetry,
     onFenced: options.onFenced,
-    onPostedAbandoned: (settlement) => money.refund(settlement),
-    onBatch: (units, durationMs) => telemetry.observeCommit(units, durationMs),
+    onError,
   });
-  money.connect(ledger);
 
   const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
-  const orders = new CreditOrders({ organizations: world.organizations, read, onError });
+  const orders = new CreditOrders({
+    organizations: world.organizations,
+    holdsAreShared: areSeveral,
+    read,
+    onError,
+  });
   const { upstreamTimeouts } = config;
   const { masterKey } = options;
   const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
@@ -144,7 +145,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     ownership: membership.ownership,
     unowned: membership.unowned,
-    money: interimHolds(sql),
+    money,
     models,
     tunedModels,
     providers: createFineTuningProviders(providerSettings, {
@@ -296,7 +297,7 @@ export type ActorWorld = ReturnType<typeof createActorWorld>;
 function registerGauges(
   telemetry: Telemetry,
   parts: {
-    readonly money: AloneMoney;
+    readonly money: { readonly outstandingHolds: number };
     readonly ledger: GroupCommit;
     readonly world: ActorWorld;
     readonly ticker: StreamTicker;

@@ -34,6 +34,7 @@ export const organizationActor = defineActor({
       postedNano: loaded?.postedNano ?? 0n,
       sequence: loaded?.sequence ?? 0n,
       heldNano: 0n,
+      longHeldNano: loaded?.heldNano ?? 0n,
     };
   },
 

@@ -1,18 +1,34 @@
 import { newId } from "../../src/lib/ids.ts";
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
 import { leaveCommitMark } from "../queries/commit-marks.ts";
-import { commitLedgerBatch, FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import type { CommitBatch, CommittedBatch } from "./batch-commit.ts";
+import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import type { StatementEffect } from "./effects.ts";
+import type { HoldRelease } from "./hold-rows.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
-import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
+import type { Checkpoint, Settlement } from "./rows.ts";
 
 interface StatementUnit {
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
+  readonly releases: readonly HoldRelease[];
   readonly statements: readonly StatementEffect[];
 }
 
+interface StatementWriter {
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  readonly commitBatch: CommitBatch;
+}
+
 const RETRY_DELAY_MS = 50;
+/** Conflicts with other writers that a new try resolves. */
+const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
+const NOTHING_COMMITTED: CommittedBatch = {
+  accountIds: [],
+  totals: new Map(),
+  verdicts: new Map(),
+};
 
 /** Thrown inside a transaction to end it with the fence's own SQLSTATE. */
 class FencedError extends Error {
@@ -28,11 +44,12 @@ class CommittedBeforeError extends Error {}
  * earlier try.
  */
 export async function commitStatements(
-  { sql, instance }: { readonly sql: Database; readonly instance: InstanceIdentity },
+  writer: StatementWriter,
   units: readonly StatementUnit[],
-): Promise<ReadonlyMap<string, AccountTotals>> {
+): Promise<CommittedBatch> {
+  const { sql, instance } = writer;
   const mark = newId("cmt");
-  let totals: ReadonlyMap<string, AccountTotals> = new Map();
+  let committed = NOTHING_COMMITTED;
   for (;;) {
     try {
       await sql.begin(async (transaction) => {
@@ -41,15 +58,15 @@ export async function commitStatements(
           leaveCommitMark(transaction, mark),
         ]);
         if (!isFirst) throw new CommittedBeforeError();
-        totals = await writeLedger(transaction, instance, units);
+        committed = await writeLedger(transaction, writer, units);
         for (const unit of units) {
           for (const statement of unit.statements) await statement.run(transaction);
         }
       });
-      return totals;
+      return committed;
     } catch (error) {
-      if (error instanceof CommittedBeforeError) return totals;
-      const isTransient = sqlState(error) === "40P01" || sqlState(error) === "40001";
+      if (error instanceof CommittedBeforeError) return committed;
+      const isTransient = TRANSIENT_STATES.has(sqlState(error) ?? "");
       if (!isTransient && !isOutcomeUnknown(error)) throw error;
       await Bun.sleep(RETRY_DELAY_MS);
     }
@@ -64,15 +81,18 @@ async function assertAlive(sql: DatabaseTransaction, instance: InstanceIdentity)
 
 async function writeLedger(
   sql: DatabaseTransaction,
-  instance: InstanceIdentity,
+  { instance, commitBatch }: StatementWriter,
   units: readonly StatementUnit[],
-): Promise<ReadonlyMap<string, AccountTotals>> {
+): Promise<CommittedBatch> {
   const checkpoints = units.flatMap((unit) => unit.checkpoints);
   const settlements = units.flatMap((unit) => unit.settlements);
-  if (checkpoints.length === 0 && settlements.length === 0) return new Map();
-  return commitLedgerBatch(sql, instance, {
+  const releases = units.flatMap((unit) => unit.releases);
+  if (checkpoints.length + settlements.length + releases.length === 0) return NOTHING_COMMITTED;
+  return commitBatch(sql, instance, {
     checkpoints,
     settlements,
+    releases,
+    holds: [],
     knownAccounts: new Set(),
     recheck: true,
   });

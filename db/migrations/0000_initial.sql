@@ -6,6 +6,7 @@ CREATE TABLE "accounts" (
 	"period_start" date,
 	"credit_nano" bigint DEFAULT 0 NOT NULL,
 	"posted_nano" bigint DEFAULT 0 NOT NULL,
+	"held_nano" bigint DEFAULT 0 NOT NULL,
 	"sequence" bigint DEFAULT 0 NOT NULL,
 	"budget_events" integer DEFAULT 0 NOT NULL,
 	"last_used_at" timestamp with time zone
@@ -188,6 +189,17 @@ CREATE TABLE "fine_tuning_jobs" (
 	"running_since" timestamp with time zone,
 	"estimated_finish" timestamp with time zone,
 	"finished_at" timestamp with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "holds" (
+	"id" text PRIMARY KEY NOT NULL,
+	"instance_id" text,
+	"epoch" bigint,
+	"org_account" text NOT NULL,
+	"day_account" text NOT NULL,
+	"month_account" text NOT NULL,
+	"hold_nano" bigint NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "idempotency_records" (

@@ -1,6 +1,5 @@
 import type { Database } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/commit-batch.ts";
-import type { Settlement } from "../ledger/rows.ts";
 
 /** How long an instance counts as alive after its last heartbeat; as instance_lease() has it. */
 export const INSTANCE_LEASE_MS = 3_000;
@@ -70,34 +69,6 @@ export async function buryPastLease(sql: Database, instance: InstanceIdentity): 
   });
 }
 
-/** What dead instances left running, as settlements at their last checkpoints. */
-export async function orphanedAttempts(sql: Database, limit: number): Promise<Settlement[]> {
-  const rows = await sql<Record<string, never>[]>`
-    SELECT a.* FROM attempts a LEFT JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
-    WHERE i.id IS NULL OR NOT i.alive ORDER BY a.started_at, a.request_id LIMIT ${limit}`;
-  return rows.map((row: Record<string, unknown>) => ({
-    requestId: row.request_id as string,
-    organizationId: row.organization_id as string,
-    keyId: row.key_id as string,
-    orgAccount: row.org_account as string,
-    dayAccount: row.day_account as string,
-    monthAccount: row.month_account as string,
-    chargeNano: row.charge_nano as bigint,
-    model: row.model as string,
-    provider: row.provider as string,
-    status: 499,
-    promptTokens: Number(row.prompt_tokens),
-    cachedPromptTokens: 0,
-    completionTokens: Number(row.completion_tokens),
-    reasoningTokens: 0,
-    estimated: row.estimated as boolean,
-    latencyMs: row.latency_ms as number,
-    details: row.details as Record<string, unknown> | null,
-    description: `Chat completion: ${row.model as string} (cut off)`,
-    hasAttempt: true,
-  }));
-}
-
 /** Calls of dead instances that never had a result free their idempotency keys. */
 export async function freeOrphanedIdempotencyKeys(sql: Database): Promise<void> {
   await sql`DELETE FROM idempotency_records r WHERE r.status IS NULL AND NOT EXISTS (
@@ -108,6 +79,7 @@ export async function freeOrphanedIdempotencyKeys(sql: Database): Promise<void> 
 export async function noteSettled(sql: Database): Promise<void> {
   await sql`UPDATE instances i SET is_settled = true WHERE NOT alive AND NOT is_settled
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.instance_id = i.id)
     AND NOT EXISTS (SELECT 1 FROM idempotency_records r WHERE r.instance_id = i.id AND r.status IS NULL)`;
 }
 

@@ -10,6 +10,7 @@ export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.t
 export { files } from "./files.ts";
 export { fineTuningEvents } from "./fine-tuning-events.ts";
 export { fineTuningJobs } from "./fine-tuning-jobs.ts";
+export { holds } from "./holds.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";

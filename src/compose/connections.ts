@@ -1,7 +1,6 @@
 import { boundedDatabase } from "../../db/bounded-database.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
-import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { Clock } from "../lib/clock.ts";
 
 export interface Connections {
@@ -10,6 +9,8 @@ export interface Connections {
   /** The same pool, for what may take its time. */
   readonly background: Database;
   readonly ledger: Database;
+  /** As the database shows the sessions of the ledger. */
+  readonly ledgerName: string;
   /** Heartbeats, and the lock of the gateway. */
   readonly lock: Database;
   close(): Promise<unknown>;
@@ -18,8 +19,11 @@ export interface Connections {
 /** Commits and heartbeats have connections of their own; everything else shares a pool. */
 export function openConnections(
   target: DatabaseTarget,
-  poolSize: number,
-  clock: Clock,
+  options: {
+    readonly poolSize: number;
+    readonly clock: Clock;
+    readonly ledger: { readonly use: string; readonly settings: Record<string, string> };
+  },
 ): Connections {
   const open = (size: number, use: string, settings?: Record<string, string>): Database =>
     connectDatabase(target, {
@@ -27,13 +31,14 @@ export function openConnections(
       applicationName: `gateway-${use}`,
       settings: { ...INSTANCE_SETTINGS, ...settings },
     });
-  const background = open(poolSize, "pool");
-  const ledger = open(1, "ledger", LEDGER_SETTINGS);
+  const background = open(options.poolSize, "pool");
+  const ledger = open(1, options.ledger.use, options.ledger.settings);
   const lock = open(1, "lock");
   return {
-    sql: boundedDatabase(background, clock),
+    sql: boundedDatabase(background, options.clock),
     background,
     ledger,
+    ledgerName: `gateway-${options.ledger.use}`,
     lock,
     close: () =>
       Promise.all([background, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),

@@ -14,7 +14,7 @@ import { FineTuning } from "../services/fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../services/fine-tuning/job-owner.ts";
 import type { TunedModels } from "../services/models/tuned-models.ts";
 import type { OrganizationActors } from "../services/money/alone.ts";
-import type { LongHolds } from "../services/money/interface.ts";
+import type { MoneyPort } from "../services/money/interface.ts";
 
 export interface FineTuningOptions {
   readonly sql: Database;
@@ -22,7 +22,7 @@ export interface FineTuningOptions {
   readonly clock: Clock;
   readonly ownership: Ownership;
   readonly unowned: UnownedWork;
-  readonly money: LongHolds;
+  readonly money: MoneyPort;
   readonly models: ModelIndex;
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;

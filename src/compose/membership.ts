@@ -1,6 +1,7 @@
 import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
 import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import type { Company } from "../../db/queries/instance-lock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ChangeNews } from "../services/presence/change-news.ts";
@@ -55,7 +56,7 @@ export function createMembership(options: MembershipOptions): Membership {
       telemetry.log.warn({ instances: ids }, "declared silent instances dead");
       void unowned.sweep();
     },
-    onSettled: (attempts) => noteSettled(telemetry, attempts),
+    onSettled: (estate) => noteSettled(telemetry, estate, onError),
     onError,
   });
   const presence: Presence = new Presence({
@@ -82,7 +83,7 @@ export function createMembership(options: MembershipOptions): Membership {
     unowned,
     async enter() {
       if (company === "several") return join(lock, sql, instance);
-      noteSettled(telemetry, await takeOver(lock, sql, instance));
+      noteSettled(telemetry, await takeOver(lock, sql, instance), onError);
     },
     async start() {
       await presence.start();
@@ -104,6 +105,13 @@ export function createMembership(options: MembershipOptions): Membership {
   };
 }
 
-function noteSettled(telemetry: Telemetry, attempts: number): void {
-  if (attempts > 0) telemetry.log.warn({ attempts }, "settled what others left running");
+function noteSettled(
+  telemetry: Telemetry,
+  { settled, released, failures }: DeadSettled,
+  onError: (error: unknown) => void,
+): void {
+  if (settled + released > 0) {
+    telemetry.log.warn({ charged: settled, released }, "settled what others left running");
+  }
+  for (const error of failures) onError(error);
 }

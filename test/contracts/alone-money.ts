@@ -66,6 +66,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     keys,
     organizations,
     clock,
+    instance: books.instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
   });
@@ -79,6 +80,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   money.connect(ledger);
   const orders = new CreditOrders({
     organizations,
+    holdsAreShared: false,
     read,
     onError: (error) => void backgroundErrors.push(error),
   });

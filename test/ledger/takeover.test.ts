@@ -37,7 +37,7 @@ async function start(): Promise<{
 }> {
   const instance = { id: newId("ins"), epoch: 1n };
   const lock = connectDatabase({ url: books.url }, { poolSize: 1, applicationName: "lock" });
-  return { instance, lock, settled: await takeOver(lock, books.sql, instance) };
+  return { instance, lock, settled: (await takeOver(lock, books.sql, instance)).settled };
 }
 
 async function billsOf(requestIds: readonly string[]) {

@@ -16,7 +16,10 @@ const WORK_EVERY_MS = 100;
 const INSIDE_MS = 60;
 
 const [url, name] = process.argv.slice(2) as [string, string];
-const connections = openConnections({ url }, 8, systemClock);
+const connections = openConnections(
+  { url },
+  { poolSize: 8, clock: systemClock, ledger: { use: "ledger", settings: {} } },
+);
 const { sql } = connections;
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 

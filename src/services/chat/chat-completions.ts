@@ -7,6 +7,7 @@ import { takeRate } from "../billing/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
 import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
+import { EarlyHoldRefused } from "../money/early-refusal.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
@@ -61,14 +62,26 @@ export class ChatCompletions {
       }
     }
     try {
-      const chat = await this.#admit(context, plan, claim);
-      return request.stream === true
-        ? await streamChat(this.#dependencies, chat)
-        : await completeChat(this.#dependencies, chat);
+      return await this.#serve(context, plan, claim, claim === undefined);
     } catch (error) {
       if (claim !== undefined) this.#dependencies.idempotency.free(claim);
-      throw error;
+      if (!(error instanceof EarlyHoldRefused)) throw error;
+      // Nothing has left: the request begins again, and this time waits for its hold.
+      delete log.errorCode;
+      return this.#serve(context, plan, claim, false);
     }
+  }
+
+  async #serve(
+    context: ChatContext,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    mayBeginEarly: boolean,
+  ): Promise<ChatOutcome> {
+    const chat = await this.#admit(context, plan, claim, mayBeginEarly);
+    return context.request.stream === true
+      ? streamChat(this.#dependencies, chat)
+      : completeChat(this.#dependencies, chat);
   }
 
   /** At once, but where one of the organization's own models may be meant. */
@@ -92,6 +105,7 @@ export class ChatCompletions {
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
+    mayBeginEarly: boolean,
   ): Promise<AdmittedChat> {
     const { request, caller } = context;
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
@@ -105,6 +119,7 @@ export class ChatCompletions {
       ...costBound(request, size, plan.models),
       isLimitExplicit: statedOutputLimit(request) !== undefined,
       feeBasisPoints: fee,
+      mayBeginEarly,
     });
     const hold = held instanceof Promise ? await held : held;
     return {

@@ -172,6 +172,10 @@ export class ChatStream implements Ticking {
 
   async #open(): Promise<void> {
     const { calls, money } = this.#dependencies;
+    this.#call.hold.confirmed?.catch((error: GatewayError) => {
+      this.#failure ??= error;
+      this.#abort.abort();
+    });
     try {
       this.#assertClient();
       const served = await callCandidates(
@@ -222,8 +226,8 @@ export class ChatStream implements Ticking {
     this.#isReadingAhead = true;
     const isOver = await Promise.race([covered.then(() => false), this.#readAhead()]);
     this.#isReadingAhead = false;
-    if (isOver) this.#isOver = true;
-    else await covered;
+    this.#isOver = isOver;
+    await (isOver ? this.#call.hold.confirmed : covered);
   }
 
   /** True where the provider came to its end in the ordinary way. */

@@ -40,6 +40,11 @@ export async function completeChat(
   let isExpired = false;
   const stop = () => abort.abort();
   chat.clientSignal.addEventListener("abort", stop);
+  let refusal: unknown;
+  hold.confirmed?.catch((error) => {
+    refusal = error;
+    abort.abort();
+  });
   const deadline = dependencies.deadlines.add(() => {
     isExpired = true;
     abort.abort();
@@ -79,6 +84,7 @@ export async function completeChat(
   } catch (error) {
     // Where a charge is under way or durable this does nothing.
     money.release(hold);
+    if (refusal !== undefined) throw refusal;
     if (isExpired) {
       if (dependencies.isCutShort()) throw stopping();
       throw new GatewayError("provider_timeout", "The provider did not respond in time.", {

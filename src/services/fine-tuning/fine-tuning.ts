@@ -25,7 +25,7 @@ import { type RateHeaders, takeRate } from "../billing/admit.ts";
 import type { Caller } from "../caller.ts";
 import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
-import type { LongHolds } from "../money/interface.ts";
+import type { MoneyPort } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import { assertModelsAllowed } from "../routing/plan-route.ts";
 import { endJob } from "./end-job.ts";
@@ -36,7 +36,7 @@ import { type TunableModel, tunableModel } from "./tunable-models.ts";
 
 export interface FineTuningDependencies {
   readonly sql: Database;
-  readonly money: LongHolds;
+  readonly money: MoneyPort;
   readonly models: ModelIndex;
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;

@@ -18,7 +18,7 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { JobFiles } from "../files/job-files.ts";
-import type { LongHolds } from "../money/interface.ts";
+import type { MoneyPort } from "../money/interface.ts";
 import { absentProvider } from "./absent-provider.ts";
 import { endJob } from "./end-job.ts";
 import { partsOfEnding } from "./job-ending.ts";
@@ -44,7 +44,7 @@ export interface JobOwnerDependencies {
   readonly instance: InstanceIdentity;
   readonly ownership: Ownership;
   readonly jobs: FineTuningJobActors;
-  readonly money: LongHolds;
+  readonly money: MoneyPort;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
   readonly files: JobFiles;
   readonly models: ModelIndex;

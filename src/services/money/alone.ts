@@ -1,22 +1,23 @@
 import type { apiKeyActor } from "../../../actors/api-key/actor.ts";
 import type { organizationActor } from "../../../actors/organization/actor.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.ts";
-import { type CreditEntry, postCredit } from "../../../db/ledger/post-credit.ts";
+import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
+import { placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import { type AccountTotals, orgAccountId, type Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { DeadlineQueue } from "../../lib/deadline-queue.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
 import { decideHold, isFree } from "./decide-hold.ts";
 import type {
   ChargeFigures,
   Hold,
   HoldRequest,
+  LongHoldRequest,
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
+import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
+import { refundEffect } from "./refund.ts";
 import {
   exhaustedPeriods,
   freeNano,
@@ -25,6 +26,7 @@ import {
   refusal,
   revoked,
 } from "./refusal.ts";
+import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf, withinHold } from "./settlement.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
 
@@ -38,13 +40,11 @@ export type OrganizationActors = ActorRegistry<
   (typeof organizationActor)["verbs"]
 >;
 
-/** How long an answer waits for its charge before its request fails. */
-const MAX_SETTLE_WAIT_MS = 1_800;
-
 export interface AloneMoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly clock: Clock;
+  readonly instance: InstanceIdentity;
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
@@ -62,12 +62,21 @@ export class AloneMoney implements MoneyPort {
   readonly #withAttempt = new Map<string, "asked for" | "written">();
   readonly #settling = new Map<string, Promise<void>>();
   readonly #queues = new Map<string, WaitQueue>();
-  readonly #patience: DeadlineQueue;
+  readonly #patience: SettlePatience;
+  readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
   constructor(dependencies: AloneMoneyDependencies) {
     this.#dependencies = dependencies;
-    this.#patience = new DeadlineQueue(dependencies.clock, MAX_SETTLE_WAIT_MS);
+    this.#patience = new SettlePatience(dependencies.clock);
+    this.#longHoldEnds = {
+      instance: dependencies.instance,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      ended: (hold) => {
+        this.#forget(hold);
+        this.#queues.get(hold.organizationId)?.drain();
+      },
+    };
   }
 
   /** The ledger tells `committed` of its batches, so the two are made one after the other. */
@@ -131,33 +140,9 @@ export class AloneMoney implements MoneyPort {
       throw error;
     });
     // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    const settled = settlement.hasAttempt ? posted : this.#withinPatience(posted, abandonment);
+    const settled = settlement.hasAttempt ? posted : this.#patience.within(posted, abandonment);
     this.#settling.set(hold.requestId, settled);
     return settled;
-  }
-
-  /** What `posted` becomes, or 503 where that takes too long. */
-  #withinPatience(posted: Promise<void>, abandonment: Abandonment): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const deadline = this.#patience.add(() => {
-        abandonment.isAbandoned = true;
-        reject(
-          new GatewayError("database_unavailable", "The gateway's database does not answer.", {
-            retryAfterSeconds: 1,
-          }),
-        );
-      });
-      posted.then(
-        () => {
-          deadline.cancel();
-          resolve();
-        },
-        (error) => {
-          deadline.cancel();
-          reject(error);
-        },
-      );
-    });
   }
 
   release(hold: Hold): void {
@@ -166,6 +151,30 @@ export class AloneMoney implements MoneyPort {
     if (this.#settling.has(hold.requestId)) return;
     if (this.#withAttempt.get(hold.requestId) === "written" || !this.#end(hold)) return;
     this.#queues.get(hold.organizationId)?.drain();
+  }
+
+  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
+    const hold = await this.hold(requestOfLong(request));
+    try {
+      await this.#ledger!.submit([placeLongHoldEffect(hold, also)]);
+      this.#forget(hold);
+    } finally {
+      // Nothing is decided any more before the actors have loaded what is held in the database now.
+      this.release(hold);
+    }
+  }
+
+  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, figures, also);
+  }
+
+  releaseLong(id: string, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, undefined, also);
+  }
+
+  #forget({ keyId, organizationId }: { readonly keyId: string; readonly organizationId: string }) {
+    this.#dependencies.keys.forget(keyId);
+    this.#dependencies.organizations.forget(organizationId);
   }
 
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */
@@ -196,23 +205,7 @@ export class AloneMoney implements MoneyPort {
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
     if (settlement.chargeNano === 0n) return;
-    const entry: CreditEntry = {
-      transactionId: newId("txn"),
-      organizationId: settlement.organizationId,
-      type: "refund",
-      amountNano: settlement.chargeNano,
-      description: `Refund of ${settlement.requestId}, whose answer could not be delivered`,
-    };
-    const effect: StatementEffect = {
-      kind: "statement",
-      name: "refund",
-      tables: ["accounts", "transactions", "changes"],
-      events: [],
-      async run(sql) {
-        await postCredit(sql, entry);
-      },
-    };
-    this.#ledger!.submit([effect]).catch(this.#dependencies.onBackgroundError);
+    this.#ledger!.submit([refundEffect(settlement)]).catch(this.#dependencies.onBackgroundError);
   }
 
   #end(hold: Hold): boolean {

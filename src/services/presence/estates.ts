@@ -1,36 +1,19 @@
 import type { Database } from "../../../db/client.ts";
-import { commitLedgerBatch, type InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import {
-  freeOrphanedIdempotencyKeys,
-  noteSettled,
-  orphanedAttempts,
-} from "../../../db/queries/instances.ts";
-
-const ESTATE_BATCH = 500;
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import { type DeadSettled, settleDead } from "../../../db/ledger/settle-dead.ts";
+import { freeOrphanedIdempotencyKeys, noteSettled } from "../../../db/queries/instances.ts";
 
 /**
- * Finishes what dead instances left: attempts are settled at their last checkpoint, and the idempotency
- * keys of calls without a result are free again. What they owned is free by their death. Returns how many
- * attempts there were.
+ * Finishes what dead instances left: attempts are settled at their last checkpoint, holds without one
+ * are given back, and the idempotency keys of calls without a result are free again. What they owned is
+ * free by their death.
  */
-export async function settleEstates(sql: Database, instance: InstanceIdentity): Promise<number> {
+export async function settleEstates(
+  sql: Database,
+  instance: InstanceIdentity,
+): Promise<DeadSettled> {
   await freeOrphanedIdempotencyKeys(sql);
   const settled = await settleDead(sql, instance);
   await noteSettled(sql);
   return settled;
-}
-
-async function settleDead(sql: Database, instance: InstanceIdentity): Promise<number> {
-  let settled = 0;
-  for (;;) {
-    const settlements = await orphanedAttempts(sql, ESTATE_BATCH);
-    if (settlements.length === 0) return settled;
-    await commitLedgerBatch(sql, instance, {
-      checkpoints: [],
-      settlements,
-      knownAccounts: new Set(),
-      recheck: true,
-    });
-    settled += settlements.length;
-  }
 }

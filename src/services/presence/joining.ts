@@ -1,5 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../../db/ledger/settle-dead.ts";
 import { type Company, takeGatewayLock } from "../../../db/queries/instance-lock.ts";
 import { buryOthers, insertInstance } from "../../../db/queries/instances.ts";
 import { settleEstates } from "./estates.ts";
@@ -21,14 +22,13 @@ export class NotAloneError extends Error {
 
 /**
  * Takes the database over as its only gateway and finishes what a predecessor left: attempts are settled
- * at their last checkpoint; holds without one lived in memory and are gone. Returns how many were settled.
- * Throws NotAloneError.
+ * at their last checkpoint; holds without one are given back, or lived in memory and are gone. Throws NotAloneError.
  */
 export async function takeOver(
   lockConnection: Database,
   sql: Database,
   instance: InstanceIdentity,
-): Promise<number> {
+): Promise<DeadSettled> {
   await enter(lockConnection, "alone");
   await insertInstance(sql, instance);
   await buryOthers(sql, instance.id);

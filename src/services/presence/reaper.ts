@@ -1,5 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../../db/ledger/settle-dead.ts";
 import { buryPastLease } from "../../../db/queries/instances.ts";
 import { settleEstates } from "./estates.ts";
 
@@ -8,8 +9,8 @@ export interface ReaperDependencies {
   readonly instance: InstanceIdentity;
   /** Instances were declared dead: what they owned is free. */
   onBuried(ids: readonly string[]): void;
-  /** Attempts of dead instances were settled or released. */
-  onSettled(attempts: number): void;
+  /** Attempts and holds of dead instances were settled or released. */
+  onSettled(estate: DeadSettled): void;
   onError(error: unknown): void;
 }
 
@@ -44,7 +45,6 @@ export class Reaper {
     const { sql, instance, onBuried, onSettled } = this.#dependencies;
     const buried = await buryPastLease(sql, instance);
     if (buried.length > 0) onBuried(buried);
-    const settled = await settleEstates(sql, instance);
-    if (settled > 0) onSettled(settled);
+    onSettled(await settleEstates(sql, instance));
   }
 }
