@@ -141,6 +141,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   }));
   const tuning = composeFineTuning({
     sql,
+    background,
     instance,
     clock,
     ownership: membership.ownership,
@@ -149,7 +150,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     models,
     tunedModels,
     providers: createFineTuningProviders(providerSettings, {
-      sql,
+      sql: background,
       clock,
       tunedModels: sandboxModels,
     }),

@@ -18,6 +18,8 @@ import type { MoneyPort } from "../services/money/interface.ts";
 
 export interface FineTuningOptions {
   readonly sql: Database;
+  /** The same, for what may take its time. */
+  readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
   readonly ownership: Ownership;
@@ -45,10 +47,10 @@ export interface FineTuningParts {
 
 /** Fine-tuning jobs: what callers ask, and this instance's part in working on them. */
 export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
-  const { sql, clock, unowned, tunedModels } = options;
-  const feeds = new EventFeeds(options);
-  const jobs = new ActorRegistry(fineTuningJobActor, jobEnvironment(sql, clock));
-  const owner = new JobOwner({ ...options, jobs, random: Math.random });
+  const { background, clock, unowned, tunedModels } = options;
+  const feeds = new EventFeeds({ ...options, sql: background });
+  const jobs = new ActorRegistry(fineTuningJobActor, jobEnvironment(background, clock));
+  const owner = new JobOwner({ ...options, sql: background, jobs, random: Math.random });
   const fineTuning = new FineTuning({ ...options, feeds, random: Math.random });
   unowned.register({
     kind: owner.kind,

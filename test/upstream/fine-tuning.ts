@@ -17,7 +17,13 @@ export interface TuningPlan {
   read?: "lost" | "garbage" | "unavailable";
   /** For how many reads that holds; for all unless told otherwise. */
   readTimes?: number;
+  /** What is done, but not answered while this plan stands. Uploads have the plan `UPLOADS`. */
+  stall?: "upload" | "create" | "read" | "cancel";
 }
+
+/** The suffix of the plan for files, whose uploads tell no suffix. */
+export const UPLOADS = "uploads";
+const STALL_POLL_MS = 10;
 
 export interface UpstreamFile {
   id: string;
@@ -100,6 +106,7 @@ export class UpstreamTuning {
         isDeleted: false,
       };
       files.push(added);
+      await this.#stalled(UPLOADS, "upload");
       return Response.json(fileShape(added));
     }
     if (request.method === "GET") {
@@ -119,6 +126,7 @@ export class UpstreamTuning {
     if (verb === "cancel") {
       if (isOver(this.#statusOf(job))) return refusal(400, "Job has already completed");
       job.isCancelled = true;
+      await this.#stalled(job.suffix, "cancel");
       return Response.json(this.#shapeOf(job));
     }
     return verb === "events" ? this.#events(job) : this.#read(job);
@@ -145,9 +153,14 @@ export class UpstreamTuning {
       isCancelled: false,
     };
     this.records.jobs.push(job);
+    await this.#stalled(suffix, "create");
     if (trouble === "cut") return null;
     if (trouble === "garbage") return Response.json({ object: "nothing" });
     return Response.json(this.#shapeOf(job));
+  }
+
+  async #stalled(suffix: string, what: TuningPlan["stall"]): Promise<void> {
+    while (this.#plans.get(suffix)?.stall === what) await Bun.sleep(STALL_POLL_MS);
   }
 
   #list(url: URL): Response {
@@ -162,7 +175,8 @@ export class UpstreamTuning {
     return Response.json({ object: "list", data, has_more: false });
   }
 
-  #read(job: UpstreamJob): Response {
+  async #read(job: UpstreamJob): Promise<Response> {
+    await this.#stalled(job.suffix, "read");
     const trouble = takeTrouble(this.#plans.get(job.suffix), "read");
     if (trouble === "lost") return refusal(404, `Could not find fine tune: ${job.id}`);
     if (trouble === "garbage") return new Response("<html>", { status: 200 });
