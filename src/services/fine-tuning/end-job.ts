@@ -12,19 +12,30 @@ export interface EndJobDependencies {
 
 /**
  * Ends a job and its hold in one transaction: charged where there are figures, given back where there
- * are none. Throws what `effect` throws; then nothing has ended.
+ * are none. Throws what `effect` throws; then nothing has ended. Returns false where somebody else has
+ * ended it before.
  */
 export async function endJob(
   { sql, money, onError }: EndJobDependencies,
   job: JobRecord,
   figures: SettlementFigures | undefined,
   effect: StatementEffect,
-): Promise<void> {
-  if (figures === undefined) await money.releaseLong(job.requestId, effect);
-  else await money.settleLong(job.requestId, figures, effect);
+): Promise<boolean> {
+  let isCarriedOut = false;
+  const also: StatementEffect = {
+    ...effect,
+    async run(transaction) {
+      await effect.run(transaction);
+      isCarriedOut = true;
+    },
+  };
+  if (figures === undefined) await money.releaseLong(job.requestId, also);
+  else await money.settleLong(job.requestId, figures, also);
+  if (isCarriedOut) return true;
   const ended = await loadJob(job.id).run(sql);
-  if (ended === undefined || isFinal(ended.status)) return;
+  if (ended === undefined || isFinal(ended.status)) return false;
   // The hold had ended before: a job must not wait for ever for what is no more.
   onError(new Error(`the hold of fine-tuning job ${job.id} had ended before the job`));
   await sql.begin((transaction) => effect.run(transaction));
+  return true;
 }

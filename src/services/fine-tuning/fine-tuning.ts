@@ -163,14 +163,11 @@ export class FineTuning {
         wakesOwner: true,
       });
       try {
-        await endJob(this.#dependencies, before, undefined, effect);
+        const isOurs = await endJob(this.#dependencies, before, undefined, effect);
+        if (isOurs) return await this.find(organizationId, id);
       } catch (error) {
-        if (error instanceof JobMovedError) continue;
-        throw error;
+        if (!(error instanceof JobMovedError)) throw error;
       }
-      const job = await this.find(organizationId, id);
-      if (job.status === "cancelled") return job;
-      throw notCancellable(job);
     }
     throw new GatewayError("overloaded", "The job is busy. Try again shortly.", {
       retryAfterSeconds: 1,
