@@ -34,7 +34,7 @@ export function createApp(
     const unshared = ({ request, params, server }: Mounted): Promise<Response> =>
       run({
         request,
-        params: params ?? {},
+        params: storable(params),
         keepOpen: () => server?.timeout(request, 0),
         mayExpire: () => server?.timeout(request, IDLE_TIMEOUT_SECONDS),
       });
@@ -74,6 +74,20 @@ interface Mounted {
   readonly params?: Record<string, string>;
   readonly server: { timeout(request: Request, seconds: number): void } | null;
 }
+
+/** No text in the database holds a NUL: with another character in its place it names nothing either. */
+function storable(params: Readonly<Record<string, string>> = {}): Record<string, string> {
+  for (const name in params) {
+    if (!NUL.test(params[name]!)) continue;
+    const clean = (value: string) =>
+      value.replaceAll("\0", "\ufffd").replaceAll("%00", "%EF%BF%BD");
+    return Object.fromEntries(Object.entries(params).map(([key, value]) => [key, clean(value)]));
+  }
+  return params;
+}
+
+/** As a parameter has it, or as the rest of a path still has it. */
+const NUL = /\0|%00/;
 
 function withoutBody(response: Response): Response {
   void response.body?.cancel();

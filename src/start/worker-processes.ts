@@ -20,6 +20,7 @@ const SETTLED_LIFE_MS = 10_000;
 
 interface Place {
   child: Bun.Subprocess | undefined;
+  isServing: boolean;
   restartDelayMs: number;
 }
 
@@ -40,6 +41,7 @@ export class WorkerProcesses {
     this.#options = options;
     this.#places = Array.from({ length: options.count }, () => ({
       child: undefined,
+      isServing: false,
       restartDelayMs: FIRST_RESTART_DELAY_MS,
     }));
     this.#serving.promise.catch(() => {});
@@ -51,10 +53,12 @@ export class WorkerProcesses {
     return this.#serving.promise;
   }
 
-  /** Lets all end in order. True where each did. */
+  /** Lets all end in order. True where each did that served; one that was starting just ends. */
   async stop(): Promise<boolean> {
     this.#isStopping = true;
-    const children = this.#places.flatMap(({ child }) => (child === undefined ? [] : [child]));
+    const running = this.#places.filter(({ child }) => child !== undefined);
+    const wereServing = running.map(({ isServing }) => isServing);
+    const children = running.map(({ child }) => child!);
     for (const child of children) child.kill("SIGTERM");
     const timer = setTimeout(() => {
       this.#options.log.warn("a worker did not end in time and is killed");
@@ -62,7 +66,7 @@ export class WorkerProcesses {
     }, this.#options.stopTimeoutMs);
     const codes = await Promise.all(children.map((child) => child.exited));
     clearTimeout(timer);
-    return codes.every((code) => code === 0);
+    return codes.every((code, n) => code === 0 || !wereServing[n]);
   }
 
   #launch(place: Place): void {
@@ -74,10 +78,11 @@ export class WorkerProcesses {
       // Out of reach of Ctrl-C, which would be a second signal beside ours.
       detached: true,
       ipc: (message) => {
-        if (message === READY_MESSAGE) this.#noteServing();
+        if (message === READY_MESSAGE) this.#noteServing(place);
       },
     });
     place.child = child;
+    place.isServing = false;
     void child.exited.then((code) => {
       place.child = undefined;
       if (this.#isStopping) return;
@@ -95,7 +100,8 @@ export class WorkerProcesses {
     });
   }
 
-  #noteServing(): void {
+  #noteServing(place: Place): void {
+    place.isServing = true;
     this.#readyCount++;
     if (this.#readyCount === this.#options.count) this.#serving.resolve();
   }
