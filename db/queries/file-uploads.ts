@@ -29,7 +29,11 @@ export async function beginFileUpload(
 /** `lost`: the upload was taken for dead and its row is gone. */
 export type ReserveOutcome = "reserved" | "full" | "lost";
 
-/** Raises what an upload sets aside of the quota, to `bytes`, where it still fits. */
+/**
+ * Raises what an upload sets aside of the quota, to `bytes`, where it still fits. One that does not fit
+ * gives back in the same breath what it had: another one that fails only because of it would otherwise
+ * fail too.
+ */
 export function reserveForUpload(
   sql: Database,
   storageKey: string,
@@ -37,21 +41,51 @@ export function reserveForUpload(
   quotaBytes: number,
 ): Promise<ReserveOutcome> {
   return sql.begin(async (transaction) => {
-    const [upload] = await transaction<{ organization_id: string; reserved_bytes: bigint }[]>`
-      SELECT organization_id, reserved_bytes FROM file_uploads
-      WHERE storage_key = ${storageKey} FOR UPDATE`;
+    const upload = await lockUpload(transaction, storageKey);
     if (upload === undefined) return "lost";
     const more = BigInt(bytes) - upload.reserved_bytes;
     if (more <= 0n) return "reserved";
+    await lockUsage(transaction, upload.organization_id);
     const reserved = await transaction`
       UPDATE file_usage SET reserved_bytes = reserved_bytes + ${more.toString()}::bigint
       WHERE organization_id = ${upload.organization_id}
         AND used_bytes + reserved_bytes + ${more.toString()}::bigint <= ${quotaBytes}::bigint`;
-    if (reserved.count === 0) return "full";
+    if (reserved.count === 0) return giveReservationBack(transaction, upload);
     await transaction`UPDATE file_uploads SET reserved_bytes = ${bytes}
       WHERE storage_key = ${storageKey}`;
     return "reserved";
   });
+}
+
+async function lockUpload(
+  sql: DatabaseTransaction,
+  storageKey: string,
+): Promise<UploadRow | undefined> {
+  const [upload] = await sql<UploadRow[]>`
+    SELECT storage_key, organization_id, reserved_bytes FROM file_uploads
+    WHERE storage_key = ${storageKey} FOR UPDATE`;
+  return upload;
+}
+
+/**
+ * Before anything is decided by it. An UPDATE passes over a row that does not fit by what was committed
+ * when it began, without waiting for whoever is about to make room: two uploads could then refuse each
+ * other.
+ */
+async function lockUsage(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+  await sql`SELECT 1 FROM file_usage WHERE organization_id = ${organizationId} FOR UPDATE`;
+}
+
+async function giveReservationBack(sql: DatabaseTransaction, upload: UploadRow): Promise<"full"> {
+  await sql`UPDATE file_uploads SET reserved_bytes = 0 WHERE storage_key = ${upload.storage_key}`;
+  await releaseReservations(sql, [upload]);
+  return "full";
+}
+
+interface UploadRow {
+  readonly storage_key: string;
+  readonly organization_id: string;
+  readonly reserved_bytes: bigint;
 }
 
 export interface NewFile {
@@ -67,7 +101,8 @@ export interface NewFile {
 
 /**
  * Makes a file of an upload whose bytes are whole: what was set aside becomes used, exactly. With
- * `announced` the file exists already and waits for its content. Changes nothing unless it is `stored`.
+ * `isAnnounced` the file exists already and waits for its content. Unless it is `stored` the upload is to
+ * be abandoned.
  */
 export async function finishFileUpload(
   sql: Database,
@@ -75,35 +110,23 @@ export async function finishFileUpload(
   content: StoredContent,
   options: { readonly quotaBytes: number; readonly isAnnounced: boolean },
 ): Promise<"stored" | "full" | "lost"> {
-  try {
-    await sql.begin(async (transaction) => {
-      const [upload] = await transaction<{ reserved_bytes: bigint }[]>`
-        DELETE FROM file_uploads WHERE storage_key = ${content.storageKey}
-        RETURNING reserved_bytes`;
-      if (upload === undefined) throw new Undone("lost");
-      const reserved = upload.reserved_bytes.toString();
-      const used = await transaction`
-        UPDATE file_usage SET reserved_bytes = reserved_bytes - ${reserved}::bigint,
-          used_bytes = used_bytes + ${content.bytes}::bigint
-        WHERE organization_id = ${file.organizationId}
-          AND used_bytes + reserved_bytes - ${reserved}::bigint + ${content.bytes}::bigint
-            <= ${options.quotaBytes}::bigint`;
-      if (used.count === 0) throw new Undone("full");
-      if (!options.isAnnounced) await insertFile(transaction, file, content);
-      else if (!(await fillFile(transaction, file.id, content))) throw new Undone("lost");
-    });
+  return sql.begin(async (transaction) => {
+    const upload = await lockUpload(transaction, content.storageKey);
+    if (upload === undefined) return "lost";
+    await lockUsage(transaction, file.organizationId);
+    const reserved = upload.reserved_bytes.toString();
+    const used = await transaction`
+      UPDATE file_usage SET reserved_bytes = reserved_bytes - ${reserved}::bigint,
+        used_bytes = used_bytes + ${content.bytes}::bigint
+      WHERE organization_id = ${file.organizationId}
+        AND used_bytes + reserved_bytes - ${reserved}::bigint + ${content.bytes}::bigint
+          <= ${options.quotaBytes}::bigint`;
+    if (used.count === 0) return giveReservationBack(transaction, upload);
+    if (!options.isAnnounced) await insertFile(transaction, file, content);
+    else await fillFile(transaction, file.id, content);
+    await transaction`DELETE FROM file_uploads WHERE storage_key = ${content.storageKey}`;
     return "stored";
-  } catch (error) {
-    if (error instanceof Undone) return error.outcome;
-    throw error;
-  }
-}
-
-/** Rolls the transaction back. */
-class Undone extends Error {
-  constructor(readonly outcome: "full" | "lost") {
-    super(outcome);
-  }
+  });
 }
 
 async function insertFile(
@@ -120,16 +143,24 @@ async function insertFile(
       clock_timestamp() + make_interval(secs => ${file.lifetimeSeconds}::float))`;
 }
 
+/** Throws, and so undoes all of it, where the file does not wait for content any more. */
 async function fillFile(
   sql: DatabaseTransaction,
   fileId: string,
   content: StoredContent,
-): Promise<boolean> {
+): Promise<void> {
   const filled = await sql`
     UPDATE files SET status = 'processed', bytes = ${content.bytes}, sha256 = ${content.sha256},
       storage_key = ${content.storageKey}
     WHERE id = ${fileId} AND status = 'uploaded' AND storage_key IS NULL`;
-  return filled.count > 0;
+  if (filled.count === 0) throw new NotWaitingError(fileId);
+}
+
+export class NotWaitingError extends Error {
+  constructor(fileId: string) {
+    super(`the file ${fileId} does not wait for content`);
+    this.name = "NotWaitingError";
+  }
 }
 
 /**
@@ -138,19 +169,13 @@ async function fillFile(
  */
 export function abandonFileUpload(sql: Database, storageKey: string): Promise<boolean> {
   return sql.begin(async (transaction) => {
-    const abandoned = await transaction<AbandonedRow[]>`
+    const abandoned = await transaction<UploadRow[]>`
       DELETE FROM file_uploads WHERE storage_key = ${storageKey}
       RETURNING storage_key, organization_id, reserved_bytes`;
     await releaseReservations(transaction, abandoned);
     await queueRemovals(transaction, [storageKey].slice(0, abandoned.length));
     return abandoned.length > 0;
   });
-}
-
-interface AbandonedRow {
-  readonly storage_key: string;
-  readonly organization_id: string;
-  readonly reserved_bytes: bigint;
 }
 
 /** Says that these uploads are alive. */
@@ -171,7 +196,7 @@ export function abandonDeadUploads(
   options: { readonly silentSeconds: number; readonly limit: number },
 ): Promise<number> {
   return sql.begin(async (transaction) => {
-    const dead = await transaction<AbandonedRow[]>`
+    const dead = await transaction<UploadRow[]>`
       DELETE FROM file_uploads WHERE storage_key IN (
         SELECT u.storage_key FROM file_uploads u
         WHERE u.renewed_at < clock_timestamp() - make_interval(secs => ${options.silentSeconds})

@@ -23,6 +23,8 @@ export interface FileLibraryDependencies {
   onDeleted(): void;
 }
 
+const FILE_ID = /^file_[0-9a-f]{32}$/;
+
 /** Where a file can be fetched without a key: at the store, or here with a proof. */
 export type DownloadPlace =
   | { readonly kind: "store"; readonly url: string; readonly expires: number }
@@ -42,6 +44,7 @@ export class FileLibrary {
 
   /** Throws 404. */
   async find(organizationId: string, fileId: string): Promise<FileRecord> {
+    assertFileId(fileId);
     return (await findFile(this.#dependencies.sql, organizationId, fileId)) ?? notFound();
   }
 
@@ -70,6 +73,7 @@ export class FileLibrary {
   /** Throws 404. What reads the file goes on to its end. */
   async remove(organizationId: string, fileId: string): Promise<void> {
     const { sql, onDeleted } = this.#dependencies;
+    assertFileId(fileId);
     if (!(await deleteFile(sql, organizationId, fileId))) notFound();
     onDeleted();
   }
@@ -88,6 +92,11 @@ export class FileLibrary {
       ? { kind: "gateway", proof }
       : { kind: "store", url, expires: proof.expires };
   }
+}
+
+/** What comes in a path may be any text, such as one that no database takes. */
+function assertFileId(text: string): void {
+  if (!FILE_ID.test(text)) notFound();
 }
 
 function notFound(): never {

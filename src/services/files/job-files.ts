@@ -1,6 +1,7 @@
 import type { Database } from "../../../db/client.ts";
 import { findFile } from "../../../db/queries/file-find.ts";
 import { announceFile, updateFileStatus } from "../../../db/queries/file-status.ts";
+import { NotWaitingError } from "../../../db/queries/file-uploads.ts";
 import {
   beginFileUse,
   endFileUses,
@@ -102,7 +103,9 @@ export class JobFiles {
         return stored.finish(newFile(result), true);
       });
     } catch (error) {
-      throw asStorageFailure(error);
+      if (!(error instanceof NotWaitingError)) throw asStorageFailure(error);
+      // Another attempt of the same job has written it, or it was deleted.
+      return (await findFile(sql, result.organizationId, result.id)) ?? Promise.reject(notFound());
     }
   }
 
