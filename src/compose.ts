@@ -10,6 +10,7 @@ import { endEarlierSession } from "../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
+import { composeFiles } from "./compose/files.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
 import { errorEnvelope } from "./http/error-response.ts";
@@ -160,6 +161,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  const { masterKey } = options;
+  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
+
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -168,6 +172,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    files,
     clock,
     presence,
     inFlight,
@@ -197,6 +202,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     async close() {
       clearInterval(sweep);
       await idempotency.close();
+      await files.close();
       await lastUse.write();
       await ledger.close();
       try {
