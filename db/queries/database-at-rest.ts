@@ -35,7 +35,7 @@ function isHeard(sql: Database | DatabaseTransaction) {
 
 /**
  * What of a balance may be taken while no gateway runs: all but what a dead one's unfinished streams
- * hold. Locks the balance. Zero for an unknown organization.
+ * hold, and jobs that go on with the next one. Locks the balance. Zero for an unknown organization.
  */
 export async function freeNanoAtRest(
   sql: DatabaseTransaction,
@@ -45,7 +45,11 @@ export async function freeNanoAtRest(
     SELECT credit_nano, posted_nano FROM accounts WHERE id = ${orgAccountId(organizationId)}
     FOR UPDATE`;
   const [held] = await sql<{ nano: string }[]>`
-    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM attempts
-    WHERE organization_id = ${organizationId}`;
+    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM (
+      SELECT hold_nano FROM holds WHERE org_account = ${orgAccountId(organizationId)}
+      UNION ALL
+      SELECT hold_nano FROM attempts a WHERE organization_id = ${organizationId}
+        AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.id = a.request_id)
+    ) AS all_holds`;
   return account ? account.credit_nano - account.posted_nano - BigInt(held!.nano) : 0n;
 }
