@@ -4,6 +4,7 @@ import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
 import { insertFileUse } from "./file-uses.ts";
 import { insertJobEvents } from "./fine-tuning-events.ts";
+import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
 
@@ -48,15 +49,23 @@ export class FileGoneError extends Error {
   }
 }
 
-/** Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError. */
-export function insertJobEffect(order: JobOrder, events: readonly NewJobEvent[]): StatementEffect {
+/**
+ * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError.
+ *
+ * @param onInserted told the job as it then is: once that is durable its owner may move it on
+ */
+export function insertJobEffect(
+  order: JobOrder,
+  events: readonly NewJobEvent[],
+  onInserted: (job: JobRecord) => void,
+): StatementEffect {
   return {
     kind: "statement",
     name: "fine-tuning-job-insert",
     tables: TABLES,
     events: [],
     async run(sql) {
-      await sql`INSERT INTO fine_tuning_jobs ${sql({
+      const [row] = await sql<[JobRow]>`INSERT INTO fine_tuning_jobs ${sql({
         id: order.id,
         request_id: order.requestId,
         organization_id: order.organizationId,
@@ -73,7 +82,8 @@ export function insertJobEffect(order: JobOrder, events: readonly NewJobEvent[])
         token_femto: order.tokenFemto,
         fee_basis_points: order.feeBasisPoints,
         hold_nano: order.holdNano,
-      })} ON CONFLICT (id) DO NOTHING`;
+      })} RETURNING *`;
+      onInserted(jobRecord(row));
       for (const fileId of [order.trainingFile, order.validationFile]) {
         if (fileId === null) continue;
         const { organizationId } = order;

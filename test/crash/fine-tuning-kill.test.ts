@@ -25,7 +25,7 @@ import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.t
  */
 
 /** Kills at random moments, after the one that meets every state. 40 is the full proof. */
-const KILLS = Number(process.env.GATEWAY_TEST_TUNING_KILLS ?? 3);
+const KILLS = Number(process.env.GATEWAY_TEST_TUNING_KILLS ?? 2);
 const SEED = Number(process.env.GATEWAY_TEST_CRASH_SEED ?? Date.now() % 1_000_000);
 const TRAINED_TOKENS = 150;
 const ENDS_WITHIN_MS = 60_000;

@@ -54,7 +54,11 @@ export interface TunedJob {
 export interface TuningGateway extends FilesGateway {
   readonly upstream: Upstream;
   /** Orders a training by the upstream with these lessons, under a plan of its own. */
-  tune(plan?: TuningPlan, body?: Record<string, unknown>): Promise<TunedJob & { suffix: string }>;
+  tune(
+    plan?: TuningPlan,
+    body?: Record<string, unknown>,
+    key?: string,
+  ): Promise<TunedJob & { suffix: string }>;
   job(id: string): Promise<TunedJob>;
   ended(id: string): Promise<TunedJob>;
   /** Brings the next step of a job forward, so that no test waits for a pause. */
@@ -122,16 +126,12 @@ export async function startTuningGateway(
     upstream,
     job,
     hurry,
-    async tune(plan, body = {}) {
+    async tune(plan, body = {}, key = undefined) {
       trainingFile ??= (await uploaded(gateway, "fine-tune", lessonsText())).id;
       const suffix = `plan-${suffixes++}`;
       if (plan !== undefined) upstream.tuning.plan(suffix, plan);
-      const response = await gateway.request("POST", "/v1/fine_tuning/jobs", {
-        model: UPSTREAM_BASE,
-        training_file: trainingFile,
-        suffix,
-        ...body,
-      });
+      const wish = { model: UPSTREAM_BASE, training_file: trainingFile, suffix, ...body };
+      const response = await gateway.request("POST", "/v1/fine_tuning/jobs", wish, { key });
       if (response.status !== 200) throw new Error(await response.text());
       return { ...((await response.json()) as TunedJob), suffix };
     },

@@ -80,7 +80,7 @@ export class FineTuning {
     requestId: string,
     wish: JobWish,
   ): Promise<{ job: JobRecord; headers: RateHeaders }> {
-    const { models, providers, rates, money, sql } = this.#dependencies;
+    const { models, providers, rates, money } = this.#dependencies;
     const { organizationId } = caller.key;
     const tunable = tunableModel(models, providers, wish.model);
     assertModelsAllowed(caller.key, [tunable.model], models);
@@ -91,8 +91,11 @@ export class FineTuning {
     const order = this.#orderOf(caller, requestId, wish, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);
     const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
-    await money.holdLong(hold, insertJobEffect(order, [created])).catch(fileGone);
-    const job = await findJob(sql, organizationId, order.id);
+    let job: JobRecord | undefined;
+    const insert = insertJobEffect(order, [created], (inserted) => {
+      job = inserted;
+    });
+    await money.holdLong(hold, insert).catch(fileGone);
     return { job: job!, headers };
   }
 
