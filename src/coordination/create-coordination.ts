@@ -1,0 +1,91 @@
+import { type Clock, steadyClock } from "../lib/clock.ts";
+import type { Coordination } from "./interface.ts";
+import { MemoryRateWindows } from "./memory.ts";
+import { MemoryCache } from "./memory-cache.ts";
+import { MemoryWakes } from "./memory-wakes.ts";
+import { openRedis } from "./redis/connection.ts";
+import { RedisCache } from "./redis/cache.ts";
+import { RateScripts } from "./redis/rate-scripts.ts";
+import { RedisRateWindows } from "./redis/rate-windows.ts";
+import { RedisWakes } from "./redis/wakes.ts";
+import { WINDOW_MS } from "./sliding-window.ts";
+
+export interface CoordinationOptions {
+  /** Unset: this process is the only instance. */
+  readonly redisUrl: string | undefined;
+  readonly instanceId: string;
+  readonly clock: Clock;
+  /** How many instances live, this one included; known without Redis. */
+  liveInstances(): number;
+  /** Once when Redis is lost, and once when it is back. */
+  onRedisLost(reason: Error): void;
+  onRedisBack(lostForMs: number, admittedApart: number): void;
+  onError(error: unknown): void;
+  /** For tests: shorter than a minute, in whole tenths of a second. */
+  readonly windowMs?: number;
+  readonly keyPrefix?: string;
+}
+
+/** All keys are in one slot, so that a cluster takes the scripts too. */
+const KEY_PREFIX = "{gateway}:";
+
+/** Chooses how instances speak with one another. */
+export function createCoordination(options: CoordinationOptions): Coordination {
+  const { redisUrl } = options;
+  return redisUrl === undefined ? createAlone(options) : createShared(options, redisUrl);
+}
+
+function createAlone({ clock, onError }: CoordinationOptions): Coordination {
+  return {
+    rates: new MemoryRateWindows(clock),
+    wakes: new MemoryWakes(onError),
+    cache: new MemoryCache(clock),
+    redis: undefined,
+    start: async () => {},
+    close: async () => {},
+  };
+}
+
+function createShared(options: CoordinationOptions, redisUrl: string): Coordination {
+  const { instanceId, windowMs = WINDOW_MS, keyPrefix = KEY_PREFIX } = options;
+  const redis = openRedis(redisUrl);
+  const listening = openRedis(redisUrl, { autoResubscribe: false });
+  const rates = new RedisRateWindows({
+    scripts: new RateScripts({ redis, clock: steadyClock, instanceId, keyPrefix, windowMs }),
+    clock: steadyClock,
+    windowMs,
+    liveInstances: options.liveInstances,
+    reconnect() {
+      if (redis.status === "ready") redis.disconnect(true);
+    },
+    onLost: options.onRedisLost,
+    onBack: options.onRedisBack,
+  });
+  const isUp = () => rates.isJoined;
+  return {
+    rates,
+    wakes: new RedisWakes({
+      redis,
+      listening,
+      keyPrefix,
+      instanceId,
+      isUp,
+      onError: options.onError,
+    }),
+    cache: new RedisCache(redis, keyPrefix, isUp),
+    redis: {
+      get isUp() {
+        return rates.isJoined;
+      },
+      get admittedApart() {
+        return rates.admittedApart;
+      },
+    },
+    start: () => rates.start(),
+    async close() {
+      await rates.close();
+      listening.disconnect();
+      redis.disconnect();
+    },
+  };
+}

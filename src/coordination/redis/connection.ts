@@ -1,0 +1,33 @@
+import { Redis, type RedisOptions } from "ioredis";
+
+/** A command that has no answer by then has failed; whoever asked goes on without Redis. */
+export const COMMAND_TIMEOUT_MS = 250;
+const CONNECT_TIMEOUT_MS = 1_000;
+const MAX_RECONNECT_DELAY_MS = 500;
+
+/**
+ * Fails at once where Redis is not there, and connects again by itself for as long as it takes. Nothing is
+ * kept for later or sent a second time: what was not answered is decided without Redis.
+ */
+const OPTIONS: RedisOptions = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 1,
+  commandTimeout: COMMAND_TIMEOUT_MS,
+  connectTimeout: CONNECT_TIMEOUT_MS,
+  retryStrategy: (attempt) => Math.min(attempt * 50, MAX_RECONNECT_DELAY_MS),
+  disableClientInfo: true,
+};
+
+/**
+ * Connects in the background. What goes wrong is told by the commands that fail.
+ *
+ * @param more for a connection of another kind of use
+ */
+export function openRedis(url: string, more: RedisOptions = {}): Redis {
+  const redis = new Redis(url, { ...OPTIONS, ...more });
+  redis.on("error", () => {});
+  void redis.connect().catch(() => {});
+  return redis;
+}

@@ -1,0 +1,309 @@
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { RateDecision, RateWindows } from "../interface.ts";
+import type { SlidingWindow } from "../sliding-window.ts";
+import { LiveHistory } from "./live-history.ts";
+import { OwnAdmissions } from "./own-admissions.ts";
+import { type Answer, CountersLost, GenerationChanged, type RateScripts } from "./rate-scripts.ts";
+
+/*
+ * An instance is in one of three states towards the counters in Redis:
+ *
+ * - apart: it decides by its own share of each limit, R / n, counting everything that it admitted itself
+ *   within a window, through Redis or not. Here it begins, and here it comes back to when a command fails or
+ *   is late, when the generation of the counters is another, or when a window of its own is missing.
+ * - joining: Redis answers again and is being told the last of what this instance admitted without it.
+ *   Takes wait for that, a command's time at most.
+ * - joined: the script decides. What this instance admitted is in the counters, all of it.
+ *
+ * Only `#attend`, which runs twice a second and at once after a loss, leads from apart to joined.
+ *
+ * Why this keeps the limit R: the script leaves the share of every instance that lives and is not joined to
+ * it, and lets those who are joined have the rest. So in a window that sees no loss, those joined admit at
+ * most R less those shares, and each that is apart its share. In a window that sees a loss, an instance i
+ * had admitted a_i before it, the sum of which is at most R, and ends with at most max(a_i, R / n): less
+ * than 2 R together. It does not matter who comes back first, or whether the counters are the old ones.
+ * An instance that has just begun knows nothing of what its predecessor or the others admitted, so unless it
+ * is joined it admits nothing for a window.
+ */
+
+export interface RedisRateWindowsOptions {
+  readonly scripts: RateScripts;
+  /** Runs steadily: the ages of admissions are measured with it. */
+  readonly clock: Clock;
+  readonly windowMs: number;
+  /** How many instances live, this one included; known without Redis. */
+  liveInstances(): number;
+  /** Drops a connection on which nothing is answered, for a new one. */
+  reconnect(): void;
+  onLost(reason: Error): void;
+  onBack(lostForMs: number, admittedApart: number): void;
+}
+
+const ATTEND_MS = 500;
+/** After a loss that Redis itself told of, so that it answers. */
+const ATTEND_SOON_MS = 20;
+/** Takes that wait for Redis at a time. */
+const MAX_WAITING = 20_000;
+/** Of one script, so that it stops Redis for less than a millisecond. */
+const MAX_TAKES_A_SCRIPT = 128;
+const MAX_KEYS_A_MERGE = 64;
+const MAX_PIECES_A_MERGE = 1_000;
+/** What is merged while takes wait must be little. */
+const MAX_KEYS_OF_THE_LAST_MERGE = 64;
+/** A take that saw the counters begin anew asks the new ones once. */
+const MAX_ATTEMPTS = 2;
+/** Clocks and expiry differ by less than this at the end of a window. */
+const RECENT_MARGIN_BUCKETS = 20;
+/** How long the others take at most to know of an instance that begins. */
+const MEMBERSHIP_LAG_MS = 2_000;
+
+interface WaitingTake {
+  readonly key: string;
+  readonly limit: number;
+  readonly window: SlidingWindow;
+  attempts: number;
+  resolve(decision: RateDecision): void;
+  reject(error: unknown): void;
+}
+
+/** Rate windows of several instances, counted in Redis; where it is gone, in each instance's own share. */
+export class RedisRateWindows implements RateWindows {
+  readonly #options: RedisRateWindowsOptions;
+  readonly #own: OwnAdmissions;
+  readonly #live: LiveHistory;
+  readonly #bornMs: number;
+  #state: "apart" | "joining" | "joined" = "apart";
+  #generation: string | undefined;
+  /** A generation of which this instance saw that something is missing. */
+  #lostGeneration: string | undefined;
+  #hasJoined = false;
+  #lostAtMs: number | undefined;
+  #admittedApart = 0;
+  #admittedApartBefore = 0;
+  #waiting: WaitingTake[] = [];
+  #inFlight = 0;
+  #isFlushing = false;
+  #attending: Promise<void> | undefined;
+  #attendsSoon = false;
+  #cancelTimer: () => void = () => {};
+  #isClosed = false;
+
+  constructor(options: RedisRateWindowsOptions) {
+    this.#options = options;
+    this.#own = new OwnAdmissions(options.clock, options.windowMs);
+    this.#live = new LiveHistory(options.windowMs);
+    this.#bornMs = options.clock.nowMs();
+  }
+
+  get isJoined(): boolean {
+    return this.#state === "joined";
+  }
+
+  /** Admissions that were decided without Redis since the start. */
+  get admittedApart(): number {
+    return this.#admittedApart;
+  }
+
+  /** Resolves when Redis was tried once. It is tried again until `close`. */
+  start(): Promise<void> {
+    return this.#attend();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancelTimer();
+    await this.#attending;
+    if (this.#state !== "joined" || this.#generation === undefined) return;
+    this.#state = "apart";
+    await this.#options.scripts.leave(this.#generation).catch(() => {});
+  }
+
+  /** Throws 503 where more keys than fit, or more takes than can wait, are there at once. */
+  take(key: string, limit: number): RateDecision | Promise<RateDecision> {
+    if (this.#state === "apart") return this.#takeApart(key, limit);
+    const window = this.#own.reserve(key);
+    if (this.#waiting.length + this.#inFlight >= MAX_WAITING) throw overloaded();
+    return new Promise((resolve, reject) => {
+      this.#wait({ key, limit, window, attempts: 0, resolve, reject });
+    });
+  }
+
+  #wait(take: WaitingTake): void {
+    this.#waiting.push(take);
+    if (this.#isFlushing) return;
+    this.#isFlushing = true;
+    // What other requests ask in this round of the event loop shares the script.
+    setImmediate(() => {
+      this.#isFlushing = false;
+      if (this.#state !== "joining") this.#flush();
+    });
+  }
+
+  #flush(): void {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, MAX_TAKES_A_SCRIPT);
+      if (this.#state === "joined") void this.#ask(batch);
+      else for (const take of batch) this.#decideApart(take);
+    }
+  }
+
+  async #ask(batch: readonly WaitingTake[]): Promise<void> {
+    const { scripts, liveInstances } = this.#options;
+    const generation = this.#generation!;
+    this.#inFlight += batch.length;
+    try {
+      const answers = await scripts.take(generation, batch, Math.max(1, liveInstances()));
+      for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
+    } catch (error) {
+      if (error instanceof CountersLost) this.#lostGeneration = generation;
+      if (this.#generation === generation) this.#part(error as Error);
+      for (const take of batch) this.#askAgain(take);
+    } finally {
+      this.#inFlight -= batch.length;
+    }
+  }
+
+  #answer(take: WaitingTake, answer: Answer, generation: string): void {
+    if (answer.isNew && this.#own.hasRecent(take.window, RECENT_MARGIN_BUCKETS)) {
+      this.#lostGeneration = generation;
+      if (this.#generation === generation) this.#part(new Error("it lost a window"));
+    }
+    if (answer.isAdmitted) {
+      if (this.#generation === generation) this.#own.noteTold(take.window);
+      else this.#own.noteUntold(take.key, take.window);
+    }
+    take.resolve({
+      isAdmitted: answer.isAdmitted,
+      limit: take.limit,
+      remaining: answer.remaining,
+      resetMs: this.#options.clock.nowMs() + answer.resetInMs,
+      retryAfterMs: answer.retryAfterMs,
+    });
+  }
+
+  /** Redis failed the take. Where the instance has joined the counters anew meanwhile, they decide. */
+  #askAgain(take: WaitingTake): void {
+    take.attempts++;
+    if (this.#state !== "apart" && take.attempts < MAX_ATTEMPTS) this.#wait(take);
+    else this.#decideApart(take);
+  }
+
+  #decideApart(take: WaitingTake): void {
+    try {
+      take.resolve(this.#takeApart(take.key, take.limit));
+    } catch (error) {
+      take.reject(error);
+    }
+  }
+
+  #takeApart(key: string, limit: number): RateDecision {
+    // Of what is decided here Redis has to be told before it decides again.
+    if (this.#state !== "apart") this.#part(new Error("it did not answer"));
+    const nowMs = this.#options.clock.nowMs();
+    const ignorantForMs = this.#ignorantForMs(nowMs);
+    if (ignorantForMs > 0) {
+      const resetMs = nowMs + ignorantForMs;
+      return { isAdmitted: false, limit, remaining: 0, resetMs, retryAfterMs: ignorantForMs };
+    }
+    const live = this.#live.most(Math.max(1, this.#options.liveInstances()), nowMs);
+    const decision = this.#own.takeShare(key, Math.max(1, Math.floor(limit / live)));
+    if (decision.isAdmitted) this.#admittedApart++;
+    return { ...decision, limit };
+  }
+
+  #ignorantForMs(nowMs: number): number {
+    if (this.#hasJoined) return 0;
+    return this.#bornMs + this.#options.windowMs + MEMBERSHIP_LAG_MS - nowMs;
+  }
+
+  #part(reason: Error): void {
+    const wasApart = this.#state === "apart";
+    this.#state = "apart";
+    if (this.#lostAtMs === undefined) {
+      this.#lostAtMs = this.#options.clock.nowMs();
+      this.#admittedApartBefore = this.#admittedApart;
+      this.#options.onLost(reason);
+    }
+    if (!wasApart) void this.#attend();
+    this.#flush();
+  }
+
+  #joined(): void {
+    this.#state = "joined";
+    this.#hasJoined = true;
+    if (this.#lostAtMs !== undefined) {
+      const lostForMs = this.#options.clock.nowMs() - this.#lostAtMs;
+      this.#lostAtMs = undefined;
+      this.#options.onBack(lostForMs, this.#admittedApart - this.#admittedApartBefore);
+    }
+    this.#flush();
+  }
+
+  /** One at a time; a further call waits for the one that runs. */
+  #attend(): Promise<void> {
+    this.#attending ??= this.#attendOnce().finally(() => {
+      this.#attending = undefined;
+      if (this.#isClosed) return;
+      const delayMs = this.#attendsSoon ? ATTEND_SOON_MS : ATTEND_MS;
+      this.#attendsSoon = false;
+      this.#cancelTimer();
+      this.#cancelTimer = this.#options.clock.after(delayMs, () => void this.#attend());
+    });
+    return this.#attending;
+  }
+
+  async #attendOnce(): Promise<void> {
+    const { scripts, clock, liveInstances } = this.#options;
+    this.#live.most(Math.max(1, liveInstances()), clock.nowMs());
+    try {
+      const isIn = this.#state === "joined" ? this.#generation : undefined;
+      const generation = await scripts.attend(isIn, this.#lostGeneration);
+      this.#lostGeneration = undefined;
+      if (generation !== this.#generation) {
+        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters began anew"));
+        this.#generation = generation;
+        this.#own.forgetTold();
+      }
+      if (this.#isClosed) return;
+      if (this.#state === "apart") await this.#join(generation);
+      else if (this.#own.untoldKeys > 0) await this.#tell(generation, false);
+    } catch (error) {
+      this.#failed(error as Error);
+    }
+  }
+
+  /** Tells Redis what it does not know, the last of it while takes wait. */
+  async #join(generation: string): Promise<void> {
+    while (this.#own.untoldKeys > MAX_KEYS_OF_THE_LAST_MERGE) await this.#tell(generation, false);
+    this.#state = "joining";
+    do await this.#tell(generation, true);
+    while (this.#own.untoldKeys > 0);
+    // A take that failed meanwhile may have been decided apart; the next round tells of it.
+    if (this.#state === "joining") this.#joined();
+  }
+
+  async #tell(generation: string, isLast: boolean): Promise<void> {
+    const told = this.#own.tell(MAX_KEYS_A_MERGE, MAX_PIECES_A_MERGE);
+    const isAll = isLast && this.#own.untoldKeys === 0;
+    try {
+      await this.#options.scripts.merge(generation, told, isAll, (at) => this.#own.ageMs(at));
+    } catch (error) {
+      this.#own.untell(told);
+      throw error;
+    }
+  }
+
+  #failed(reason: Error): void {
+    if (reason instanceof CountersLost) this.#lostGeneration = this.#generation;
+    this.#attendsSoon = reason instanceof CountersLost || reason instanceof GenerationChanged;
+    if (!this.#attendsSoon) this.#options.reconnect();
+    this.#part(reason);
+  }
+}
+
+function overloaded(): GatewayError {
+  return new GatewayError("overloaded", "Too many requests wait at once. Try again shortly.", {
+    retryAfterSeconds: 1,
+  });
+}
