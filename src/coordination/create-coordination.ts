@@ -3,8 +3,8 @@ import type { Coordination } from "./interface.ts";
 import { MemoryRateWindows } from "./memory.ts";
 import { MemoryCache } from "./memory-cache.ts";
 import { MemoryWakes } from "./memory-wakes.ts";
-import { openRedis } from "./redis/connection.ts";
 import { RedisCache } from "./redis/cache.ts";
+import { openRedis } from "./redis/connection.ts";
 import { RateScripts } from "./redis/rate-scripts.ts";
 import { RedisRateWindows } from "./redis/rate-windows.ts";
 import { RedisWakes } from "./redis/wakes.ts";
@@ -48,15 +48,15 @@ function createAlone({ clock, onError }: CoordinationOptions): Coordination {
 
 function createShared(options: CoordinationOptions, redisUrl: string): Coordination {
   const { instanceId, windowMs = WINDOW_MS, keyPrefix = KEY_PREFIX } = options;
-  const redis = openRedis(redisUrl);
-  const listening = openRedis(redisUrl, { autoResubscribe: false });
+  const { redis, tried } = openRedis(redisUrl);
+  const { redis: listening } = openRedis(redisUrl);
   const rates = new RedisRateWindows({
     scripts: new RateScripts({ redis, clock: steadyClock, instanceId, keyPrefix, windowMs }),
     clock: steadyClock,
     windowMs,
     liveInstances: options.liveInstances,
     reconnect() {
-      if (redis.status === "ready") redis.disconnect(true);
+      for (const one of [redis, listening]) if (one.status === "ready") one.disconnect(true);
     },
     onLost: options.onRedisLost,
     onBack: options.onRedisBack,
@@ -81,7 +81,7 @@ function createShared(options: CoordinationOptions, redisUrl: string): Coordinat
         return rates.admittedApart;
       },
     },
-    start: () => rates.start(),
+    start: () => tried.then(() => rates.start()),
     async close() {
       await rates.close();
       listening.disconnect();

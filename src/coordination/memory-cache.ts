@@ -40,7 +40,8 @@ export class MemoryCache implements SharedCache {
     if (value.length > MAX_VALUE_LENGTH || expiresInMs <= 0) return;
     this.#add(key, { value, expiresAtMs: this.#clock.nowMs() + expiresInMs });
     for (const [oldest, entry] of this.#entries) {
-      if (this.#entries.size <= this.#maxEntries && this.#totalLength <= this.#maxTotalLength) return;
+      if (this.#entries.size <= this.#maxEntries && this.#totalLength <= this.#maxTotalLength)
+        return;
       this.#remove(oldest, entry);
     }
   }

@@ -17,17 +17,19 @@ const OPTIONS: RedisOptions = {
   commandTimeout: COMMAND_TIMEOUT_MS,
   connectTimeout: CONNECT_TIMEOUT_MS,
   retryStrategy: (attempt) => Math.min(attempt * 50, MAX_RECONNECT_DELAY_MS),
+  autoResubscribe: false,
   disableClientInfo: true,
 };
 
-/**
- * Connects in the background. What goes wrong is told by the commands that fail.
- *
- * @param more for a connection of another kind of use
- */
-export function openRedis(url: string, more: RedisOptions = {}): Redis {
-  const redis = new Redis(url, { ...OPTIONS, ...more });
+export interface RedisConnection {
+  readonly redis: Redis;
+  /** Resolves when the first attempt to connect has ended, however it did. */
+  readonly tried: Promise<void>;
+}
+
+/** Connects in the background. What goes wrong is told by the commands that fail. */
+export function openRedis(url: string): RedisConnection {
+  const redis = new Redis(url, OPTIONS);
   redis.on("error", () => {});
-  void redis.connect().catch(() => {});
-  return redis;
+  return { redis, tried: redis.connect().catch(() => {}) };
 }

@@ -15,8 +15,11 @@ import { RedisTime } from "./redis-time.ts";
 
 /** A generation of counters without an instance for so long is forgotten. */
 const MARKER_LIFE_MS = 3_600_000;
-/** An instance takes part for so long after it was last heard of: longer than it counts as alive after it died. */
-const PRESENT_MS = 4_000;
+/**
+ * An instance takes part for a fifteenth of a window after it was last heard of. That are four seconds: longer
+ * than it counts as alive after it died.
+ */
+const PRESENT_PARTS = 15;
 /** A command may still be carried out for a moment after nobody waits for it. */
 const LATE_MS = 250;
 const NUMBERS_OF_A_TAKE = 4;
@@ -105,7 +108,7 @@ export class RateScripts {
     const prefix = this.#windowPrefix(generation);
     for (const { key } of asked) words.push(prefix + key);
     words.push(generation, this.#options.instanceId, this.#deadlineMs());
-    words.push(live, PRESENT_MS, this.#buckets);
+    words.push(live, this.#options.windowMs / PRESENT_PARTS, this.#buckets);
     for (const { limit } of asked) words.push(limit);
     const numbers = await this.#timed(() => this.#scripts.gatewayTake(...words));
     const answers: Answer[] = [];

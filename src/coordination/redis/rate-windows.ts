@@ -40,7 +40,8 @@ export interface RedisRateWindowsOptions {
   onBack(lostForMs: number, admittedApart: number): void;
 }
 
-const ATTEND_MS = 500;
+/** How often an instance attends within a window: each half second. */
+const ATTENDS_A_WINDOW = 120;
 /** After a loss that Redis itself told of, so that it answers. */
 const ATTEND_SOON_MS = 20;
 /** Takes that wait for Redis at a time. */
@@ -245,7 +246,9 @@ export class RedisRateWindows implements RateWindows {
     this.#attending ??= this.#attendOnce().finally(() => {
       this.#attending = undefined;
       if (this.#isClosed) return;
-      const delayMs = this.#attendsSoon ? ATTEND_SOON_MS : ATTEND_MS;
+      const delayMs = this.#attendsSoon
+        ? ATTEND_SOON_MS
+        : this.#options.windowMs / ATTENDS_A_WINDOW;
       this.#attendsSoon = false;
       this.#cancelTimer();
       this.#cancelTimer = this.#options.clock.after(delayMs, () => void this.#attend());

@@ -22,6 +22,8 @@ export class RedisTime {
 
   /** The time that Redis has at most when `localMs` is reached. */
   latestMs(localMs: number): number {
-    return Number.isFinite(this.#mostAheadMs) ? localMs + this.#mostAheadMs : Number.MAX_SAFE_INTEGER;
+    return Number.isFinite(this.#mostAheadMs)
+      ? localMs + this.#mostAheadMs
+      : Number.MAX_SAFE_INTEGER;
   }
 }
