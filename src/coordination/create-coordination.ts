@@ -48,15 +48,16 @@ function createAlone({ clock, onError }: CoordinationOptions): Coordination {
 
 function createShared(options: CoordinationOptions, redisUrl: string): Coordination {
   const { instanceId, windowMs = WINDOW_MS, keyPrefix = KEY_PREFIX } = options;
-  const { redis, tried } = openRedis(redisUrl);
-  const { redis: listening } = openRedis(redisUrl);
+  const { redis, tried, reconnect } = openRedis(redisUrl);
+  const listener = openRedis(redisUrl);
   const rates = new RedisRateWindows({
     scripts: new RateScripts({ redis, clock: steadyClock, instanceId, keyPrefix, windowMs }),
     clock: steadyClock,
     windowMs,
     liveInstances: options.liveInstances,
     reconnect() {
-      for (const one of [redis, listening]) if (one.status === "ready") one.disconnect(true);
+      reconnect();
+      listener.reconnect();
     },
     onLost: options.onRedisLost,
     onBack: options.onRedisBack,
@@ -66,7 +67,7 @@ function createShared(options: CoordinationOptions, redisUrl: string): Coordinat
     rates,
     wakes: new RedisWakes({
       redis,
-      listening,
+      listening: listener.redis,
       keyPrefix,
       instanceId,
       isUp,
@@ -84,7 +85,7 @@ function createShared(options: CoordinationOptions, redisUrl: string): Coordinat
     start: () => tried.then(() => rates.start()),
     async close() {
       await rates.close();
-      listening.disconnect();
+      listener.redis.disconnect();
       redis.disconnect();
     },
   };

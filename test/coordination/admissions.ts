@@ -51,7 +51,9 @@ export function busiestWindows(
     for (let j = i; j < sorted.length && sorted[j]!.askedMs <= endMs; j++) {
       if (sorted[j]!.answeredMs <= endMs) count++;
     }
-    const isTroubled = troubles.some(({ fromMs, untilMs }) => fromMs <= endMs && untilMs >= askedMs);
+    const isTroubled = troubles.some(
+      ({ fromMs, untilMs }) => fromMs <= endMs && untilMs >= askedMs,
+    );
     if (isTroubled) troubled = Math.max(troubled, count);
     else calm = Math.max(calm, count);
   }

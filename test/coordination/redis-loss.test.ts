@@ -95,7 +95,12 @@ async function load({ coordinations }: Cluster): Promise<Load> {
   return { spread, clumped };
 }
 
-function expectBounds(name: string, admitted: Load, troubles: readonly Trouble[], calm = LIMIT): void {
+function expectBounds(
+  name: string,
+  admitted: Load,
+  troubles: readonly Trouble[],
+  calm = LIMIT,
+): void {
   for (const [key, admissions] of Object.entries(admitted)) {
     const busiest = busiestWindows(admissions, WINDOW_MS, troubles);
     console.log(

@@ -17,6 +17,8 @@ const OPTIONS: RedisOptions = {
   commandTimeout: COMMAND_TIMEOUT_MS,
   connectTimeout: CONNECT_TIMEOUT_MS,
   retryStrategy: (attempt) => Math.min(attempt * 50, MAX_RECONNECT_DELAY_MS),
+  // A peer that hangs does not take part in closing either.
+  disconnectTimeout: COMMAND_TIMEOUT_MS,
   autoResubscribe: false,
   disableClientInfo: true,
 };
@@ -25,11 +27,25 @@ export interface RedisConnection {
   readonly redis: Redis;
   /** Resolves when the first attempt to connect has ended, however it did. */
   readonly tried: Promise<void>;
+  /** Drops a connection on which nothing is answered; a new one follows by itself. */
+  reconnect(): void;
 }
 
 /** Connects in the background. What goes wrong is told by the commands that fail. */
 export function openRedis(url: string): RedisConnection {
   const redis = new Redis(url, OPTIONS);
   redis.on("error", () => {});
-  return { redis, tried: redis.connect().catch(() => {}) };
+  let isDropping = false;
+  redis.on("close", () => {
+    isDropping = false;
+  });
+  return {
+    redis,
+    tried: redis.connect().catch(() => {}),
+    reconnect() {
+      if (isDropping || redis.status !== "ready") return;
+      isDropping = true;
+      redis.disconnect(true);
+    },
+  };
 }
