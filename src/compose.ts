@@ -216,6 +216,7 @@ function openCoordination(
     redisUrl: config.redisUrl,
     instanceId,
     clock,
+    // As long as another one refuses to start beside this one.
     liveInstances: () => 1,
     onRedisLost: (reason) =>
       telemetry.log.error(

@@ -63,16 +63,17 @@ function createShared(options: CoordinationOptions, redisUrl: string): Coordinat
     onBack: options.onRedisBack,
   });
   const isUp = () => rates.isJoined;
+  const wakes = new RedisWakes({
+    redis,
+    listening: listener.redis,
+    keyPrefix,
+    instanceId,
+    isUp,
+    onError: options.onError,
+  });
   return {
     rates,
-    wakes: new RedisWakes({
-      redis,
-      listening: listener.redis,
-      keyPrefix,
-      instanceId,
-      isUp,
-      onError: options.onError,
-    }),
+    wakes,
     cache: new RedisCache(redis, keyPrefix, isUp),
     redis: {
       get isUp() {
@@ -82,7 +83,10 @@ function createShared(options: CoordinationOptions, redisUrl: string): Coordinat
         return rates.admittedApart;
       },
     },
-    start: () => tried.then(() => rates.start()),
+    async start() {
+      await Promise.all([tried, listener.tried]);
+      await Promise.all([rates.start(), wakes.subscribed()]);
+    },
     async close() {
       await rates.close();
       listener.redis.disconnect();

@@ -26,10 +26,13 @@ export class RedisCache implements SharedCache {
   }
 
   async set(key: string, value: string, expiresInMs: number): Promise<void> {
+    if (!this.#isUp()) return;
     const lifeMs = Math.floor(expiresInMs);
-    if (!this.#isUp() || value.length > MAX_VALUE_LENGTH || lifeMs <= 0) return;
+    const isKept = value.length <= MAX_VALUE_LENGTH && lifeMs > 0;
+    const name = this.#keyPrefix + key;
+    const done = isKept ? this.#redis.set(name, value, "PX", lifeMs) : this.#redis.del(name);
     // What cannot be kept is looked up elsewhere the next time.
-    await this.#redis.set(this.#keyPrefix + key, value, "PX", lifeMs).catch(() => {});
+    await done.catch(() => {});
   }
 
   async delete(key: string): Promise<void> {

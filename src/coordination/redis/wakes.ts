@@ -20,6 +20,7 @@ export class RedisWakes implements Wakes {
   readonly #options: RedisWakesOptions;
   readonly #channel: string;
   readonly #board: WakeBoard;
+  #subscribing: Promise<unknown> = Promise.resolve();
 
   constructor(options: RedisWakesOptions) {
     this.#options = options;
@@ -28,7 +29,14 @@ export class RedisWakes implements Wakes {
     const { listening } = options;
     listening.on("message", (_, message) => this.#hear(message));
     // Once for each connection: a new one listens to nothing.
-    listening.on("ready", () => void listening.subscribe(this.#channel).catch(() => {}));
+    listening.on("ready", () => {
+      this.#subscribing = listening.subscribe(this.#channel).catch(() => {});
+    });
+  }
+
+  /** Resolves when the listening that the last connection began has been tried. */
+  async subscribed(): Promise<void> {
+    await this.#subscribing;
   }
 
   wake(kind: string, id: string): void {

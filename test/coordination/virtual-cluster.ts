@@ -1,0 +1,133 @@
+import type { Redis } from "ioredis";
+import { type Asked, RateScripts } from "../../src/coordination/redis/rate-scripts.ts";
+import { RedisRateWindows } from "../../src/coordination/redis/rate-windows.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import type { Admission } from "./admissions.ts";
+
+const WINDOW_MS = 60_000;
+const TICK_MS = 500;
+
+/** Scripts behind a network that can be cut for one instance. */
+class CuttableScripts extends RateScripts {
+  isCut = false;
+
+  override attend(known: string | undefined, lost: string | undefined): Promise<string> {
+    return this.isCut ? Promise.reject(new Error("cut")) : super.attend(known, lost);
+  }
+
+  override take(generation: string, asked: readonly Asked[], live: number) {
+    return this.isCut ? Promise.reject(new Error("cut")) : super.take(generation, asked, live);
+  }
+
+  override merge(...args: Parameters<RateScripts["merge"]>): Promise<void> {
+    return this.isCut ? Promise.reject(new Error("cut")) : super.merge(...args);
+  }
+}
+
+interface VirtualInstance {
+  readonly windows: RedisRateWindows;
+  readonly scripts: CuttableScripts;
+}
+
+/** Instances on a real Redis whose time, like theirs, is moved by hand. */
+export class VirtualCluster {
+  readonly admissions: Admission[] = [];
+  readonly #redis: Redis;
+  readonly #keyPrefix: string;
+  readonly #clock = new VirtualClock();
+  readonly #instances: VirtualInstance[] = [];
+  /** How far Redis's clock was set. */
+  #redisAheadMs = 0;
+
+  constructor(redis: Redis, keyPrefix: string) {
+    this.#redis = redis;
+    this.#keyPrefix = keyPrefix;
+  }
+
+  get nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
+  get isAllJoined(): boolean {
+    return this.#instances.every(({ windows }) => windows.isJoined);
+  }
+
+  instance(i: number): RedisRateWindows {
+    return this.#instances[i]!.windows;
+  }
+
+  async start(instances: number): Promise<void> {
+    await this.#tellRedis();
+    for (let i = 0; i < instances; i++) await this.#startInstance(`ins_${i}`, instances);
+  }
+
+  async #startInstance(instanceId: string, live: number): Promise<void> {
+    // Nothing happens by itself: `advance` lets each instance attend when its time has come.
+    const clock = { nowMs: () => this.#clock.nowMs(), after: () => () => {} };
+    const scripts = new CuttableScripts({
+      redis: this.#redis,
+      clock,
+      instanceId,
+      keyPrefix: this.#keyPrefix,
+      windowMs: WINDOW_MS,
+      clockKey: `${this.#keyPrefix}clock`,
+    });
+    const windows = new RedisRateWindows({
+      scripts,
+      clock,
+      windowMs: WINDOW_MS,
+      liveInstances: () => live,
+      reconnect: () => {},
+      onLost: () => {},
+      onBack: () => {},
+    });
+    await windows.start();
+    this.#instances.push({ windows, scripts });
+  }
+
+  async advance(byMs: number): Promise<void> {
+    let leftMs = byMs;
+    while (leftMs > 0) {
+      const stepMs = Math.min(leftMs, TICK_MS);
+      leftMs -= stepMs;
+      this.#clock.advance(stepMs);
+      await this.#tellRedis();
+      if (stepMs === TICK_MS) await this.attend();
+    }
+  }
+
+  async attend(): Promise<void> {
+    for (const { windows } of this.#instances) await windows.start();
+  }
+
+  async take(i: number, limit: number): Promise<boolean> {
+    const { isAdmitted } = await this.#instances[i]!.windows.take("key", limit);
+    const nowMs = this.nowMs;
+    if (isAdmitted) this.admissions.push({ instance: i, askedMs: nowMs, answeredMs: nowMs });
+    return isAdmitted;
+  }
+
+  cut(i: number, isCut: boolean): void {
+    this.#instances[i]!.scripts.isCut = isCut;
+  }
+
+  /** As a Redis that was restarted, or that evicted: everything but the clock is gone, or what is named. */
+  async lose(pattern = "rate*"): Promise<number> {
+    const keys = await this.#redis.keys(`${this.#keyPrefix}${pattern}`);
+    return keys.length === 0 ? 0 : await this.#redis.del(...keys);
+  }
+
+  async setRedisClock(byMs: number): Promise<void> {
+    this.#redisAheadMs += byMs;
+    await this.#tellRedis();
+  }
+
+  async clear(): Promise<void> {
+    await Promise.all(this.#instances.map(({ windows }) => windows.close()));
+    await this.lose("*");
+  }
+
+  async #tellRedis(): Promise<void> {
+    await this.#redis.set(`${this.#keyPrefix}clock`, this.nowMs + this.#redisAheadMs);
+  }
+}
