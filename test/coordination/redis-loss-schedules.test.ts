@@ -9,7 +9,7 @@ const WINDOW_MS = 60_000;
 const INSTANCES = 3;
 /** An instance counts as taking part for so long after it was last heard of. */
 const PRESENT_MS = 4_500;
-const RUNS = Number(process.env.GATEWAY_TEST_RATE_SCHEDULES ?? 60);
+const RUNS = Number(process.env.GATEWAY_TEST_RATE_SCHEDULES ?? 30);
 
 const server = await findTestRedis();
 
@@ -116,4 +116,66 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
       { numRuns: RUNS },
     );
   }, 120_000);
+
+  test("of many takes at once through all of them exactly as many are admitted as the limit says", async () => {
+    await withCluster(async (cluster) => {
+      const takes = Array.from({ length: 900 }, (_, i) => cluster.take(i % INSTANCES, 200));
+      const admitted = (await Promise.all(takes)).filter(Boolean);
+      expect(admitted).toHaveLength(200);
+    });
+  });
+
+  test("a window that Redis evicted is noticed by who was admitted into it, and all tell what they admitted", async () => {
+    await withCluster(async (cluster) => {
+      for (let i = 0; i < 9; i++) expect(await cluster.take(i % INSTANCES, 10)).toBe(true);
+      await cluster.advance(10_000);
+      expect(await cluster.lose("rate:*:of:*")).toBe(1);
+      // The first one is admitted into the window that is not there.
+      expect(await cluster.take(0, 10)).toBe(true);
+      for (let i = 0; i < INSTANCES; i++) expect(await cluster.take(i, 10)).toBe(false);
+      await cluster.advance(2_000);
+      expect(cluster.isAllJoined).toBe(true);
+      for (let i = 0; i < INSTANCES; i++) expect(await cluster.take(i, 10)).toBe(false);
+      expect(await cluster.take(0, 11)).toBe(true);
+      expect(await cluster.take(1, 11)).toBe(false);
+    });
+  });
+
+  test("an instance that begins without Redis admits nothing for a window, as it knows of nothing", async () => {
+    await withCluster(async (cluster) => {
+      const late = await cluster.add(true);
+      expect(cluster.instance(late).isJoined).toBe(false);
+      const refusal = await cluster.instance(late).take("key", 30);
+      expect(refusal).toMatchObject({ isAdmitted: false, limit: 30, remaining: 0 });
+      await cluster.advance(refusal.retryAfterMs - 1);
+      expect(await cluster.take(late, 30)).toBe(false);
+      await cluster.advance(1);
+      expect(await cluster.take(late, 30)).toBe(true);
+      cluster.cut(late, false);
+      await cluster.advance(1_000);
+      expect(cluster.isAllJoined).toBe(true);
+    });
+  });
+
+  test("without Redis each instance has its share of a limit, and one of a limit that is too small to share", async () => {
+    await withCluster(async (cluster) => {
+      for (let i = 0; i < INSTANCES; i++) cluster.cut(i, true);
+      for (const [limit, share] of [
+        [10, 3],
+        [2, 1],
+      ] as const) {
+        for (let i = 0; i < INSTANCES; i++) {
+          const windows = cluster.instance(i);
+          const key = `limit ${limit}`;
+          for (let k = 1; k <= share; k++) {
+            const decision = await windows.take(key, limit);
+            expect(decision).toMatchObject({ isAdmitted: true, limit, remaining: share - k });
+          }
+          const { isAdmitted, retryAfterMs } = await windows.take(key, limit);
+          expect(isAdmitted).toBe(false);
+          expect(retryAfterMs).toBeWithin(WINDOW_MS, WINDOW_MS + 101);
+        }
+      }
+    });
+  });
 });

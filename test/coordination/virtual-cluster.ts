@@ -36,6 +36,7 @@ export class VirtualCluster {
   readonly #keyPrefix: string;
   readonly #clock = new VirtualClock();
   readonly #instances: VirtualInstance[] = [];
+  #live = 0;
   /** How far Redis's clock was set. */
   #redisAheadMs = 0;
 
@@ -58,31 +59,37 @@ export class VirtualCluster {
 
   async start(instances: number): Promise<void> {
     await this.#tellRedis();
-    for (let i = 0; i < instances; i++) await this.#startInstance(`ins_${i}`, instances);
+    this.#live = instances;
+    for (let i = 0; i < instances; i++) await this.add(false);
   }
 
-  async #startInstance(instanceId: string, live: number): Promise<void> {
+  /** Starts a further instance; returns its number. */
+  async add(isCut: boolean): Promise<number> {
+    const number = this.#instances.length;
+    this.#live = Math.max(this.#live, number + 1);
     // Nothing happens by itself: `advance` lets each instance attend when its time has come.
     const clock = { nowMs: () => this.#clock.nowMs(), after: () => () => {} };
     const scripts = new CuttableScripts({
       redis: this.#redis,
       clock,
-      instanceId,
+      instanceId: `ins_${number}`,
       keyPrefix: this.#keyPrefix,
       windowMs: WINDOW_MS,
       clockKey: `${this.#keyPrefix}clock`,
     });
+    scripts.isCut = isCut;
     const windows = new RedisRateWindows({
       scripts,
       clock,
       windowMs: WINDOW_MS,
-      liveInstances: () => live,
+      liveInstances: () => this.#live,
       reconnect: () => {},
       onLost: () => {},
       onBack: () => {},
     });
     await windows.start();
     this.#instances.push({ windows, scripts });
+    return number;
   }
 
   async advance(byMs: number): Promise<void> {
