@@ -48,7 +48,7 @@ function createAlone({ clock, onError }: CoordinationOptions): Coordination {
 
 function createShared(options: CoordinationOptions, redisUrl: string): Coordination {
   const { instanceId, windowMs = WINDOW_MS, keyPrefix = KEY_PREFIX } = options;
-  const { redis, tried, reconnect } = openRedis(redisUrl);
+  const { redis, tried, reconnect, failure } = openRedis(redisUrl);
   const listener = openRedis(redisUrl);
   const rates = new RedisRateWindows({
     scripts: new RateScripts({ redis, clock: steadyClock, instanceId, keyPrefix, windowMs }),
@@ -59,7 +59,7 @@ function createShared(options: CoordinationOptions, redisUrl: string): Coordinat
       reconnect();
       listener.reconnect();
     },
-    onLost: options.onRedisLost,
+    onLost: (reason) => options.onRedisLost(failure() ?? reason),
     onBack: options.onRedisBack,
   });
   const isUp = () => rates.isJoined;

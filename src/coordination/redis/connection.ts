@@ -29,13 +29,21 @@ export interface RedisConnection {
   readonly tried: Promise<void>;
   /** Drops a connection on which nothing is answered; a new one follows by itself. */
   reconnect(): void;
+  /** What keeps it from connecting, if anything does. */
+  failure(): Error | undefined;
 }
 
 /** Connects in the background. What goes wrong is told by the commands that fail. */
 export function openRedis(url: string): RedisConnection {
   const redis = new Redis(url, OPTIONS);
-  redis.on("error", () => {});
+  let failure: Error | undefined;
   let isDropping = false;
+  redis.on("error", (error: Error) => {
+    failure = error;
+  });
+  redis.on("ready", () => {
+    failure = undefined;
+  });
   redis.on("close", () => {
     isDropping = false;
   });
@@ -47,5 +55,6 @@ export function openRedis(url: string): RedisConnection {
       isDropping = true;
       redis.disconnect(true);
     },
+    failure: () => failure,
   };
 }
