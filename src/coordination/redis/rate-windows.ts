@@ -2,8 +2,8 @@ import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { RateDecision, RateWindows } from "../interface.ts";
 import type { SlidingWindow } from "../sliding-window.ts";
-import { LiveHistory } from "./live-history.ts";
-import { OwnAdmissions } from "./own-admissions.ts";
+import { LocalShares } from "./local-shares.ts";
+import type { OwnAdmissions } from "./own-admissions.ts";
 import { type Answer, CountersLost, GenerationChanged, type RateScripts } from "./rate-scripts.ts";
 
 /*
@@ -13,7 +13,7 @@ import { type Answer, CountersLost, GenerationChanged, type RateScripts } from "
  *   within a window, through Redis or not. Here it begins, and here it comes back to when a command fails or
  *   is late, when the generation of the counters is another, or when a window of its own is missing.
  * - joining: Redis answers again and is being told the last of what this instance admitted without it.
- *   Takes wait for that, a command's time at most.
+ *   Takes wait for that, which is little.
  * - joined: the script decides. What this instance admitted is in the counters, all of it.
  *
  * Only `#attend`, which runs twice a second and at once after a loss, leads from apart to joined.
@@ -23,8 +23,6 @@ import { type Answer, CountersLost, GenerationChanged, type RateScripts } from "
  * most R less those shares, and each that is apart its share. In a window that sees a loss, an instance i
  * had admitted a_i before it, the sum of which is at most R, and ends with at most max(a_i, R / n): less
  * than 2 R together. It does not matter who comes back first, or whether the counters are the old ones.
- * An instance that has just begun knows nothing of what its predecessor or the others admitted, so unless it
- * is joined it admits nothing for a window.
  */
 
 export interface RedisRateWindowsOptions {
@@ -56,8 +54,6 @@ const MAX_KEYS_OF_THE_LAST_MERGE = 64;
 const MAX_ATTEMPTS = 2;
 /** Clocks and expiry differ by less than this at the end of a window. */
 const RECENT_MARGIN_BUCKETS = 20;
-/** How long the others take at most to know of an instance that begins. */
-const MEMBERSHIP_LAG_MS = 2_000;
 
 interface WaitingTake {
   readonly key: string;
@@ -71,16 +67,13 @@ interface WaitingTake {
 /** Rate windows of several instances, counted in Redis; where it is gone, in each instance's own share. */
 export class RedisRateWindows implements RateWindows {
   readonly #options: RedisRateWindowsOptions;
+  readonly #shares: LocalShares;
   readonly #own: OwnAdmissions;
-  readonly #live: LiveHistory;
-  readonly #bornMs: number;
   #state: "apart" | "joining" | "joined" = "apart";
   #generation: string | undefined;
   /** A generation of which this instance saw that something is missing. */
   #lostGeneration: string | undefined;
-  #hasJoined = false;
   #lostAtMs: number | undefined;
-  #admittedApart = 0;
   #admittedApartBefore = 0;
   #waiting: WaitingTake[] = [];
   #inFlight = 0;
@@ -92,9 +85,8 @@ export class RedisRateWindows implements RateWindows {
 
   constructor(options: RedisRateWindowsOptions) {
     this.#options = options;
-    this.#own = new OwnAdmissions(options.clock, options.windowMs);
-    this.#live = new LiveHistory(options.windowMs);
-    this.#bornMs = options.clock.nowMs();
+    this.#shares = new LocalShares(options);
+    this.#own = this.#shares.own;
   }
 
   get isJoined(): boolean {
@@ -103,7 +95,7 @@ export class RedisRateWindows implements RateWindows {
 
   /** Admissions that were decided without Redis since the start. */
   get admittedApart(): number {
-    return this.#admittedApart;
+    return this.#shares.admitted;
   }
 
   /** Resolves when Redis was tried once. It is tried again until `close`. */
@@ -157,8 +149,10 @@ export class RedisRateWindows implements RateWindows {
       const answers = await scripts.take(generation, batch, Math.max(1, liveInstances()));
       for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
     } catch (error) {
-      if (error instanceof CountersLost) this.#lostGeneration = generation;
-      if (this.#generation === generation) this.#part(error as Error);
+      if (this.#generation === generation) {
+        if (error instanceof CountersLost) this.#lostGeneration = generation;
+        this.#part(error as Error);
+      }
       for (const take of batch) this.#askAgain(take);
     } finally {
       this.#inFlight -= batch.length;
@@ -201,21 +195,7 @@ export class RedisRateWindows implements RateWindows {
   #takeApart(key: string, limit: number): RateDecision {
     // Of what is decided here Redis has to be told before it decides again.
     if (this.#state !== "apart") this.#part(new Error("it did not answer"));
-    const nowMs = this.#options.clock.nowMs();
-    const ignorantForMs = this.#ignorantForMs(nowMs);
-    if (ignorantForMs > 0) {
-      const resetMs = nowMs + ignorantForMs;
-      return { isAdmitted: false, limit, remaining: 0, resetMs, retryAfterMs: ignorantForMs };
-    }
-    const live = this.#live.most(Math.max(1, this.#options.liveInstances()), nowMs);
-    const decision = this.#own.takeShare(key, Math.max(1, Math.floor(limit / live)));
-    if (decision.isAdmitted) this.#admittedApart++;
-    return { ...decision, limit };
-  }
-
-  #ignorantForMs(nowMs: number): number {
-    if (this.#hasJoined) return 0;
-    return this.#bornMs + this.#options.windowMs + MEMBERSHIP_LAG_MS - nowMs;
+    return this.#shares.take(key, limit);
   }
 
   #part(reason: Error): void {
@@ -223,7 +203,7 @@ export class RedisRateWindows implements RateWindows {
     this.#state = "apart";
     if (this.#lostAtMs === undefined) {
       this.#lostAtMs = this.#options.clock.nowMs();
-      this.#admittedApartBefore = this.#admittedApart;
+      this.#admittedApartBefore = this.admittedApart;
       this.#options.onLost(reason);
     }
     if (!wasApart) void this.#attend();
@@ -232,11 +212,11 @@ export class RedisRateWindows implements RateWindows {
 
   #joined(): void {
     this.#state = "joined";
-    this.#hasJoined = true;
+    this.#shares.knowPast();
     if (this.#lostAtMs !== undefined) {
       const lostForMs = this.#options.clock.nowMs() - this.#lostAtMs;
       this.#lostAtMs = undefined;
-      this.#options.onBack(lostForMs, this.#admittedApart - this.#admittedApartBefore);
+      this.#options.onBack(lostForMs, this.admittedApart - this.#admittedApartBefore);
     }
     this.#flush();
   }
@@ -257,19 +237,22 @@ export class RedisRateWindows implements RateWindows {
   }
 
   async #attendOnce(): Promise<void> {
-    const { scripts, clock, liveInstances } = this.#options;
-    this.#live.most(Math.max(1, liveInstances()), clock.nowMs());
+    const { scripts } = this.#options;
     try {
-      const isIn = this.#state === "joined" ? this.#generation : undefined;
-      const generation = await scripts.attend(isIn, this.#lostGeneration);
-      this.#lostGeneration = undefined;
+      this.#shares.countInstances();
+      const joined = this.#state === "joined" ? this.#generation : undefined;
+      const lost = this.#lostGeneration;
+      const generation = await scripts.attend(joined, lost);
+      if (this.#lostGeneration === lost) this.#lostGeneration = undefined;
       if (generation !== this.#generation) {
         if (this.#state !== "apart") this.#part(new GenerationChanged("its counters began anew"));
         this.#generation = generation;
         this.#own.forgetTold();
       }
       if (this.#isClosed) return;
-      if (this.#state === "apart") await this.#join(generation);
+      // Something was found missing while Redis was asked: it has to be told of that first.
+      if (this.#lostGeneration === generation) this.#attendsSoon = true;
+      else if (this.#state === "apart") await this.#join(generation);
       else if (this.#own.untoldKeys > 0) await this.#tell(generation, false);
     } catch (error) {
       this.#failed(error as Error);
