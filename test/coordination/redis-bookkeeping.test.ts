@@ -1,6 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { Redis } from "ioredis";
 import { LiveHistory } from "../../src/coordination/redis/live-history.ts";
 import { OwnAdmissions } from "../../src/coordination/redis/own-admissions.ts";
+import { RateScripts, Stalled } from "../../src/coordination/redis/rate-scripts.ts";
 import { RedisTime } from "../../src/coordination/redis/redis-time.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
@@ -108,4 +110,25 @@ describe("what an instance admitted without Redis", () => {
     }
     expect(pieces).toBeLessThan(1_300 + 61);
   });
+});
+
+test("what fails long after its time was up says that this process was busy, not that Redis is lost", async () => {
+  const refusing = new Redis({ port: 1, lazyConnect: true, enableOfflineQueue: false });
+  refusing.on("error", () => {});
+  const failureAfter = async (tookMs: number) => {
+    let nowMs = 0;
+    const scripts = new RateScripts({
+      redis: refusing,
+      clock: { nowMs: () => (nowMs += tookMs), after: () => () => {} },
+      instanceId: "ins_1",
+      keyPrefix: "busy:",
+      windowMs: WINDOW_MS,
+    });
+    return scripts.attend(undefined, undefined).catch((error: unknown) => error);
+  };
+  expect(await failureAfter(400)).toBeInstanceOf(Stalled);
+  const failure = await failureAfter(255);
+  expect(failure).toBeInstanceOf(Error);
+  expect(failure).not.toBeInstanceOf(Stalled);
+  refusing.disconnect();
 });

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import { findTestRedis } from "../support/redis.ts";
+import { until } from "../support/until.ts";
 import { busiestWindows, type Trouble } from "./admissions.ts";
 import { VirtualCluster } from "./virtual-cluster.ts";
 
@@ -129,6 +130,26 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
     });
   });
 
+  test("what was admitted on many keys without Redis is told, each to its own window", async () => {
+    await withCluster(async (cluster) => {
+      const keys = Array.from({ length: 300 }, (_, i) => `key ${i}`);
+      cluster.cut(0, true);
+      const apart = cluster.instance(0);
+      for (const key of keys) {
+        expect((await apart.take(key, 2 * INSTANCES)).isAdmitted).toBe(true);
+        expect((await apart.take(key, 2 * INSTANCES)).isAdmitted).toBe(true);
+      }
+      cluster.cut(0, false);
+      await cluster.advance(1_000);
+      expect(cluster.isAllJoined).toBe(true);
+      for (const [i, key] of keys.entries()) {
+        const windows = cluster.instance(i % INSTANCES);
+        expect((await windows.take(key, 2)).isAdmitted).toBe(false);
+        expect(await windows.take(key, 3)).toMatchObject({ isAdmitted: true, remaining: 0 });
+      }
+    });
+  });
+
   test("a window that Redis evicted is noticed by who was admitted into it, and all tell what they admitted", async () => {
     await withCluster(async (cluster) => {
       for (let i = 0; i < 9; i++) expect(await cluster.take(i % INSTANCES, 10)).toBe(true);
@@ -142,6 +163,36 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
       for (let i = 0; i < INSTANCES; i++) expect(await cluster.take(i, 10)).toBe(false);
       expect(await cluster.take(0, 11)).toBe(true);
       expect(await cluster.take(1, 11)).toBe(false);
+    });
+  });
+
+  test("an admission whose answer comes when the counters began anew is told to the new ones", async () => {
+    await withCluster(async (cluster) => {
+      const letThrough = cluster.delay(0);
+      const late = cluster.take(0, 1);
+      await until("Redis to have counted it", async () => (await cluster.count("rate:*:of:*")) > 0);
+      await cluster.lose();
+      await cluster.advance(1_000);
+      expect(cluster.isAllJoined).toBe(true);
+      letThrough();
+      expect(await late).toBe(true);
+      await cluster.advance(500);
+      expect(await cluster.take(1, 1)).toBe(false);
+      expect(await cluster.take(1, 2)).toBe(true);
+    });
+  });
+
+  test("a take whose answer a busy process did not see is asked once more, a second time decided apart", async () => {
+    await withCluster(async (cluster) => {
+      cluster.stall(0, 1);
+      expect(await cluster.take(0, 30)).toBe(true);
+      expect(cluster.instance(0).isJoined).toBe(true);
+      expect(cluster.instance(0).admittedApart).toBe(0);
+      cluster.stall(0, 2);
+      expect(await cluster.take(0, 30)).toBe(true);
+      expect(cluster.instance(0).admittedApart).toBe(1);
+      await cluster.advance(1_000);
+      expect(cluster.isAllJoined).toBe(true);
     });
   });
 

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { type Asked, RateScripts } from "../../src/coordination/redis/rate-scripts.ts";
+import { type Asked, RateScripts, Stalled } from "../../src/coordination/redis/rate-scripts.ts";
 import { RedisRateWindows } from "../../src/coordination/redis/rate-windows.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import type { Admission } from "./admissions.ts";
@@ -7,16 +7,24 @@ import type { Admission } from "./admissions.ts";
 const WINDOW_MS = 60_000;
 const TICK_MS = 500;
 
-/** Scripts behind a network that can be cut for one instance. */
+/** Scripts behind a network that can be cut for one instance, in a process that can be too busy. */
 class CuttableScripts extends RateScripts {
   isCut = false;
+  /** Answers to takes that this process will not see in time. */
+  stalls = 0;
+  /** Until it resolves, answers to takes are on their way. */
+  delay: Promise<void> | undefined;
 
   override attend(known: string | undefined, lost: string | undefined): Promise<string> {
     return this.isCut ? Promise.reject(new Error("cut")) : super.attend(known, lost);
   }
 
-  override take(generation: string, asked: readonly Asked[], live: number) {
-    return this.isCut ? Promise.reject(new Error("cut")) : super.take(generation, asked, live);
+  override async take(generation: string, asked: readonly Asked[], live: number) {
+    if (this.isCut) throw new Error("cut");
+    const answers = await super.take(generation, asked, live);
+    await this.delay;
+    if (this.stalls > 0 && this.stalls-- > 0) throw new Stalled("busy");
+    return answers;
   }
 
   override merge(...args: Parameters<RateScripts["merge"]>): Promise<void> {
@@ -118,10 +126,26 @@ export class VirtualCluster {
     this.#instances[i]!.scripts.isCut = isCut;
   }
 
+  /** The instance does not see the answers to its next takes in time. */
+  stall(i: number, takes: number): void {
+    this.#instances[i]!.scripts.stalls = takes;
+  }
+
+  /** Holds up the answers to takes of the instance; returns the way to let them through. */
+  delay(i: number): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#instances[i]!.scripts.delay = promise;
+    return resolve;
+  }
+
   /** As a Redis that was restarted, or that evicted: everything but the clock is gone, or what is named. */
   async lose(pattern = "rate*"): Promise<number> {
-    const keys = await this.#redis.keys(`${this.#keyPrefix}${pattern}`);
+    const keys = await this.#keys(pattern);
     return keys.length === 0 ? 0 : await this.#redis.del(...keys);
+  }
+
+  async count(pattern: string): Promise<number> {
+    return (await this.#keys(pattern)).length;
   }
 
   async setRedisClock(byMs: number): Promise<void> {
@@ -132,6 +156,10 @@ export class VirtualCluster {
   async clear(): Promise<void> {
     await Promise.all(this.#instances.map(({ windows }) => windows.close()));
     await this.lose("*");
+  }
+
+  #keys(pattern: string): Promise<string[]> {
+    return this.#redis.keys(`${this.#keyPrefix}${pattern}`);
   }
 
   async #tellRedis(): Promise<void> {

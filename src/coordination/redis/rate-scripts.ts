@@ -22,6 +22,8 @@ const MARKER_LIFE_MS = 3_600_000;
 const PRESENT_PARTS = 15;
 /** A command may still be carried out for a moment after nobody waits for it. */
 const LATE_MS = 250;
+/** A failure that comes so much after the timeout says that this process was busy, and nothing of Redis. */
+const STALL_MS = 50;
 const NUMBERS_OF_A_TAKE = 4;
 
 export interface Asked {
@@ -45,6 +47,9 @@ export class GenerationChanged extends Error {}
 /** The counters cannot be trusted any longer and have to begin anew. */
 export class CountersLost extends Error {}
 
+/** This process itself was too busy to see the answer in time. */
+export class Stalled extends Error {}
+
 export interface RateScriptsOptions {
   readonly redis: Redis;
   readonly clock: Clock;
@@ -61,7 +66,7 @@ interface Scripts {
   gatewayMerge(...words: (string | number)[]): Promise<number[]>;
 }
 
-/** The scripts of rate windows as functions. Each rejects where Redis does not answer in time. */
+/** The scripts of rate windows as functions. Each rejects where Redis does not answer in time, or with Stalled. */
 export class RateScripts {
   readonly #options: RateScriptsOptions;
   readonly #scripts: Scripts;
@@ -150,7 +155,11 @@ export class RateScripts {
 
   async #timed<Reply extends readonly unknown[]>(send: () => Promise<Reply>): Promise<Reply> {
     const sentMs = this.#options.clock.nowMs();
-    const reply = await send();
+    const reply = await send().catch((error: unknown) => {
+      const tookMs = this.#options.clock.nowMs() - sentMs;
+      if (tookMs < COMMAND_TIMEOUT_MS + STALL_MS) throw error;
+      throw new Stalled("no answer was seen in time", { cause: error });
+    });
     const isSteady = this.#time.observe(reply[1] as number, sentMs, this.#options.clock.nowMs());
     if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters began anew");
     if (!isSteady) throw new CountersLost("a clock was set");

@@ -4,7 +4,14 @@ import type { RateDecision, RateWindows } from "../interface.ts";
 import type { SlidingWindow } from "../sliding-window.ts";
 import { LocalShares } from "./local-shares.ts";
 import type { OwnAdmissions } from "./own-admissions.ts";
-import { type Answer, CountersLost, GenerationChanged, type RateScripts } from "./rate-scripts.ts";
+import {
+  type Answer,
+  CountersLost,
+  GenerationChanged,
+  type RateScripts,
+  Stalled,
+} from "./rate-scripts.ts";
+import { tellNext } from "./tell-next.ts";
 
 /*
  * An instance is in one of three states towards the counters in Redis:
@@ -46,11 +53,9 @@ const ATTEND_SOON_MS = 20;
 const MAX_WAITING = 20_000;
 /** Of one script, so that it stops Redis for less than a millisecond. */
 const MAX_TAKES_A_SCRIPT = 128;
-const MAX_KEYS_A_MERGE = 64;
-const MAX_PIECES_A_MERGE = 1_000;
-/** What is merged while takes wait must be little. */
-const MAX_KEYS_OF_THE_LAST_MERGE = 64;
-/** A take that saw the counters begin anew asks the new ones once. */
+/** What is told while takes wait must be little. */
+const MAX_LAST_KEYS = 64;
+/** A take whose answer this process did not see, or that saw the counters begin anew, asks once more. */
 const MAX_ATTEMPTS = 2;
 /** Clocks and expiry differ by less than this at the end of a window. */
 const RECENT_MARGIN_BUCKETS = 20;
@@ -80,6 +85,7 @@ export class RedisRateWindows implements RateWindows {
   #isFlushing = false;
   #attending: Promise<void> | undefined;
   #attendsSoon = false;
+  #hasStalled = false;
   #cancelTimer: () => void = () => {};
   #isClosed = false;
 
@@ -149,7 +155,7 @@ export class RedisRateWindows implements RateWindows {
       const answers = await scripts.take(generation, batch, Math.max(1, liveInstances()));
       for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
     } catch (error) {
-      if (this.#generation === generation) {
+      if (this.#generation === generation && !(error instanceof Stalled)) {
         if (error instanceof CountersLost) this.#lostGeneration = generation;
         this.#part(error as Error);
       }
@@ -177,7 +183,7 @@ export class RedisRateWindows implements RateWindows {
     });
   }
 
-  /** Redis failed the take. Where the instance has joined the counters anew meanwhile, they decide. */
+  /** Redis failed the take. Where it is there, or is there again, it decides; it may count the take twice. */
   #askAgain(take: WaitingTake): void {
     take.attempts++;
     if (this.#state !== "apart" && take.attempts < MAX_ATTEMPTS) this.#wait(take);
@@ -243,6 +249,7 @@ export class RedisRateWindows implements RateWindows {
       const joined = this.#state === "joined" ? this.#generation : undefined;
       const lost = this.#lostGeneration;
       const generation = await scripts.attend(joined, lost);
+      this.#hasStalled = false;
       if (this.#lostGeneration === lost) this.#lostGeneration = undefined;
       if (generation !== this.#generation) {
         if (this.#state !== "apart") this.#part(new GenerationChanged("its counters began anew"));
@@ -253,7 +260,7 @@ export class RedisRateWindows implements RateWindows {
       // Something was found missing while Redis was asked: it has to be told of that first.
       if (this.#lostGeneration === generation) this.#attendsSoon = true;
       else if (this.#state === "apart") await this.#join(generation);
-      else if (this.#own.untoldKeys > 0) await this.#tell(generation, false);
+      else if (this.#own.untoldKeys > 0) await tellNext(scripts, this.#own, generation);
     } catch (error) {
       this.#failed(error as Error);
     }
@@ -261,26 +268,23 @@ export class RedisRateWindows implements RateWindows {
 
   /** Tells Redis what it does not know, the last of it while takes wait. */
   async #join(generation: string): Promise<void> {
-    while (this.#own.untoldKeys > MAX_KEYS_OF_THE_LAST_MERGE) await this.#tell(generation, false);
+    const { scripts } = this.#options;
+    while (this.#own.untoldKeys > MAX_LAST_KEYS) await tellNext(scripts, this.#own, generation);
     this.#state = "joining";
-    do await this.#tell(generation, true);
+    do await tellNext(scripts, this.#own, generation, true);
     while (this.#own.untoldKeys > 0);
     // A take that failed meanwhile may have been decided apart; the next round tells of it.
     if (this.#state === "joining") this.#joined();
   }
 
-  async #tell(generation: string, isLast: boolean): Promise<void> {
-    const told = this.#own.tell(MAX_KEYS_A_MERGE, MAX_PIECES_A_MERGE);
-    const isAll = isLast && this.#own.untoldKeys === 0;
-    try {
-      await this.#options.scripts.merge(generation, told, isAll, (at) => this.#own.ageMs(at));
-    } catch (error) {
-      this.#own.untell(told);
-      throw error;
-    }
-  }
-
   #failed(reason: Error): void {
+    // Once only: a process that is always busy has to go on without Redis.
+    const isExcused = reason instanceof Stalled && !this.#hasStalled && this.#state === "joined";
+    this.#hasStalled = isExcused;
+    if (isExcused) {
+      this.#attendsSoon = true;
+      return;
+    }
     if (reason instanceof CountersLost) this.#lostGeneration = this.#generation;
     this.#attendsSoon = reason instanceof CountersLost || reason instanceof GenerationChanged;
     if (!this.#attendsSoon) this.#options.reconnect();
