@@ -8,6 +8,7 @@ import { LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
 import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
+import { composeFiles } from "./compose/files.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createCoordination } from "./coordination/create-coordination.ts";
 import type { Coordination } from "./coordination/interface.ts";
@@ -156,6 +157,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  const { masterKey } = options;
+  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
+
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -164,6 +168,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    files,
     clock,
     presence,
     inFlight,
@@ -194,6 +199,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     async close() {
       clearInterval(sweep);
       await idempotency.close();
+      await files.close();
       await lastUse.write();
       await ledger.close();
       try {

@@ -14,13 +14,14 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/coordination"],
   ["actors/runtime"],
   ["actors/api-key", "actors/organization", "actors/endpoint"],
-  ["src/providers", "src/telemetry"],
+  ["src/providers", "src/storage", "src/telemetry"],
   ["src/services"],
   ["src/http"],
   [
     "src/routes/chat",
     "src/routes/credits",
     "src/routes/description",
+    "src/routes/files",
     "src/routes/health",
     "src/routes/keys",
     "src/routes/metrics",
@@ -28,13 +29,16 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/routes.ts"],
   ["src/app.ts"],
-  ["src/compose.ts"],
+  ["src/compose.ts", "src/compose"],
   ["src/start"],
   ["src/main.ts", "src/cli"],
 ];
 
-/** The configuration is one layer of a file and its parts. */
-const SAME_ROOM: readonly (readonly string[])[] = [["src/config", "src/config.ts"]];
+/** The configuration, and the composition, are one layer of a file and its parts. */
+const SAME_ROOM: readonly (readonly string[])[] = [
+  ["src/config", "src/config.ts"],
+  ["src/compose", "src/compose.ts"],
+];
 
 /** lib is read by db although its folder lies below src: both stand under everything else. */
 const root = join(import.meta.dir, "..");
