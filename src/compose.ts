@@ -117,7 +117,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   await presence.start();
 
-  const coordination = openCoordination(options, instance.id, onError);
+  const coordination = await openCoordination(options, instance.id, onError);
   await coordination.start();
 
   const ticker = new StreamTicker(clock);
@@ -213,12 +213,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 }
 
 /** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
-function openCoordination(
+async function openCoordination(
   { config, telemetry, clock = systemClock }: ComposeOptions,
   instanceId: string,
   onError: (error: unknown) => void,
-): Coordination {
-  const coordination = createCoordination({
+): Promise<Coordination> {
+  const coordination = await createCoordination({
     redisUrl: config.redisUrl,
     instanceId,
     clock,

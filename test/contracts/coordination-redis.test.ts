@@ -18,7 +18,7 @@ describe.skipIf(binary === null)("through Redis", () => {
   const errors: unknown[] = [];
   beforeAll(async () => {
     server = await RedisServer.start(binary!);
-    instances = [0, 1].map((i) =>
+    const creating = [0, 1].map((i) =>
       createCoordination({
         redisUrl: server.url,
         instanceId: `ins_${i}`,
@@ -29,6 +29,7 @@ describe.skipIf(binary === null)("through Redis", () => {
         onError: (error) => errors.push(error),
       }),
     );
+    instances = await Promise.all(creating);
     await Promise.all(instances.map((one) => one.start()));
   });
   afterAll(async () => {

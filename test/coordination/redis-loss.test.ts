@@ -40,7 +40,7 @@ async function startCluster(): Promise<Cluster> {
   const proxy = await startCuttingProxy(server.url);
   const lost: { instance: number; atMs: number }[] = [];
   const back: number[] = [];
-  const coordinations = Array.from({ length: INSTANCES }, (_, i) =>
+  const starting = Array.from({ length: INSTANCES }, (_, i) =>
     createCoordination({
       redisUrl: i === INSTANCES - 1 ? proxy.url : server.url,
       instanceId: `ins_${i}`,
@@ -54,6 +54,7 @@ async function startCluster(): Promise<Cluster> {
       windowMs: WINDOW_MS,
     }),
   );
+  const coordinations = await Promise.all(starting);
   cleanups.push(async () => {
     await Promise.all(coordinations.map((one) => one.close()));
     await proxy.stop();
