@@ -14,7 +14,8 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { createMembership } from "./compose/membership.ts";
 import { createMoney } from "./compose/money.ts";
 import type { GatewayConfig } from "./config.ts";
-import { MemoryRateWindows } from "./coordination/memory.ts";
+import { createCoordination } from "./coordination/create-coordination.ts";
+import type { Coordination } from "./coordination/interface.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { errorEnvelope } from "./http/error-response.ts";
 import { LoadGate } from "./http/load-gate.ts";
@@ -131,7 +132,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { upstreamTimeouts } = config;
   const { masterKey } = options;
   const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
-  const rates = new MemoryRateWindows(clock);
+  const liveInstances = () => presence.peers().count;
+  const coordination = await openCoordination(options, instance.id, liveInstances, onError);
+  await coordination.start();
   const tunedModels = new TunedModels({ sql, models });
   const sandboxModels = new SandboxTunedModels(sql);
   const providerSettings = config.providers.map((provider) => ({
@@ -155,7 +158,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       tunedModels: sandboxModels,
     }),
     files: files.jobFiles,
-    rates,
+    rates: coordination.rates,
     organizations: world.organizations,
     keepaliveMs: config.keepaliveMs,
     warn: (message) => telemetry.log.warn(message),
@@ -183,7 +186,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       probe: config.usesProxy ? null : undefined,
       tunedModels: sandboxModels,
     }),
-    rates,
+    rates: coordination.rates,
     organizations: world.organizations,
     idempotency,
     calls: { endpoints: world.endpoints, clock, random: Math.random },
@@ -213,6 +216,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     presence,
     inFlight,
+    coordination,
   });
   const app = createApp(routes, {
     authentication: new Authentication({ keys: world.keys, clock, read }),
@@ -256,10 +260,49 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       try {
         await membership.leave();
       } finally {
+        await coordination.close();
         await connections.close();
       }
     },
   };
+}
+
+/** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
+async function openCoordination(
+  { config, telemetry, clock = systemClock }: ComposeOptions,
+  instanceId: string,
+  liveInstances: () => number,
+  onError: (error: unknown) => void,
+): Promise<Coordination> {
+  const coordination = await createCoordination({
+    redisUrl: config.redisUrl,
+    instanceId,
+    clock,
+    liveInstances,
+    onRedisLost: (reason) =>
+      telemetry.log.error(
+        { err: reason },
+        "Redis is lost: this instance admits its own share of each rate limit until it is back",
+      ),
+    onRedisBack: (lostForMs, admittedApart) =>
+      telemetry.log.info(
+        { lost_for_ms: Math.round(lostForMs), admitted_apart: admittedApart },
+        "Redis is back: rate limits are counted there again",
+      ),
+    onError,
+  });
+  const { redis } = coordination;
+  if (redis !== undefined) {
+    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
+      redis.isUp ? 1 : 0,
+    );
+    telemetry.counter(
+      "gateway_rate_admissions_apart_total",
+      "Admissions of rate limits that were decided while Redis was lost.",
+      () => redis.admittedApart,
+    );
+  }
+  return coordination;
 }
 
 async function loadModels(config: GatewayConfig): Promise<ModelIndex> {
