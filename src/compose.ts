@@ -164,6 +164,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     warn: (message) => telemetry.log.warn(message),
     onError,
   });
+  telemetry.gauge(
+    "gateway_fine_tuning_jobs",
+    "Fine-tuning jobs that this instance works on.",
+    () => tuning.runningJobs,
+  );
   await membership.start();
 
   const ticker = new StreamTicker(clock);

@@ -49,10 +49,14 @@ export async function findSandboxFile(sql: Database, name: string): Promise<stri
   return row?.id;
 }
 
-/** Deletes a file. What a job has learned of it stays with the job's model. */
-export async function deleteSandboxFile(sql: Database, id: string): Promise<void> {
+/** Deletes a file. What a job has learned of it stays with the job's model, but for one of `modelless`. */
+export async function deleteSandboxFile(
+  sql: Database,
+  id: string,
+  modelless: string,
+): Promise<void> {
   await sql`UPDATE sandbox_tunings SET file_deleted_at = clock_timestamp(),
-      learned = CASE WHEN tag IS NULL THEN NULL ELSE learned END
+      learned = CASE WHEN tag IS NULL OR model = ${modelless} THEN NULL ELSE learned END
     WHERE id = ${id} AND file_deleted_at IS NULL`;
 }
 

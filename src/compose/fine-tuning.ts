@@ -38,6 +38,8 @@ export interface FineTuningOptions {
 
 export interface FineTuningParts {
   readonly fineTuning: FineTuning;
+  /** Jobs that this instance works on. */
+  readonly runningJobs: number;
   /** A change was told that may concern jobs and their models. */
   onChange(kind: string, objectId: string): void;
   onGap(): void;
@@ -59,6 +61,9 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
   });
   return {
     fineTuning,
+    get runningJobs() {
+      return owner.running;
+    },
     onChange(kind, objectId) {
       if (kind === "tuned-model") tunedModels.forget(objectId);
       else if (kind === "fine-tuning-job") feeds.notice(objectId);

@@ -62,6 +62,8 @@ test("answers of OpenAI's API that make no sense are told from those that say no
     [`{"id":"other","status":"running"}`, BrokenAnswer],
     [`{"id":"j","status":"succeeded"}`, BrokenAnswer],
     [`{"id":"j","status":"succeeded","fine_tuned_model":"${"x".repeat(300)}"}`, BrokenAnswer],
+    [`{"id":"j","status":"succeeded","fine_tuned_model":"a\\u0000b"}`, BrokenAnswer],
+    [`{"id":"j","status":"running","estimated_finish":9007199254740991}`, undefined],
     [`{"id":"j","status":"running","trained_tokens":-5,"estimated_finish":"soon"}`, undefined],
     [`{"id":"j","status":"something new"}`, undefined],
     [`{"id":"j","status":"failed","error":"no object"}`, undefined],

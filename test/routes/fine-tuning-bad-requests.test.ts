@@ -5,6 +5,7 @@ import {
   SANDBOX_BASE,
   startTuningGateway,
   type TuningGateway,
+  UPSTREAM_BASE,
 } from "../support/tuning-gateway.ts";
 
 let gateway: TuningGateway;
@@ -139,6 +140,14 @@ test("what cannot be afforded is refused with 402, and leaves neither a job nor 
   const kept =
     await gateway.sql`SELECT 1 FROM file_uses WHERE organization_id = ${poor.organization.id}`;
   expect(kept).toHaveLength(0);
+});
+
+test("an organization that brings its own keys is refused with 402 where it has none for the trainer", async () => {
+  const { secretKey } = await gateway.addOrganization({ plan: "byok" });
+  const file = await uploaded(gateway, "fine-tune", lessonsText(), { key: secretKey });
+  const order = (model: string) => create(wish({ model, training_file: file.id }), secretKey);
+  expect(await order(UPSTREAM_BASE)).toMatchObject({ status: 402 });
+  expect((await order(SANDBOX_BASE)).status).toBe(200);
 });
 
 test("an organization has a bounded number of jobs that run at a time", async () => {

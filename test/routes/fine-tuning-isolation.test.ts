@@ -95,3 +95,21 @@ test("deleting takes a management key or the scope models:write", async () => {
   expect((await gateway.request("DELETE", path, undefined, options)).status).toBe(200);
   expect((await gateway.request("DELETE", path, undefined, options)).status).toBe(404);
 }, 60_000);
+
+test("a model that was made a moment ago is known before the news of it comes", async () => {
+  const { id } = await gateway.tune();
+  const model = (await gateway.ended(id)).fine_tuned_model!;
+  const ask = (name: string) =>
+    gateway.request("POST", "/v1/chat/completions", {
+      model: name,
+      messages: [{ role: "user", content: "x" }],
+    });
+  expect((await ask(model)).status).toBe(200);
+  // As on an instance that has not been told.
+  await gateway.sql`INSERT INTO tuned_models (id, organization_id, job_id, base_model, provider_id,
+      provider_model)
+    SELECT id || '-unheard', organization_id, job_id || '-unheard', base_model, provider_id,
+      provider_model FROM tuned_models WHERE id = ${model}`;
+  expect((await ask(`${model}-unheard`)).status).toBe(200);
+  expect((await ask(`${model}-never`)).status).toBe(404);
+}, 60_000);

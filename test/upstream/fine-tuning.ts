@@ -137,7 +137,7 @@ export class UpstreamTuning {
     const suffix = asText(body.suffix);
     const plan = this.#plans.get(suffix);
     const trouble = takeTrouble(plan, "create");
-    if (trouble === "refuse") return refusal(400, "the training file has too few examples");
+    if (trouble === "refuse") return refusal(400, "the training file has too\0 few examples");
     if (trouble === "unauthorized") return refusal(401, "Incorrect API key provided");
     if (trouble === "busy") {
       return new Response("{}", { status: 429, headers: { "retry-after": "1" } });

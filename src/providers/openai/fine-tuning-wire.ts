@@ -7,7 +7,10 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-const MAX_ID_CHARACTERS = 256;
+/** What names something at a provider: it goes into addresses and into the database. */
+const NAME = /^[\x21-\x7e]{1,256}$/;
+/** The last second of the year 9999. */
+const MAX_UNIX_SECONDS = 253_402_300_799;
 const MAX_MESSAGE_CHARACTERS = 2_000;
 /** Of an event's data, as JSON. */
 const MAX_DATA_CHARACTERS = 4_000;
@@ -25,7 +28,7 @@ const STATUSES: Readonly<Record<string, ProviderJob["status"]>> = {
 export function readObject(body: unknown, what: string): Fields & { readonly id: string } {
   const fields = asFields(body);
   const id = asText(fields.id);
-  if (id === undefined || id.length > MAX_ID_CHARACTERS) {
+  if (id === undefined || !NAME.test(id)) {
     throw new BrokenAnswer(`what is no ${what}`);
   }
   return { ...fields, id };
@@ -45,10 +48,7 @@ export function readJob(body: unknown): ProviderJob {
   if (stated === undefined) throw new BrokenAnswer("a fine-tuning job without a status");
   const status = Object.hasOwn(STATUSES, stated) ? STATUSES[stated]! : "waiting";
   const tunedModel = asText(fields.fine_tuned_model);
-  if (
-    status === "succeeded" &&
-    (tunedModel === undefined || tunedModel.length > MAX_ID_CHARACTERS)
-  ) {
+  if (status === "succeeded" && (tunedModel === undefined || !NAME.test(tunedModel))) {
     throw new BrokenAnswer("a fine-tuning job that succeeded without a model");
   }
   return {
@@ -56,7 +56,7 @@ export function readJob(body: unknown): ProviderJob {
     status,
     tunedModel: status === "succeeded" ? tunedModel : undefined,
     trainedTokens: asCount(fields.trained_tokens),
-    estimatedFinish: asCount(fields.estimated_finish),
+    estimatedFinish: asUnixSeconds(fields.estimated_finish),
     failure: status === "failed" ? failureOf(asFields(fields.error)) : undefined,
   };
 }
@@ -69,10 +69,10 @@ export function isTagged(body: unknown, tag: string): boolean {
 export function readEvent(body: unknown): ProviderJobEvent | undefined {
   const { id, created_at: createdAt, level, message, type, data } = asFields(body);
   const eventId = asText(id);
-  if (eventId === undefined || eventId.length > MAX_ID_CHARACTERS) return undefined;
+  if (eventId === undefined || !NAME.test(eventId)) return undefined;
   return {
     id: eventId,
-    createdAt: asCount(createdAt) ?? 0,
+    createdAt: asUnixSeconds(createdAt) ?? 0,
     level: level === "warn" || level === "error" ? level : "info",
     message: publishable(asText(message) ?? ""),
     type: type === "metrics" ? "metrics" : "message",
@@ -112,6 +112,11 @@ function asFields(value: unknown): Fields {
 
 function asText(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function asUnixSeconds(value: unknown): number | undefined {
+  const seconds = asCount(value);
+  return seconds !== undefined && seconds <= MAX_UNIX_SECONDS ? seconds : undefined;
 }
 
 function asCount(value: unknown): number | undefined {

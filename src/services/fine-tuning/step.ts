@@ -56,6 +56,15 @@ export function fail(
   param: string | null = null,
   events: readonly NewJobEvent[] = [],
 ): Promise<number | null> {
-  const error = { code, message, param };
-  return context.finish({ kind: "fail", error }, [...events, told(message, "error")]);
+  const error = {
+    code: storable(code),
+    message: storable(message),
+    param: param && storable(param),
+  };
+  return context.finish({ kind: "fail", error }, [...events, told(error.message, "error")]);
+}
+
+/** Providers may say anything; no text of the database holds a NUL. */
+function storable(text: string): string {
+  return text.replaceAll("\0", "");
 }

@@ -62,13 +62,13 @@ export class ModelCatalogue {
 
   /** Throws 404 model_not_found. */
   async detail(organizationId: string, name: string): Promise<ModelDetail> {
-    const models = await this.#tunedModels.index(organizationId);
+    const models = await this.#tunedModels.indexFor(organizationId, [name]);
     return describeModelDetail(findModel(models, name));
   }
 
   /** Each model once, in the order of the names. Throws 404 model_not_found. */
   async compare(organizationId: string, names: readonly string[]): Promise<ModelComparison[]> {
-    const index = await this.#tunedModels.index(organizationId);
+    const index = await this.#tunedModels.indexFor(organizationId, names);
     const models = new Set(names.map((name) => findModel(index, name, "models")));
     return [...models].map(describeModel).map((model) => ({
       id: model.id,
@@ -98,7 +98,7 @@ export class ModelCatalogue {
    * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns.
    */
   async remove(organizationId: string, name: string): Promise<string> {
-    const { id } = findModel(await this.#tunedModels.index(organizationId), name);
+    const { id } = findModel(await this.#tunedModels.indexFor(organizationId, [name]), name);
     const isDeleted = (await deleteTunedModel(this.#sql, organizationId, id)) !== undefined;
     this.#tunedModels.forget(organizationId);
     if (isDeleted) return id;

@@ -38,14 +38,17 @@ export class TunedModels {
    * else the catalogue that all share, at once.
    */
   indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
-    if (!names.some((name) => name.startsWith(PREFIX))) return this.#models;
+    const tuned = names.filter((name) => name.startsWith(PREFIX));
+    if (tuned.length === 0) return this.#models;
     const own = this.of(organizationId);
-    return own instanceof Promise ? own.then((models) => this.#with(models)) : this.#with(own);
+    if (own instanceof Promise)
+      return own.then((models) => this.#having(organizationId, tuned, models));
+    return this.#having(organizationId, tuned, own);
   }
 
-  /** The whole catalogue as the organization sees it. */
+  /** The whole catalogue as the organization sees it now. */
   async index(organizationId: string): Promise<ModelIndex> {
-    return this.#with(await this.of(organizationId));
+    return this.#with(await this.#read(organizationId));
   }
 
   forget(organizationId: string): void {
@@ -74,6 +77,17 @@ export class TunedModels {
       this.#known.delete(oldest);
     }
     return reading;
+  }
+
+  /** A job may have made a model a moment before the news of it comes: what is not known is looked for. */
+  #having(
+    organizationId: string,
+    names: readonly string[],
+    own: Known,
+  ): ModelIndex | Promise<ModelIndex> {
+    const isKnown = names.every((name) => own.some(({ id }) => id === name));
+    if (isKnown) return this.#with(own);
+    return this.#read(organizationId).then((models) => this.#with(models));
   }
 
   #with(own: Known): ModelIndex {

@@ -64,7 +64,7 @@ export class SandboxFineTuning implements FineTuningProvider {
   }
 
   deleteFile(fileId: string): Promise<void> {
-    return deleteSandboxFile(this.#dependencies.sql, fileId);
+    return deleteSandboxFile(this.#dependencies.sql, fileId, FAILING_SUFFIX);
   }
 
   async createJob(wish: TrainingWish): Promise<ProviderJob> {
