@@ -1,16 +1,15 @@
-import { apiKeyActor } from "../actors/api-key/actor.ts";
-import { endpointActor } from "../actors/endpoint/actor.ts";
-import { organizationActor } from "../actors/organization/actor.ts";
-import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
-import type { Database, DatabaseTarget } from "../db/client.ts";
+import type { DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
 import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
+import { createActorWorld } from "./compose/actor-world.ts";
 import { openConnections } from "./compose/connections.ts";
+import { openCoordination } from "./compose/coordination.ts";
+import { composeFiles } from "./compose/files.ts";
+import { registerGauges } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import type { GatewayConfig } from "./config.ts";
-import { MemoryRateWindows } from "./coordination/memory.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { errorEnvelope } from "./http/error-response.ts";
 import { LoadGate } from "./http/load-gate.ts";
@@ -122,6 +121,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const orders = new CreditOrders({ organizations: world.organizations, read, onError });
   await membership.start();
 
+  const coordination = await openCoordination(
+    { config, telemetry, clock },
+    instance.id,
+    () => presence.liveInstances(),
+    onError,
+  );
+  await coordination.start();
+
   const ticker = new StreamTicker(clock);
   const deadlines = new DeadlineQueue(clock, config.upstreamTimeouts.totalMs);
   const inFlight = new InFlight();
@@ -146,7 +153,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       })),
       { clock, probe: config.usesProxy ? null : undefined },
     ),
-    rates: new MemoryRateWindows(clock),
+    rates: coordination.rates,
     organizations: world.organizations,
     idempotency,
     calls: { endpoints: world.endpoints, clock, random: Math.random },
@@ -163,6 +170,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  const { masterKey } = options;
+  const files = composeFiles({ config, sql, background, instance, masterKey, clock, onError });
+
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -171,9 +181,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    files,
     clock,
     presence,
     inFlight,
+    coordination,
   });
   const app = createApp(routes, {
     authentication: new Authentication({ keys: world.keys, clock, read }),
@@ -210,11 +222,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       clearInterval(sweep);
       lag.stop();
       await idempotency.close();
+      await files.close();
       await lastUse.write();
       await ledger.close();
       try {
         await membership.leave();
       } finally {
+        await coordination.close();
         await connections.close();
       }
     },
@@ -224,74 +238,4 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 async function loadModels(config: GatewayConfig): Promise<ModelIndex> {
   const { providers, models, sandbox } = config;
   return createModelIndex(await buildCatalogue({ providers, models, sandbox, now: new Date() }));
-}
-
-/** The actors of this process and the world they see. */
-function createActorWorld(dependencies: {
-  readonly sql: Database;
-  readonly clock: Clock;
-  readonly commit: ActorEnvironment["commit"];
-}) {
-  const { sql, clock } = dependencies;
-  const context = {
-    get nowMs(): number {
-      return clock.nowMs();
-    },
-    random: Math.random,
-  };
-  const environment: ActorEnvironment = {
-    clock,
-    turnContext: () => context,
-    commit: dependencies.commit,
-    read: (query) => query.run(sql),
-  };
-  return {
-    keys: new ActorRegistry(apiKeyActor, environment),
-    organizations: new ActorRegistry(organizationActor, environment),
-    endpoints: new ActorRegistry(endpointActor, environment),
-  };
-}
-
-export type ActorWorld = ReturnType<typeof createActorWorld>;
-
-function registerGauges(
-  telemetry: Telemetry,
-  parts: {
-    readonly money: AloneMoney;
-    readonly ledger: GroupCommit;
-    readonly world: ActorWorld;
-    readonly ticker: StreamTicker;
-    readonly inFlight: InFlight;
-  },
-): void {
-  const { money, ledger, world, ticker, inFlight } = parts;
-  telemetry.gauge(
-    "gateway_holds_outstanding",
-    "Holds neither settled nor released.",
-    () => money.outstandingHolds,
-  );
-  telemetry.gauge(
-    "gateway_commit_queue",
-    "Units that wait for the next commit.",
-    () => ledger.queuedUnits,
-  );
-  telemetry.gauge("gateway_streams_running", "Streams that are open.", () => ticker.size);
-  telemetry.gauge(
-    "gateway_requests_in_flight",
-    "Requests that are being answered.",
-    () => inFlight.count,
-  );
-  telemetry.gauge(
-    "gateway_mailbox_depth",
-    "Messages that wait in the mailboxes of actors.",
-    () =>
-      world.keys.waitingMessages +
-      world.organizations.waitingMessages +
-      world.endpoints.waitingMessages,
-  );
-  telemetry.gauge(
-    "gateway_actors",
-    "Actors in memory.",
-    () => world.keys.size + world.organizations.size + world.endpoints.size,
-  );
 }

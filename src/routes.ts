@@ -1,6 +1,7 @@
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import type { GatewayConfig } from "./config.ts";
+import type { Coordination } from "./coordination/interface.ts";
 import { openApiDocument } from "./http/openapi.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import type { Clock } from "./lib/clock.ts";
@@ -8,11 +9,14 @@ import type { ModelIndex } from "./providers/catalogue/model-index.ts";
 import { chatRoutes } from "./routes/chat/index.ts";
 import { creditRoutes } from "./routes/credits/index.ts";
 import { descriptionRoutes } from "./routes/description/index.ts";
+import { fileRoutes } from "./routes/files/index.ts";
 import { healthRoutes } from "./routes/health/index.ts";
 import { keyRoutes } from "./routes/keys/index.ts";
 import { metricsRoutes } from "./routes/metrics/index.ts";
 import { modelRoutes } from "./routes/models/index.ts";
 import type { ChatCompletions } from "./services/chat/chat-completions.ts";
+import type { FileLibrary } from "./services/files/file-library.ts";
+import type { FileUploads } from "./services/files/file-uploads.ts";
 import { ApiKeys } from "./services/keys/api-keys.ts";
 import { ModelCatalogue } from "./services/models/model-catalogue.ts";
 import type { ApiKeyActors, OrganizationActors } from "./services/money/alone.ts";
@@ -27,19 +31,22 @@ export interface RouteDependencies {
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly chat: ChatCompletions;
+  readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
   readonly presence: Presence;
   readonly inFlight: InFlight;
+  readonly coordination: Coordination;
 }
 
 /** Every route of the gateway. */
 export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
-  const { chat, sql, world, clock, config, telemetry } = dependencies;
+  const { chat, files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
     ...chatRoutes(chat),
     ...modelRoutes(new ModelCatalogue({ models: dependencies.models, sql })),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
     ...creditRoutes(sql),
+    ...fileRoutes({ uploads: files.uploads, files: files.library, clock }),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),
     ...metricsRoutes({
       telemetry,
@@ -51,10 +58,13 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
   return routes;
 }
 
-/** Ready: the database answers, its news are fresh, and this process is not stopping. */
-async function readiness({ sql, presence, inFlight }: RouteDependencies) {
+/** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */
+async function readiness({ sql, presence, inFlight, coordination }: RouteDependencies) {
   const database =
     presence.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
   const draining = inFlight.isStopping ? "stopping" : "ok";
-  return { ok: database === "ok" && draining === "ok", checks: { database, draining } };
+  const redis = coordination.redis?.isUp === false ? "unreachable" : "ok";
+  const ok = database === "ok" && draining === "ok" && redis === "ok";
+  const checks = { database, draining };
+  return { ok, checks: coordination.redis === undefined ? checks : { ...checks, redis } };
 }

@@ -6,6 +6,8 @@ export { catalogueSearch } from "./catalogue-search.ts";
 export { changes } from "./changes.ts";
 export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
+export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
+export { files } from "./files.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";
