@@ -17,7 +17,7 @@ const INSIDE_MS = 60;
 
 const [url, name] = process.argv.slice(2) as [string, string];
 const connections = openConnections({ url }, 8, systemClock);
-const { sql } = connections;
+const { background: sql } = connections;
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 
 const membership = createMembership({
