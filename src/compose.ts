@@ -1,21 +1,18 @@
-import { apiKeyActor } from "../actors/api-key/actor.ts";
-import { endpointActor } from "../actors/endpoint/actor.ts";
-import { organizationActor } from "../actors/organization/actor.ts";
-import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
-import type { Database, DatabaseTarget } from "../db/client.ts";
+import type { DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
 import type { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
+import { createActorWorld } from "./compose/actor-world.ts";
 import { openConnections } from "./compose/connections.ts";
+import { openCoordination } from "./compose/coordination.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
+import { registerGauges } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import { createMoney } from "./compose/money.ts";
 import type { GatewayConfig } from "./config.ts";
-import { createCoordination } from "./coordination/create-coordination.ts";
-import type { Coordination } from "./coordination/interface.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { errorEnvelope } from "./http/error-response.ts";
 import { LoadGate } from "./http/load-gate.ts";
@@ -131,10 +128,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   const { upstreamTimeouts } = config;
   const { masterKey } = options;
-  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
-  const liveInstances = () => presence.peers().count;
-  const coordination = await openCoordination(options, instance.id, liveInstances, onError);
-  await coordination.start();
+  const files = composeFiles({ config, sql, background, instance, masterKey, clock, onError });
+  const coordination = await openCoordination(
+    { config, telemetry, clock },
+    instance.id,
+    () => presence.liveInstances(),
+    onError,
+  );
   const tunedModels = new TunedModels({ sql, models });
   const sandboxModels = new SandboxTunedModels(sql);
   const providerSettings = config.providers.map((provider) => ({
@@ -170,6 +170,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     () => tuning.runningJobs,
   );
   await membership.start();
+  await coordination.start();
 
   const ticker = new StreamTicker(clock);
   const deadlines = new DeadlineQueue(clock, config.upstreamTimeouts.totalMs);
@@ -272,115 +273,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   };
 }
 
-/** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
-async function openCoordination(
-  { config, telemetry, clock = systemClock }: ComposeOptions,
-  instanceId: string,
-  liveInstances: () => number,
-  onError: (error: unknown) => void,
-): Promise<Coordination> {
-  const coordination = await createCoordination({
-    redisUrl: config.redisUrl,
-    instanceId,
-    clock,
-    liveInstances,
-    onRedisLost: (reason) =>
-      telemetry.log.error(
-        { err: reason },
-        "Redis is lost: this instance admits its own share of each rate limit until it is back",
-      ),
-    onRedisBack: (lostForMs, admittedApart) =>
-      telemetry.log.info(
-        { lost_for_ms: Math.round(lostForMs), admitted_apart: admittedApart },
-        "Redis is back: rate limits are counted there again",
-      ),
-    onError,
-  });
-  const { redis } = coordination;
-  if (redis !== undefined) {
-    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
-      redis.isUp ? 1 : 0,
-    );
-    telemetry.counter(
-      "gateway_rate_admissions_apart_total",
-      "Admissions of rate limits that were decided while Redis was lost.",
-      () => redis.admittedApart,
-    );
-  }
-  return coordination;
-}
-
 async function loadModels(config: GatewayConfig): Promise<ModelIndex> {
   const { providers, models, sandbox } = config;
   return createModelIndex(await buildCatalogue({ providers, models, sandbox, now: new Date() }));
-}
-
-/** The actors of this process and the world they see. */
-function createActorWorld(dependencies: {
-  readonly sql: Database;
-  readonly clock: Clock;
-  readonly commit: ActorEnvironment["commit"];
-}) {
-  const { sql, clock } = dependencies;
-  const context = {
-    get nowMs(): number {
-      return clock.nowMs();
-    },
-    random: Math.random,
-  };
-  const environment: ActorEnvironment = {
-    clock,
-    turnContext: () => context,
-    commit: dependencies.commit,
-    read: (query) => query.run(sql),
-  };
-  return {
-    keys: new ActorRegistry(apiKeyActor, environment),
-    organizations: new ActorRegistry(organizationActor, environment),
-    endpoints: new ActorRegistry(endpointActor, environment),
-  };
-}
-
-export type ActorWorld = ReturnType<typeof createActorWorld>;
-
-function registerGauges(
-  telemetry: Telemetry,
-  parts: {
-    readonly money: { readonly outstandingHolds: number };
-    readonly ledger: GroupCommit;
-    readonly world: ActorWorld;
-    readonly ticker: StreamTicker;
-    readonly inFlight: InFlight;
-  },
-): void {
-  const { money, ledger, world, ticker, inFlight } = parts;
-  telemetry.gauge(
-    "gateway_holds_outstanding",
-    "Holds neither settled nor released.",
-    () => money.outstandingHolds,
-  );
-  telemetry.gauge(
-    "gateway_commit_queue",
-    "Units that wait for the next commit.",
-    () => ledger.queuedUnits,
-  );
-  telemetry.gauge("gateway_streams_running", "Streams that are open.", () => ticker.size);
-  telemetry.gauge(
-    "gateway_requests_in_flight",
-    "Requests that are being answered.",
-    () => inFlight.count,
-  );
-  telemetry.gauge(
-    "gateway_mailbox_depth",
-    "Messages that wait in the mailboxes of actors.",
-    () =>
-      world.keys.waitingMessages +
-      world.organizations.waitingMessages +
-      world.endpoints.waitingMessages,
-  );
-  telemetry.gauge(
-    "gateway_actors",
-    "Actors in memory.",
-    () => world.keys.size + world.organizations.size + world.endpoints.size,
-  );
 }

@@ -14,7 +14,8 @@ export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
     SELECT pg_try_advisory_xact_lock(${GATEWAY_LOCK}) AS is_locked`;
   if (!row!.is_locked || (await hearsGateway(sql))) return false;
-  await sql`UPDATE instances SET alive = false WHERE alive AND NOT ${isHeard(sql)}`;
+  await sql`UPDATE instances SET alive = false WHERE id IN (
+    SELECT id FROM instances WHERE alive AND NOT ${isHeard(sql)} ORDER BY id FOR UPDATE)`;
   // Whoever was heard of while its row was waited for lives on.
   return !(await hearsGateway(sql));
 }

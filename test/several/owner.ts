@@ -20,7 +20,7 @@ const connections = openConnections(
   { url },
   { poolSize: 8, clock: systemClock, ledger: { use: "ledger", settings: {} } },
 );
-const { sql } = connections;
+const { background: sql } = connections;
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 
 const membership = createMembership({

@@ -7,6 +7,7 @@ import {
   type GatewayProcess,
   Grounds,
 } from "../crash/gateway-process.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { chat } from "./client.ts";
@@ -22,7 +23,6 @@ describe("a start that is not understood is refused with one line", () => {
     [["--workers", "2"], "REDIS_URL"],
     [["--workers", "0"], '--workers is "0", but must be a whole number from 1 to 64'],
     [["--worker=2"], "--workers N"],
-    [["--as-worker"], "--workers"],
   ])("%p", async (parameters, accepted) => {
     const gateway = grounds.launch({ dataDir: grounds.newDataDir(), parameters });
     expect(await exitOf(gateway)).toBe(1);
@@ -93,10 +93,16 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
   test(
     "end when their parent is killed",
     async () => {
+      const database = await createTestDatabase();
       const gateway = grounds.launch({
         dataDir: grounds.newDataDir(),
         parameters: ["--workers=2"],
-        environment: { REDIS_URL: redis!.url, GATEWAY_SHUTDOWN_GRACE_MS: "500" },
+        environment: {
+          REDIS_URL: redis!.url,
+          DATABASE_URL: database.url,
+          GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
+          GATEWAY_SHUTDOWN_GRACE_MS: "500",
+        },
       });
       await gateway.listening;
       const workers = workersOf(gateway);
@@ -104,6 +110,7 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
       gateway.signal("SIGKILL");
       await gateway.exited;
       await until("they have ended", () => !workers.some(isAlive), START_MS);
+      await database.drop();
     },
     TIMEOUT_MS,
   );
