@@ -67,7 +67,9 @@ export async function readForm(
   const finished = new Promise<void>((resolve) => parser.once("finish", resolve));
   let fileBytes = 0;
   let receiving: Promise<void> | undefined;
+  let fileStream: BusboyFileStream | undefined;
   listen(parser, receiver, fail, (name, stream, heading) => {
+    fileStream = stream;
     receiving = receiveFile(
       stream,
       () => receiver.file(name, heading),
@@ -95,6 +97,7 @@ export async function readForm(
     }
   } catch (error) {
     parser.destroy();
+    fileStream?.destroy(clientClosed());
     await body?.cancel().catch(() => {});
     // Nothing may be written any more when the caller clears up.
     await receiving?.catch(() => {});
