@@ -5,8 +5,11 @@ import { sendStreamed, streamedForm } from "../support/streamed-form.ts";
 
 /** GATEWAY_TEST_FILE_MEGABYTES=512 is the largest file there may be. */
 const FILE_BYTES = Number(process.env.GATEWAY_TEST_FILE_MEGABYTES ?? 160) * 1024 * 1024;
-/** Above what the idle process has: less than the file, whatever its size. */
-const MAX_GROWTH_BYTES = 120_000_000;
+/**
+ * Above what the idle process has, and less than the file. On an idle machine it is below 120 MB; a busy
+ * one is later at collecting garbage.
+ */
+const MAX_GROWTH_BYTES = 150_000_000;
 const SAMPLE_MS = 20;
 
 const line = `${JSON.stringify({ messages: [{ role: "user", content: "grow ".repeat(200) }] })}\n`;
@@ -56,10 +59,12 @@ describe.each(["disk", "s3"] as const)("a very large file on %s", (kind) => {
       expect(up.result.status).toBe(200);
       const { id, bytes } = (await up.result.json()) as { id: string; bytes: number };
       expect(bytes).toBe(fileBytes);
-      const down = await peakDuring(
-        gateway.pid,
-        hashOf(`${baseUrl}/v1/files/${id}/content`, headers),
-      );
+      gateway.signal("SIGTERM");
+      await gateway.exited;
+      // Afresh, so that nothing of the upload counts.
+      const second = await files.start();
+      const url = `${second.baseUrl}/v1/files/${id}/content`;
+      const down = await peakDuring(second.gateway.pid, hashOf(url, headers));
       expect(down.result).toBe(form.hash());
       const megabytes = (value: number) => Math.round(value / 1e6);
       console.log(
