@@ -30,7 +30,7 @@ export function createApp(
   for (const route of routes) {
     const run = compileRoute(route, pipeline);
     const unshared = ({ request, params, server }: Mounted): Promise<Response> =>
-      run({ request, params: params ?? {}, keepOpen: () => server?.timeout(request, 0) });
+      run({ request, params: storable(params), keepOpen: () => server?.timeout(request, 0) });
     const answer =
       cors === undefined
         ? unshared
@@ -67,6 +67,20 @@ interface Mounted {
   readonly params?: Record<string, string>;
   readonly server: { timeout(request: Request, seconds: number): void } | null;
 }
+
+/** No text in the database holds a NUL: with another character in its place it names nothing either. */
+function storable(params: Readonly<Record<string, string>> = {}): Record<string, string> {
+  for (const name in params) {
+    if (!NUL.test(params[name]!)) continue;
+    const clean = (value: string) =>
+      value.replaceAll("\0", "\ufffd").replaceAll("%00", "%EF%BF%BD");
+    return Object.fromEntries(Object.entries(params).map(([key, value]) => [key, clean(value)]));
+  }
+  return params;
+}
+
+/** As a parameter has it, or as the rest of a path still has it. */
+const NUL = /\0|%00/;
 
 function withoutBody(response: Response): Response {
   void response.body?.cancel();

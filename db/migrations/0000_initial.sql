@@ -67,6 +67,11 @@ CREATE TABLE "changes" (
 	"changed_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "commit_marks" (
+	"id" text PRIMARY KEY NOT NULL,
+	"marked_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "credit_commands" (
 	"id" text PRIMARY KEY NOT NULL,
 	"organization_id" text NOT NULL,
@@ -195,6 +200,7 @@ CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id"
 CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint
 CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
 CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
+CREATE INDEX "commit_marks_time" ON "commit_marks" USING btree ("marked_at");--> statement-breakpoint
 CREATE INDEX "file_removals_due" ON "file_removals" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "file_uploads_age" ON "file_uploads" USING btree ("renewed_at");--> statement-breakpoint
 CREATE INDEX "file_uses_holder" ON "file_uses" USING btree ("holder","file_id");--> statement-breakpoint

@@ -3,6 +3,7 @@ export { apiKeys } from "./api-keys.ts";
 export { attempts } from "./attempts.ts";
 export { catalogueSearch } from "./catalogue-search.ts";
 export { changes } from "./changes.ts";
+export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
 export { files } from "./files.ts";

@@ -1,6 +1,7 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import { CHANGES_CHANNEL, recentChanges, removeOldChanges } from "../../../db/queries/changes.ts";
+import { removeOldCommitMarks } from "../../../db/queries/commit-marks.ts";
 import { removeOldIdempotencyRecords } from "../../../db/queries/idempotency.ts";
 import {
   heartbeat,
@@ -28,6 +29,8 @@ const HEARTBEAT_MS = 250;
 const MAX_NEWS_AGE_MS = 1_000;
 /** How long a request waits for news before it is told that the database is out of reach. */
 const MAX_WAIT_FOR_NEWS_MS = 900;
+/** Requests that wait for news at a time; further ones are told at once. */
+export const MAX_WAITING_REQUESTS = 20_000;
 const CLEANING_MS = 60_000;
 const MAX_SEEN_CHANGES = 10_000;
 
@@ -39,7 +42,7 @@ export class Presence {
   readonly #dependencies: PresenceDependencies;
   readonly #seen = new Set<bigint>();
   #freshAtMs = Number.NEGATIVE_INFINITY;
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #cleanedAtMs = performance.now();
   #stopListening: (() => Promise<void>) | undefined;
@@ -76,23 +79,23 @@ export class Presence {
   /** Undefined where requests may be admitted; else a promise of it. Rejects with 503. */
   whenFresh(): Promise<void> | undefined {
     if (this.isFresh) return undefined;
+    if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(outOfReach());
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        reject(
-          new GatewayError(
-            "database_unavailable",
-            "The gateway's database cannot be reached at the moment.",
-            {
-              retryAfterSeconds: 1,
-            },
-          ),
-        );
+        this.#waiting.delete(goOn);
+        reject(outOfReach());
       }, MAX_WAIT_FOR_NEWS_MS);
-      this.#waiting.push(() => {
+      const goOn = () => {
         clearTimeout(timer);
         resolve();
-      });
+      };
+      this.#waiting.add(goOn);
     });
+  }
+
+  /** Requests that wait for news. */
+  get waitingRequests(): number {
+    return this.#waiting.size;
   }
 
   #schedule(): void {
@@ -121,7 +124,9 @@ export class Presence {
       }
       this.#forgetOldest();
       this.#freshAtMs = startedMs;
-      for (const resolve of this.#waiting.splice(0)) resolve();
+      const waiting = [...this.#waiting];
+      this.#waiting.clear();
+      for (const goOn of waiting) goOn();
       if (startedMs - this.#cleanedAtMs > CLEANING_MS) await this.#clean(startedMs);
     } catch (error) {
       if (!this.#isStopped) onError(error);
@@ -144,7 +149,16 @@ export class Presence {
     this.#cleanedAtMs = nowMs;
     const { sql } = this.#dependencies;
     await removeOldChanges(sql);
+    await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
     await removeDeadInstances(sql);
   }
+}
+
+function outOfReach(): GatewayError {
+  return new GatewayError(
+    "database_unavailable",
+    "The gateway's database cannot be reached at the moment.",
+    { retryAfterSeconds: 1 },
+  );
 }
