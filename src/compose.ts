@@ -12,7 +12,8 @@ import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { composeFiles } from "./compose/files.ts";
 import type { GatewayConfig } from "./config.ts";
-import { MemoryRateWindows } from "./coordination/memory.ts";
+import { createCoordination } from "./coordination/create-coordination.ts";
+import type { Coordination } from "./coordination/interface.ts";
 import { errorEnvelope } from "./http/error-response.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { DeadlineQueue } from "./lib/deadline-queue.ts";
@@ -124,6 +125,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   await presence.start();
 
+  const coordination = await openCoordination(options, instance.id, onError);
+  await coordination.start();
+
   const ticker = new StreamTicker(clock);
   const inFlight = new InFlight();
   const lastUse = new LastUse(sql, onError);
@@ -146,7 +150,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       })),
       { clock, probe: config.usesProxy ? null : undefined },
     ),
-    rates: new MemoryRateWindows(clock),
+    rates: coordination.rates,
     organizations: world.organizations,
     idempotency,
     calls: { endpoints: world.endpoints, clock, random: Math.random },
@@ -176,6 +180,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     presence,
     inFlight,
+    coordination,
   });
   const app = createApp(routes, {
     authentication: new Authentication({ keys: world.keys, clock, read }),
@@ -208,10 +213,49 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       try {
         await presence.stop();
       } finally {
+        await coordination.close();
         await connections.close();
       }
     },
   };
+}
+
+/** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
+async function openCoordination(
+  { config, telemetry, clock = systemClock }: ComposeOptions,
+  instanceId: string,
+  onError: (error: unknown) => void,
+): Promise<Coordination> {
+  const coordination = await createCoordination({
+    redisUrl: config.redisUrl,
+    instanceId,
+    clock,
+    // As long as another one refuses to start beside this one.
+    liveInstances: () => 1,
+    onRedisLost: (reason) =>
+      telemetry.log.error(
+        { err: reason },
+        "Redis is lost: this instance admits its own share of each rate limit until it is back",
+      ),
+    onRedisBack: (lostForMs, admittedApart) =>
+      telemetry.log.info(
+        { lost_for_ms: Math.round(lostForMs), admitted_apart: admittedApart },
+        "Redis is back: rate limits are counted there again",
+      ),
+    onError,
+  });
+  const { redis } = coordination;
+  if (redis !== undefined) {
+    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
+      redis.isUp ? 1 : 0,
+    );
+    telemetry.counter(
+      "gateway_rate_admissions_apart_total",
+      "Admissions of rate limits that were decided while Redis was lost.",
+      () => redis.admittedApart,
+    );
+  }
+  return coordination;
 }
 
 /** Commits and the lock of the only gateway have connections of their own; everything else shares a pool. */
