@@ -3,14 +3,13 @@ import { endpointActor } from "../actors/endpoint/actor.ts";
 import { organizationActor } from "../actors/organization/actor.ts";
 import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../db/client.ts";
-import { commitSharedHolds } from "../db/ledger/batch-commit.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
-import { endEarlierSession } from "../db/ledger/earlier-session.ts";
-import { GroupCommit } from "../db/ledger/group-commit.ts";
+import type { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { composeFiles } from "./compose/files.ts";
+import { createMoney } from "./compose/money.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createCoordination } from "./coordination/create-coordination.ts";
 import type { Coordination } from "./coordination/interface.ts";
@@ -28,10 +27,8 @@ import { StreamTicker } from "./services/chat/stream-ticker.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
 import { publishSearch } from "./services/models/publish-search.ts";
-import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
-import type { Hold, MoneyPort } from "./services/money/interface.ts";
-import { SeveralMoney } from "./services/money/several.ts";
+import type { MoneyPort } from "./services/money/interface.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { Presence } from "./services/presence/presence.ts";
 import { takeOver } from "./services/presence/recovery.ts";
@@ -280,64 +277,6 @@ function openConnections(
     close: () =>
       Promise.all([sql, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
   };
-}
-
-/**
- * Holds are in the memory of a gateway that is alone, and in the database where several share it; either
- * way the ledger commits what queued during its last commit.
- */
-function createMoney(parts: {
-  readonly areSeveral: boolean;
-  readonly world: Pick<ActorWorld, "keys" | "organizations">;
-  readonly connections: Pick<ReturnType<typeof openConnections>, "ledger" | "ledgerName">;
-  readonly instance: InstanceIdentity;
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-  onFenced(): void;
-  onError(error: unknown): void;
-}): { readonly money: MoneyPort; readonly ledger: GroupCommit } {
-  const { world, connections, instance, clock, telemetry } = parts;
-  const dependencies = {
-    ...world,
-    clock,
-    instance,
-    onClamped: (hold: Hold, clampedNano: bigint) => {
-      telemetry.countClampedCharge();
-      telemetry.log.warn(
-        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
-        "charge clamped to its hold",
-      );
-    },
-    onBackgroundError: parts.onError,
-  };
-  const sql = connections.ledger;
-  const common = {
-    sql,
-    instance,
-    onFenced: parts.onFenced,
-    onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
-  };
-  if (parts.areSeveral) {
-    const money = new SeveralMoney(dependencies);
-    const ledger = new GroupCommit({
-      ...common,
-      commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
-      holds: money.desk,
-      endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
-      onCommitted: (settlements) => money.committed(settlements),
-      onPostedAbandoned: (settlement) => money.refund(settlement),
-    });
-    money.connect(ledger);
-    return { money, ledger };
-  }
-  const money = new AloneMoney(dependencies);
-  const ledger = new GroupCommit({
-    ...common,
-    onCommitted: (settlements, totals) => money.committed(settlements, totals),
-    onPostedAbandoned: (settlement) => money.refund(settlement),
-  });
-  money.connect(ledger);
-  return { money, ledger };
 }
 
 async function loadModels(config: GatewayConfig): Promise<ModelIndex> {

@@ -51,8 +51,9 @@ DECLARE
   h record;
 BEGIN
   -- The fence. It must be a locking read of its own: a condition inside another statement would be
-  -- judged by that statement's old snapshot after a wait.
-  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR SHARE;
+  -- judged by that statement's old snapshot after a wait. A key share keeps heartbeats going; whoever
+  -- declares this instance dead takes its row FOR UPDATE.
+  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR KEY SHARE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'instance % was declared dead', p_instance USING ERRCODE = 'GW001';
   END IF;

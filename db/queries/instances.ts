@@ -25,15 +25,21 @@ export async function keepAloneLock(sql: Database): Promise<boolean> {
   return row!.is_held || takeAloneLock(sql);
 }
 
+/*
+ * An instance is declared dead under FOR UPDATE of its row: transactions that have passed the fence hold
+ * that row by a key share, so none of them is under way any more, and none passes from then on.
+ */
+
 /** A stop in order: nobody has to wait for this instance's heartbeat to grow old. */
 export async function leave(sql: Database, instance: InstanceIdentity): Promise<void> {
-  await sql`UPDATE instances SET alive = false
-    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint`;
+  await sql`UPDATE instances SET alive = false WHERE id = (SELECT id FROM instances
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint FOR UPDATE)`;
 }
 
-/** Declares every other instance dead: from here on the fence keeps what they still write out. */
+/** Declares every other instance dead: for one that is known to be the only one. */
 export async function buryOthers(sql: Database, id: string): Promise<void> {
-  await sql`UPDATE instances SET alive = false WHERE id <> ${id} AND alive`;
+  await sql`UPDATE instances SET alive = false WHERE id IN (
+    SELECT id FROM instances WHERE id <> ${id} AND alive ORDER BY id FOR UPDATE)`;
 }
 
 export async function insertInstance(sql: Database, instance: InstanceIdentity): Promise<void> {
