@@ -25,6 +25,9 @@ import {
 import { recordingLedger } from "./recording-ledger.ts";
 import { untilWaiting } from "./standing-in-the-way.ts";
 
+/** Longer than the database lets a transaction idle. */
+const LONG_PAUSE_MS = 4_000;
+
 type Shared = ReturnType<typeof shareMoney>;
 
 let books: Books;
@@ -182,6 +185,36 @@ describe("two instances", () => {
     await expectWhole(one, two);
   });
 });
+
+test("an instance that pauses in the middle of a transaction does not keep the others, and is done in the end", async () => {
+  const [paused, other] = [await open(), await open()];
+  const payer = await payerWith(1_000n);
+  const held = await paused.money.hold(requestOf(payer, 100));
+  let tries = 0;
+  const settling = paused.money.settle(held, figures(60n), {
+    kind: "statement",
+    name: "pause",
+    tables: [],
+    events: [],
+    async run() {
+      tries++;
+      if (tries === 1) await Bun.sleep(LONG_PAUSE_MS);
+    },
+  });
+  await until("it has paused", () => tries === 1);
+  const startedMs = performance.now();
+  other.money.release(await other.money.hold(requestOf(payer, 100)));
+  expect(performance.now() - startedMs).toBeLessThan(LONG_PAUSE_MS);
+  expect(tries).toBe(1);
+  await settling.catch((error) => expect(error.code).toBe("database_unavailable"));
+  await until(
+    "it is posted",
+    async () => (await postedOf(books.sql, [held.requestId])).length === 1,
+  );
+  expect(tries).toBe(2);
+  await until("all is settled", () => !paused.isBusy());
+  await expectWhole(paused, other);
+}, 30_000);
 
 describe("an instance that is declared dead", () => {
   test("in the middle of a transaction writes nothing of it, nor anything afterwards", async () => {
