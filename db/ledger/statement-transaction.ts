@@ -22,8 +22,8 @@ interface StatementWriter {
 }
 
 const RETRY_DELAY_MS = 50;
-/** Conflicts with other writers that a new try resolves. */
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
+/** Conflicts with other writers, and a pause in the middle (25P03), that a new try resolves. */
+const TRANSIENT_STATES = new Set(["25P03", "40001", "40P01", "55P03"]);
 const NOTHING_COMMITTED: CommittedBatch = {
   accountIds: [],
   totals: new Map(),

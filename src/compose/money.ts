@@ -16,7 +16,11 @@ import type { Telemetry } from "../telemetry/interface.ts";
 export function createMoney(parts: {
   readonly areSeveral: boolean;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
-  readonly connections: { readonly ledger: Database; readonly ledgerName: string };
+  readonly connections: {
+    readonly ledger: Database;
+    /** As the database shows the sessions of the ledger. */
+    readonly ledgerName: string;
+  };
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
