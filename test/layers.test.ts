@@ -13,8 +13,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ["db"],
   ["src/coordination"],
   ["actors/runtime"],
-  ["actors/api-key", "actors/organization", "actors/endpoint"],
-  ["src/providers", "src/telemetry"],
+  ["actors/api-key", "actors/organization", "actors/endpoint", "actors/webhook"],
+  ["src/providers", "src/egress", "src/telemetry"],
   ["src/services"],
   ["src/http"],
   [
@@ -25,6 +25,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/routes/keys",
     "src/routes/metrics",
     "src/routes/models",
+    "src/routes/webhooks",
   ],
   ["src/routes.ts"],
   ["src/app.ts"],
