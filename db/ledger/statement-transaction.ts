@@ -1,4 +1,6 @@
+import { newId } from "../../src/lib/ids.ts";
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
+import { leaveCommitMark } from "../queries/commit-marks.ts";
 import { commitLedgerBatch, FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import type { StatementEffect } from "./effects.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
@@ -17,20 +19,28 @@ class FencedError extends Error {
   readonly code = FENCED;
 }
 
+/** Ends a transaction whose earlier try turns out to have been committed. */
+class CommittedBeforeError extends Error {}
+
 /**
  * Writes units that hold statements of administration in one fenced transaction. Where the connection
- * breaks during the commit, the transaction's own id tells afterwards what became of it.
+ * breaks during the commit, it is tried again, and the mark that it leaves tells what became of the
+ * earlier try.
  */
 export async function commitStatements(
   { sql, instance }: { readonly sql: Database; readonly instance: InstanceIdentity },
   units: readonly StatementUnit[],
 ): Promise<ReadonlyMap<string, AccountTotals>> {
+  const mark = newId("cmt");
+  let totals: ReadonlyMap<string, AccountTotals> = new Map();
   for (;;) {
-    let transactionId: string | undefined;
-    let totals: ReadonlyMap<string, AccountTotals> = new Map();
     try {
       await sql.begin(async (transaction) => {
-        transactionId = await openFenced(transaction, instance);
+        const [, isFirst] = await Promise.all([
+          assertAlive(transaction, instance),
+          leaveCommitMark(transaction, mark),
+        ]);
+        if (!isFirst) throw new CommittedBeforeError();
         totals = await writeLedger(transaction, instance, units);
         for (const unit of units) {
           for (const statement of unit.statements) await statement.run(transaction);
@@ -38,22 +48,18 @@ export async function commitStatements(
       });
       return totals;
     } catch (error) {
-      if (!isOutcomeUnknown(error)) {
-        if (sqlState(error) !== "40P01" && sqlState(error) !== "40001") throw error;
-      } else if (transactionId !== undefined && (await wasCommitted(sql, transactionId))) {
-        return totals;
-      }
+      if (error instanceof CommittedBeforeError) return totals;
+      const isTransient = sqlState(error) === "40P01" || sqlState(error) === "40001";
+      if (!isTransient && !isOutcomeUnknown(error)) throw error;
       await Bun.sleep(RETRY_DELAY_MS);
     }
   }
 }
 
-async function openFenced(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<string> {
-  const [row] = await sql<{ transaction_id: string }[]>`
-    SELECT pg_current_xact_id()::text AS transaction_id FROM instances
+async function assertAlive(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<void> {
+  const [row] = await sql`SELECT 1 FROM instances
     WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR SHARE`;
   if (!row) throw new FencedError("this instance was declared dead");
-  return row.transaction_id;
 }
 
 async function writeLedger(
@@ -70,17 +76,4 @@ async function writeLedger(
     knownAccounts: new Set(),
     recheck: true,
   });
-}
-
-async function wasCommitted(sql: Database, transactionId: string): Promise<boolean> {
-  for (;;) {
-    try {
-      const [row] = await sql<{ status: string | null }[]>`
-        SELECT pg_xact_status(${transactionId}::xid8) AS status`;
-      if (row?.status !== "in progress") return row?.status === "committed";
-    } catch (error) {
-      if (!isOutcomeUnknown(error)) throw error;
-    }
-    await Bun.sleep(RETRY_DELAY_MS);
-  }
 }

@@ -67,6 +67,11 @@ CREATE TABLE "changes" (
 	"changed_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "commit_marks" (
+	"id" text PRIMARY KEY NOT NULL,
+	"marked_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "credit_commands" (
 	"id" text PRIMARY KEY NOT NULL,
 	"organization_id" text NOT NULL,
@@ -148,6 +153,7 @@ CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id"
 CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint
 CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
 CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
+CREATE INDEX "commit_marks_time" ON "commit_marks" USING btree ("marked_at");--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
 CREATE UNIQUE INDEX "transactions_request" ON "transactions" USING btree ("request_id") WHERE request_id IS NOT NULL;--> statement-breakpoint

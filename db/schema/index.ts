@@ -3,6 +3,7 @@ export { apiKeys } from "./api-keys.ts";
 export { attempts } from "./attempts.ts";
 export { catalogueSearch } from "./catalogue-search.ts";
 export { changes } from "./changes.ts";
+export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";

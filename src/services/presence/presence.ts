@@ -1,6 +1,7 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import { CHANGES_CHANNEL, recentChanges, removeOldChanges } from "../../../db/queries/changes.ts";
+import { removeOldCommitMarks } from "../../../db/queries/commit-marks.ts";
 import { removeOldIdempotencyRecords } from "../../../db/queries/idempotency.ts";
 import {
   heartbeat,
@@ -144,6 +145,7 @@ export class Presence {
     this.#cleanedAtMs = nowMs;
     const { sql } = this.#dependencies;
     await removeOldChanges(sql);
+    await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
     await removeDeadInstances(sql);
   }
