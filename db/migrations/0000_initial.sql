@@ -11,6 +11,15 @@ CREATE TABLE "accounts" (
 	"last_used_at" timestamp with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "actor_leases" (
+	"kind" text NOT NULL,
+	"id" text NOT NULL,
+	"instance_id" text,
+	"instance_epoch" bigint,
+	"epoch" bigint NOT NULL,
+	CONSTRAINT "actor_leases_kind_id_pk" PRIMARY KEY("kind","id")
+);
+--> statement-breakpoint
 CREATE TABLE "api_keys" (
 	"id" text PRIMARY KEY NOT NULL,
 	"organization_id" text NOT NULL,
@@ -148,6 +157,7 @@ CREATE TABLE "transactions" (
 --> statement-breakpoint
 ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "accounts_key" ON "accounts" USING btree ("key_id","kind","period_start");--> statement-breakpoint
+CREATE INDEX "actor_leases_instance" ON "actor_leases" USING btree ("instance_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "api_keys_hash" ON "api_keys" USING btree ("key_hash");--> statement-breakpoint
 CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id","name") WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint

@@ -26,6 +26,9 @@ export async function keepAloneLock(sql: Database): Promise<boolean> {
   return row!.is_held || takeAloneLock(sql);
 }
 
+/** How long an instance counts as alive after its last heartbeat; as instance_lease() has it. */
+export const INSTANCE_LEASE_MS = 3_000;
+
 /** A stop in order: nobody has to wait for this instance's heartbeat to grow old. */
 export async function leave(sql: Database, instance: InstanceIdentity): Promise<void> {
   await sql`UPDATE instances SET alive = false

@@ -1,4 +1,5 @@
 export { accounts } from "./accounts.ts";
+export { actorLeases } from "./actor-leases.ts";
 export { apiKeys } from "./api-keys.ts";
 export { attempts } from "./attempts.ts";
 export { catalogueSearch } from "./catalogue-search.ts";
