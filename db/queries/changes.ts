@@ -2,7 +2,13 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 
 export const CHANGES_CHANNEL = "gateway_changes";
 
-export type ChangeKind = "api-key" | "organization" | "credit-command";
+export type ChangeKind =
+  | "api-key"
+  | "organization"
+  | "credit-command"
+  | "webhook"
+  /** Which event types an organization's webhooks want; the id is the organization's. */
+  | "subscriptions";
 
 /** Tells every process, in the transaction of the change, that what it holds of an object is old. */
 export async function recordChange(

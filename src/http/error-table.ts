@@ -46,6 +46,8 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   model_not_found: entry(404, "not_found_error"),
   key_not_found: entry(404, "not_found_error"),
   organization_not_found: entry(404, "not_found_error"),
+  webhook_not_found: entry(404, "not_found_error"),
+  delivery_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),
   provider_timeout: entry(408, "timeout_error"),

@@ -28,6 +28,8 @@ export type ErrorCode =
   | "model_not_found"
   | "key_not_found"
   | "organization_not_found"
+  | "webhook_not_found"
+  | "delivery_not_found"
   | "route_not_found"
   | "method_not_allowed"
   | "provider_timeout"

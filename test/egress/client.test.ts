@@ -76,7 +76,9 @@ test("of an endless answer no more than a bounded part is read", async () => {
     const more = () => {
       while (!socket.destroyed && writtenBytes < 1_000_000_000) {
         writtenBytes += piece.length;
-        if (!socket.write(piece)) return socket.once("drain", more);
+        if (socket.write(piece)) continue;
+        socket.once("drain", more);
+        return;
       }
     };
     more();
