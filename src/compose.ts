@@ -2,12 +2,13 @@ import { apiKeyActor } from "../actors/api-key/actor.ts";
 import { endpointActor } from "../actors/endpoint/actor.ts";
 import { organizationActor } from "../actors/organization/actor.ts";
 import { type ActorEnvironment, ActorRegistry } from "../actors/runtime/registry.ts";
-import { connectDatabase, type Database, type DatabaseTarget } from "../db/client.ts";
+import type { Database, DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
-import { LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
 import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
+import { openConnections } from "./compose/connections.ts";
+import { createMembership } from "./compose/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
 import { errorEnvelope } from "./http/error-response.ts";
@@ -27,8 +28,6 @@ import { publishSearch } from "./services/models/publish-search.ts";
 import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
-import { Presence } from "./services/presence/presence.ts";
-import { takeOver } from "./services/presence/recovery.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
 export interface ComposeOptions {
@@ -62,10 +61,27 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
 
-  const settledAtStart = await takeOver(connections.lock, sql, instance);
-  if (settledAtStart > 0) {
-    telemetry.log.warn({ attempts: settledAtStart }, "settled what a predecessor left running");
-  }
+  const membership = createMembership({
+    connections,
+    instance,
+    company: config.redisUrl === undefined ? "alone" : "several",
+    clock,
+    telemetry,
+    onChange(kind, objectId) {
+      if (kind === "api-key") world.keys.forget(objectId);
+      else if (kind === "organization") world.organizations.forget(objectId);
+      else if (kind === "credit-command") void orders.carryOut();
+    },
+    onGap() {
+      world.keys.forgetAll();
+      world.organizations.forgetAll();
+      void orders.carryOut();
+    },
+    onFenced: options.onFenced,
+    onError,
+  });
+  const { presence } = membership;
+  await membership.enter();
   const models = await loadModels(config);
   await publishSearch(sql, models);
   const world = createActorWorld({
@@ -97,23 +113,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
   const orders = new CreditOrders({ organizations: world.organizations, read, onError });
-  const presence = new Presence({
-    sql: connections.lock,
-    instance,
-    onChange(kind, objectId) {
-      if (kind === "api-key") world.keys.forget(objectId);
-      else if (kind === "organization") world.organizations.forget(objectId);
-      else if (kind === "credit-command") void orders.carryOut();
-    },
-    onGap() {
-      world.keys.forgetAll();
-      world.organizations.forgetAll();
-      void orders.carryOut();
-    },
-    onFenced: options.onFenced,
-    onError,
-  });
-  await presence.start();
+  await membership.start();
 
   const ticker = new StreamTicker(clock);
   const inFlight = new InFlight();
@@ -148,6 +148,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     totalTimeoutMs: upstreamTimeouts.totalMs,
     deadlines: new DeadlineQueue(clock, upstreamTimeouts.totalMs),
     errorEnvelope,
+    whenCurrent: () => presence.whenCurrent(),
     onError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
@@ -192,27 +193,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       await lastUse.write();
       await ledger.close();
       try {
-        await presence.stop();
+        await membership.leave();
       } finally {
         await connections.close();
       }
     },
-  };
-}
-
-/** Commits and the lock of the only gateway have connections of their own; everything else shares a pool. */
-function openConnections(target: DatabaseTarget, poolSize: number) {
-  const open = (size: number, use: string, settings?: Record<string, string>): Database =>
-    connectDatabase(target, { poolSize: size, applicationName: `gateway-${use}`, settings });
-  const sql = open(poolSize, "pool");
-  const ledger = open(1, "ledger", LEDGER_SETTINGS);
-  const lock = open(1, "lock");
-  return {
-    sql,
-    ledger,
-    lock,
-    close: () =>
-      Promise.all([sql, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
   };
 }
 

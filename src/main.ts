@@ -18,9 +18,6 @@ async function start(): Promise<void> {
   const telemetry = createTelemetry({ level: config.logLevel });
   for (const warning of config.warnings) telemetry.log.warn(warning);
   const signals = new StopSignals((signal) => telemetry.log.info(`stopping: ${signal}`));
-  if (config.redisUrl !== undefined) {
-    throw new Error("REDIS_URL is set, but this version runs as a single instance only; unset it");
-  }
   const database = await startDatabase(config, (message) => telemetry.log.info(message));
   let gateway: Gateway | undefined;
   try {

@@ -29,13 +29,16 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/routes.ts"],
   ["src/app.ts"],
-  ["src/compose.ts"],
+  ["src/compose.ts", "src/compose"],
   ["src/start"],
   ["src/main.ts", "src/cli"],
 ];
 
-/** The configuration is one layer of a file and its parts. */
-const SAME_ROOM: readonly (readonly string[])[] = [["src/config", "src/config.ts"]];
+/** The configuration, and the composition, are each one layer of a file and its parts. */
+const SAME_ROOM: readonly (readonly string[])[] = [
+  ["src/config", "src/config.ts"],
+  ["src/compose", "src/compose.ts"],
+];
 
 /** lib is read by db although its folder lies below src: both stand under everything else. */
 const root = join(import.meta.dir, "..");

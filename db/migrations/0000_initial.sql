@@ -125,6 +125,7 @@ CREATE TABLE "instances" (
 	"id" text PRIMARY KEY NOT NULL,
 	"epoch" bigint NOT NULL,
 	"alive" boolean DEFAULT true NOT NULL,
+	"is_settled" boolean DEFAULT false NOT NULL,
 	"started_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
 	"heartbeat_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
@@ -208,6 +209,7 @@ CREATE INDEX "commit_marks_time" ON "commit_marks" USING btree ("marked_at");-->
 CREATE INDEX "deliveries_pending" ON "deliveries" USING btree ("webhook_id","sequence") WHERE status = 'pending';--> statement-breakpoint
 CREATE INDEX "deliveries_age" ON "deliveries" USING brin ("created_at");--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "idempotency_running" ON "idempotency_records" USING btree ("instance_id") WHERE status IS NULL;--> statement-breakpoint
 CREATE INDEX "outbox_unseen" ON "outbox" USING btree ("organization_id","type","xid");--> statement-breakpoint
 CREATE INDEX "outbox_transaction" ON "outbox" USING btree ("xid");--> statement-breakpoint
 CREATE INDEX "outbox_age" ON "outbox" USING brin ("created_at");--> statement-breakpoint

@@ -14,7 +14,11 @@ JOIN live_instances i ON i.id = l.instance_id AND i.epoch = l.instance_epoch;
 --> statement-breakpoint
 -- Takes those of the actors that nobody alive owns, or that this instance owns already, each with a new
 -- epoch. A lease that somebody is writing under, or claiming, is passed over: the next look finds it.
-CREATE FUNCTION claim_leases(p_kind text, p_ids text[], p_instance text, p_instance_epoch bigint)
+-- Without p_judges an instance that was not declared dead counts as alive, however old its heartbeat is:
+-- after an outage of this server those of all are old.
+CREATE FUNCTION claim_leases(
+  p_kind text, p_ids text[], p_instance text, p_instance_epoch bigint, p_judges boolean
+)
 RETURNS TABLE (id text, epoch bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,7 +41,8 @@ BEGIN
   SET instance_id = p_instance, instance_epoch = p_instance_epoch, epoch = l.epoch + 1
   WHERE l.kind = p_kind AND l.id = ANY (v_locked)
     AND (l.instance_id = p_instance OR NOT EXISTS (
-      SELECT 1 FROM live_instances i WHERE i.id = l.instance_id AND i.epoch = l.instance_epoch))
+      SELECT 1 FROM instances i WHERE i.id = l.instance_id AND i.epoch = l.instance_epoch AND i.alive
+        AND (NOT p_judges OR i.heartbeat_at > clock_timestamp() - instance_lease())))
   RETURNING l.id, l.epoch;
 END
 $$;

@@ -40,16 +40,20 @@ export async function guardLease(
   }
 }
 
-/** Takes those that nobody alive owns, or that this instance owns already, each with a new epoch. */
+/**
+ * Takes those that nobody alive owns, or that this instance owns already, each with a new epoch. Only
+ * with `judges` does an old heartbeat count for a death.
+ */
 export async function claimLeases(
   sql: Database,
   instance: InstanceIdentity,
   kind: string,
   ids: readonly string[],
+  judges: boolean,
 ): Promise<Lease[]> {
   const rows = await sql<{ id: string; epoch: bigint }[]>`
     SELECT id, epoch FROM claim_leases(${kind}, ${sql.array([...ids])}::text[],
-      ${instance.id}, ${instance.epoch.toString()}::bigint)`;
+      ${instance.id}, ${instance.epoch.toString()}::bigint, ${judges})`;
   return rows.map(({ id, epoch }) => ({ kind, id, epoch }));
 }
 

@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import { ALONE_LOCK } from "./instances.ts";
+import { GATEWAY_LOCK } from "./instance-lock.ts";
 
 /** A gateway notes that it lives several times a second; silent for longer, it is not running. */
 const SILENCE_SECONDS = 3;
@@ -11,7 +11,7 @@ const SILENCE_SECONDS = 3;
  */
 export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
-    SELECT pg_try_advisory_xact_lock(${ALONE_LOCK}) AS is_locked`;
+    SELECT pg_try_advisory_xact_lock(${GATEWAY_LOCK}) AS is_locked`;
   return row!.is_locked && !(await hearsGateway(sql));
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { ALONE_LOCK } from "../../db/queries/instances.ts";
+import { GATEWAY_LOCK } from "../../db/queries/instance-lock.ts";
 import { adjustCredit } from "../../src/cli/actions/adjust-credit.ts";
 import { addOrganization } from "../../src/cli/actions/organizations.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -191,7 +191,7 @@ test("a gateway that lost its lock with the connection still decides while it is
 async function withSilentGateway(work: () => Promise<void>): Promise<void> {
   const holder = connectDatabase(database, { poolSize: 1, applicationName: "silent" });
   try {
-    await holder`SELECT pg_advisory_lock(${ALONE_LOCK})`;
+    await holder`SELECT pg_advisory_lock(${GATEWAY_LOCK})`;
     await work();
   } finally {
     await holder.end();

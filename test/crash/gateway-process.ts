@@ -31,7 +31,7 @@ export interface GatewayProcess {
   /** What it has said so far. */
   stdout(): string;
   stderr(): string;
-  signal(signal: "SIGTERM" | "SIGINT" | "SIGKILL"): void;
+  signal(signal: "SIGTERM" | "SIGINT" | "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
 }
 
 /** Starts a gateway without a terminal, out of reach of Ctrl-C. */

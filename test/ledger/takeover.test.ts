@@ -3,7 +3,7 @@ import { connectDatabase, type Database } from "../../db/client.ts";
 import { FENCED, type InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { takeOver } from "../../src/services/presence/recovery.ts";
+import { takeOver } from "../../src/services/presence/joining.ts";
 import {
   attemptsOf,
   type Books,

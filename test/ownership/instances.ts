@@ -10,6 +10,8 @@ export interface TestOwner {
   readonly ownership: PostgresOwnership;
   /** What it believes of its own heartbeat. */
   withinLease: boolean;
+  /** Whether it goes by the heartbeats of others. */
+  judges: boolean;
   /** `kind id` of each lease it was told to have lost. */
   readonly lost: string[];
 }
@@ -22,8 +24,9 @@ export async function addOwner(sql: Database): Promise<TestOwner> {
     sql,
     instance,
     isWithinLease: () => owner.withinLease,
+    mayJudgeOthers: () => owner.judges,
   });
-  const owner: TestOwner = { instance, ownership, withinLease: true, lost };
+  const owner: TestOwner = { instance, ownership, withinLease: true, judges: true, lost };
   ownership.onLost(({ kind, id, epoch }) => lost.push(`${kind} ${id} ${epoch}`));
   return owner;
 }

@@ -13,6 +13,11 @@ export interface PostgresOwnershipDependencies {
   readonly instance: InstanceIdentity;
   /** False once this instance may be past its own lease. */
   isWithinLease(): boolean;
+  /**
+   * False where the heartbeats of others say nothing, because the database was out of reach: then only
+   * those count as dead that were declared so.
+   */
+  mayJudgeOthers(): boolean;
 }
 
 /** What one statement claims or gives back at most. */
@@ -47,11 +52,11 @@ export class PostgresOwnership implements Ownership {
   }
 
   async #claimPart(kind: string, ids: readonly string[]): Promise<Lease[]> {
-    const { sql, instance } = this.#dependencies;
+    const { sql, instance, mayJudgeOthers } = this.#dependencies;
     const names = ids.map((id) => nameOf(kind, id));
     for (const name of names) this.#claiming.set(name, (this.#claiming.get(name) ?? 0) + 1);
     try {
-      const claimed = await claimLeases(sql, instance, kind, ids);
+      const claimed = await claimLeases(sql, instance, kind, ids, mayJudgeOthers());
       for (const lease of claimed) this.#keep(lease);
       return claimed.filter((lease) => this.#isCurrent(lease));
     } finally {

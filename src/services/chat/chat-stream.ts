@@ -41,6 +41,8 @@ export interface ChatStreamDependencies {
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
+  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
+  whenCurrent(): Promise<void> | undefined;
   onError(error: unknown, requestId: string): void;
 }
 
@@ -306,6 +308,9 @@ export class ChatStream implements Ticking {
     const output = this.#pending;
     this.#pending = "";
     await this.#checkpoints!.admit(this.#upstream!.rewriter.outputTokens);
+    // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
+    const current = this.#dependencies.whenCurrent();
+    if (current !== undefined) await current;
     this.#write(output, this.#dependencies.calls.clock.nowMs());
   }
 

@@ -1,0 +1,32 @@
+import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
+import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+
+export interface Connections {
+  /** What requests read and write. */
+  readonly sql: Database;
+  readonly ledger: Database;
+  /** Heartbeats, and the lock of the gateway. */
+  readonly lock: Database;
+  close(): Promise<unknown>;
+}
+
+/** Commits and heartbeats have connections of their own; everything else shares a pool. */
+export function openConnections(target: DatabaseTarget, poolSize: number): Connections {
+  const open = (size: number, use: string, settings?: Record<string, string>): Database =>
+    connectDatabase(target, {
+      poolSize: size,
+      applicationName: `gateway-${use}`,
+      settings: { ...INSTANCE_SETTINGS, ...settings },
+    });
+  const sql = open(poolSize, "pool");
+  const ledger = open(1, "ledger", LEDGER_SETTINGS);
+  const lock = open(1, "lock");
+  return {
+    sql,
+    ledger,
+    lock,
+    close: () =>
+      Promise.all([sql, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
+  };
+}
