@@ -9,6 +9,7 @@ import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { openConnections } from "./compose/connections.ts";
 import { createMembership } from "./compose/membership.ts";
+import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
 import { errorEnvelope } from "./http/error-response.ts";
@@ -28,6 +29,7 @@ import { publishSearch } from "./services/models/publish-search.ts";
 import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
+import { cleanWebhooks } from "./services/webhooks/delivery-cleaning.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
 export interface ComposeOptions {
@@ -71,16 +73,36 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       if (kind === "api-key") world.keys.forget(objectId);
       else if (kind === "organization") world.organizations.forget(objectId);
       else if (kind === "credit-command") void orders.carryOut();
+      else if (kind === "webhook") webhooks.deliveries.changed(objectId);
+      else if (kind === "outbox") webhooks.deliveries.nudge();
     },
     onGap() {
       world.keys.forgetAll();
       world.organizations.forgetAll();
       void orders.carryOut();
+      webhooks.deliveries.changedAll();
     },
     onFenced: options.onFenced,
     onError,
+    cleaningTasks: [
+      () =>
+        cleanWebhooks(sql, (webhookId, events) =>
+          telemetry.log.warn(
+            { webhook_id: webhookId, events },
+            "dropped events of a webhook that was disabled for three days",
+          ),
+        ),
+    ],
   });
   const { presence } = membership;
+  const webhooks = createWebhooks({
+    ...options,
+    connections,
+    instance,
+    membership,
+    clock,
+    onError,
+  });
   await membership.enter();
   const models = await loadModels(config);
   await publishSearch(sql, models);
@@ -161,6 +183,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    webhooks: webhooks.webhooks,
     clock,
     presence,
     inFlight,
@@ -182,6 +205,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     world.keys.passivateIdle();
     world.organizations.passivateIdle();
     world.endpoints.passivateIdle();
+    webhooks.passivateIdle();
   }, PASSIVATION_SWEEP_MS);
 
   return {
@@ -192,6 +216,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       await idempotency.close();
       await lastUse.write();
       await ledger.close();
+      await webhooks.stop();
       try {
         await membership.leave();
       } finally {

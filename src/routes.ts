@@ -12,12 +12,14 @@ import { healthRoutes } from "./routes/health/index.ts";
 import { keyRoutes } from "./routes/keys/index.ts";
 import { metricsRoutes } from "./routes/metrics/index.ts";
 import { modelRoutes } from "./routes/models/index.ts";
+import { webhookRoutes } from "./routes/webhooks/index.ts";
 import type { ChatCompletions } from "./services/chat/chat-completions.ts";
 import { ApiKeys } from "./services/keys/api-keys.ts";
 import { ModelCatalogue } from "./services/models/model-catalogue.ts";
 import type { ApiKeyActors, OrganizationActors } from "./services/money/alone.ts";
 import type { InFlight } from "./services/presence/in-flight.ts";
 import type { Presence } from "./services/presence/presence.ts";
+import type { Webhooks } from "./services/webhooks/webhooks.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
 export interface RouteDependencies {
@@ -27,6 +29,7 @@ export interface RouteDependencies {
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly chat: ChatCompletions;
+  readonly webhooks: Webhooks;
   readonly clock: Clock;
   readonly presence: Presence;
   readonly inFlight: InFlight;
@@ -40,6 +43,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...modelRoutes(new ModelCatalogue({ models: dependencies.models, sql })),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
     ...creditRoutes(sql),
+    ...webhookRoutes(dependencies.webhooks),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),
     ...metricsRoutes({
       telemetry,

@@ -105,7 +105,7 @@ export function begin(
   };
 }
 
-/** sending → ready: nothing left this process. In every other state nothing changes. */
+/** sending → ready: nothing was sent after all. In every other state nothing changes. */
 export function callOff(state: WebhookState): WebhookState {
   return state.sending === undefined ? state : { ...state, sending: undefined };
 }

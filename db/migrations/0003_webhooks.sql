@@ -140,3 +140,71 @@ BEGIN
   RETURN jsonb_build_object('lost', to_jsonb(v_lost), 'numbered', coalesce(v_numbered, '{}'));
 END
 $$;
+--> statement-breakpoint
+-- Removes what is not kept any more (contract 8 and 9), at most p_limit rows of each kind:
+--   pending deliveries that waited three days behind a disabled webhook are dropped;
+--   deliveries go after 30 days, or with their webhook;
+--   events go seven days after the last of their deliveries has ended, and never before they are numbered;
+--   leases go with their webhooks.
+-- Returns {dropped: {webhook: count}, removed: rows}.
+CREATE FUNCTION clean_deliveries(p_types text[], p_limit integer) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  v_dropped jsonb;
+  v_removed bigint := 0;
+  v_count bigint;
+BEGIN
+  WITH expired AS (
+    SELECT d.webhook_id, d.outbox_id FROM webhooks w JOIN deliveries d ON d.webhook_id = w.id
+    WHERE NOT w.enabled AND w.disabled_at < clock_timestamp() - interval '3 days'
+      AND d.status = 'pending' AND d.created_at < clock_timestamp() - interval '3 days'
+    LIMIT p_limit
+  ), dropped AS (
+    UPDATE deliveries d SET status = 'dropped', next_attempt_at = NULL, finished_at = clock_timestamp()
+    FROM expired e WHERE d.webhook_id = e.webhook_id AND d.outbox_id = e.outbox_id AND d.status = 'pending'
+    RETURNING d.webhook_id
+  )
+  SELECT jsonb_object_agg(webhook_id, dropped_count) INTO v_dropped
+  FROM (SELECT webhook_id, count(*) AS dropped_count FROM dropped GROUP BY webhook_id) AS counted;
+
+  DELETE FROM deliveries WHERE (webhook_id, outbox_id) IN (
+    SELECT d.webhook_id, d.outbox_id FROM deliveries d
+    WHERE d.created_at < clock_timestamp() - interval '30 days' AND d.status <> 'pending' LIMIT p_limit);
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  v_removed := v_removed + v_count;
+
+  -- The lease of a deleted webhook shows what it left behind.
+  WITH orphaned AS (
+    SELECT l.id FROM actor_leases l
+    WHERE l.kind = 'webhook' AND NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = l.id) LIMIT 100
+  ), removed AS (
+    DELETE FROM deliveries WHERE (webhook_id, outbox_id) IN (
+      SELECT d.webhook_id, d.outbox_id FROM orphaned o JOIN deliveries d ON d.webhook_id = o.id LIMIT p_limit)
+    RETURNING webhook_id
+  )
+  SELECT count(*) INTO v_count FROM removed;
+  v_removed := v_removed + v_count;
+  DELETE FROM actor_leases l WHERE l.kind = 'webhook' AND l.instance_id IS NULL
+    AND NOT EXISTS (SELECT 1 FROM webhooks w WHERE w.id = l.id)
+    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook_id = l.id);
+
+  DELETE FROM outbox WHERE id IN (
+    SELECT o.id FROM outbox o WHERE o.created_at < clock_timestamp() - interval '7 days' AND NOT EXISTS (
+      SELECT 1 FROM webhooks w JOIN webhook_queues q ON q.webhook_id = w.id
+      LEFT JOIN deliveries d ON d.webhook_id = w.id AND d.outbox_id = o.id
+      WHERE w.organization_id = o.organization_id AND CASE WHEN d.outbox_id IS NULL
+        THEN o.type = ANY (CASE WHEN '*' = ANY (w.events) THEN p_types ELSE w.events END)
+          AND NOT pg_visible_in_snapshot(o.xid, q.numbered)
+        ELSE d.status = 'pending' OR d.finished_at > clock_timestamp() - interval '7 days' END)
+    LIMIT p_limit);
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  v_removed := v_removed + v_count;
+
+  -- What no sweep would find, should it ever come to that.
+  UPDATE webhook_queues q SET due_at = webhook_due_at(q.webhook_id)
+  WHERE q.due_at IS NULL AND EXISTS (
+    SELECT 1 FROM webhooks w JOIN deliveries d ON d.webhook_id = w.id AND d.status = 'pending'
+    WHERE w.id = q.webhook_id AND w.enabled);
+  RETURN jsonb_build_object('dropped', coalesce(v_dropped, '{}'), 'removed', v_removed);
+END
+$$;

@@ -6,8 +6,8 @@ export type EventSnapshot = string;
 export interface WebhookWork {
   /** Webhooks with something to do that nobody alive acts for, those that wait longest first. */
   readonly unowned: readonly string[];
-  /** Webhooks with new events that somebody acts for. */
-  readonly owned: readonly string[];
+  /** Webhooks with new events that somebody acts for, and the instance that does. */
+  readonly owned: readonly { readonly id: string; readonly instanceId: string }[];
   /** Unowned ones with new events, whether or not they are among the first. */
   readonly fresh: readonly string[];
   /** What the next look begins from. */
@@ -26,9 +26,7 @@ export async function findWebhookWork(
     readonly limit: number;
   },
 ): Promise<WebhookWork> {
-  const rows = await sql<
-    { id: string | null; is_owned: boolean; is_fresh: boolean; snapshot: string }[]
-  >`
+  const rows = await sql<WorkRow[]>`
     WITH seen AS (
       SELECT ${look.since}::text::pg_snapshot AS snapshot
     ), fresh AS MATERIALIZED (
@@ -53,18 +51,28 @@ export async function findWebhookWork(
     ), work AS (
       SELECT c.id, min(c.due_at) AS due_at, bool_or(c.is_fresh) AS is_fresh FROM candidates c GROUP BY c.id
     )
-    SELECT w.id, w.is_fresh, pg_current_snapshot()::text AS snapshot, w.id IS NOT NULL AND EXISTS (
-      SELECT 1 FROM owned_actors a WHERE a.kind = 'webhook' AND a.id = w.id) AS is_owned
+    SELECT w.id, w.is_fresh, pg_current_snapshot()::text AS snapshot, (
+      SELECT l.instance_id FROM actor_leases l
+      JOIN live_instances i ON i.id = l.instance_id AND i.epoch = l.instance_epoch
+      WHERE l.kind = 'webhook' AND l.id = w.id) AS owner
     FROM (SELECT 1) one LEFT JOIN work w ON true
     ORDER BY w.due_at NULLS LAST`;
-  const found = rows.filter((row): row is typeof row & { id: string } => row.id !== null);
-  const unowned = found.filter((row) => !row.is_owned);
+  const found = rows.filter((row): row is WorkRow & { id: string } => row.id !== null);
+  const unowned = found.filter((row) => row.owner === null);
   return {
     unowned: unowned.slice(0, look.limit).map((row) => row.id),
-    owned: found.filter((row) => row.is_owned).map((row) => row.id),
+    owned: found.flatMap(({ id, owner }) => (owner === null ? [] : { id, instanceId: owner })),
     fresh: unowned.filter((row) => row.is_fresh).map((row) => row.id),
     snapshot: rows[0]!.snapshot,
   };
+}
+
+interface WorkRow {
+  /** Null in the one row of a look that found nothing. */
+  readonly id: string | null;
+  readonly is_fresh: boolean;
+  readonly snapshot: string;
+  readonly owner: string | null;
 }
 
 /**

@@ -6,6 +6,8 @@ export interface Connections {
   /** What requests read and write. */
   readonly sql: Database;
   readonly ledger: Database;
+  /** What owners of webhooks write. */
+  readonly deliveries: Database;
   /** Heartbeats, and the lock of the gateway. */
   readonly lock: Database;
   close(): Promise<unknown>;
@@ -21,12 +23,16 @@ export function openConnections(target: DatabaseTarget, poolSize: number): Conne
     });
   const sql = open(poolSize, "pool");
   const ledger = open(1, "ledger", LEDGER_SETTINGS);
+  const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
   const lock = open(1, "lock");
   return {
     sql,
     ledger,
+    deliveries,
     lock,
     close: () =>
-      Promise.all([sql, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
+      Promise.all(
+        [sql, ledger, deliveries, lock].map((connection) => connection.end({ timeout: 5 })),
+      ),
   };
 }

@@ -8,6 +8,8 @@ import type { Clock } from "../../lib/clock.ts";
 export interface CleaningDependencies {
   readonly sql: Database;
   readonly clock: Clock;
+  /** Further tasks, each bounded by itself. */
+  readonly tasks: readonly (() => Promise<void>)[];
   /** True on one instance of several. */
   isOurTurn(): boolean;
   onError(error: unknown): void;
@@ -42,5 +44,6 @@ export class Cleaning {
     await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
     await removeDeadInstances(sql);
+    for (const task of this.#dependencies.tasks) await task();
   }
 }

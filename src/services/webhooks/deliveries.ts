@@ -13,7 +13,6 @@ import {
 import type { Clock } from "../../lib/clock.ts";
 import { EVENT_TYPES } from "../../lib/event-types.ts";
 import { DeliveryLoop } from "./delivery-loop.ts";
-import type { DeliveryWriter } from "./delivery-writer.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import type { WebhookSecrets } from "./webhook-secrets.ts";
@@ -22,9 +21,9 @@ export type WebhookActors = ActorRegistry<WebhookState, ReturnType<typeof webhoo
 
 export interface DeliveriesDependencies {
   readonly sql: Database;
+  readonly instanceId: string;
   readonly actors: WebhookActors;
   readonly ownership: Ownership;
-  readonly writer: DeliveryWriter;
   readonly slots: SendSlots;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
@@ -112,7 +111,7 @@ export class Deliveries implements OwnedKind {
         limit,
       });
       for (const id of work.fresh) this.#remembered.add(id);
-      for (const id of work.owned) this.#tellOwner(id);
+      for (const { id, instanceId } of work.owned) this.#tellOwner(id, instanceId);
       this.#snapshot = work.snapshot;
       return work.unowned;
     } catch (error) {
@@ -165,11 +164,16 @@ export class Deliveries implements OwnedKind {
     this.#fullLookAtMs = this.#dependencies.clock.nowMs();
   }
 
-  #tellOwner(webhookId: string): void {
-    this.#remembered.delete(webhookId);
+  #tellOwner(webhookId: string, instanceId: string): void {
     const own = this.#loops.get(webhookId);
-    if (own === undefined) this.#dependencies.wakeOwner(webhookId);
-    else own.loop.noteEvents();
+    if (own === undefined && instanceId === this.#dependencies.instanceId) {
+      // It is being given back, and has not seen these events.
+      this.#remembered.add(webhookId);
+      return;
+    }
+    this.#remembered.delete(webhookId);
+    if (own !== undefined) own.loop.noteEvents();
+    else this.#dependencies.wakeOwner(webhookId);
   }
 
   #loopOf(lease: Lease): DeliveryLoop | undefined {

@@ -16,7 +16,7 @@ export interface DeliveryWriterDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   /** Events of a webhook were numbered; where `isMore`, there may be further ones. Must not throw. */
-  onNumbered(webhookId: string, count: number, isMore: boolean): void;
+  onNumbered(webhookId: string, isMore: boolean): void;
   /** Must not throw. */
   onLost(lease: Lease): void;
 }
@@ -92,7 +92,7 @@ export class DeliveryWriter {
           eventTypes: EVENT_TYPES,
           maxNumbered: MAX_NUMBERED,
         });
-        for (const [id, count] of numbered) onNumbered(id, count, count >= MAX_NUMBERED);
+        for (const [id, count] of numbered) onNumbered(id, count >= MAX_NUMBERED);
         for (const waiting of batch) this.#tell(waiting, lost);
         return;
       } catch (error) {

@@ -1,0 +1,89 @@
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { webhookActor } from "../../actors/webhook/actor.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { GatewayConfig } from "../config.ts";
+import { createEgressSend } from "../egress/client.ts";
+import { EgressGuard } from "../egress/guard.ts";
+import { systemResolve } from "../egress/resolve.ts";
+import type { Clock } from "../lib/clock.ts";
+import { Deliveries } from "../services/webhooks/deliveries.ts";
+import { DeliveryWriter } from "../services/webhooks/delivery-writer.ts";
+import { createSendEvent } from "../services/webhooks/send-event.ts";
+import { SendSlots } from "../services/webhooks/send-slots.ts";
+import { WebhookSecrets } from "../services/webhooks/webhook-secrets.ts";
+import { Webhooks } from "../services/webhooks/webhooks.ts";
+import type { Connections } from "./connections.ts";
+import type { Membership } from "./membership.ts";
+
+export interface WebhookOptions {
+  readonly config: GatewayConfig;
+  readonly connections: Connections;
+  readonly instance: InstanceIdentity;
+  readonly membership: Pick<Membership, "ownership" | "unowned">;
+  readonly masterKey: Uint8Array;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+/** Everything about webhooks. */
+export interface WebhookParts {
+  readonly webhooks: Webhooks;
+  readonly deliveries: Deliveries;
+  passivateIdle(): void;
+  /** Sends nothing more, waits a little for what is under way, and writes it. */
+  stop(): Promise<void>;
+}
+
+/** Attempts under way at a time; half of what the platform lets out is left to providers. */
+const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
+const STOP_MS = 2_000;
+
+export function createWebhooks(options: WebhookOptions): WebhookParts {
+  const { config, connections, instance, membership, clock, onError } = options;
+  const { ownership, unowned } = membership;
+  const secrets = new WebhookSecrets(options.masterKey);
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const sendEvent = createSendEvent({ send: createEgressSend({ guard }), clock });
+  const writer = new DeliveryWriter({
+    sql: connections.deliveries,
+    instance,
+    onNumbered: (webhookId, isMore) => deliveries.noteNumbered(webhookId, isMore),
+    onLost: (lease) => ownership.noteLost(lease),
+  });
+  const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
+    clock,
+    turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
+    commit: (effects) => writer.submit(effects),
+    read: (query) => query.run(connections.sql),
+  });
+  const deliveries = new Deliveries({
+    sql: connections.sql,
+    instanceId: instance.id,
+    actors,
+    ownership,
+    slots: new SendSlots(
+      Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
+    ),
+    secrets,
+    sendEvent,
+    clock,
+    sweep: () => unowned.sweep(),
+    // Another instance's own look, once a second, finds the same events.
+    wakeOwner: () => {},
+    onError,
+  });
+  unowned.register(deliveries);
+  return {
+    webhooks: new Webhooks({ sql: connections.sql, guard, secrets, sendEvent, clock }),
+    deliveries,
+    passivateIdle: () => actors.passivateIdle(),
+    async stop() {
+      await deliveries.stop(STOP_MS);
+      await writer.close(STOP_MS);
+    },
+  };
+}
