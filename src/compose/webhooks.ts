@@ -22,6 +22,8 @@ export interface WebhookOptions {
   readonly membership: Pick<Membership, "ownership" | "unowned">;
   readonly masterKey: Uint8Array;
   readonly clock: Clock;
+  /** Of one attempt; the specification's own where it is left out. */
+  readonly attemptTimeoutMs?: number;
   onError(error: unknown): void;
 }
 
@@ -47,7 +49,11 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     allowedCidrs: config.egressAllow,
     allowsHttp: config.webhookAllowHttp,
   });
-  const sendEvent = createSendEvent({ send: createEgressSend({ guard }), clock });
+  const sendEvent = createSendEvent({
+    send: createEgressSend({ guard }),
+    clock,
+    timeoutMs: options.attemptTimeoutMs,
+  });
   const writer = new DeliveryWriter({
     sql: connections.deliveries,
     instance,
