@@ -75,11 +75,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       else if (kind === "credit-command") void orders.carryOut();
       else if (kind === "webhook") webhooks.deliveries.changed(objectId);
       else if (kind === "outbox") webhooks.deliveries.nudge();
+      else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
     },
     onGap() {
       world.keys.forgetAll();
       world.organizations.forgetAll();
       void orders.carryOut();
+      webhooks.subscriptions.forgetAll();
       webhooks.deliveries.changedAll();
     },
     onFenced: options.onFenced,
@@ -162,6 +164,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     rates: new MemoryRateWindows(clock),
     organizations: world.organizations,
     idempotency,
+    events: webhooks.completionEvents,
     calls: { endpoints: world.endpoints, clock, random: Math.random },
     ticker,
     keepaliveMs: config.keepaliveMs,
@@ -193,7 +196,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     whenAdmitting: () => presence.whenFresh(),
     inFlight,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
-    record: (request) => telemetry.record(request),
+    record(request) {
+      telemetry.record(request);
+      webhooks.completionEvents.noteFinished(request);
+    },
     onInternalError: (error, requestId) =>
       telemetry.log.error(
         { err: error.cause ?? error, code: error.code, request_id: requestId },

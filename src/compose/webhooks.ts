@@ -5,11 +5,16 @@ import type { GatewayConfig } from "../config.ts";
 import { createEgressSend } from "../egress/client.ts";
 import { EgressGuard } from "../egress/guard.ts";
 import { systemResolve } from "../egress/resolve.ts";
+import { ERROR_TABLE } from "../http/error-table.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { ErrorCode } from "../lib/errors.ts";
+import { CompletionEvents } from "../services/webhooks/completion-events.ts";
 import { Deliveries } from "../services/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../services/webhooks/delivery-writer.ts";
+import { EventWriter } from "../services/webhooks/event-writer.ts";
 import { createSendEvent } from "../services/webhooks/send-event.ts";
 import { SendSlots } from "../services/webhooks/send-slots.ts";
+import { Subscriptions } from "../services/webhooks/subscriptions.ts";
 import { WebhookSecrets } from "../services/webhooks/webhook-secrets.ts";
 import { Webhooks } from "../services/webhooks/webhooks.ts";
 import type { Connections } from "./connections.ts";
@@ -30,6 +35,8 @@ export interface WebhookOptions {
 /** Everything about webhooks. */
 export interface WebhookParts {
   readonly webhooks: Webhooks;
+  readonly subscriptions: Subscriptions;
+  readonly completionEvents: CompletionEvents;
   readonly deliveries: Deliveries;
   passivateIdle(): void;
   /** Sends nothing more, waits a little for what is under way, and writes it. */
@@ -83,11 +90,34 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     onError,
   });
   unowned.register(deliveries);
+  const subscriptions = new Subscriptions(connections.sql);
+  const events = new EventWriter({
+    sql: connections.sql,
+    onWritten: () => deliveries.nudge(),
+    onError,
+  });
   return {
-    webhooks: new Webhooks({ sql: connections.sql, guard, secrets, sendEvent, clock }),
+    webhooks: new Webhooks({
+      sql: connections.sql,
+      guard,
+      secrets,
+      sendEvent,
+      clock,
+      onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
+    }),
+    subscriptions,
+    completionEvents: new CompletionEvents({
+      subscriptions,
+      successSample: config.completionSuccessSample,
+      random: Math.random,
+      errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
+      write: (event) => events.add(event),
+      onWritten: () => deliveries.nudge(),
+    }),
     deliveries,
     passivateIdle: () => actors.passivateIdle(),
     async stop() {
+      await events.close(STOP_MS);
       await deliveries.stop(STOP_MS);
       await writer.close(STOP_MS);
     },

@@ -34,6 +34,8 @@ export interface WebhooksDependencies {
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
   readonly clock: Clock;
+  /** The types that an organization's webhooks want have changed. */
+  onSubscriptionChange(organizationId: string): void;
 }
 
 /** The specification names no limit; this one keeps what a single event costs within bounds. */
@@ -65,6 +67,7 @@ export class Webhooks {
       createdAtMs: clock.nowMs(),
     };
     const record = await insertWebhook(sql, webhook, MAX_WEBHOOKS);
+    this.#dependencies.onSubscriptionChange(organizationId);
     if (record !== undefined) return { record, secret };
     throw new GatewayError(
       "quota_exceeded",
@@ -95,6 +98,7 @@ export class Webhooks {
     }
     const record = await updateWebhook(this.#dependencies.sql, { id, organizationId }, changed);
     if (record === undefined) throw webhookNotFound();
+    this.#dependencies.onSubscriptionChange(organizationId);
     return record;
   }
 
