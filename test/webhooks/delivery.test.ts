@@ -203,6 +203,25 @@ describe("an event that fails", () => {
     expect((await owner.hook(hook)).enabled).toBeTrue();
   });
 
+  test("for good has durably done so before the next one is sent", async () => {
+    const owner = await addHookOwner(gateway);
+    const before: unknown[] = [];
+    const receiver = receive(async ({ event }) => {
+      const number = Number(event.data.key_name);
+      const rows = await gateway.sql`SELECT status FROM deliveries
+        WHERE webhook_id = ${hook.id} AND sequence <= ${number} AND status = 'pending'`;
+      before.push(rows.length);
+      return new Response(null, { status: 410 });
+    });
+    const hook = await owner.addHook(receiver);
+    await owner.call("PATCH", `/v1/webhooks/${hook.id}`, { enabled: false });
+    for (let number = 0; number < 20; number++) await owner.emit(`${number}`);
+    await owner.call("PATCH", `/v1/webhooks/${hook.id}`, { enabled: true });
+    await untilReceived(receiver, 20);
+    await until("all are answered", () => before.length === 20);
+    expect(before).toEqual(Array(20).fill(0));
+  });
+
   test("because nobody listens, or the answer is no HTTP, is sent again", async () => {
     const owner = await addHookOwner(gateway);
     const receiver = receive();
