@@ -12,7 +12,9 @@ import { createMembership } from "./compose/membership.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { MemoryRateWindows } from "./coordination/memory.ts";
+import { BodyBudget } from "./http/body-budget.ts";
 import { errorEnvelope } from "./http/error-response.ts";
+import { LoadGate } from "./http/load-gate.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { DeadlineQueue } from "./lib/deadline-queue.ts";
 import { newId } from "./lib/ids.ts";
@@ -30,6 +32,7 @@ import { AloneMoney } from "./services/money/alone.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { cleanWebhooks } from "./services/webhooks/delivery-cleaning.ts";
+import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
 export interface ComposeOptions {
@@ -45,21 +48,25 @@ export interface ComposeOptions {
 
 export interface Gateway {
   readonly app: ReturnType<typeof createApp>;
-  /** Stops admitting, lets what runs end within `graceMs`, and writes what is left. */
+  /** Says that it is not ready any more, and keeps no connection; what comes is still served. */
+  announceStop(): void;
+  /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
   drain(graceMs: number): Promise<void>;
   /** Rejects where the database was out of reach: what it did not hear of, the next start settles. */
   close(): Promise<void>;
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;
+/** How long what was cut short takes to be charged and told. */
+const CUT_SHORT_MS = 2_000;
 
 /** The one place where implementations are chosen and constructed. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
   const { config, telemetry } = options;
   const clock = options.clock ?? systemClock;
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
-  const connections = openConnections(options.database, config.databasePoolSize);
-  const { sql } = connections;
+  const connections = openConnections(options.database, config.databasePoolSize, clock);
+  const { sql, background } = connections;
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
 
@@ -88,7 +95,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
     cleaningTasks: [
       () =>
-        cleanWebhooks(sql, (webhookId, events) =>
+        cleanWebhooks(background, (webhookId, events) =>
           telemetry.log.warn(
             { webhook_id: webhookId, events },
             "dropped events of a webhook that was disabled for three days",
@@ -107,7 +114,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   await membership.enter();
   const models = await loadModels(config);
-  await publishSearch(sql, models);
+  await publishSearch(background, models);
   const world = createActorWorld({
     sql,
     clock,
@@ -140,8 +147,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.start();
 
   const ticker = new StreamTicker(clock);
+  const deadlines = new DeadlineQueue(clock, config.upstreamTimeouts.totalMs);
   const inFlight = new InFlight();
-  const lastUse = new LastUse(sql, onError);
+  const lag = new EventLoopLag();
+  const lastUse = new LastUse(background, onError);
   const { upstreamTimeouts } = config;
   const idempotency = new Idempotency({
     sql,
@@ -171,7 +180,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
     idleTimeoutMs: upstreamTimeouts.idleMs,
     totalTimeoutMs: upstreamTimeouts.totalMs,
-    deadlines: new DeadlineQueue(clock, upstreamTimeouts.totalMs),
+    deadlines,
+    isCutShort: () => inFlight.isCutShort,
     errorEnvelope,
     whenCurrent: () => presence.whenCurrent(),
     onError: (error, requestId) =>
@@ -195,6 +205,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     authentication: new Authentication({ keys: world.keys, clock, read }),
     whenAdmitting: () => presence.whenFresh(),
     inFlight,
+    loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
+    bodies: new BodyBudget(clock),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);
@@ -216,9 +228,17 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   return {
     app,
-    drain: (graceMs) => inFlight.drain(graceMs),
+    announceStop: () => inFlight.announceStop(),
+    async drain(graceMs) {
+      if (await inFlight.drained(graceMs)) return;
+      inFlight.cutShort();
+      ticker.cutShort();
+      deadlines.expireAll();
+      await inFlight.drained(CUT_SHORT_MS);
+    },
     async close() {
       clearInterval(sweep);
+      lag.stop();
       await idempotency.close();
       await lastUse.write();
       await ledger.close();

@@ -59,6 +59,6 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
 async function readiness({ sql, presence, inFlight }: RouteDependencies) {
   const database =
     presence.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
-  const draining = inFlight.isDraining ? "stopping" : "ok";
+  const draining = inFlight.isStopping ? "stopping" : "ok";
   return { ok: database === "ok" && draining === "ok", checks: { database, draining } };
 }

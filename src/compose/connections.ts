@@ -1,10 +1,14 @@
+import { boundedDatabase } from "../../db/bounded-database.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import type { Clock } from "../lib/clock.ts";
 
 export interface Connections {
-  /** What requests read and write. */
+  /** What requests read and write: with a client behind, so not for long. */
   readonly sql: Database;
+  /** The same pool, for what may take its time. */
+  readonly background: Database;
   readonly ledger: Database;
   /** What owners of webhooks write. */
   readonly deliveries: Database;
@@ -14,25 +18,30 @@ export interface Connections {
 }
 
 /** Commits and heartbeats have connections of their own; everything else shares a pool. */
-export function openConnections(target: DatabaseTarget, poolSize: number): Connections {
+export function openConnections(
+  target: DatabaseTarget,
+  poolSize: number,
+  clock: Clock,
+): Connections {
   const open = (size: number, use: string, settings?: Record<string, string>): Database =>
     connectDatabase(target, {
       poolSize: size,
       applicationName: `gateway-${use}`,
       settings: { ...INSTANCE_SETTINGS, ...settings },
     });
-  const sql = open(poolSize, "pool");
+  const background = open(poolSize, "pool");
   const ledger = open(1, "ledger", LEDGER_SETTINGS);
   const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
   const lock = open(1, "lock");
   return {
-    sql,
+    sql: boundedDatabase(background, clock),
+    background,
     ledger,
     deliveries,
     lock,
     close: () =>
       Promise.all(
-        [sql, ledger, deliveries, lock].map((connection) => connection.end({ timeout: 5 })),
+        [background, ledger, deliveries, lock].map((connection) => connection.end({ timeout: 5 })),
       ),
   };
 }

@@ -42,7 +42,7 @@ const VERIFY_MS = 10_000;
 
 export function createMembership(options: MembershipOptions): Membership {
   const { connections, instance, company, clock, telemetry, onError } = options;
-  const { sql, lock } = connections;
+  const { background: sql, lock } = connections;
   const ownership = new PostgresOwnership({
     sql,
     instance,

@@ -71,10 +71,10 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     clock,
     turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
     commit: (effects) => writer.submit(effects),
-    read: (query) => query.run(connections.sql),
+    read: (query) => query.run(connections.background),
   });
   const deliveries = new Deliveries({
-    sql: connections.sql,
+    sql: connections.background,
     instanceId: instance.id,
     actors,
     ownership,
@@ -92,7 +92,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   unowned.register(deliveries);
   const subscriptions = new Subscriptions(connections.sql);
   const events = new EventWriter({
-    sql: connections.sql,
+    sql: connections.background,
     onWritten: () => deliveries.nudge(),
     onError,
   });

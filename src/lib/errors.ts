@@ -80,3 +80,8 @@ export class GatewayError extends Error {
 export function clientClosed(cause?: unknown): GatewayError {
   return new GatewayError("client_closed_request", "The client closed the connection.", { cause });
 }
+
+/** The gateway is told to stop, and the time of what runs is up: another instance can take the request. */
+export function stopping(): GatewayError {
+  return new GatewayError("overloaded", "The gateway is stopping.", { retryAfterSeconds: 1 });
+}

@@ -16,7 +16,7 @@ const WORK_EVERY_MS = 100;
 const INSIDE_MS = 60;
 
 const [url, name] = process.argv.slice(2) as [string, string];
-const connections = openConnections({ url }, 8);
+const connections = openConnections({ url }, 8, systemClock);
 const { sql } = connections;
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 

@@ -12,7 +12,7 @@ import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import { LOCAL_DELIVERY } from "./receiver.ts";
 
 const [url, name, attemptTimeoutMs] = process.argv.slice(2) as [string, string, string];
-const connections = openConnections({ url }, 4);
+const connections = openConnections({ url }, 4, systemClock);
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 const onError = (error: unknown) => console.error(name, error);
 

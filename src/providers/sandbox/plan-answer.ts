@@ -12,6 +12,12 @@ interface PlannedToolCall {
   readonly argumentTokens: readonly string[];
 }
 
+interface PlannedAnswer {
+  readonly contentTokens: readonly string[] | null;
+  readonly toolCalls: readonly Omit<PlannedToolCall, "id">[];
+  readonly finishReason: PlannedChoice["finishReason"];
+}
+
 /** One choice of an answer, cut into the tokens it is streamed in. */
 export interface PlannedChoice {
   readonly reasoningTokens: readonly string[];
@@ -32,15 +38,25 @@ export function planChoices(request: SandboxRequest, body: ChatCall["body"]): Pl
   const tokensLeft = request.maxTokens - reasoningTokens.length;
   const shared = { reasoningTokens, showsReasoning: reasoning.shown };
   const wasCut = isCut(reasoning, reasoningTokens);
-  return Array.from({ length: request.choices }, (_, choiceIndex) => {
-    const calls = toolCallsFor(request, choiceIndex);
-    if (wasCut) {
-      return { ...shared, contentTokens: [], toolCalls: [], finishReason: "length" };
-    }
-    return calls.length > 0
-      ? { ...shared, contentTokens: null, ...plannedCalls(calls, tokensLeft) }
-      : { ...shared, toolCalls: [], ...plannedContent(request, tokensLeft) };
-  });
+  const plan = wasCut
+    ? ({ contentTokens: [], toolCalls: [], finishReason: "length" } as const)
+    : plannedAnswer(request, tokensLeft);
+  return Array.from({ length: request.choices }, (_, choiceIndex) => ({
+    ...shared,
+    ...plan,
+    toolCalls: plan.toolCalls.map((call, index) => ({
+      id: `call_${request.messages.length}_${choiceIndex}_${index}`,
+      ...call,
+    })),
+  }));
+}
+
+/** Made once for all choices, which differ in the ids of their calls alone. */
+function plannedAnswer(request: SandboxRequest, tokensLeft: number): PlannedAnswer {
+  const calls = toolCallsFor(request);
+  return calls.length > 0
+    ? { contentTokens: null, ...plannedCalls(calls, tokensLeft) }
+    : { toolCalls: [], ...plannedContent(request, tokensLeft) };
 }
 
 function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
@@ -70,8 +86,8 @@ function contentOf(request: SandboxRequest): string {
 function plannedCalls(
   calls: ReturnType<typeof toolCallsFor>,
   tokensLeft: number,
-): Pick<PlannedChoice, "toolCalls" | "finishReason"> {
-  const toolCalls: PlannedToolCall[] = [];
+): Pick<PlannedAnswer, "toolCalls" | "finishReason"> {
+  const toolCalls: Omit<PlannedToolCall, "id">[] = [];
   let left = tokensLeft;
   for (const call of calls) {
     // A call's name counts as one token, so that a call without arguments has a price too.

@@ -2,6 +2,7 @@ import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
 import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
 import type { ChatRequest } from "../../services/chat/request.ts";
+import { assertRecordable } from "./recorded-fields.ts";
 import { chatCompletion, chatCompletionBody } from "./schema.ts";
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
@@ -27,11 +28,13 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
 }
 
 function chatContext(context: RequestContext) {
+  const request = context.body as ChatRequest;
+  assertRecordable(request);
   return {
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
-    request: context.body as ChatRequest,
+    request,
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
     clientSignal: context.request.signal,

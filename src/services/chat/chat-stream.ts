@@ -13,7 +13,7 @@
  */
 
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
@@ -159,13 +159,17 @@ export class ChatStream implements Ticking {
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
     const silentMs = nowMs - (this.#readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire("The request took too long.");
-    else if (silentMs >= idleTimeoutMs) this.#expire("The provider fell silent.");
+    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(timeout(LATE));
+    else if (silentMs >= idleTimeoutMs) this.#expire(timeout(SILENT));
     if (this.#attempt && nowMs - this.#attempt.startedMs >= firstTokenTimeoutMs) {
       this.#attempt.expire();
     }
     this.#checkpoints?.tick(nowMs);
     if (nowMs - this.#lastWriteMs >= keepaliveMs) this.#write(": keepalive\n\n", nowMs);
+  }
+
+  cutShort(): void {
+    this.#expire(stopping());
   }
 
   async #open(): Promise<void> {
@@ -387,9 +391,9 @@ export class ChatStream implements Ticking {
     void settled.finally(() => this.#detach());
   };
 
-  #expire(message: string): void {
+  #expire(failure: GatewayError): void {
     if (this.#failure) return;
-    this.#failure = new GatewayError("provider_timeout", message);
+    this.#failure = failure;
     this.#abort.abort();
     this.#upstream?.reader.cancel().catch(() => {});
     // Where nobody waits for the provider, nobody else would end the stream.
@@ -468,6 +472,13 @@ export class ChatStream implements Ticking {
     if (!this.#isWhole) this.#call.free?.();
     finish?.();
   }
+}
+
+const LATE = "The request took too long.";
+const SILENT = "The provider fell silent.";
+
+function timeout(message: string): GatewayError {
+  return new GatewayError("provider_timeout", message);
 }
 
 function asStreamError(thrown: unknown): GatewayError {

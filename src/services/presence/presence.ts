@@ -28,6 +28,8 @@ const HEARTBEAT_MS = 250;
 const MAX_NEWS_AGE_MS = 1_000;
 /** How long a request waits for news before it is told that the database is out of reach. */
 const MAX_WAIT_FOR_NEWS_MS = 900;
+/** Requests that wait for news at a time; further ones are told at once. */
+export const MAX_WAITING_REQUESTS = 20_000;
 
 /** This instance's life in the database: heartbeats, and what they tell of the others. */
 export class Presence {
@@ -35,7 +37,7 @@ export class Presence {
   readonly #dependencies: PresenceDependencies;
   #liveIds: readonly string[];
   #freshAtMs = Number.NEGATIVE_INFINITY;
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isStopped = false;
 
@@ -84,13 +86,23 @@ export class Presence {
   /** Undefined where requests may be admitted; else a promise of it. Rejects with 503. */
   whenFresh(): Promise<void> | undefined {
     if (this.isFresh) return undefined;
+    if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(outOfReach());
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(outOfReach()), MAX_WAIT_FOR_NEWS_MS);
-      this.#waiting.push(() => {
+      const timer = setTimeout(() => {
+        this.#waiting.delete(goOn);
+        reject(outOfReach());
+      }, MAX_WAIT_FOR_NEWS_MS);
+      const goOn = () => {
         clearTimeout(timer);
         resolve();
-      });
+      };
+      this.#waiting.add(goOn);
     });
+  }
+
+  /** Requests that wait for news. */
+  get waitingRequests(): number {
+    return this.#waiting.size;
   }
 
   #schedule(): void {
@@ -117,7 +129,9 @@ export class Presence {
       if (beganMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) this.#dependencies.onGap();
       news.tell(changes);
       this.#freshAtMs = beganMs;
-      for (const resolve of this.#waiting.splice(0)) resolve();
+      const waiting = [...this.#waiting];
+      this.#waiting.clear();
+      for (const goOn of waiting) goOn();
       if (pulse.hasEstate && this.lease.mayJudgeOthers) this.#dependencies.onEstate();
     } catch (error) {
       this.lease.interrupt();
