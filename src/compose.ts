@@ -8,6 +8,7 @@ import { GroupCommit } from "../db/ledger/group-commit.ts";
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { openConnections } from "./compose/connections.ts";
+import { composeFiles } from "./compose/files.ts";
 import { createMembership } from "./compose/membership.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
@@ -188,6 +189,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  const { masterKey } = options;
+  const files = composeFiles({ config, sql, instance, masterKey, clock, onError });
+
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -197,6 +201,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     world,
     chat,
     webhooks: webhooks.webhooks,
+    files,
     clock,
     presence,
     inFlight,
@@ -240,6 +245,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       clearInterval(sweep);
       lag.stop();
       await idempotency.close();
+      await files.close();
       await lastUse.write();
       await ledger.close();
       await webhooks.stop();

@@ -8,12 +8,15 @@ import type { ModelIndex } from "./providers/catalogue/model-index.ts";
 import { chatRoutes } from "./routes/chat/index.ts";
 import { creditRoutes } from "./routes/credits/index.ts";
 import { descriptionRoutes } from "./routes/description/index.ts";
+import { fileRoutes } from "./routes/files/index.ts";
 import { healthRoutes } from "./routes/health/index.ts";
 import { keyRoutes } from "./routes/keys/index.ts";
 import { metricsRoutes } from "./routes/metrics/index.ts";
 import { modelRoutes } from "./routes/models/index.ts";
 import { webhookRoutes } from "./routes/webhooks/index.ts";
 import type { ChatCompletions } from "./services/chat/chat-completions.ts";
+import type { FileLibrary } from "./services/files/file-library.ts";
+import type { FileUploads } from "./services/files/file-uploads.ts";
 import { ApiKeys } from "./services/keys/api-keys.ts";
 import { ModelCatalogue } from "./services/models/model-catalogue.ts";
 import type { ApiKeyActors, OrganizationActors } from "./services/money/alone.ts";
@@ -30,6 +33,7 @@ export interface RouteDependencies {
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly chat: ChatCompletions;
   readonly webhooks: Webhooks;
+  readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
   readonly presence: Presence;
   readonly inFlight: InFlight;
@@ -37,13 +41,14 @@ export interface RouteDependencies {
 
 /** Every route of the gateway. */
 export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
-  const { chat, sql, world, clock, config, telemetry } = dependencies;
+  const { chat, files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
     ...chatRoutes(chat),
     ...modelRoutes(new ModelCatalogue({ models: dependencies.models, sql })),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
     ...creditRoutes(sql),
     ...webhookRoutes(dependencies.webhooks),
+    ...fileRoutes({ uploads: files.uploads, files: files.library, clock }),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),
     ...metricsRoutes({
       telemetry,

@@ -14,13 +14,14 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/coordination"],
   ["actors/runtime"],
   ["actors/api-key", "actors/organization", "actors/endpoint", "actors/webhook"],
-  ["src/providers", "src/egress", "src/telemetry"],
+  ["src/providers", "src/egress", "src/storage", "src/telemetry"],
   ["src/services"],
   ["src/http"],
   [
     "src/routes/chat",
     "src/routes/credits",
     "src/routes/description",
+    "src/routes/files",
     "src/routes/health",
     "src/routes/keys",
     "src/routes/metrics",
@@ -34,7 +35,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/main.ts", "src/cli"],
 ];
 
-/** The configuration, and the composition, are each one layer of a file and its parts. */
+/** The configuration, and the composition, are one layer of a file and its parts. */
 const SAME_ROOM: readonly (readonly string[])[] = [
   ["src/config", "src/config.ts"],
   ["src/compose", "src/compose.ts"],

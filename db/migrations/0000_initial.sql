@@ -107,6 +107,52 @@ CREATE TABLE "deliveries" (
 	CONSTRAINT "deliveries_webhook_id_outbox_id_pk" PRIMARY KEY("webhook_id","outbox_id")
 );
 --> statement-breakpoint
+CREATE TABLE "file_removals" (
+	"storage_key" text PRIMARY KEY NOT NULL,
+	"due_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"attempts" integer DEFAULT 0 NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "file_uploads" (
+	"storage_key" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"reserved_bytes" bigint DEFAULT 0 NOT NULL,
+	"instance_id" text NOT NULL,
+	"epoch" bigint NOT NULL,
+	"renewed_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "file_usage" (
+	"organization_id" text PRIMARY KEY NOT NULL,
+	"used_bytes" bigint DEFAULT 0 NOT NULL,
+	"reserved_bytes" bigint DEFAULT 0 NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "file_uses" (
+	"storage_key" text NOT NULL,
+	"holder" text NOT NULL,
+	"file_id" text NOT NULL,
+	"organization_id" text NOT NULL,
+	"bytes" bigint NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT "file_uses_storage_key_holder_pk" PRIMARY KEY("storage_key","holder")
+);
+--> statement-breakpoint
+CREATE TABLE "files" (
+	"id" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"filename" text NOT NULL,
+	"purpose" text NOT NULL,
+	"content_type" text NOT NULL,
+	"bytes" bigint NOT NULL,
+	"sha256" text,
+	"status" text NOT NULL,
+	"status_details" text,
+	"storage_key" text,
+	"created_at" timestamp with time zone NOT NULL,
+	"expires_at" timestamp with time zone
+);
+--> statement-breakpoint
 CREATE TABLE "idempotency_records" (
 	"key_id" text NOT NULL,
 	"idempotency_key" text NOT NULL,
@@ -196,6 +242,7 @@ CREATE TABLE "webhooks" (
 );
 --> statement-breakpoint
 ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "files" ADD CONSTRAINT "files_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "webhook_queues" ADD CONSTRAINT "webhook_queues_webhook_id_webhooks_id_fk" FOREIGN KEY ("webhook_id") REFERENCES "public"."webhooks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "webhooks" ADD CONSTRAINT "webhooks_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "accounts_key" ON "accounts" USING btree ("key_id","kind","period_start");--> statement-breakpoint
@@ -208,6 +255,11 @@ CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statemen
 CREATE INDEX "commit_marks_time" ON "commit_marks" USING btree ("marked_at");--> statement-breakpoint
 CREATE INDEX "deliveries_pending" ON "deliveries" USING btree ("webhook_id","sequence") WHERE status = 'pending';--> statement-breakpoint
 CREATE INDEX "deliveries_age" ON "deliveries" USING brin ("created_at");--> statement-breakpoint
+CREATE INDEX "file_removals_due" ON "file_removals" USING btree ("due_at");--> statement-breakpoint
+CREATE INDEX "file_uploads_age" ON "file_uploads" USING btree ("renewed_at");--> statement-breakpoint
+CREATE INDEX "file_uses_holder" ON "file_uses" USING btree ("holder","file_id");--> statement-breakpoint
+CREATE INDEX "files_listing" ON "files" USING btree ("organization_id","id" COLLATE "C");--> statement-breakpoint
+CREATE INDEX "files_expiry" ON "files" USING btree ("expires_at") WHERE expires_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "idempotency_running" ON "idempotency_records" USING btree ("instance_id") WHERE status IS NULL;--> statement-breakpoint
 CREATE INDEX "outbox_unseen" ON "outbox" USING btree ("organization_id","type","xid");--> statement-breakpoint

@@ -7,21 +7,30 @@ const SILENCE_SECONDS = 3;
 
 /**
  * True where no gateway runs on the database, and none can start before this transaction ends. The lock
- * alone does not tell: a gateway whose server was restarted lives on without it.
+ * alone does not tell: a gateway whose server was restarted lives on without it. One that is silent is
+ * declared dead: were it only out of reach, it would come back with holds on what is posted here.
  */
 export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
     SELECT pg_try_advisory_xact_lock(${GATEWAY_LOCK}) AS is_locked`;
-  return row!.is_locked && !(await hearsGateway(sql));
+  if (!row!.is_locked || (await hearsGateway(sql))) return false;
+  await sql`UPDATE instances SET alive = false WHERE alive AND NOT ${isHeard(sql)}`;
+  // Whoever was heard of while its row was waited for lives on.
+  return !(await hearsGateway(sql));
 }
 
 /** True where a gateway runs on the database, as far as one was heard of in the last seconds. */
 export async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
-    SELECT 1 FROM instances
-    WHERE alive AND heartbeat_at > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})
+    SELECT 1 FROM instances WHERE alive AND ${isHeard(sql)}
   ) AS is_heard`;
   return row!.is_heard;
+}
+
+/** Nobody can be heard of before the server is up: a gateway that waits for it may come a moment later. */
+function isHeard(sql: Database | DatabaseTransaction) {
+  return sql`greatest(heartbeat_at, pg_postmaster_start_time())
+    > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;
 }
 
 /**

@@ -7,6 +7,8 @@ export { changes } from "./changes.ts";
 export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { deliveries } from "./deliveries.ts";
+export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
+export { files } from "./files.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
 export { organizations } from "./organizations.ts";

@@ -71,7 +71,7 @@ export function compileRoute(
       key = found instanceof Promise ? await found : found;
       identity.key = key;
       assertAccess(route.access, key);
-      if (route.access.kind === "administration") dependencies.noteUse(key.id);
+      if (route.access.kind !== "model") dependencies.noteUse(key.id);
     }
     assertStorable(incoming.params);
     let body: unknown;
@@ -165,7 +165,7 @@ function assertAccess(access: Access, key: ApiKeyRecord): void {
     if (access.kind === "administration") return;
     throw new GatewayError(
       "wrong_key_kind",
-      "A management key cannot call model endpoints; use a secret key.",
+      "A management key cannot call this endpoint; use a secret key.",
     );
   }
   if (!key.scopes.includes(access.scope)) {
