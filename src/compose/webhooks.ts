@@ -17,6 +17,7 @@ import { SendSlots } from "../services/webhooks/send-slots.ts";
 import { Subscriptions } from "../services/webhooks/subscriptions.ts";
 import { WebhookSecrets } from "../services/webhooks/webhook-secrets.ts";
 import { Webhooks } from "../services/webhooks/webhooks.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import type { Connections } from "./connections.ts";
 import type { Membership } from "./membership.ts";
 
@@ -27,6 +28,7 @@ export interface WebhookOptions {
   readonly membership: Pick<Membership, "ownership" | "unowned">;
   readonly masterKey: Uint8Array;
   readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, "gauge">;
   /** Of one attempt; the specification's own where it is left out. */
   readonly attemptTimeoutMs?: number;
   onError(error: unknown): void;
@@ -73,14 +75,15 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     commit: (effects) => writer.submit(effects),
     read: (query) => query.run(connections.background),
   });
+  const slots = new SendSlots(
+    Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
+  );
   const deliveries = new Deliveries({
     sql: connections.background,
     instanceId: instance.id,
     actors,
     ownership,
-    slots: new SendSlots(
-      Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
-    ),
+    slots,
     secrets,
     sendEvent,
     clock,
@@ -90,6 +93,16 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     onError,
   });
   unowned.register(deliveries);
+  options.telemetry.gauge(
+    "gateway_webhooks_owned",
+    "Webhooks that this instance acts for.",
+    () => deliveries.size,
+  );
+  options.telemetry.gauge(
+    "gateway_webhook_attempts_in_flight",
+    "Deliveries to webhooks that are under way.",
+    () => slots.inFlight,
+  );
   const subscriptions = new Subscriptions(connections.sql);
   const events = new EventWriter({
     sql: connections.background,

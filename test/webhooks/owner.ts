@@ -16,12 +16,13 @@ const connections = openConnections({ url }, 4, systemClock);
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 const onError = (error: unknown) => console.error(name, error);
 
+const telemetry = createTelemetry({ level: "silent" });
 const membership = createMembership({
   connections,
   instance,
   company: "several",
   clock: systemClock,
-  telemetry: createTelemetry({ level: "silent" }),
+  telemetry,
   onChange(kind, objectId) {
     if (kind === "webhook") deliveries.changed(objectId);
     else if (kind === "outbox") deliveries.nudge();
@@ -43,6 +44,7 @@ const parts = createWebhooks({
   membership,
   masterKey: new Uint8Array(32).fill(7),
   clock: systemClock,
+  telemetry,
   attemptTimeoutMs: Number(attemptTimeoutMs),
   onError,
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { LeaseLostError, type Ownership } from "../../actors/runtime/ownership/interface.ts";
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
@@ -54,6 +54,7 @@ interface Instance {
 /** One instance's deliveries, whose requests are answered by `answer`. */
 async function addInstance(
   answer: (number: number) => AttemptRecord | Promise<AttemptRecord>,
+  read: <Result>(run: () => Promise<Result>) => Promise<Result> = (run) => run(),
 ): Promise<Instance> {
   const owner = await addOwner(sql);
   const ownership: Ownership = owner.ownership;
@@ -72,7 +73,7 @@ async function addInstance(
       clock: systemClock,
       turnContext: () => ({ nowMs: Date.now(), random: Math.random }),
       commit: (effects) => writer.submit(effects),
-      read: (query) => query.run(sql),
+      read: (query) => read(() => query.run(sql)),
     }),
     ownership,
     slots: new SendSlots(10),
@@ -124,23 +125,28 @@ describe("an owner whose lease has passed on", () => {
     const { promise: mayAnswer, resolve: answer } = Promise.withResolvers<void>();
     const first = await addInstance(async () => {
       await mayAnswer;
-      return accepted;
+      return { ...accepted, status_code: 410, error: "gone" };
     });
     const hook = await hookWith([1, 2, 3]);
     await first.takeOver(hook);
     await until("the first one is under way", () => first.sent.length === 1);
     await age(sql, first.owner, PAST_LEASE_MS);
-    const second = await addInstance(() => ({ ...accepted, status_code: 500, error: "failed" }));
+    const { promise: mayAccept, resolve: accept } = Promise.withResolvers<AttemptRecord>();
+    const second = await addInstance(() => mayAccept);
     const lease = await second.takeOver(hook);
     expect(lease?.epoch).toBe(2n);
-    await until("the new owner has sent", () => second.sent.length >= 1);
+    await until("the new owner has sent", () => second.sent.length === 1);
     answer();
-    await until("it has heard of its loss", () => first.deliveries.size === 0);
+    await until("the old one has heard of its loss", () => first.deliveries.size === 0);
     expect(first.sent).toEqual([1]);
     expect(first.owner.lost).toEqual([`webhook ${hook} 1`]);
-    expect(await statusesOf(hook)).not.toContain("delivered");
+    const [delivery] = await sql`SELECT status, attempt_count FROM deliveries
+      WHERE webhook_id = ${hook} AND sequence = 1`;
+    expect({ ...delivery }).toEqual({ status: "pending", attempt_count: 0 });
+    accept(accepted);
+    await untilDelivered(hook, 3);
+    expect(second.sent).toEqual([1, 2, 3]);
     expect(first.errors).toEqual([]);
-    await second.deliveries.stop(1_000);
   });
 
   test("stops where its own clock says that it may have passed on, without asking anybody", async () => {
@@ -161,14 +167,39 @@ test("a new owner begins with what was not durable, and goes on in order", async
   const hook = await hookWith([1, 2, 3, 4, 5]);
   await dead.takeOver(hook);
   await until("the third one is under way", () => dead.sent.length === 3);
-  await until("two are written", async () =>
-    (await statusesOf(hook)).filter((status) => status === "delivered").length === 2,
+  await until(
+    "two are written",
+    async () => (await statusesOf(hook)).filter((status) => status === "delivered").length === 2,
   );
   await age(sql, dead.owner, PAST_LEASE_MS);
   const heir = await addInstance(() => accepted);
   await heir.takeOver(hook);
   await untilDelivered(hook, 5);
   expect(heir.sent).toEqual([3, 4, 5]);
+});
+
+test("an owner that could not read goes on where it was, once it takes the webhook up again", async () => {
+  let isBroken = false;
+  let calls = 0;
+  const instance: Instance = await addInstance(
+    () => {
+      if (calls++ === 0) {
+        // With an attempt under way it is told of a change, and cannot read what it is.
+        isBroken = true;
+        instance.deliveries.changed(hook);
+      }
+      return accepted;
+    },
+    (run) => (isBroken ? Promise.reject(new Error("out of reach")) : run()),
+  );
+  const hook = await hookWith([1, 2, 3]);
+  await instance.takeOver(hook);
+  await until("it has given up", () => instance.deliveries.size === 0);
+  expect(instance.errors).toHaveLength(1);
+  isBroken = false;
+  await until("the webhook is free", async () => (await instance.takeOver(hook)) !== undefined);
+  await untilDelivered(hook, 3);
+  expect(instance.sent).toEqual([1, 1, 2, 3]);
 });
 
 test("a refusal of the guard is told as a lost lease, for that webhook alone", async () => {

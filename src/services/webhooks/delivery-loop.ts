@@ -75,6 +75,8 @@ export class DeliveryLoop {
   async run(): Promise<void> {
     this.#cell.forget();
     try {
+      // A loop before this one may have come to its end without being able to load.
+      await this.#callOff();
       let isDone = false;
       while (!isDone && this.#mayGoOn()) isDone = await this.#turn();
     } finally {
