@@ -115,6 +115,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       guard,
       secrets,
       sendEvent,
+      slots,
       clock,
       onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
     }),

@@ -114,8 +114,9 @@ test(`through failing receivers and owners that die or stand still, ${EVENTS} ev
 
 function report(receivers: readonly UnrulyReceiver[], count: number, disturbances: string[]): void {
   const requests = receivers.reduce((sum, receiver) => sum + receiver.requests, 0);
+  const duplicates = receivers.reduce((sum, receiver) => sum + receiver.duplicates, 0);
   const recorded = receivers.length * count;
   console.log(
-    `${recorded} deliveries of ${EVENTS} events, ${requests} requests, ${disturbances.length} disturbances: order violations 0, lost 0, bad signatures 0`,
+    `${recorded} deliveries of ${EVENTS} events, ${requests} requests, ${duplicates} duplicates, ${disturbances.length} disturbances: order violations 0, lost 0, bad signatures 0`,
   );
 }

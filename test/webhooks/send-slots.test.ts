@@ -36,6 +36,19 @@ test("one organization has half of it at most, so that others never wait for its
   expect(greedy.filter(({ isIn }) => isIn)).toHaveLength(2);
 });
 
+test("whoever cannot wait is told so, and takes nothing", () => {
+  const slots = new SendSlots(2);
+  expect([slots.tryTake("a"), slots.tryTake("a"), slots.tryTake("b"), slots.tryTake("c")]).toEqual([
+    true,
+    false,
+    true,
+    false,
+  ]);
+  slots.give("a");
+  expect([slots.tryTake("c"), slots.tryTake("a")]).toEqual([true, false]);
+  expect(slots.inFlight).toBe(2);
+});
+
 test("organizations take turns", async () => {
   const slots = new SendSlots(1);
   const order: string[] = [];

@@ -13,6 +13,8 @@ export interface UnrulyReceiver {
   /** Of those that it answered 2xx. */
   readonly accepted: ReadonlySet<number>;
   readonly requests: number;
+  /** Requests for what it had accepted before. */
+  readonly duplicates: number;
   readonly badSignatures: number;
   stop(): Promise<void>;
 }
@@ -30,6 +32,7 @@ export async function startUnrulyReceiver(pick: () => Fault | undefined): Promis
   const sockets = new Set<Socket>();
   let requests = 0;
   let badSignatures = 0;
+  let duplicates = 0;
   const server = createServer((request, response) => {
     const pieces: Buffer[] = [];
     request.on("error", () => {});
@@ -51,6 +54,7 @@ export async function startUnrulyReceiver(pick: () => Fault | undefined): Promis
         request.socket.destroy();
         return;
       }
+      if (accepted.has(number)) duplicates++;
       if (fault === undefined) accepted.add(number);
       response.writeHead(fault === undefined ? 200 : Number(fault)).end();
     });
@@ -67,6 +71,9 @@ export async function startUnrulyReceiver(pick: () => Fault | undefined): Promis
     accepted,
     get requests() {
       return requests;
+    },
+    get duplicates() {
+      return duplicates;
     },
     get badSignatures() {
       return badSignatures;

@@ -24,25 +24,39 @@ export class SendSlots {
 
   /** Undefined where there is room now; else a promise of it. `give` ends what either began. */
   take(organizationId: string): Promise<void> | undefined {
-    let share = this.#shares.get(organizationId);
-    if (share === undefined) {
-      share = { inFlight: 0, waiting: [] };
-      this.#shares.set(organizationId, share);
-    }
-    if (this.#inFlight < this.#most && share.inFlight < this.#mostOfOne) {
-      this.#begin(share);
-      return undefined;
-    }
-    const { waiting } = share;
+    if (this.tryTake(organizationId)) return undefined;
+    const { waiting } = this.#shareOf(organizationId);
     return new Promise((resolve) => waiting.push(resolve));
+  }
+
+  /** False, with nothing taken, where there is no room now. */
+  tryTake(organizationId: string): boolean {
+    const share = this.#shareOf(organizationId);
+    const isRoom = this.#inFlight < this.#most && share.inFlight < this.#mostOfOne;
+    if (isRoom) this.#begin(share);
+    else this.#dropIdle(organizationId, share);
+    return isRoom;
   }
 
   give(organizationId: string): void {
     const share = this.#shares.get(organizationId)!;
     this.#inFlight--;
     share.inFlight--;
-    if (share.inFlight === 0 && share.waiting.length === 0) this.#shares.delete(organizationId);
+    this.#dropIdle(organizationId, share);
     this.#letIn();
+  }
+
+  #shareOf(organizationId: string): Share {
+    let share = this.#shares.get(organizationId);
+    if (share === undefined) {
+      share = { inFlight: 0, waiting: [] };
+      this.#shares.set(organizationId, share);
+    }
+    return share;
+  }
+
+  #dropIdle(organizationId: string, share: Share): void {
+    if (share.inFlight === 0 && share.waiting.length === 0) this.#shares.delete(organizationId);
   }
 
   #letIn(): void {

@@ -4,7 +4,11 @@ import {
   type ListedDelivery,
   listDeliveries,
 } from "../../../db/queries/delivery-list.ts";
-import { findOutboxEvent, noteRedelivery } from "../../../db/queries/delivery-redeliver.ts";
+import {
+  type EventToSend,
+  findOutboxEvent,
+  noteRedelivery,
+} from "../../../db/queries/delivery-redeliver.ts";
 import { findWebhook, listWebhooks, type SealedSecrets } from "../../../db/queries/webhook-list.ts";
 import {
   deleteWebhook,
@@ -26,6 +30,7 @@ import type {
 } from "../../lib/webhook-record.ts";
 import { sampleData } from "./sample-data.ts";
 import type { SendEvent } from "./send-event.ts";
+import type { SendSlots } from "./send-slots.ts";
 import { PREVIOUS_SECRET_MS, type WebhookSecrets } from "./webhook-secrets.ts";
 
 export interface WebhooksDependencies {
@@ -33,6 +38,8 @@ export interface WebhooksDependencies {
   readonly guard: EgressGuard;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
+  /** Shared with deliveries. */
+  readonly slots: SendSlots;
   readonly clock: Clock;
   /** The types that an organization's webhooks want have changed. */
   onSubscriptionChange(organizationId: string): void;
@@ -129,7 +136,7 @@ export class Webhooks {
   ): Promise<{ eventId: string; attempt: AttemptRecord }> {
     const found = await this.#found(organizationId, id);
     const eventId = newId("evt");
-    const attempt = await this.#dependencies.sendEvent(this.#target(found), {
+    const attempt = await this.#sendNow(found, {
       eventId,
       type,
       data: sampleData(type),
@@ -158,7 +165,7 @@ export class Webhooks {
     id: string,
     outboxId: bigint | undefined,
   ): Promise<{ delivery: ListedDelivery; attempt: AttemptRecord }> {
-    const { sql, sendEvent } = this.#dependencies;
+    const { sql } = this.#dependencies;
     const found = await this.#found(organizationId, id);
     if (outboxId === undefined) throw deliveryNotFound();
     const name = { webhookId: id, outboxId };
@@ -167,7 +174,7 @@ export class Webhooks {
       findOutboxEvent(sql, outboxId),
     ]);
     if (known === undefined || event === undefined) throw deliveryNotFound();
-    const attempt = await sendEvent(this.#target(found), event);
+    const attempt = await this.#sendNow(found, event);
     const delivery = await noteRedelivery(sql, name, attempt);
     if (delivery === undefined) throw deliveryNotFound();
     return { delivery, attempt };
@@ -179,9 +186,23 @@ export class Webhooks {
     return found;
   }
 
-  #target({ record, sealed }: { record: WebhookRecord; sealed: SealedSecrets }) {
-    const { secrets, clock } = this.#dependencies;
-    return { url: record.url, secrets: secrets.signing(sealed, clock.nowMs()) };
+  /** Throws 503 at once where too much is under way: nobody waits for receivers of others. */
+  async #sendNow(
+    { record, sealed }: { readonly record: WebhookRecord; readonly sealed: SealedSecrets },
+    event: EventToSend,
+  ): Promise<AttemptRecord> {
+    const { slots, secrets, sendEvent, clock } = this.#dependencies;
+    if (!slots.tryTake(record.organizationId)) {
+      throw new GatewayError("overloaded", "Too many deliveries are under way.", {
+        retryAfterSeconds: 1,
+      });
+    }
+    try {
+      const signing = secrets.signing(sealed, clock.nowMs());
+      return await sendEvent({ url: record.url, secrets: signing }, event);
+    } finally {
+      slots.give(record.organizationId);
+    }
   }
 
   /** Refuses what is known to be out of bounds. A name without an address may have one by the first event. */
