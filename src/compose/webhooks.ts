@@ -29,9 +29,18 @@ export interface WebhookOptions {
   readonly masterKey: Uint8Array;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "gauge">;
+  /** Without it, the owner's own look, once a second, finds what another instance emitted. */
+  readonly wakes?: WebhookWakes;
   /** Of one attempt; the specification's own where it is left out. */
   readonly attemptTimeoutMs?: number;
   onError(error: unknown): void;
+}
+
+/** Tells other instances that an actor may have work; what is lost costs latency only. */
+export interface WebhookWakes {
+  wake(kind: string, id: string): void;
+  /** Returns the way to stop listening. */
+  onWake(kind: string, listener: (id: string) => void): () => void;
 }
 
 /** Everything about webhooks. */
@@ -78,7 +87,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   const slots = new SendSlots(
     Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
   );
-  const deliveries = new Deliveries({
+  const deliveries: Deliveries = new Deliveries({
     sql: connections.background,
     instanceId: instance.id,
     actors,
@@ -88,11 +97,11 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     sendEvent,
     clock,
     sweep: () => unowned.sweep(),
-    // Another instance's own look, once a second, finds the same events.
-    wakeOwner: () => {},
+    wakeOwner: (webhookId) => options.wakes?.wake(deliveries.kind, webhookId),
     onError,
   });
   unowned.register(deliveries);
+  const stopListening = options.wakes?.onWake(deliveries.kind, (id) => deliveries.wake(id));
   options.telemetry.gauge(
     "gateway_webhooks_owned",
     "Webhooks that this instance acts for.",
@@ -131,6 +140,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     deliveries,
     passivateIdle: () => actors.passivateIdle(),
     async stop() {
+      stopListening?.();
       await events.close(STOP_MS);
       await deliveries.stop(STOP_MS);
       await writer.close(STOP_MS);

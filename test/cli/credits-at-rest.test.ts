@@ -196,7 +196,7 @@ test("a gateway that was silent when an adjustment was posted at rest charges no
   await insertInstance(sql, instance);
   await sql`UPDATE instances SET heartbeat_at = clock_timestamp() - interval '1 minute'`;
   await cliJson(settings, ...adjustArguments(org, "-2"));
-  expect(await heartbeat(sql, instance)).toBeFalse();
+  expect((await heartbeat(sql, instance)).isAlive).toBeFalse();
   const charge = commitLedgerBatch(sql, instance, {
     checkpoints: [],
     settlements: [settlement({ organizationId: org, keyId: "key_held" }, { chargeNano: 1n })],

@@ -30,7 +30,8 @@ interface Waiting {
 const MAX_BATCH = 512;
 const MAX_NUMBERED = 1_000;
 const RETRY_DELAY_MS = 50;
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
+/** Conflicts that a new try resolves: with other writers, and with an earlier try that was still running. */
+const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03", "23505"]);
 
 /**
  * Writes what the owners of webhooks decide, of many webhooks in one commit: what queued during the last
