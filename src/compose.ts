@@ -12,7 +12,8 @@ import { composeFiles } from "./compose/files.ts";
 import { createMembership } from "./compose/membership.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
-import { MemoryRateWindows } from "./coordination/memory.ts";
+import { createCoordination } from "./coordination/create-coordination.ts";
+import type { Coordination } from "./coordination/interface.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { errorEnvelope } from "./http/error-response.ts";
 import { LoadGate } from "./http/load-gate.ts";
@@ -105,8 +106,15 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ],
   });
   const { presence } = membership;
+  const coordination = await openCoordination(
+    options,
+    instance.id,
+    () => presence.peers().count,
+    onError,
+  );
   const webhooks = createWebhooks({
     ...options,
+    wakes: coordination.wakes,
     connections,
     instance,
     membership,
@@ -146,6 +154,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
   const orders = new CreditOrders({ organizations: world.organizations, read, onError });
   await membership.start();
+  await coordination.start();
 
   const ticker = new StreamTicker(clock);
   const deadlines = new DeadlineQueue(clock, config.upstreamTimeouts.totalMs);
@@ -171,7 +180,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       })),
       { clock, probe: config.usesProxy ? null : undefined },
     ),
-    rates: new MemoryRateWindows(clock),
+    rates: coordination.rates,
     organizations: world.organizations,
     idempotency,
     events: webhooks.completionEvents,
@@ -205,6 +214,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     presence,
     inFlight,
+    coordination,
   });
   const app = createApp(routes, {
     authentication: new Authentication({ keys: world.keys, clock, read }),
@@ -252,10 +262,49 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       try {
         await membership.leave();
       } finally {
+        await coordination.close();
         await connections.close();
       }
     },
   };
+}
+
+/** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
+async function openCoordination(
+  { config, telemetry, clock = systemClock }: ComposeOptions,
+  instanceId: string,
+  liveInstances: () => number,
+  onError: (error: unknown) => void,
+): Promise<Coordination> {
+  const coordination = await createCoordination({
+    redisUrl: config.redisUrl,
+    instanceId,
+    clock,
+    liveInstances,
+    onRedisLost: (reason) =>
+      telemetry.log.error(
+        { err: reason },
+        "Redis is lost: this instance admits its own share of each rate limit until it is back",
+      ),
+    onRedisBack: (lostForMs, admittedApart) =>
+      telemetry.log.info(
+        { lost_for_ms: Math.round(lostForMs), admitted_apart: admittedApart },
+        "Redis is back: rate limits are counted there again",
+      ),
+    onError,
+  });
+  const { redis } = coordination;
+  if (redis !== undefined) {
+    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
+      redis.isUp ? 1 : 0,
+    );
+    telemetry.counter(
+      "gateway_rate_admissions_apart_total",
+      "Admissions of rate limits that were decided while Redis was lost.",
+      () => redis.admittedApart,
+    );
+  }
+  return coordination;
 }
 
 async function loadModels(config: GatewayConfig): Promise<ModelIndex> {

@@ -1,6 +1,7 @@
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import type { GatewayConfig } from "./config.ts";
+import type { Coordination } from "./coordination/interface.ts";
 import { openApiDocument } from "./http/openapi.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import type { Clock } from "./lib/clock.ts";
@@ -37,6 +38,7 @@ export interface RouteDependencies {
   readonly clock: Clock;
   readonly presence: Presence;
   readonly inFlight: InFlight;
+  readonly coordination: Coordination;
 }
 
 /** Every route of the gateway. */
@@ -60,10 +62,13 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
   return routes;
 }
 
-/** Ready: the database answers, its news are fresh, and this process is not stopping. */
-async function readiness({ sql, presence, inFlight }: RouteDependencies) {
+/** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */
+async function readiness({ sql, presence, inFlight, coordination }: RouteDependencies) {
   const database =
     presence.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
   const draining = inFlight.isStopping ? "stopping" : "ok";
-  return { ok: database === "ok" && draining === "ok", checks: { database, draining } };
+  const redis = coordination.redis?.isUp === false ? "unreachable" : "ok";
+  const ok = database === "ok" && draining === "ok" && redis === "ok";
+  const checks = { database, draining };
+  return { ok, checks: coordination.redis === undefined ? checks : { ...checks, redis } };
 }
