@@ -18,10 +18,15 @@ type CreateBody = Pick<WebhookSettings, "url" | "events"> &
 
 /** Webhooks and their deliveries (spec 4.11). */
 export function webhookRoutes(webhooks: Webhooks): RouteDefinition[] {
-  return [...settingRoutes(webhooks), ...deliveryRoutes(webhooks)];
+  return [
+    ...collectionRoutes(webhooks),
+    ...settingRoutes(webhooks),
+    secretRoute(webhooks),
+    ...deliveryRoutes(webhooks),
+  ];
 }
 
-function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
+function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
   return [
     {
       method: "POST",
@@ -65,6 +70,11 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
         return jsonResponse({ data: listed.webhooks.map(webhookShape), total: listed.total });
       },
     },
+  ];
+}
+
+function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
+  return [
     {
       method: "GET",
       path: "/v1/webhooks/:id",
@@ -107,32 +117,35 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
         return jsonResponse({ id: context.params.id, deleted: true });
       },
     },
-    {
-      method: "POST",
-      path: "/v1/webhooks/:id/rotate_secret",
-      tag,
-      summary: "Make a new secret; the one before signs too for 24 hours",
-      access,
-      responses: {
-        200: {
-          description: "The webhook, with its new secret this once",
-          schema: schema.rotatedWebhook,
-        },
-      },
-      async handle(context) {
-        const { record, secret, previousUntilMs } = await webhooks.rotateSecret(
-          organizationOf(context),
-          context.params.id!,
-        );
-        const expiresAt = isoTime(previousUntilMs);
-        return jsonResponse({
-          ...webhookShape(record),
-          secret,
-          previous_secret_expires_at: expiresAt,
-        });
+  ];
+}
+
+function secretRoute(webhooks: Webhooks): RouteDefinition {
+  return {
+    method: "POST",
+    path: "/v1/webhooks/:id/rotate_secret",
+    tag,
+    summary: "Make a new secret; the one before signs too for 24 hours",
+    access,
+    responses: {
+      200: {
+        description: "The webhook, with its new secret this once",
+        schema: schema.rotatedWebhook,
       },
     },
-  ];
+    async handle(context) {
+      const { record, secret, previousUntilMs } = await webhooks.rotateSecret(
+        organizationOf(context),
+        context.params.id!,
+      );
+      const expiresAt = isoTime(previousUntilMs);
+      return jsonResponse({
+        ...webhookShape(record),
+        secret,
+        previous_secret_expires_at: expiresAt,
+      });
+    },
+  };
 }
 
 function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
