@@ -21,8 +21,9 @@ export async function endEarlierSession(
       const ended = await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = ${name} AND pid <> pg_backend_pid()`;
       if (ended.length === 0) return;
-    } catch {
-      // Whatever it is: nothing may be tried again before this is known.
+    } catch (error) {
+      // Whatever else it is: nothing may be tried again before this is known.
+      if ((error as { code?: unknown }).code === "CONNECTION_ENDED") return;
     }
     await sleep(clock, POLL_MS);
   }

@@ -108,28 +108,31 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
   for (const { requestId, chargeNano } of settlements) {
     if (asked.has(requestId)) charges.set(requestId, chargeNano);
   }
-  const ended: string[] = [];
+  const ended: Record<string, unknown>[] = [];
+  const end = (of: RequestAccounts & { readonly requestId: string }, charge?: bigint): void => {
+    ended.push({ n: ended.length + 1, r: of.requestId, ...places.of(of), c: charge?.toString() });
+  };
   const attempts: string[] = [];
-  for (const { requestId, hasAttempt } of settlements) {
-    if (!asked.has(requestId)) ended.push(requestId);
+  for (const settlement of settlements) {
+    const { requestId, hasAttempt, chargeNano } = settlement;
+    if (!asked.has(requestId)) end(settlement, chargeNano);
     if (hasAttempt || recheck) attempts.push(requestId);
   }
   for (const release of releases) {
-    places.of(release);
-    ended.push(release.requestId);
+    end(release);
     if (release.hasAttempt) attempts.push(release.requestId);
   }
   const rows = holds.map((demand) =>
     holdRow(demand, places.withRows(demand), charges.get(demand.requestId)),
   );
-  if (recheck) ended.push(...asked);
+  if (recheck) for (const demand of holds) end(demand);
   const posted = settlements.length === 0 ? undefined : postingRows(settlements, asked, places);
   return JSON.stringify({
     instance: instance.id,
     epoch: instance.epoch.toString(),
     account_ids: [...places.byId.keys()],
     new_accounts: places.fresh.size === 0 ? undefined : [...places.fresh.values()],
-    ended,
+    ended: ended.length === 0 ? undefined : ended,
     attempts: attempts.length === 0 ? undefined : attempts,
     checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
     holds: rows.length === 0 ? undefined : rows,

@@ -99,12 +99,16 @@ export class GroupCommit {
     }
     return new Promise((resolve, reject) => {
       this.#queue.push(unitOf(effects, abandonment, resolve, reject));
-      this.wake();
+      this.#start();
     });
   }
 
   /** The source of holds has some to ask for. */
   wake(): void {
+    if (!this.#closed) this.#start();
+  }
+
+  #start(): void {
     if (this.#running) return;
     this.#running = true;
     queueMicrotask(() => void this.#pump());

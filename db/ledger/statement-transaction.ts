@@ -24,8 +24,8 @@ interface StatementWriter {
 }
 
 const RETRY_DELAY_MS = 50;
-/** Conflicts with other writers that a new try resolves. */
-const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
+/** Conflicts with other writers, and a pause in the middle (25P03), that a new try resolves. */
+const TRANSIENT_STATES = new Set(["25P03", "40001", "40P01", "55P03"]);
 const NOTHING_COMMITTED: CommittedBatch = {
   accountIds: [],
   totals: new Map(),
@@ -77,7 +77,7 @@ export async function commitStatements(
 
 async function assertAlive(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<void> {
   const [row] = await sql`SELECT 1 FROM instances
-    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR SHARE`;
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR KEY SHARE`;
   if (!row) throw new FencedError("this instance was declared dead");
 }
 

@@ -9,8 +9,9 @@ ALTER TABLE "holds" SET (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, au
 -- may be lowered: then fx, pt, fee and x say how), w "early" or "last" where it is not to wait for others,
 -- c the charge of a request that has ended already and is charged in this very batch.
 -- A settlement with h is such a charge; it is posted if its hold is granted.
--- ended: holds that end in this batch. With recheck (an earlier try may have been committed) the ids of
--- the holds asked for are among them: they are decided afresh.
+-- ended: holds that end in this batch: n from 1, r, o d m, and c where a settlement charges so much. With
+-- recheck (an earlier try may have been committed) the holds asked for are among them, to be decided
+-- afresh.
 -- reaping: the attempts of a dead instance that held in its memory have no row in holds.
 --
 -- Returns what every account has free (null without a limit), in the order of account_ids, and a verdict
@@ -24,10 +25,9 @@ DECLARE
   p_settlements jsonb := p_batch->'settlements';
   p_checkpoints jsonb := p_batch->'checkpoints';
   p_new_accounts jsonb := p_batch->'new_accounts';
-  p_ended text[] := ARRAY(SELECT jsonb_array_elements_text(p_batch->'ended'));
   v_ids text[] := ARRAY(SELECT jsonb_array_elements_text(p_batch->'account_ids'));
   v_posted_before text[] := '{}';
-  v_is_unheld boolean;
+  v_held bigint[] := '{}';
   v_limit bigint[];
   v_unspent bigint[];
   v_free bigint[];
@@ -51,8 +51,9 @@ DECLARE
   h record;
 BEGIN
   -- The fence. It must be a locking read of its own: a condition inside another statement would be
-  -- judged by that statement's old snapshot after a wait.
-  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR SHARE;
+  -- judged by that statement's old snapshot after a wait. A key share keeps heartbeats going; whoever
+  -- declares this instance dead takes its row FOR UPDATE.
+  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR KEY SHARE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'instance % was declared dead', p_instance USING ERRCODE = 'GW001';
   END IF;
@@ -77,52 +78,60 @@ BEGIN
         SELECT s.r FROM jsonb_to_recordset(p_settlements) AS s (r text)));
   END IF;
 
-  WITH ended AS (
-    DELETE FROM holds WHERE id = ANY (p_ended)
-    RETURNING id, org_account, day_account, month_account, hold_nano
-  ), freed AS (
-    SELECT account, sum(hold_nano)::bigint AS nano FROM (
-      SELECT org_account AS account, hold_nano FROM ended
-      UNION ALL SELECT day_account, hold_nano FROM ended
-      UNION ALL SELECT month_account, hold_nano FROM ended
-    ) of_each GROUP BY account
-  ), charges AS (
-    SELECT s.r, s.c, g.org_account, g.day_account, g.month_account
-    FROM jsonb_to_recordset(p_settlements) AS s (g integer, r text, c bigint, h boolean)
-    JOIN jsonb_to_recordset(p_batch->'groups')
-      AS g (g integer, org_account text, day_account text, month_account text) ON g.g = s.g
-    WHERE s.h IS NULL AND s.r <> ALL (v_posted_before)
-  ), charged AS (
-    SELECT account, sum(c)::bigint AS nano, count(*) AS count FROM (
-      SELECT org_account AS account, c FROM charges
-      UNION ALL SELECT day_account, c FROM charges
-      UNION ALL SELECT month_account, c FROM charges
-    ) of_each GROUP BY account
-  ), touched AS (
-    SELECT a.id, i.place, coalesce(f.nano, 0) AS freed, coalesce(c.nano, 0) AS charged,
-      coalesce(c.count, 0) AS count, coalesce(a.posted_nano, 0) AS posted_nano,
-      coalesce(a.held_nano, 0) AS held_nano, k.is_active,
+  SELECT array_agg(limit_nano), array_agg(limit_nano - posted_nano),
+    array_agg(limit_nano - posted_nano - held_nano), array_agg(is_active),
+    array_agg(coalesce(limit_nano - posted_nano, 0)), array_agg(sequence), array_agg(0), array_agg(0),
+    array_agg(0), array_agg(false)
+  INTO v_limit, v_unspent, v_free, v_active, v_balance, v_sequence, v_charged, v_moved, v_count, v_blocked
+  FROM (
+    SELECT coalesce(a.posted_nano, 0) AS posted_nano, coalesce(a.held_nano, 0) AS held_nano, k.is_active,
       CASE WHEN a.kind IN ('day', 'month') THEN 0 ELSE a.sequence END AS sequence,
       CASE a.kind WHEN 'day' THEN k.daily_budget_nano WHEN 'month' THEN k.monthly_budget_nano
         ELSE coalesce(a.credit_nano, 0) END AS limit_nano
     FROM unnest(v_ids) WITH ORDINALITY AS i (id, place)
     LEFT JOIN accounts a ON a.id = i.id
     LEFT JOIN api_keys k ON k.id = a.key_id AND k.deleted_at IS NULL
-    LEFT JOIN freed f ON f.account = i.id
-    LEFT JOIN charged c ON c.account = i.id
     ORDER BY i.place
-  )
-  SELECT array_agg(limit_nano), array_agg(limit_nano - posted_nano - charged),
-    array_agg(limit_nano - posted_nano - charged - held_nano + freed), array_agg(is_active),
-    array_agg(coalesce(limit_nano - posted_nano, 0)), array_agg(sequence), array_agg(charged),
-    array_agg(-freed), array_agg(count), array_agg(false),
-    (SELECT bool_or(ch.c > coalesce(e.hold_nano, 0)) FROM charges ch LEFT JOIN ended e ON e.id = ch.r)
-  INTO v_limit, v_unspent, v_free, v_active, v_balance, v_sequence, v_charged, v_moved, v_count,
-    v_blocked, v_is_unheld
-  FROM touched;
-  IF v_is_unheld AND NOT p_batch ? 'reaping' THEN
-    RAISE EXCEPTION 'a charge goes beyond its hold' USING ERRCODE = 'GW002';
-  END IF;
+  ) of_each;
+
+  FOR h IN
+    DELETE FROM holds USING jsonb_to_recordset(p_batch->'ended')
+      AS e (n integer, r text, o integer, d integer, m integer)
+    -- The accounts are those that were locked, or it does not end here.
+    WHERE holds.id = e.r AND holds.org_account = v_ids[e.o] AND holds.day_account = v_ids[e.d]
+      AND holds.month_account = v_ids[e.m]
+    RETURNING e.n, e.o, e.d, e.m, holds.hold_nano AS nano
+  LOOP
+    v_held[h.n] := h.nano;
+    v_moved[h.o] := v_moved[h.o] - h.nano;
+    v_moved[h.d] := v_moved[h.d] - h.nano;
+    v_moved[h.m] := v_moved[h.m] - h.nano;
+    v_free[h.o] := v_free[h.o] + h.nano;
+    v_free[h.d] := v_free[h.d] + h.nano;
+    v_free[h.m] := v_free[h.m] + h.nano;
+  END LOOP;
+
+  FOR h IN
+    SELECT * FROM jsonb_to_recordset(p_batch->'ended')
+      AS e (n integer, r text, o integer, d integer, m integer, c bigint) WHERE c IS NOT NULL
+  LOOP
+    CONTINUE WHEN h.r = ANY (v_posted_before);
+    IF h.c > coalesce(v_held[h.n], 0) AND NOT p_batch ? 'reaping' THEN
+      RAISE EXCEPTION 'a charge goes beyond its hold' USING ERRCODE = 'GW002';
+    END IF;
+    v_charged[h.o] := v_charged[h.o] + h.c;
+    v_charged[h.d] := v_charged[h.d] + h.c;
+    v_charged[h.m] := v_charged[h.m] + h.c;
+    v_count[h.o] := v_count[h.o] + 1;
+    v_count[h.d] := v_count[h.d] + 1;
+    v_count[h.m] := v_count[h.m] + 1;
+    v_unspent[h.o] := v_unspent[h.o] - h.c;
+    v_unspent[h.d] := v_unspent[h.d] - h.c;
+    v_unspent[h.m] := v_unspent[h.m] - h.c;
+    v_free[h.o] := v_free[h.o] - h.c;
+    v_free[h.d] := v_free[h.d] - h.c;
+    v_free[h.m] := v_free[h.m] - h.c;
+  END LOOP;
 
   FOR h IN
     SELECT * FROM jsonb_to_recordset(p_batch->'holds') AS d (r text, o integer, d integer, m integer,
@@ -225,11 +234,11 @@ BEGIN
       -s.c, v_balance[g.o] - sum(s.c) OVER w, g.description, g.key_id, s.r, g.model, g.provider, g.status,
       s.p, coalesce(s.cp, 0), s.o, coalesce(s.ro, 0), g.estimated, s.l, s.d
     FROM jsonb_to_recordset(p_settlements) AS s (n integer, g integer, r text, c bigint, p bigint,
-      cp bigint, o bigint, ro bigint, l integer, d jsonb)
+      cp bigint, o bigint, ro bigint, l integer, d jsonb, h boolean)
     JOIN jsonb_to_recordset(p_batch->'groups') AS g (g integer, o integer, organization_id text,
       key_id text, model text, provider text, status integer, estimated boolean, description text)
       ON g.g = s.g
-    WHERE s.r <> ALL (v_posted_before) AND s.r <> ALL (v_refused)
+    WHERE s.r <> ALL (v_posted_before) AND (s.h IS NULL OR s.r <> ALL (v_refused))
     WINDOW w AS (PARTITION BY g.o ORDER BY s.n ROWS UNBOUNDED PRECEDING);
 
     PERFORM emit_budget_events(

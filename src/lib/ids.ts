@@ -9,7 +9,9 @@ export type IdPrefix =
   | "cmd"
   | "cmt"
   | "file"
-  | "obj";
+  | "obj"
+  | "ftjob"
+  | "whk";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

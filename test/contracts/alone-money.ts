@@ -44,6 +44,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   const clock = new VirtualClock(START_MS);
   const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
+  const batches: number[] = [];
   let reading = 0;
   const read = async <Result>(query: Query<Result>): Promise<Result> => {
     reading++;
@@ -76,6 +77,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     onCommitted: (settlements, totals) => money.committed(settlements, totals),
     onFenced: () => void backgroundErrors.push(new Error("fenced")),
     onPostedAbandoned: (settlement) => money.refund(settlement),
+    onBatch: (units) => void batches.push(units),
   });
   money.connect(ledger);
   const orders = new CreditOrders({
@@ -95,6 +97,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     orders,
     clamped,
     backgroundErrors,
+    batches,
     sql: books.sql,
     isBusy: () => reading > 0 || ledger.writing > 0,
     addOrganization: books.addOrganization,

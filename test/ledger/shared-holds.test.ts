@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connectDatabase } from "../../db/client.ts";
+import { buryAlonePredecessors } from "../../db/ledger/bury-alone.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
-import { buryOthers } from "../../db/queries/instances.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import type { Hold } from "../../src/services/money/interface.ts";
+import { takeOver } from "../../src/services/presence/joining.ts";
 import { codeOf, figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
 import { shareMoney } from "../contracts/several-money.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
@@ -22,6 +24,9 @@ import {
 } from "./books.ts";
 import { recordingLedger } from "./recording-ledger.ts";
 import { untilWaiting } from "./standing-in-the-way.ts";
+
+/** Longer than the database lets a transaction idle. */
+const LONG_PAUSE_MS = 4_000;
 
 type Shared = ReturnType<typeof shareMoney>;
 
@@ -181,6 +186,36 @@ describe("two instances", () => {
   });
 });
 
+test("an instance that pauses in the middle of a transaction does not keep the others, and is done in the end", async () => {
+  const [paused, other] = [await open(), await open()];
+  const payer = await payerWith(1_000n);
+  const held = await paused.money.hold(requestOf(payer, 100));
+  let tries = 0;
+  const settling = paused.money.settle(held, figures(60n), {
+    kind: "statement",
+    name: "pause",
+    tables: [],
+    events: [],
+    async run() {
+      tries++;
+      if (tries === 1) await Bun.sleep(LONG_PAUSE_MS);
+    },
+  });
+  await until("it has paused", () => tries === 1);
+  const startedMs = performance.now();
+  other.money.release(await other.money.hold(requestOf(payer, 100)));
+  expect(performance.now() - startedMs).toBeLessThan(LONG_PAUSE_MS);
+  expect(tries).toBe(1);
+  await settling.catch((error) => expect(error.code).toBe("database_unavailable"));
+  await until(
+    "it is posted",
+    async () => (await postedOf(books.sql, [held.requestId])).length === 1,
+  );
+  expect(tries).toBe(2);
+  await until("all is settled", () => !paused.isBusy());
+  await expectWhole(paused, other);
+}, 30_000);
+
 describe("an instance that is declared dead", () => {
   test("in the middle of a transaction writes nothing of it, nor anything afterwards", async () => {
     const [dead, alive] = [await open(), await open()];
@@ -283,19 +318,46 @@ test("a charge without its hold, or beyond it, is refused: a fault of the progra
   await expectWhole(shared);
 });
 
-describe("a gateway that was alone", () => {
-  test("leaves attempts that were held in its memory, which several settle", async () => {
-    const alive = await open();
-    const instance = await books.addInstance();
-    const payer = await payerWith(1_000n);
-    const { ledger } = recordingLedger(books.connect(), instance);
-    const stream = settlement(payer, { hasAttempt: true, chargeNano: 90n });
+describe("where the database changes hands", () => {
+  test("what a lone gateway held in its memory is charged before several admit anything", async () => {
+    const [one, two] = [await open(), await open()];
+    const lone = await books.addInstance();
+    const payer = await books.addOrganization(1_000n);
+    const { ledger } = recordingLedger(books.connect(), lone);
+    const stream = settlement(payer, { hasAttempt: true, chargeNano: 900n });
     await ledger.submit([{ kind: "checkpoint", checkpoint: checkpointOf(stream) }]);
-    await buryOthers(books.sql, alive.instance.id);
-    const estate = await settleDead(books.sql, alive.instance);
+    const running = await two.money.hold(requestOf(await payerWith(10n), 10));
+    await two.money.checkpoint(running, figures(1n));
+    // It was killed just now: no lease has run out.
+    await buryAlonePredecessors(books.sql);
+    const estate = await settleDead(books.sql, one.instance);
     expect(estate).toEqual({ settled: 1, released: 0, failures: [] });
-    expect(await spentOf(payer)).toBe(90n);
-    await expectWhole(alive);
+    expect(await spentOf(payer)).toBe(900n);
+    expect(await codeOf(one.money.hold(requestOf(payer, 101)))).toBe("insufficient_credits");
+    await two.money.settle(running, figures(2n));
+    await expectWhole(one, two);
+  });
+
+  test("a gateway that is alone afterwards finds nothing held but what outlives processes", async () => {
+    const several = await open();
+    const payer = await payerWith(1_000n);
+    const long = { ...payer, id: newId("req"), holdNano: 300n };
+    await several.money.holdLong(long);
+    await several.money.hold(requestOf(payer, 200));
+    const streaming = await several.money.hold(requestOf(payer, 200));
+    await several.money.checkpoint(streaming, figures(50n));
+    const lone = { id: newId("ins"), epoch: 1n };
+    const lock = connectDatabase({ url: books.url }, { poolSize: 1, applicationName: "lock" });
+    const estate = await takeOver(lock, books.sql, lone);
+    expect(estate).toMatchObject({ settled: 1, released: 1 });
+    expect(await holdsOf(books.sql)).toEqual([long.id]);
+    const [account] = await books.sql`SELECT posted_nano, held_nano FROM accounts
+      WHERE id = ${streaming.dayAccount}`;
+    expect({ ...account }).toEqual({ posted_nano: 50n, held_nano: 300n });
+    await lock.end({ timeout: 1 });
+    const next = await open();
+    await next.money.releaseLong(long.id);
+    await expectWhole(next);
   });
 });
 

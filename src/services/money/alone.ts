@@ -18,16 +18,10 @@ import type {
 } from "./interface.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { refundEffect } from "./refund.ts";
-import {
-  exhaustedPeriods,
-  freeNano,
-  type Headroom,
-  isShortBySpend,
-  refusal,
-  revoked,
-} from "./refusal.ts";
+import { freeNano, type Headroom, isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf, withinHold } from "./settlement.ts";
+import { tellExhausted } from "./tell-exhausted.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
 
 type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
@@ -330,20 +324,7 @@ export class AloneMoney implements MoneyPort {
   /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
   async #tellExhausted(request: HoldRequest): Promise<void> {
     if (!this.#key(request) || !this.#organization(request)) return;
-    const periods = exhaustedPeriods(this.#headroom(request), request).map((period) => ({
-      id: period.accountId,
-      kind: period.kind,
-      organizationId: request.organizationId,
-      keyId: request.keyId,
-      periodStart: period.periodStart,
-    }));
-    if (periods.length === 0) return;
-    try {
-      await this.#dependencies.keys.get(request.keyId).ask("exhausted", periods);
-    } catch (error) {
-      // The refusal stands whether or not its event could be written now; the next one tries again.
-      this.#dependencies.onBackgroundError(error);
-    }
+    await tellExhausted(this.#dependencies, request, this.#headroom(request));
   }
 }
 

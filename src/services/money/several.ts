@@ -21,9 +21,10 @@ import { KnownRooms } from "./known-rooms.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
 import { refundEffect } from "./refund.ts";
-import { exhaustedPeriods, type Headroom } from "./refusal.ts";
+import type { RunningHold } from "./running-hold.ts";
 import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf, withinHold } from "./settlement.ts";
+import { tellExhausted } from "./tell-exhausted.ts";
 
 const RELEASE_RETRY_MS = 1_000;
 
@@ -35,17 +36,6 @@ export interface SeveralMoneyDependencies {
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
-}
-
-/** A hold that has not ended, as this instance sees it. */
-interface RunningHold {
-  readonly hold: Hold;
-  /** Where its request began before it was durable, until it is. */
-  early: PendingHold | undefined;
-  /** Whether a checkpoint was handed in, or is known to be written. */
-  attempt: "none" | "asked for" | "written";
-  checkpointing: Promise<void> | undefined;
-  settling: Promise<void> | undefined;
 }
 
 /**
@@ -203,7 +193,7 @@ export class SeveralMoney implements MoneyPort {
         refused: (error, headroom) => {
           endPatience();
           if (headroom === undefined) reject(error);
-          else void this.#tellExhausted(request, headroom).then(() => reject(error));
+          else void tellExhausted(this.#dependencies, request, headroom).then(() => reject(error));
         },
       });
       this.desk.submit(pending);
@@ -319,23 +309,5 @@ export class SeveralMoney implements MoneyPort {
         this.#dependencies.clock.after(RELEASE_RETRY_MS, () => this.#giveBack(hold, hasAttempt));
       },
     );
-  }
-
-  /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
-  async #tellExhausted(request: HoldRequest, headroom: Headroom): Promise<void> {
-    const periods = exhaustedPeriods(headroom, request).map((period) => ({
-      id: period.accountId,
-      kind: period.kind,
-      organizationId: request.organizationId,
-      keyId: request.keyId,
-      periodStart: period.periodStart,
-    }));
-    if (periods.length === 0) return;
-    try {
-      await this.#dependencies.keys.get(request.keyId).ask("exhausted", periods);
-    } catch (error) {
-      // The refusal stands whether or not its event could be written now; the next one tries again.
-      this.#dependencies.onBackgroundError(error);
-    }
   }
 }
