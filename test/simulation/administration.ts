@@ -1,5 +1,6 @@
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { type CreditEntry, postCredit } from "../../db/ledger/post-credit.ts";
 import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
-import { postCredit } from "../../db/ledger/post-credit.ts";
 import type { Cluster } from "./cluster.ts";
 import { Link } from "./link.ts";
 import type { Payers } from "./plan.ts";
@@ -27,6 +28,7 @@ export class Administration {
   readonly #driver: ModelledDriver;
   #running = 0;
   #acts = 0;
+  readonly #credits: string[] = [];
 
   constructor(options: AdministrationOptions) {
     const { world } = options;
@@ -46,12 +48,16 @@ export class Administration {
 
   act(): void {
     const { random } = this.#options.world;
-    const act = random.pick(["budget", "budget", "switch", "top-up", "order"] as const);
+    const act = random.pick(["budget", "budget", "switch", "top-up", "order", "credit"] as const);
     if (act === "budget" || act === "switch") this.#changeKey(act === "switch");
+    else if (act === "credit") this.#creditByInstance();
     else this.#changeBalance(act);
   }
 
   atRest(): void {
+    for (const description of this.#credits) {
+      if (this.#postedTimes(null, description) > 1) broken("M3", `${description} is posted twice`);
+    }
     if (this.#pendingOrders() > 0) broken("M3", "an order was never carried out");
     const done = [...this.#options.context.tables.creditCommands.all()];
     for (const { id, transaction_id: posted } of done) {
@@ -68,9 +74,7 @@ export class Administration {
     const gateway = world.random.pick(ready);
     const { id } = world.random.pick(payers.keys);
     const budget = BigInt(world.random.integer(0, 9) * 1_000 + ++this.#acts);
-    const changed = isSwitch
-      ? { isActive: world.random.chance(0.7) }
-      : { dailyBudgetNano: budget };
+    const changed = isSwitch ? { isActive: world.random.chance(0.7) } : { dailyBudgetNano: budget };
     const eventId = `evt_${world.nextId()}`;
     gateway.process.after(0, `change ${id}`, () => {
       gateway.keys
@@ -96,6 +100,39 @@ export class Administration {
             });
           },
         );
+    });
+  }
+
+  /** A payment that an instance posts with the ledger's statements. */
+  #creditByInstance(): void {
+    const { world, cluster, payers, promises } = this.#options;
+    const { ready } = cluster;
+    if (ready.length === 0) return;
+    const gateway = world.random.pick(ready);
+    const { id: organizationId } = world.random.pick(payers.organizations);
+    const description = `credit ${++this.#acts}`;
+    const entry: CreditEntry = {
+      transactionId: `txn_credit_${this.#acts}`,
+      organizationId,
+      type: "topup",
+      amountNano: BigInt(world.random.integer(1, 3_000)),
+      description,
+    };
+    const effect: StatementEffect = {
+      kind: "statement",
+      name: "credit",
+      tables: ["accounts", "transactions", "changes"],
+      events: [],
+      run: async (sql) => void (await postCredit(sql, entry)),
+    };
+    this.#credits.push(description);
+    const expectTimes = (times: number) => () =>
+      promises.watch(() => {
+        const posted = this.#postedTimes(entry.transactionId, description);
+        if (posted !== times) broken("M3", `${description} is posted ${posted} times, not ${times}`);
+      });
+    gateway.process.after(0, description, () => {
+      gateway.ledger.submit([effect]).then(expectTimes(1), expectTimes(0));
     });
   }
 
@@ -146,7 +183,8 @@ export class Administration {
   #postedTimes(transactionId: string | null, description: string): number {
     const { tables } = this.#options.context;
     return [...tables.transactions.all()].filter(
-      (row) => row.description === description && (transactionId === null || row.id === transactionId),
+      (row) =>
+        row.description === description && (transactionId === null || row.id === transactionId),
     ).length;
   }
 }

@@ -26,7 +26,11 @@ function* insertPayers(
       key_id: null,
       period_start: null,
     });
-    yield* tables.accounts.insert(transaction, account.id, { ...account, credit_nano, sequence: 1n });
+    yield* tables.accounts.insert(transaction, account.id, {
+      ...account,
+      credit_nano,
+      sequence: 1n,
+    });
     yield* tables.transactions.insert(transaction, `${id} 1`, {
       organization_id: id,
       sequence: 1n,

@@ -1,6 +1,6 @@
-import { StreamCheckpoints } from "../../src/services/chat/stream-checkpoints.ts";
-import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
 import { sleep } from "../../src/lib/clock.ts";
+import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
+import { StreamCheckpoints } from "../../src/services/chat/stream-checkpoints.ts";
 import { EarlyHoldRefused } from "../../src/services/money/early-refusal.ts";
 import type { Hold, SettlementFigures } from "../../src/services/money/interface.ts";
 import type { SimulatedGateway } from "./gateway.ts";
@@ -16,7 +16,6 @@ export interface ClientSide {
 
 const FEMTO_PER_NANO = 1_000_000n;
 const TICK_MS = 250;
-const LEASE_LOOK_MS = 50;
 
 /** The way of one request through an instance: admitted, called, metered, settled, as the chat service does. */
 export class Front {
@@ -46,13 +45,15 @@ export class Front {
         if (!(error instanceof Error) || !error.message.startsWith("given up")) throw error;
       }
       const told =
-        error instanceof GatewayError ? error : new GatewayError("internal", "Failed.", { cause: error });
+        error instanceof GatewayError
+          ? error
+          : new GatewayError("internal", "Failed.", { cause: error });
       if (record.end === undefined) this.#client.failed(record, told);
     }
   }
 
   async #admitAndServe(record: RequestRecord, abort: Abort): Promise<void> {
-    await this.#gateway.membership.whenFresh();
+    await this.#gateway.membership.presence.whenFresh();
     const key = await this.#gateway.keys.get(record.plan.keyId).ask("inspect", undefined);
     if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
     if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
@@ -93,7 +94,10 @@ export class Front {
       await call.within(sleep(process.clock, record.plan.upstreamMs));
       if (record.plan.upstreamFailure === "at once") throw providerFailure();
       const status = record.isDisconnected ? 499 : 200;
-      const charged = money.settle(hold, this.#figures(record, hold, produced(record.plan, hold), status));
+      const charged = money.settle(
+        hold,
+        this.#figures(record, hold, produced(record.plan, hold), status),
+      );
       if (isAnswerAfterCharge) await charged;
       else charged.catch(() => {});
     } catch (error) {
@@ -149,8 +153,7 @@ export class Front {
 
   /** Whoever may have been taken for dead lets nothing out before that is clear. */
   async #whenCurrent(): Promise<void> {
-    const { membership, process } = this.#gateway;
-    while (!membership.isCurrent) await sleep(process.clock, LEASE_LOOK_MS);
+    await this.#gateway.membership.presence.whenCurrent();
   }
 
   async #leave(record: RequestRecord, hold: Hold, seen: number): Promise<void> {

@@ -1,17 +1,15 @@
-import { apiKeyActor } from "../../actors/api-key/actor.ts";
-import { organizationActor } from "../../actors/organization/actor.ts";
-import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
-import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
-import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
-import { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Query } from "../../db/query.ts";
-import { AloneMoney, type ApiKeyActors } from "../../src/services/money/alone.ts";
+import { createActorWorld } from "../../src/compose/actor-world.ts";
+import type { Connections } from "../../src/compose/connections.ts";
+import { createMembership, type Membership } from "../../src/compose/membership.ts";
+import { createMoney } from "../../src/compose/money.ts";
+import type { ApiKeyActors } from "../../src/services/money/alone.ts";
 import { CreditOrders } from "../../src/services/money/credit-orders.ts";
 import type { MoneyPort } from "../../src/services/money/interface.ts";
-import { SeveralMoney } from "../../src/services/money/several.ts";
+import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { Link } from "./link.ts";
-import { Membership } from "./membership.ts";
 import type { Connection } from "./postgres/connection.ts";
 import { ModelledDriver } from "./postgres/driver.ts";
 import type { ModelContext } from "./postgres/model-context.ts";
@@ -68,68 +66,44 @@ export class SimulatedGateway {
     const lock = open(1, `gateway-lock-${name}`);
     this.drivers = [pool, ledgerDriver, lock];
     const { sql } = pool;
-    const ledgerSql = ledgerDriver.sql;
     const onError = (error: unknown): void => {
       world.note(`${name} failure: ${(error as Error).message}`);
-      if (isFaultOfProgram(error)) throw error;
     };
     const onFenced = (): void => this.process.kill();
 
     const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
-    const environment: ActorEnvironment = {
+    const actors = createActorWorld({
+      sql,
       clock,
-      turnContext: () => ({ nowMs: clock.nowMs(), random: () => world.random.next() }),
       commit(effects, lineage) {
         const durable = ledger.submit(effects, lineage);
         if (guards.outputGate) return durable;
         durable.catch(() => {});
         return Promise.resolve();
       },
-      read,
-    };
-    const keys = new ActorRegistry(apiKeyActor, environment);
-    const organizations = new ActorRegistry(organizationActor, environment);
-    const dependencies = {
-      keys,
-      organizations,
-      clock,
+    });
+    const { money, ledger } = createMoney({
+      areSeveral: isShared,
+      world: actors,
+      connections: { ledger: ledgerDriver.sql, ledgerName },
       instance,
-      onClamped: () => {},
-      onBackgroundError: onError,
-    };
-    const common = { sql: ledgerSql, instance, clock, onFenced };
-    let ledger: GroupCommit;
-    if (isShared) {
-      const money = new SeveralMoney(dependencies);
-      ledger = new GroupCommit({
-        ...common,
-        commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
-        holds: money.desk,
-        endEarlierTry: () => endEarlierSession(ledgerSql, ledgerName, clock),
-        onCommitted: (settlements) => money.committed(settlements),
-        onPostedAbandoned: (settlement) => money.refund(settlement),
-      });
-      money.connect(ledger);
-      this.money = money;
-    } else {
-      const money = new AloneMoney(dependencies);
-      ledger = new GroupCommit({
-        ...common,
-        onCommitted: (settlements, totals) => money.committed(settlements, totals),
-        onPostedAbandoned: (settlement) => money.refund(settlement),
-      });
-      money.connect(ledger);
-      this.money = money;
-    }
+      clock,
+      telemetry: silentTelemetry,
+      onFenced,
+      onError,
+    });
+    const { keys, organizations } = actors;
+    this.money = money;
     this.ledger = ledger;
     this.keys = keys;
     const orders = new CreditOrders({ organizations, holdsAreShared: isShared, read, onError });
-    this.membership = new Membership({
-      company,
-      lock: lock.sql,
-      sql,
+    this.membership = createMembership({
+      // Nothing else of the connections is asked for.
+      connections: { background: sql, lock: lock.sql } as Connections,
       instance,
+      company,
       clock,
+      telemetry: silentTelemetry,
       onChange(kind, objectId) {
         if (kind === "api-key") keys.forget(objectId);
         else if (kind === "organization") organizations.forget(objectId);
@@ -142,13 +116,14 @@ export class SimulatedGateway {
       },
       onFenced,
       onError,
+      cleaningTasks: [],
     });
   }
 
   /** Begins its life, as an event of its own process. */
   start(): void {
     this.process.after(0, "start", () => {
-      this.membership.start().then(
+      this.#enter().then(
         () => {
           this.isReady = true;
         },
@@ -157,9 +132,16 @@ export class SimulatedGateway {
       );
     });
   }
+
+  async #enter(): Promise<void> {
+    await this.membership.enter();
+    await this.membership.start();
+  }
 }
 
-/** Failures that no schedule explains. */
-function isFaultOfProgram(error: unknown): boolean {
-  return !(error instanceof Error) || error.name === "TypeError" || error.name === "ReferenceError";
-}
+/** Logs and counts are nobody's promise. */
+const silentTelemetry = {
+  log: { warn() {} },
+  countClampedCharge() {},
+  observeCommit() {},
+} as unknown as Telemetry;

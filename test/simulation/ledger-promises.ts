@@ -24,11 +24,7 @@ export class LedgerPromises {
   /** When the first request arrived that an account was charged for. */
   readonly #sinceMs = new Map<string, number>();
 
-  constructor(
-    tables: Tables,
-    history: MoneyHistory,
-    requests: ReadonlyMap<string, RequestRecord>,
-  ) {
+  constructor(tables: Tables, history: MoneyHistory, requests: ReadonlyMap<string, RequestRecord>) {
     this.#tables = tables;
     this.#history = history;
     this.#requests = requests;

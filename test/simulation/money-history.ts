@@ -58,9 +58,8 @@ export class MoneyHistory {
     for (const budgets of within(this.#budgets.get(keyId) ?? [], sinceMs - NEWS_MS)) {
       for (const budget of [budgets.daily, budgets.monthly]) {
         if (budget === null) continue;
-        const isTouched = [...this.#accounts.keys()].some((id) => id.includes(`:${keyId}:`));
-        if (!isTouched && budget < freeNano) freeNano = budget;
-        if (!isTouched && budget < unspentNano) unspentNano = budget;
+        if (budget < freeNano) freeNano = budget;
+        if (budget < unspentNano) unspentNano = budget;
       }
     }
     return { freeNano, unspentNano };

@@ -29,6 +29,17 @@ function replacements(world: World): Replaced[] {
     const cancel = after(delayMs, run);
     return { cancel, ref: () => {}, unref: () => {}, hasRef: () => true };
   };
+  const interval = (delayMs: number, run: () => void) => {
+    let cancelNext = (): void => {};
+    const next = (): void => {
+      cancelNext = after(delayMs, () => {
+        next();
+        run();
+      });
+    };
+    next();
+    return { cancel: () => cancelNext() };
+  };
   const cancel = (set: { cancel?: () => void } | undefined): void => set?.cancel?.();
   const refuse = (what: string) => () => {
     throw new Error(`${what} in a schedule`);
@@ -44,7 +55,8 @@ function replacements(world: World): Replaced[] {
     { on: globalThis, name: "setImmediate", with: (run: () => void) => timer(0, run) },
     { on: globalThis, name: "clearTimeout", with: cancel },
     { on: globalThis, name: "clearImmediate", with: cancel },
-    { on: globalThis, name: "setInterval", with: refuse("an interval") },
+    { on: globalThis, name: "setInterval", with: (run: () => void, ms = 0) => interval(ms, run) },
+    { on: globalThis, name: "clearInterval", with: cancel },
     { on: globalThis, name: "fetch", with: refuse("a connection") },
   ];
 }

@@ -86,7 +86,10 @@ export class Promises implements Observer, ClientSide {
       broken("M4", `${record.plan.requestId} is answered before its charge is durable`);
     }
     if (-usage.amount_nano !== record.chargeNano) {
-      broken("M4", `${record.plan.requestId} is charged ${-usage.amount_nano}, not ${record.chargeNano}`);
+      broken(
+        "M4",
+        `${record.plan.requestId} is charged ${-usage.amount_nano}, not ${record.chargeNano}`,
+      );
     }
   }
 
@@ -127,7 +130,10 @@ export class Promises implements Observer, ClientSide {
     const need = BigInt(plan.fixedNano + tokens);
     const least = this.history.leastSince(plan.organizationId, plan.keyId, arrivedMs);
     if (least.freeNano >= need) {
-      broken("M5", `${plan.requestId} needs ${need} and is refused while ${least.freeNano} is free`);
+      broken(
+        "M5",
+        `${plan.requestId} needs ${need} and is refused while ${least.freeNano} is free`,
+      );
     }
     if (least.unspentNano >= need && this.#nowMs() - arrivedMs < MAX_WAIT_MS) {
       broken("M5", `${plan.requestId} is short of what is held only, and did not wait for it`);

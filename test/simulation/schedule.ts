@@ -74,7 +74,12 @@ class Schedule {
     };
     this.#faults = planFaults(random);
     const { requests, context } = { requests: this.#requests, context: this.#context };
-    this.#promises = new Promises(context, () => world.nowMs, (text) => world.note(text), requests);
+    this.#promises = new Promises(
+      context,
+      () => world.nowMs,
+      (text) => world.note(text),
+      requests,
+    );
     this.#server = new ModelledServer(world, tables, { ...this.#faults }, this.#promises);
     const company = random.chance(0.35) ? "alone" : "several";
     this.#cluster = new Cluster({
@@ -95,7 +100,9 @@ class Schedule {
     const settlingMs = 200;
     for (let number = 1; number <= random.integer(4, 36); number++) {
       const plan = planRequest(random, payers, number);
-      this.#at(settlingMs + random.between(0, this.#workMs), "send", () => this.#cluster.send(plan));
+      this.#at(settlingMs + random.between(0, this.#workMs), "send", () =>
+        this.#cluster.send(plan),
+      );
     }
     this.#administration = new Administration({
       world,
@@ -196,7 +203,8 @@ class Schedule {
       this.#at(random.between(50, 5_000), "heal", () => victim.link.heal());
       for (const { connections } of victim.drivers) {
         for (const connection of connections) {
-          if (random.chance(0.4)) connection.break(random.delay(50, 3_000), random.delay(50, 3_000));
+          if (random.chance(0.4))
+            connection.break(random.delay(50, 3_000), random.delay(50, 3_000));
         }
       }
     });

@@ -2,7 +2,7 @@ import { rowsOf, written } from "./outcome.ts";
 import { noteChange } from "./post-credit.ts";
 import type { Listed } from "./statement-text.ts";
 import type { ModelledStatement } from "./statements.ts";
-import type { ApiKeyRow } from "./tables.ts";
+import type { ApiKeyRow, OutboxRow } from "./tables.ts";
 
 /** What actors load, and what administration writes: db/queries. */
 export const administrationStatements: readonly ModelledStatement[] = [
@@ -57,13 +57,16 @@ export const administrationStatements: readonly ModelledStatement[] = [
     },
   },
   {
-    name: "outbox event",
-    begins: "INSERT INTO outbox (event_id, organization_id, type, data) VALUES",
-    *run(context, transaction, [event_id, organization_id, type, data]) {
-      const order = String(context.nextId()).padStart(12, "0");
-      const event = { event_id, organization_id, type, data: JSON.parse(data) };
-      yield* context.tables.outboxIds.insert(transaction, event_id, { event_id });
-      yield* context.tables.outbox.insert(transaction, order, event);
+    name: "outbox events",
+    begins: "INSERT INTO outbox (event_id, organization_id, type, data) SELECT event_id, organizat",
+    *run(context, transaction, [json]) {
+      const { outbox, outboxIds } = context.tables;
+      for (const event of JSON.parse(json) as OutboxRow[]) {
+        const { event_id } = event;
+        if (!(yield* outboxIds.insertUnlessThere(transaction, event_id, { event_id }))) continue;
+        const order = String(context.nextId()).padStart(12, "0");
+        yield* outbox.insert(transaction, order, event);
+      }
       return written(1);
     },
   },

@@ -61,6 +61,15 @@ export interface DemandRow {
   readonly x?: number;
 }
 
+export interface EndedRow {
+  readonly n: number;
+  readonly r: string;
+  readonly o: number;
+  readonly d: number;
+  readonly m: number;
+  readonly c?: string;
+}
+
 export interface BatchRows {
   readonly instance: string;
   readonly epoch: string;
@@ -69,7 +78,7 @@ export interface BatchRows {
   readonly checkpoints?: readonly CheckpointRow[];
   readonly groups?: readonly GroupRow[];
   readonly settlements?: readonly SettlementRow[];
-  readonly ended?: readonly string[];
+  readonly ended?: readonly EndedRow[];
   readonly attempts?: readonly string[];
   readonly holds?: readonly DemandRow[];
   readonly recheck?: true;

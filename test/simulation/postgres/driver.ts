@@ -4,7 +4,7 @@ import { Connection } from "./connection.ts";
 import { ModelledError } from "./errors.ts";
 import type { ModelContext } from "./model-context.ts";
 import type { ModelledServer } from "./server.ts";
-import type { Outcome, Request } from "./session.ts";
+import type { Outcome, Request, Statement } from "./session.ts";
 import { Listed, statementText } from "./statement-text.ts";
 import { modelledStatement } from "./statements.ts";
 
@@ -56,12 +56,20 @@ export class ModelledDriver {
   #tag(send: (name: string, request: Omit<Request, "reply">) => Promise<Outcome>) {
     const tag = (strings: TemplateStringsArray | object, ...values: unknown[]): unknown => {
       if (!Object.hasOwn(strings, "raw")) return new Listed(strings);
-      const { context } = this.#options;
       const text = statementText(strings as TemplateStringsArray);
-      const statement = modelledStatement(context, { text, values });
+      const statement = this.#statement(text, values);
       return new PendingStatement(() => send(statement.name, { kind: "statement", statement }));
     };
     return Object.assign(tag, { array: (of: unknown) => new Listed(of) });
+  }
+
+  #statement(text: string, values: readonly unknown[]): Statement {
+    const { context, server } = this.#options;
+    const statement = modelledStatement(context, { text, values });
+    // Whoever asked may have a use of its own for errors: the model has to be taught.
+    if (statement === undefined)
+      return server.onFault(new Error(`the model does not know: ${text}`));
+    return statement;
   }
 
   #once(name: string, request: Omit<Request, "reply">): Promise<Outcome> {
@@ -169,6 +177,10 @@ export class ModelledDriver {
       link.process.after(link.travelMs(), "notification", () => notice(payload));
     });
     link.process.onGone(stop);
+    // After a crash the driver listens anew, and says that something may have been missed.
+    server.onRecovered(() =>
+      link.process.after(link.world.random.between(50, 600), "listens anew", () => listening?.()),
+    );
     listening?.();
     return { unlisten: async () => stop() };
   }

@@ -14,7 +14,7 @@ export function* isAlive(
   { tables, guards }: ModelContext,
   transaction: Transaction,
   writer: WriterNote,
-  mode: LockMode = "share",
+  mode: LockMode = "key share",
 ): Running<boolean> {
   transaction.notes.push(writer);
   if (!guards.fence) return true;

@@ -1,6 +1,7 @@
 import { rowsOf, written } from "./outcome.ts";
 import type { Listed } from "./statement-text.ts";
 import type { ModelledStatement } from "./statements.ts";
+import type { InstanceRow } from "./tables.ts";
 
 /** As instance_lease() has it. */
 export const INSTANCE_LEASE_MS = 3_000;
@@ -23,22 +24,60 @@ export const instanceStatements: readonly ModelledStatement[] = [
   },
   {
     name: "heartbeat",
-    begins: "UPDATE instances SET heartbeat_at = clock_timestamp() WHERE",
+    begins: "WITH beat AS ( UPDATE instances SET heartbeat_at = clock_timestamp() WHERE",
     *run({ tables, nowMs }, transaction, [id, epoch]) {
       const beaten = yield* tables.instances.update(transaction, id, (row) =>
         row.alive && row.epoch === BigInt(epoch) ? { ...row, heartbeat_at_ms: nowMs() } : undefined,
       );
-      return written(beaten === undefined ? 0 : 1);
+      const others = [...tables.instances.all(transaction)].filter((row) => row.id !== id);
+      const isSilent = (row: InstanceRow): boolean =>
+        row.heartbeat_at_ms <= nowMs() - INSTANCE_LEASE_MS;
+      const live = others.filter((row) => row.alive && !isSilent(row)).map((row) => row.id);
+      return rowsOf([
+        {
+          is_alive: beaten !== undefined,
+          live_ids: [...(beaten === undefined ? [] : [id as string]), ...live].sort(),
+          has_estate: others.some((row) => !row.is_settled && (!row.alive || isSilent(row))),
+        },
+      ]);
     },
   },
   {
     name: "bury others",
-    begins: "UPDATE instances SET alive = false WHERE id <> ? AND alive",
+    begins:
+      "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE id <> ?",
     *run({ tables }, transaction, [own]) {
       let count = 0;
-      for (const { id, alive } of [...tables.instances.all(transaction)]) {
-        if (id === own || !alive) continue;
-        yield* tables.instances.update(transaction, id, (row) => ({ ...row, alive: false }));
+      for (const { id } of [...tables.instances.all(transaction)]) {
+        if (id === own) continue;
+        const row = yield* tables.instances.lock(transaction, id, "update");
+        if (row?.alive !== true) continue;
+        yield* tables.instances.update(transaction, id, () => ({ ...row, alive: false }));
+        count++;
+      }
+      return written(count);
+    },
+  },
+  {
+    name: "bury the alone",
+    begins: "UPDATE instances SET alive = false WHERE id IN ( SELECT i.id FROM instances i WHERE",
+    // Whether there is one of several is not mixed with whether there is a lone one in a schedule.
+    *run() {
+      return written(0);
+    },
+  },
+  {
+    name: "note settled",
+    begins: "UPDATE instances i SET is_settled = true WHERE NOT alive AND NOT is_settled",
+    *run({ tables }, transaction) {
+      const busy = new Set([
+        ...[...tables.attempts.all(transaction)].map((row) => row.instance_id),
+        ...[...tables.holds.all(transaction)].map((row) => row.instance_id),
+      ]);
+      let count = 0;
+      for (const { id, alive, is_settled } of [...tables.instances.all(transaction)]) {
+        if (alive || is_settled || busy.has(id)) continue;
+        yield* tables.instances.update(transaction, id, (row) => ({ ...row, is_settled: true }));
         count++;
       }
       return written(count);
@@ -69,19 +108,29 @@ export const instanceStatements: readonly ModelledStatement[] = [
     },
   },
   {
+    name: "leases",
+    begins: "SELECT kind, id, epoch FROM actor_leases",
+    // No actor of a schedule has an owner.
+    *run() {
+      return rowsOf([]);
+    },
+  },
+  {
     name: "free idempotency keys",
     begins: "DELETE FROM idempotency_records",
     *run() {
       return written(0);
     },
   },
-  {
-    name: "take advisory lock",
-    begins: "SELECT pg_try_advisory_lock(",
-    *run(_context, _transaction, [lock], session) {
-      return rowsOf([{ taken: session.tryAdvisoryLock(String(lock)) }]);
-    },
-  },
+  ...(["alone", "shared"] as const).map(
+    (mode): ModelledStatement => ({
+      name: "take advisory lock",
+      begins: `SELECT pg_try_advisory_lock${mode === "shared" ? "_shared" : ""}(`,
+      *run(_context, _transaction, [lock], session) {
+        return rowsOf([{ taken: session.tryAdvisoryLock(String(lock), mode) }]);
+      },
+    }),
+  ),
   {
     name: "holds advisory lock",
     begins: "SELECT EXISTS ( SELECT 1 FROM pg_locks",

@@ -10,7 +10,6 @@ import {
   postUsage,
 } from "./ledger-parts.ts";
 import type { ModelContext } from "./model-context.ts";
-import type { HoldRow } from "./tables.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
 /** An account of the batch, as it stands behind its lock; `limit` is null where there is none. */
@@ -54,10 +53,9 @@ export function* ledgerExchange(
       ? charges.map(({ requestId }) => requestId).filter((id) => isPosted(context, transaction, id))
       : [],
   );
-  const ended = yield* endHolds(context, transaction, batch.ended ?? []);
-  const held = charges.filter((one) => !one.isOfThisHold && !postedBefore.has(one.requestId));
-  if (batch.reaping !== true) assertWithinHolds(held, ended);
-  const places = placesOf(context, transaction, batch, held, ended);
+  const places = placesOf(context, transaction, batch);
+  const held = yield* endHolds(context, transaction, batch, places);
+  chargeEnded(batch, places, held, postedBefore);
   const decided = decideHolds(context, batch, places, postedBefore);
   for (const { row, nano } of decided.granted) {
     yield* tables.holds.insert(transaction, row.r, {
@@ -73,8 +71,8 @@ export function* ledgerExchange(
   yield* moveTotals(context, transaction, places);
   yield* keepCheckpoints(context, transaction, batch, decided.refused);
   if (batch.settlements !== undefined) {
-    const isPostedNow = ({ requestId }: Charge): boolean =>
-      !postedBefore.has(requestId) && !decided.refused.has(requestId);
+    const isPostedNow = ({ requestId, isOfThisHold }: Charge): boolean =>
+      !postedBefore.has(requestId) && !(isOfThisHold && decided.refused.has(requestId));
     yield* postAll(context, transaction, places, charges.filter(isPostedNow));
     const moved = places.filter(({ count }) => count > 0n).map(({ id }) => id);
     yield* emitBudgetEvents(context, transaction, moved, false);
@@ -86,67 +84,76 @@ export function* ledgerExchange(
   };
 }
 
+/** Ends holds of the accounts that were locked. Returns what each came to. */
 function* endHolds(
   { tables }: ModelContext,
   transaction: Transaction,
-  ids: readonly string[],
-): Running<Map<string, HoldRow>> {
-  const ended = new Map<string, HoldRow>();
-  for (const id of ids) {
-    const row = yield* tables.holds.delete(transaction, id);
-    if (row !== undefined) ended.set(id, row);
-  }
-  return ended;
-}
-
-function assertWithinHolds(charges: readonly Charge[], ended: ReadonlyMap<string, HoldRow>): void {
-  for (const { requestId, chargeNano } of charges) {
-    if (chargeNano > (ended.get(requestId)?.hold_nano ?? 0n)) throw beyondHold();
-  }
-}
-
-function placesOf(
-  { tables }: ModelContext,
-  transaction: Transaction,
   batch: BatchRows,
-  charges: readonly Charge[],
-  ended: ReadonlyMap<string, HoldRow>,
-): Place[] {
-  const freed = new Map<string, bigint>();
-  for (const hold of ended.values()) {
-    for (const id of [hold.org_account, hold.day_account, hold.month_account]) {
-      freed.set(id, (freed.get(id) ?? 0n) + hold.hold_nano);
+  places: readonly Place[],
+): Running<Map<number, bigint>> {
+  const held = new Map<number, bigint>();
+  for (const row of batch.ended ?? []) {
+    const of = [places[row.o - 1]!, places[row.d - 1]!, places[row.m - 1]!] as const;
+    const hold = tables.holds.read(transaction, row.r);
+    if (hold === undefined) continue;
+    const accounts = [hold.org_account, hold.day_account, hold.month_account];
+    if (accounts.some((id, index) => id !== of[index]!.id)) continue;
+    const ended = yield* tables.holds.delete(transaction, row.r);
+    if (ended === undefined) continue;
+    held.set(row.n, ended.hold_nano);
+    for (const place of of) {
+      place.moved -= ended.hold_nano;
+      if (place.free !== null) place.free += ended.hold_nano;
     }
   }
+  return held;
+}
+
+function chargeEnded(
+  batch: BatchRows,
+  places: readonly Place[],
+  held: ReadonlyMap<number, bigint>,
+  postedBefore: ReadonlySet<string>,
+): void {
+  for (const row of batch.ended ?? []) {
+    if (row.c === undefined || postedBefore.has(row.r)) continue;
+    const nano = BigInt(row.c);
+    if (nano > (held.get(row.n) ?? 0n) && batch.reaping !== true) throw beyondHold();
+    for (const at of [row.o, row.d, row.m]) charge(places[at - 1]!, nano);
+  }
+}
+
+function charge(place: Place, nano: bigint): void {
+  place.charged += nano;
+  place.count += 1n;
+  if (place.unspent !== null) place.unspent -= nano;
+  if (place.free !== null) place.free -= nano;
+}
+
+function placesOf({ tables }: ModelContext, transaction: Transaction, batch: BatchRows): Place[] {
   return (batch.account_ids ?? []).map((id) => {
     const account = tables.accounts.read(transaction, id);
     const row = account?.key_id ? tables.apiKeys.read(transaction, account.key_id) : undefined;
     const key = row?.deleted_at === null ? row : undefined;
-    const of = charges.filter((one) =>
-      [one.org_account, one.day_account, one.month_account].includes(id),
-    );
-    const charged = of.reduce((sum, { chargeNano }) => sum + chargeNano, 0n);
-    const posted = account?.posted_nano ?? 0n;
     const limit =
       account?.kind === "day"
         ? (key?.daily_budget_nano ?? null)
         : account?.kind === "month"
           ? (key?.monthly_budget_nano ?? null)
           : (account?.credit_nano ?? 0n);
-    const unspent = limit === null ? null : limit - posted - charged;
-    const given = freed.get(id) ?? 0n;
+    const unspent = limit === null ? null : limit - (account?.posted_nano ?? 0n);
     return {
       id,
       kind: account?.kind,
       limit,
-      balance: limit === null ? 0n : limit - posted,
+      balance: unspent ?? 0n,
       sequence: account?.kind === "org" ? account.sequence : undefined,
       isActive: key?.is_active ?? null,
       unspent,
-      free: unspent === null ? null : unspent - (account?.held_nano ?? 0n) + given,
-      charged,
-      moved: -given,
-      count: BigInt(of.length),
+      free: unspent === null ? null : unspent - (account?.held_nano ?? 0n),
+      charged: 0n,
+      moved: 0n,
+      count: 0n,
       isBlocked: false,
     };
   });
@@ -176,12 +183,7 @@ function decideHolds(
       if (row.c === undefined) {
         place.moved += nano;
         if (place.free !== null) place.free -= nano;
-      } else {
-        place.charged += BigInt(row.c);
-        place.count += 1n;
-        if (place.unspent !== null) place.unspent -= BigInt(row.c);
-        if (place.free !== null) place.free -= BigInt(row.c);
-      }
+      } else charge(place, BigInt(row.c));
     }
   }
   return { granted, refused, verdicts };

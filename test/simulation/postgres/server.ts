@@ -8,6 +8,8 @@ import type { Change, Transaction } from "./transaction.ts";
 export interface Observer {
   committed(transaction: Transaction, changes: readonly Change[]): void;
   deadlock(circle: readonly Transaction[]): void;
+  /** Something failed that no schedule explains. */
+  fault(error: unknown): void;
 }
 
 /** How the server does in this schedule. */
@@ -29,6 +31,7 @@ export class ModelledServer {
   isUp = true;
   readonly #observer: Observer;
   readonly #sessions = new Set<Session>();
+  readonly #whenRecovered: (() => void)[] = [];
   readonly #listeners = new Set<(channel: string, payload: string) => void>();
 
   constructor(world: World, tables: Tables, manners: ServerManners, observer: Observer) {
@@ -64,6 +67,11 @@ export class ModelledServer {
 
   recover(): void {
     this.isUp = true;
+    for (const tell of this.#whenRecovered) tell();
+  }
+
+  onRecovered(tell: () => void): void {
+    this.#whenRecovered.push(tell);
   }
 
   commit(transaction: Transaction): void {
@@ -82,6 +90,7 @@ export class ModelledServer {
 
   /** A fault of the model itself. */
   onFault(error: unknown): never {
+    this.#observer.fault(error);
     throw error;
   }
 

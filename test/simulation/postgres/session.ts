@@ -37,7 +37,7 @@ const NOTHING: Outcome = { rows: [], count: 0 };
 export class Session {
   readonly pid: number;
   readonly name: string;
-  readonly advisoryLocks = new Set<string>();
+  readonly advisoryLocks = new Map<string, "alone" | "shared">();
   readonly settings: SessionSettings;
   isClosed = false;
   readonly #server: ModelledServer;
@@ -97,11 +97,12 @@ export class Session {
   }
 
   /** An advisory lock of this session, which is given up with it. */
-  tryAdvisoryLock(lock: string): boolean {
+  tryAdvisoryLock(lock: string, mode: "alone" | "shared"): boolean {
     for (const other of this.#server.sessions) {
-      if (other !== this && other.advisoryLocks.has(lock)) return false;
+      const held = other === this ? undefined : other.advisoryLocks.get(lock);
+      if (held !== undefined && (held === "alone" || mode === "alone")) return false;
     }
-    this.advisoryLocks.add(lock);
+    this.advisoryLocks.set(lock, mode);
     return true;
   }
 

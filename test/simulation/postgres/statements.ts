@@ -27,15 +27,15 @@ const STATEMENTS: readonly ModelledStatement[] = [
 ];
 const known = new Map<string, ModelledStatement>();
 
-/** Throws where the model does not know the statement: it has to be taught before it can be simulated. */
+/** Undefined where the model does not know the statement: it has to be taught before it can be simulated. */
 export function modelledStatement(
   context: ModelContext,
   { text, values }: TaggedStatement,
-): Statement {
+): Statement | undefined {
   let modelled = known.get(text);
   if (modelled === undefined) {
     modelled = STATEMENTS.find(({ begins }) => text.startsWith(begins));
-    if (modelled === undefined) throw new Error(`the model does not know: ${text}`);
+    if (modelled === undefined) return undefined;
     known.set(text, modelled);
   }
   const { name, isLedgerBatch = false, run } = modelled;
