@@ -60,11 +60,15 @@ export class Cluster {
 
   /** A request arrives at one of the instances, if any takes connections. */
   send(plan: RequestPlan): void {
-    const { world, promises, requests } = this.#options;
+    const { world, promises, requests, company } = this.#options;
     const ready = this.ready;
     if (ready.length === 0) return;
     const gateway = world.random.pick(ready);
-    const record = new RequestRecord(plan, world.nowMs);
+    const record = new RequestRecord(
+      plan,
+      world.nowMs,
+      () => company === "alone" && gateway.money.outstandingHolds > 0,
+    );
     requests.set(plan.requestId, record);
     this.#running.set(record, gateway);
     const front = new Front(gateway, promises);
@@ -95,7 +99,9 @@ export class Cluster {
     const { world } = this.#options;
     world.note(`${gateway.process.name} is gone`);
     for (const [record, of] of this.#running) {
-      if (of === gateway && record.end === undefined) record.isLost = true;
+      if (of !== gateway) continue;
+      record.hasDied = true;
+      if (record.end === undefined) record.isLost = true;
     }
     if (this.gateways.length < MAX_STARTS) {
       world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => this.start());

@@ -125,11 +125,11 @@ export class Promises implements Observer, ClientSide {
   }
 
   /** M5: at some moment the money was not there; and where only holds took it, the request has waited. */
-  #refused({ plan, arrivedMs }: RequestRecord): void {
+  #refused({ plan, arrivedMs, hasHoldsInMemory }: RequestRecord): void {
     const tokens = plan.isLimitExplicit ? plan.outputTokens : Math.min(256, plan.outputTokens);
     const need = BigInt(plan.fixedNano + tokens);
     const least = this.history.leastSince(plan.organizationId, plan.keyId, arrivedMs);
-    if (least.freeNano >= need) {
+    if (least.freeNano >= need && !hasHoldsInMemory()) {
       broken(
         "M5",
         `${plan.requestId} needs ${need} and is refused while ${least.freeNano} is free`,
@@ -162,7 +162,8 @@ export class Promises implements Observer, ClientSide {
       broken("M1", `${requestId} is charged more than was held for it`);
     }
     const isFailed = record.end?.kind === "failed" && !record.isDisconnected;
-    if (isFailed && !record.hasFirstByte && !record.isLost && usage !== undefined) {
+    // The refund of a charge that came too late is owed by its instance, and dies with it.
+    if (isFailed && !record.hasFirstByte && !record.hasDied && usage !== undefined) {
       if (refunded !== -usage.amount_nano) {
         broken("M4", `${requestId} was told a failure and is charged ${-usage.amount_nano}`);
       }

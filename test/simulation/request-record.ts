@@ -18,11 +18,16 @@ export class RequestRecord {
   isDisconnected = false;
   /** Its instance died before it was ended. */
   isLost = false;
+  /** Its instance died, if later. */
+  hasDied = false;
   /** What was to be charged last, in nano-USD. */
   chargeNano: bigint | undefined;
+  /** True where its instance holds in its memory, and holds something. */
+  readonly hasHoldsInMemory: () => boolean;
 
-  constructor(plan: RequestPlan, arrivedMs: number) {
+  constructor(plan: RequestPlan, arrivedMs: number, hasHoldsInMemory: () => boolean) {
     this.plan = plan;
+    this.hasHoldsInMemory = hasHoldsInMemory;
     this.arrivedMs = arrivedMs;
   }
 
