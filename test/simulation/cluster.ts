@@ -28,6 +28,7 @@ const LONGEST_RESTART_MS = 1_500;
 export class Cluster {
   readonly gateways: SimulatedGateway[] = [];
   hasFaults = true;
+  #isEnding = false;
   readonly #options: ClusterOptions;
   readonly #running = new Map<RequestRecord, SimulatedGateway>();
 
@@ -83,8 +84,11 @@ export class Cluster {
     this.#options.server.manners.refusedShare = 0;
   }
 
+  /** All at once, when nothing more is to be done by them. */
   killAll(): void {
+    this.#isEnding = true;
     for (const { process } of this.living) process.kill();
+    this.#isEnding = false;
   }
 
   #breakSoon(connection: Connection): void {
@@ -100,7 +104,7 @@ export class Cluster {
     world.note(`${gateway.process.name} is gone`);
     for (const [record, of] of this.#running) {
       if (of !== gateway) continue;
-      record.hasDied = true;
+      record.hasDied ||= !this.#isEnding;
       if (record.end === undefined) record.isLost = true;
     }
     if (this.gateways.length < MAX_STARTS) {

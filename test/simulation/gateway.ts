@@ -120,6 +120,12 @@ export class SimulatedGateway {
     });
   }
 
+  /** True where nothing is under way to the database but heartbeats. */
+  get isIdle(): boolean {
+    const [pool, ledger] = this.drivers;
+    return pool!.isIdle && ledger!.isIdle && this.ledger.queuedUnits === 0;
+  }
+
   /** Begins its life, as an event of its own process. */
   start(): void {
     this.process.after(0, "start", () => {

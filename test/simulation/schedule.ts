@@ -175,7 +175,7 @@ class Schedule {
       ready.length > 0 &&
       this.#cluster.living.every(({ process, link }) => !process.isPaused && !link.isParted) &&
       this.#administration.isIdle &&
-      ready.every(({ money, ledger }) => money.outstandingHolds === 0 && ledger.queuedUnits === 0)
+      ready.every(({ money, isIdle }) => money.outstandingHolds === 0 && isIdle)
     );
   }
 

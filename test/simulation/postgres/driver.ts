@@ -42,6 +42,11 @@ export class ModelledDriver {
     });
   }
 
+  get isIdle(): boolean {
+    const isBusy = this.connections.some(({ load }) => load > 0);
+    return !isBusy && this.#waiting.length === 0 && this.#reserved.size === 0;
+  }
+
   get sql(): Database {
     const tag = this.#tag((name, request) => this.#once(name, request));
     return Object.assign(tag, {
