@@ -5,11 +5,11 @@ import type { Coordination } from "./coordination/interface.ts";
 import { openApiDocument } from "./http/openapi.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import type { Clock } from "./lib/clock.ts";
-import type { ModelIndex } from "./providers/catalogue/model-index.ts";
 import { chatRoutes } from "./routes/chat/index.ts";
 import { creditRoutes } from "./routes/credits/index.ts";
 import { descriptionRoutes } from "./routes/description/index.ts";
 import { fileRoutes } from "./routes/files/index.ts";
+import { fineTuningRoutes } from "./routes/fine-tuning/index.ts";
 import { healthRoutes } from "./routes/health/index.ts";
 import { keyRoutes } from "./routes/keys/index.ts";
 import { metricsRoutes } from "./routes/metrics/index.ts";
@@ -17,8 +17,10 @@ import { modelRoutes } from "./routes/models/index.ts";
 import type { ChatCompletions } from "./services/chat/chat-completions.ts";
 import type { FileLibrary } from "./services/files/file-library.ts";
 import type { FileUploads } from "./services/files/file-uploads.ts";
+import type { FineTuning } from "./services/fine-tuning/fine-tuning.ts";
 import { ApiKeys } from "./services/keys/api-keys.ts";
 import { ModelCatalogue } from "./services/models/model-catalogue.ts";
+import type { TunedModels } from "./services/models/tuned-models.ts";
 import type { ApiKeyActors, OrganizationActors } from "./services/money/alone.ts";
 import type { InFlight } from "./services/presence/in-flight.ts";
 import type { Presence } from "./services/presence/presence.ts";
@@ -27,7 +29,8 @@ import type { Telemetry } from "./telemetry/interface.ts";
 export interface RouteDependencies {
   readonly config: GatewayConfig;
   readonly telemetry: Telemetry;
-  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
+  readonly fineTuning: FineTuning;
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly chat: ChatCompletions;
@@ -43,10 +46,11 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
   const { chat, files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
     ...chatRoutes(chat),
-    ...modelRoutes(new ModelCatalogue({ models: dependencies.models, sql })),
+    ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
     ...creditRoutes(sql),
     ...fileRoutes({ uploads: files.uploads, files: files.library, clock }),
+    ...fineTuningRoutes(dependencies.fineTuning),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),
     ...metricsRoutes({
       telemetry,
@@ -62,7 +66,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
 async function readiness({ sql, presence, inFlight, coordination }: RouteDependencies) {
   const database =
     presence.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
-  const draining = inFlight.isDraining ? "stopping" : "ok";
+  const draining = inFlight.isStopping ? "stopping" : "ok";
   const redis = coordination.redis?.isUp === false ? "unreachable" : "ok";
   const ok = database === "ok" && draining === "ok" && redis === "ok";
   const checks = { database, draining };

@@ -75,7 +75,7 @@ export async function commitStatements(
 
 async function assertAlive(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<void> {
   const [row] = await sql`SELECT 1 FROM instances
-    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR SHARE`;
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR KEY SHARE`;
   if (!row) throw new FencedError("this instance was declared dead");
 }
 

@@ -12,6 +12,15 @@ CREATE TABLE "accounts" (
 	"last_used_at" timestamp with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "actor_leases" (
+	"kind" text NOT NULL,
+	"id" text NOT NULL,
+	"instance_id" text,
+	"instance_epoch" bigint,
+	"epoch" bigint NOT NULL,
+	CONSTRAINT "actor_leases_kind_id_pk" PRIMARY KEY("kind","id")
+);
+--> statement-breakpoint
 CREATE TABLE "api_keys" (
 	"id" text PRIMARY KEY NOT NULL,
 	"organization_id" text NOT NULL,
@@ -130,6 +139,58 @@ CREATE TABLE "files" (
 	"expires_at" timestamp with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "fine_tuning_events" (
+	"job_id" text NOT NULL,
+	"sequence" integer NOT NULL,
+	"id" text NOT NULL,
+	"level" text NOT NULL,
+	"message" text NOT NULL,
+	"type" text NOT NULL,
+	"data" jsonb NOT NULL,
+	"provider_event" text,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	CONSTRAINT "fine_tuning_events_job_id_sequence_pk" PRIMARY KEY("job_id","sequence")
+);
+--> statement-breakpoint
+CREATE TABLE "fine_tuning_jobs" (
+	"id" text PRIMARY KEY NOT NULL,
+	"request_id" text NOT NULL,
+	"organization_id" text NOT NULL,
+	"key_id" text NOT NULL,
+	"base_model" text NOT NULL,
+	"provider_id" text NOT NULL,
+	"provider_base_model" text NOT NULL,
+	"training_file" text NOT NULL,
+	"validation_file" text,
+	"suffix" text,
+	"seed" integer NOT NULL,
+	"hyperparameters" jsonb NOT NULL,
+	"metadata" jsonb,
+	"token_femto" bigint NOT NULL,
+	"fee_basis_points" integer NOT NULL,
+	"hold_nano" bigint NOT NULL,
+	"status" text DEFAULT 'queued' NOT NULL,
+	"error" jsonb,
+	"fine_tuned_model" text,
+	"file_tokens" bigint,
+	"trained_tokens" bigint,
+	"provider_file" text,
+	"provider_validation_file" text,
+	"provider_job" text,
+	"create_tries" integer DEFAULT 0 NOT NULL,
+	"troubles" integer DEFAULT 0 NOT NULL,
+	"useless_answers" integer DEFAULT 0 NOT NULL,
+	"is_cleaned_up" boolean DEFAULT false NOT NULL,
+	"result_file" text,
+	"event_count" integer DEFAULT 0 NOT NULL,
+	"version" bigint DEFAULT 1 NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"due_at" timestamp with time zone DEFAULT clock_timestamp(),
+	"running_since" timestamp with time zone,
+	"estimated_finish" timestamp with time zone,
+	"finished_at" timestamp with time zone
+);
+--> statement-breakpoint
 CREATE TABLE "holds" (
 	"id" text PRIMARY KEY NOT NULL,
 	"instance_id" text,
@@ -159,6 +220,7 @@ CREATE TABLE "instances" (
 	"id" text PRIMARY KEY NOT NULL,
 	"epoch" bigint NOT NULL,
 	"alive" boolean DEFAULT true NOT NULL,
+	"is_settled" boolean DEFAULT false NOT NULL,
 	"started_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
 	"heartbeat_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
@@ -178,6 +240,20 @@ CREATE TABLE "outbox" (
 	"data" jsonb NOT NULL,
 	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
 	CONSTRAINT "outbox_event_id_unique" UNIQUE("event_id")
+);
+--> statement-breakpoint
+CREATE TABLE "sandbox_tunings" (
+	"id" text PRIMARY KEY NOT NULL,
+	"file_name" text NOT NULL,
+	"learned" text,
+	"tokens" bigint NOT NULL,
+	"uploaded_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"file_deleted_at" timestamp with time zone,
+	"tag" text,
+	"model" text,
+	"epochs" integer,
+	"started_at_ms" bigint,
+	"cancelled_at_ms" bigint
 );
 --> statement-breakpoint
 CREATE TABLE "transactions" (
@@ -204,9 +280,24 @@ CREATE TABLE "transactions" (
 	CONSTRAINT "transactions_organization_id_sequence_pk" PRIMARY KEY("organization_id","sequence")
 );
 --> statement-breakpoint
+CREATE TABLE "tuned_models" (
+	"id" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"job_id" text NOT NULL,
+	"base_model" text NOT NULL,
+	"suffix" text,
+	"provider_id" text NOT NULL,
+	"provider_model" text NOT NULL,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"deleted_at" timestamp with time zone,
+	CONSTRAINT "tuned_models_job_id_unique" UNIQUE("job_id")
+);
+--> statement-breakpoint
 ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "files" ADD CONSTRAINT "files_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "fine_tuning_jobs" ADD CONSTRAINT "fine_tuning_jobs_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "accounts_key" ON "accounts" USING btree ("key_id","kind","period_start");--> statement-breakpoint
+CREATE INDEX "actor_leases_instance" ON "actor_leases" USING btree ("instance_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "api_keys_hash" ON "api_keys" USING btree ("key_hash");--> statement-breakpoint
 CREATE UNIQUE INDEX "api_keys_name" ON "api_keys" USING btree ("organization_id","name") WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","created_at","id");--> statement-breakpoint
@@ -218,7 +309,15 @@ CREATE INDEX "file_uploads_age" ON "file_uploads" USING btree ("renewed_at");-->
 CREATE INDEX "file_uses_holder" ON "file_uses" USING btree ("holder","file_id");--> statement-breakpoint
 CREATE INDEX "files_listing" ON "files" USING btree ("organization_id","id" COLLATE "C");--> statement-breakpoint
 CREATE INDEX "files_expiry" ON "files" USING btree ("expires_at") WHERE expires_at IS NOT NULL;--> statement-breakpoint
+CREATE UNIQUE INDEX "fine_tuning_events_id" ON "fine_tuning_events" USING btree ("job_id","id");--> statement-breakpoint
+CREATE UNIQUE INDEX "fine_tuning_events_provider" ON "fine_tuning_events" USING btree ("job_id","provider_event");--> statement-breakpoint
+CREATE INDEX "fine_tuning_jobs_listing" ON "fine_tuning_jobs" USING btree ("organization_id","created_at","id");--> statement-breakpoint
+CREATE INDEX "fine_tuning_jobs_due" ON "fine_tuning_jobs" USING btree ("due_at") WHERE due_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "idempotency_running" ON "idempotency_records" USING btree ("instance_id") WHERE status IS NULL;--> statement-breakpoint
 CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
+CREATE UNIQUE INDEX "sandbox_tunings_tag" ON "sandbox_tunings" USING btree ("tag");--> statement-breakpoint
+CREATE INDEX "sandbox_tunings_file" ON "sandbox_tunings" USING btree ("file_name");--> statement-breakpoint
 CREATE UNIQUE INDEX "transactions_request" ON "transactions" USING btree ("request_id") WHERE request_id IS NOT NULL;--> statement-breakpoint
-CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");
+CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");--> statement-breakpoint
+CREATE INDEX "tuned_models_organization" ON "tuned_models" USING btree ("organization_id") WHERE deleted_at IS NULL;

@@ -66,8 +66,9 @@ DECLARE
   v_periods text[];
 BEGIN
   -- The fence. It must be a locking read of its own: a condition inside another statement would be
-  -- judged by that statement's old snapshot after a wait.
-  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR SHARE;
+  -- judged by that statement's old snapshot after a wait. A key share conflicts with the FOR UPDATE of
+  -- whoever declares the instance dead, and not with its heartbeats.
+  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR KEY SHARE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'instance % was declared dead', p_instance USING ERRCODE = 'GW001';
   END IF;

@@ -2,7 +2,15 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 
 export const CHANGES_CHANNEL = "gateway_changes";
 
-export type ChangeKind = "api-key" | "organization" | "credit-command";
+export type ChangeKind =
+  | "api-key"
+  | "organization"
+  | "credit-command"
+  /** The object is the organization whose models they are. */
+  | "tuned-model"
+  | "fine-tuning-job"
+  /** A job has something to do for its owner. */
+  | "fine-tuning-work";
 
 /** Tells every process, in the transaction of the change, that what it holds of an object is old. */
 export async function recordChange(

@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import { ALONE_LOCK } from "./instances.ts";
+import { GATEWAY_LOCK } from "./instance-lock.ts";
 
 /** A gateway notes that it lives several times a second; silent for longer, it is not running. */
 const SILENCE_SECONDS = 3;
@@ -12,9 +12,10 @@ const SILENCE_SECONDS = 3;
  */
 export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
-    SELECT pg_try_advisory_xact_lock(${ALONE_LOCK}) AS is_locked`;
+    SELECT pg_try_advisory_xact_lock(${GATEWAY_LOCK}) AS is_locked`;
   if (!row!.is_locked || (await hearsGateway(sql))) return false;
-  await sql`UPDATE instances SET alive = false WHERE alive AND NOT ${isHeard(sql)}`;
+  await sql`UPDATE instances SET alive = false WHERE id IN (
+    SELECT id FROM instances WHERE alive AND NOT ${isHeard(sql)} ORDER BY id FOR UPDATE)`;
   // Whoever was heard of while its row was waited for lives on.
   return !(await hearsGateway(sql));
 }
@@ -35,7 +36,7 @@ function isHeard(sql: Database | DatabaseTransaction) {
 
 /**
  * What of a balance may be taken while no gateway runs: all but what a dead one's unfinished streams
- * hold. Locks the balance. Zero for an unknown organization.
+ * hold, and jobs that go on with the next one. Locks the balance. Zero for an unknown organization.
  */
 export async function freeNanoAtRest(
   sql: DatabaseTransaction,
@@ -45,7 +46,11 @@ export async function freeNanoAtRest(
     SELECT credit_nano, posted_nano FROM accounts WHERE id = ${orgAccountId(organizationId)}
     FOR UPDATE`;
   const [held] = await sql<{ nano: string }[]>`
-    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM attempts
-    WHERE organization_id = ${organizationId}`;
+    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM (
+      SELECT hold_nano FROM holds WHERE org_account = ${orgAccountId(organizationId)}
+      UNION ALL
+      SELECT hold_nano FROM attempts a WHERE organization_id = ${organizationId}
+        AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.id = a.request_id)
+    ) AS all_holds`;
   return account ? account.credit_nano - account.posted_nano - BigInt(held!.nano) : 0n;
 }

@@ -1,4 +1,4 @@
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 
 export interface FileUse {
   readonly fileId: string;
@@ -14,20 +14,23 @@ export interface UsedBytes {
 
 /** Keeps a file's bytes until the use ends; false where the file is gone, or has none that are ready. */
 export async function beginFileUse(sql: Database, use: FileUse): Promise<boolean> {
-  return sql.begin(async (transaction) => {
-    // A deletion that runs waits, or has happened: no use is left without its bytes.
-    const [file] = await transaction<{ storage_key: string; bytes: bigint }[]>`
-      SELECT storage_key, bytes FROM files
-      WHERE id = ${use.fileId} AND organization_id = ${use.organizationId}
-        AND status = 'processed' AND storage_key IS NOT NULL
-        AND (expires_at IS NULL OR expires_at > clock_timestamp()) FOR SHARE`;
-    if (file === undefined) return false;
-    await transaction`
-      INSERT INTO file_uses (storage_key, holder, file_id, organization_id, bytes)
-      VALUES (${file.storage_key}, ${use.holder}, ${use.fileId}, ${use.organizationId}, ${Number(file.bytes)})
-      ON CONFLICT DO NOTHING`;
-    return true;
-  });
+  return sql.begin((transaction) => insertFileUse(transaction, use));
+}
+
+/** The same within a transaction, such as that of the job that uses it. */
+export async function insertFileUse(sql: DatabaseTransaction, use: FileUse): Promise<boolean> {
+  // A deletion that runs waits, or has happened: no use is left without its bytes.
+  const [file] = await sql<{ storage_key: string; bytes: bigint }[]>`
+    SELECT storage_key, bytes FROM files
+    WHERE id = ${use.fileId} AND organization_id = ${use.organizationId}
+      AND status = 'processed' AND storage_key IS NOT NULL
+      AND (expires_at IS NULL OR expires_at > clock_timestamp()) FOR SHARE`;
+  if (file === undefined) return false;
+  await sql`
+    INSERT INTO file_uses (storage_key, holder, file_id, organization_id, bytes)
+    VALUES (${file.storage_key}, ${use.holder}, ${use.fileId}, ${use.organizationId}, ${Number(file.bytes)})
+    ON CONFLICT DO NOTHING`;
+  return true;
 }
 
 export async function findFileUse(sql: Database, use: FileUse): Promise<UsedBytes | undefined> {

@@ -1,28 +1,34 @@
 import type { Database } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/commit-batch.ts";
 
-/** Held for its life, on a connection of its own, by the gateway that is alone on a database. */
-export const ALONE_LOCK = 7_203_114_502;
+/** How long an instance counts as alive after its last heartbeat; as instance_lease() has it. */
+export const INSTANCE_LEASE_MS = 3_000;
 
-/** True where this session now holds the lock of the only gateway. Death gives it up, a pause keeps it. */
-export async function takeAloneLock(sql: Database): Promise<boolean> {
-  const [row] = await sql<
-    { taken: boolean }[]
-  >`SELECT pg_try_advisory_lock(${ALONE_LOCK}) AS taken`;
-  return row!.taken;
+/** What a heartbeat tells of this instance and of the others. */
+export interface Pulse {
+  /** False where this instance was declared dead. */
+  readonly isAlive: boolean;
+  /** Ids of all that are alive, this one among them, in an order that all agree on. */
+  readonly liveIds: readonly string[];
+  /** Another one is past its lease, or has died and left something to be settled. */
+  readonly hasEstate: boolean;
 }
 
-/**
- * True where this session holds the lock, taking it where it was lost: a restart of the database ends the
- * session that held it, and the driver then goes on with another one.
- */
-export async function keepAloneLock(sql: Database): Promise<boolean> {
-  const [row] = await sql<{ is_held: boolean }[]>`
-    SELECT EXISTS (
-      SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
-        AND (classid::bigint << 32) + objid::bigint = ${ALONE_LOCK}::bigint
-    ) AS is_held`;
-  return row!.is_held || takeAloneLock(sql);
+export async function insertInstance(sql: Database, instance: InstanceIdentity): Promise<void> {
+  await sql`INSERT INTO instances (id, epoch) VALUES (${instance.id}, ${instance.epoch.toString()}::bigint)`;
+}
+
+export async function heartbeat(sql: Database, instance: InstanceIdentity): Promise<Pulse> {
+  const [row] = await sql<{ is_alive: boolean; live_ids: string[]; has_estate: boolean }[]>`
+    WITH beat AS (
+      UPDATE instances SET heartbeat_at = clock_timestamp()
+      WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive
+      RETURNING id)
+    SELECT EXISTS (SELECT 1 FROM beat) AS is_alive,
+      ARRAY(SELECT id FROM beat UNION SELECT id FROM live_instances ORDER BY id) AS live_ids,
+      EXISTS (SELECT 1 FROM instances WHERE id <> ${instance.id} AND NOT is_settled
+        AND (NOT alive OR heartbeat_at <= clock_timestamp() - instance_lease())) AS has_estate`;
+  return { isAlive: row!.is_alive, liveIds: row!.live_ids, hasEstate: row!.has_estate };
 }
 
 /*
@@ -42,15 +48,25 @@ export async function buryOthers(sql: Database, id: string): Promise<void> {
     SELECT id FROM instances WHERE id <> ${id} AND alive ORDER BY id FOR UPDATE)`;
 }
 
-export async function insertInstance(sql: Database, instance: InstanceIdentity): Promise<void> {
-  await sql`INSERT INTO instances (id, epoch) VALUES (${instance.id}, ${instance.epoch.toString()}::bigint)`;
-}
+const MAX_BURIALS = 32;
 
-/** False where this instance was declared dead. */
-export async function heartbeat(sql: Database, instance: InstanceIdentity): Promise<boolean> {
-  const beaten = await sql`UPDATE instances SET heartbeat_at = clock_timestamp()
-    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive`;
-  return beaten.count > 0;
+/**
+ * Declares those dead that are past their leases, unless another instance is just doing it, or this one
+ * is itself dead. Returns whom.
+ */
+export async function buryPastLease(sql: Database, instance: InstanceIdentity): Promise<string[]> {
+  return sql.begin(async (transaction) => {
+    const [self] = await transaction`SELECT 1 FROM instances
+      WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive
+      FOR KEY SHARE`;
+    if (self === undefined) return [];
+    const silent = await transaction<{ id: string }[]>`SELECT id FROM instances
+      WHERE id <> ${instance.id} AND alive AND heartbeat_at <= clock_timestamp() - instance_lease()
+      ORDER BY id LIMIT ${MAX_BURIALS} FOR UPDATE SKIP LOCKED`;
+    const ids = silent.map(({ id }) => id);
+    await transaction`UPDATE instances SET alive = false WHERE id = ANY (${sql.array(ids)}::text[])`;
+    return ids;
+  });
 }
 
 /** Calls of dead instances that never had a result free their idempotency keys. */
@@ -59,9 +75,16 @@ export async function freeOrphanedIdempotencyKeys(sql: Database): Promise<void> 
     SELECT 1 FROM instances i WHERE i.id = r.instance_id AND i.epoch = r.epoch AND i.alive)`;
 }
 
+/** Notes of the dead that nothing is left of what they were doing. */
+export async function noteSettled(sql: Database): Promise<void> {
+  await sql`UPDATE instances i SET is_settled = true WHERE NOT alive AND NOT is_settled
+    AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.instance_id = i.id)
+    AND NOT EXISTS (SELECT 1 FROM idempotency_records r WHERE r.instance_id = i.id AND r.status IS NULL)`;
+}
+
 /** Forgets instances that died long ago and left nothing. */
 export async function removeDeadInstances(sql: Database): Promise<void> {
-  await sql`DELETE FROM instances i WHERE NOT i.alive AND i.heartbeat_at < clock_timestamp() - interval '1 day'
-    AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)
-    AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.instance_id = i.id)`;
+  await sql`DELETE FROM instances
+    WHERE is_settled AND heartbeat_at < clock_timestamp() - interval '1 day'`;
 }

@@ -24,22 +24,24 @@ export interface FileParts {
 export function composeFiles(dependencies: {
   readonly config: GatewayConfig;
   readonly sql: Database;
+  /** For what may take its time: uploads, and what jobs do. */
+  readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly masterKey: Uint8Array;
   readonly clock: Clock;
   onError(error: unknown): void;
 }): FileParts {
-  const { config, sql, instance, masterKey, clock, onError } = dependencies;
+  const { config, sql, background, instance, masterKey, clock, onError } = dependencies;
   const storage = createStorage(config, clock);
-  const cleaning = new FileCleaning({ sql, storage, clock, onError });
+  const cleaning = new FileCleaning({ sql: background, storage, clock, onError });
   const cleanSoon = (): void => cleaning.cleanSoon();
-  const uploads = new FileUploads({ sql, storage, instance, clock, onError });
+  const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
   const links = new DownloadLinks(masterKey);
   cleaning.start();
   return {
     uploads,
     library: new FileLibrary({ sql, storage, links, clock, onDeleted: cleanSoon }),
-    jobFiles: new JobFiles({ sql, storage, uploads, onReleased: cleanSoon }),
+    jobFiles: new JobFiles({ sql: background, storage, uploads, onReleased: cleanSoon }),
     async close() {
       uploads.close();
       await cleaning.close();

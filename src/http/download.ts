@@ -62,7 +62,11 @@ export async function downloadResponse(
     return new Response(await new Response(stream).arrayBuffer(), { status, headers });
   }
   log.isDeferred = true;
-  const body = reported(stream, request.signal, () => log.finish?.());
+  const body = reported(stream, request.signal, () => {
+    // Over before it began: the pipeline need not wait for it.
+    log.isDeferred = false;
+    log.finish?.();
+  });
   return new Response(body, { status, headers });
 }
 
@@ -85,6 +89,7 @@ function reported(
     over();
   };
   signal.addEventListener("abort", leave);
+  if (signal.aborted) leave();
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {

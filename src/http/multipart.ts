@@ -61,13 +61,14 @@ export async function readForm(
   { maxFileBytes, clock }: FormLimits & { readonly clock: Clock },
 ): Promise<void> {
   const parser = createParser(request.headers.get("content-type") ?? "");
-  const { promise: failed, reject: fail } = Promise.withResolvers<never>();
-  // Whoever waits for it may have ended by then.
-  failed.catch(() => {});
+  const failure = new Failure();
+  const fail = (error: unknown): void => failure.set(error);
   const finished = new Promise<void>((resolve) => parser.once("finish", resolve));
   let fileBytes = 0;
   let receiving: Promise<void> | undefined;
+  let fileStream: BusboyFileStream | undefined;
   listen(parser, receiver, fail, (name, stream, heading) => {
+    fileStream = stream;
     receiving = receiveFile(
       stream,
       () => receiver.file(name, heading),
@@ -81,24 +82,48 @@ export async function readForm(
   let readBytes = 0;
   try {
     for (;;) {
-      const piece = body && (await Promise.race([readPiece(body, clock), failed]));
+      const piece = body && (await failure.or(readPiece(body, clock)));
       if (piece === undefined) break;
       readBytes += piece.byteLength;
       if (readBytes > maxFileBytes + MAX_FRAMING_BYTES) throw tooLarge(maxFileBytes);
-      await Promise.race([feed(parser, piece), failed]);
+      await failure.or(feed(parser, piece));
     }
     parser.end();
-    await Promise.race([finished, failed]);
+    await failure.or(finished);
     await receiving;
     if (readBytes - fileBytes > MAX_FRAMING_BYTES) {
       throw unreadable("there is too much around its parts");
     }
   } catch (error) {
     parser.destroy();
+    fileStream?.destroy(clientClosed());
     await body?.cancel().catch(() => {});
     // Nothing may be written any more when the caller clears up.
     await receiving?.catch(() => {});
     throw error;
+  }
+}
+
+/**
+ * The first failure of several that go on at a time. Not a promise that is raced again and again: such a
+ * one would keep all that was ever raced with it.
+ */
+class Failure {
+  #first: { readonly error: unknown } | undefined;
+  #tell: ((error: unknown) => void) | undefined;
+
+  set(error: unknown): void {
+    this.#first ??= { error };
+    this.#tell?.(this.#first.error);
+  }
+
+  /** Settles as the work does, or rejects with the failure where that comes first. */
+  or<Result>(work: Promise<Result>): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      if (this.#first !== undefined) reject(this.#first.error);
+      this.#tell = reject;
+      work.then(resolve, reject);
+    });
   }
 }
 

@@ -9,7 +9,8 @@ export type IdPrefix =
   | "cmd"
   | "cmt"
   | "file"
-  | "obj";
+  | "obj"
+  | "ftjob";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

@@ -128,8 +128,14 @@ function readHandle(handle: FileHandle, range: ByteRange): ReadableStream<Uint8A
       async pull(controller) {
         const wanted = Math.min(READ_BYTES, range.end - position);
         const buffer = new Uint8Array(wanted);
-        const { bytesRead } =
-          wanted > 0 ? await handle.read(buffer, 0, wanted, position) : { bytesRead: 0 };
+        let bytesRead = 0;
+        try {
+          if (wanted > 0) ({ bytesRead } = await handle.read(buffer, 0, wanted, position));
+        } catch (error) {
+          // A handle that nobody closes ends the process when it is collected.
+          await handle.close().catch(() => {});
+          throw failure("cannot read a stored file", error);
+        }
         position += bytesRead;
         if (bytesRead > 0) controller.enqueue(buffer.subarray(0, bytesRead));
         const isCut = bytesRead === 0 && position < range.end && Number.isFinite(range.end);

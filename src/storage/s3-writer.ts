@@ -2,8 +2,8 @@ import { StorageError, type StorageWriter } from "./interface.ts";
 import type { S3Requests } from "./s3-requests.ts";
 import { xmlTexts } from "./xml-texts.ts";
 
-/** At least 5 MB (S3's limit), and small enough that 10,000 of them, the most there may be, are 80 GB. */
-export const PART_BYTES = 8 * 1024 * 1024;
+/** The least that S3 takes; 10,000 of them, the most there may be, are 50 GB. */
+export const PART_BYTES = 5 * 1024 * 1024;
 const FIRST_BUFFER_BYTES = 64 * 1024;
 
 /**

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { commitLedgerBatch, FENCED } from "../../db/ledger/commit-batch.ts";
-import { ALONE_LOCK, heartbeat, insertInstance } from "../../db/queries/instances.ts";
+import { GATEWAY_LOCK } from "../../db/queries/instance-lock.ts";
+import { heartbeat, insertInstance } from "../../db/queries/instances.ts";
 import { adjustCredit } from "../../src/cli/actions/adjust-credit.ts";
 import { addOrganization } from "../../src/cli/actions/organizations.ts";
 import { settlement } from "../ledger/books.ts";
@@ -195,7 +196,7 @@ test("a gateway that was silent when an adjustment was posted at rest charges no
   await insertInstance(sql, instance);
   await sql`UPDATE instances SET heartbeat_at = clock_timestamp() - interval '1 minute'`;
   await cliJson(settings, ...adjustArguments(org, "-2"));
-  expect(await heartbeat(sql, instance)).toBeFalse();
+  expect((await heartbeat(sql, instance)).isAlive).toBeFalse();
   const charge = commitLedgerBatch(sql, instance, {
     checkpoints: [],
     settlements: [settlement({ organizationId: org, keyId: "key_held" }, { chargeNano: 1n })],
@@ -210,7 +211,7 @@ test("a gateway that was silent when an adjustment was posted at rest charges no
 async function withSilentGateway(work: () => Promise<void>): Promise<void> {
   const holder = connectDatabase(database, { poolSize: 1, applicationName: "silent" });
   try {
-    await holder`SELECT pg_advisory_lock(${ALONE_LOCK})`;
+    await holder`SELECT pg_advisory_lock(${GATEWAY_LOCK})`;
     await work();
   } finally {
     await holder.end();

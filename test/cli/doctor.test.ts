@@ -6,9 +6,11 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { connectDatabase } from "../../db/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { s3Environment } from "../support/files-gateway.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
+import { startS3Server } from "../support/s3-server.ts";
 import { runCliHere, runCliProcess } from "./cli-runs.ts";
 
 interface Check {
@@ -147,6 +149,22 @@ test("a Redis that does not answer is wrong, told without its password", async (
   const { wrongs } = await diagnose({ ...sound, REDIS_URL: "redis://:s3cret@127.0.0.1:1" });
   expect(wrongs.map(({ name }) => name)).toEqual(["redis"]);
   expect(wrongs[0]!.detail).not.toContain("s3cret");
+});
+
+test("a bucket for files is tried out, and one that refuses is wrong, without its secret", async () => {
+  const s3 = startS3Server();
+  const settings = { ...sound, ...s3Environment(s3) };
+  const { checks } = await diagnose(settings);
+  expect(checks).toContainEqual({
+    name: "file storage",
+    state: "ok",
+    detail: "bucket stored-files takes, gives and removes",
+  });
+  expect(s3.bucket.objects.size).toBe(0);
+  const { wrongs } = await diagnose({ ...settings, S3_SECRET_ACCESS_KEY: "another" });
+  expect(wrongs.map(({ name }) => name)).toEqual(["file storage"]);
+  expect(wrongs[0]!.detail).toContain("SignatureDoesNotMatch");
+  await s3.stop();
 });
 
 describe.skipIf(redisBinary === null)("a Redis that answers", () => {

@@ -128,10 +128,12 @@ export function fileStorageContract(
     test("removing takes away what somebody left half written", async () => {
       const before = await under.countEverything();
       const stored = key();
-      await under.storage.write(stored).write(randomBytes(17 * MEGABYTE));
+      const writer = under.storage.write(stored);
+      await writer.write(randomBytes(17 * MEGABYTE));
       expect(await under.countEverything()).toBe(before + 1);
       await under.storage.remove(stored);
       expect(await under.countEverything()).toBe(before);
+      await writer.abort();
     });
 
     test("what is open is read to its end though it be removed", async () => {

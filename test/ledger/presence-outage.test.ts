@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
+import { ChangeNews } from "../../src/services/presence/change-news.ts";
 import { MAX_WAITING_REQUESTS, Presence } from "../../src/services/presence/presence.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
@@ -16,8 +17,11 @@ beforeAll(async () => {
   presence = new Presence({
     sql,
     instance: books.instance,
-    onChange() {},
+    company: "alone",
+    news: new ChangeNews({ sql, onChange() {}, onGap() {} }),
     onGap() {},
+    onLateHeartbeat: async () => {},
+    onEstate() {},
     onFenced() {},
     onError() {},
   });

@@ -6,7 +6,7 @@ import { settleDead } from "../../db/ledger/settle-dead.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import type { Hold } from "../../src/services/money/interface.ts";
-import { takeOver } from "../../src/services/presence/recovery.ts";
+import { takeOver } from "../../src/services/presence/joining.ts";
 import { codeOf, figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
 import { shareMoney } from "../contracts/several-money.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";

@@ -13,6 +13,8 @@ type Completed = { isDone: true; text: string } | { isDone: false; status: numbe
 export class S3Bucket {
   readonly objects = new Map<string, Uint8Array>();
   readonly uploads = new Map<string, Upload>();
+  /** Of objects, to whoever read them. */
+  sentBytes = 0;
 
   put(key: string, bytes: Uint8Array): string {
     this.objects.set(key, bytes);
@@ -89,28 +91,30 @@ export class S3Bucket {
       if (wanted !== null) headers[name] = wanted;
     }
     const match = range && /^bytes=(\d+)-(\d+)$/.exec(range);
-    if (!match) return new Response(inPieces(bytes), { headers });
+    if (!match) return new Response(this.#inPieces(bytes), { headers });
     const start = Number(match[1]);
     const end = Math.min(Number(match[2]) + 1, bytes.byteLength);
     if (start >= bytes.byteLength) return new Response(null, { status: 416 });
     headers["content-range"] = `bytes ${start}-${end - 1}/${bytes.byteLength}`;
-    return new Response(inPieces(bytes.subarray(start, end)), { status: 206, headers });
+    return new Response(this.#inPieces(bytes.subarray(start, end)), { status: 206, headers });
   }
-}
 
-/** Sent as it is asked for, so that an object can be removed while it is being read. */
-function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
-  let sent = 0;
-  return new ReadableStream(
-    {
-      pull(controller) {
-        if (sent >= bytes.byteLength) return controller.close();
-        controller.enqueue(bytes.slice(sent, sent + SEND_BYTES));
-        sent += SEND_BYTES;
+  /** Sent as it is asked for, so that an object can be removed while it is being read. */
+  #inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
+    let sent = 0;
+    return new ReadableStream(
+      {
+        pull: (controller) => {
+          if (sent >= bytes.byteLength) return controller.close();
+          const piece = bytes.slice(sent, sent + SEND_BYTES);
+          controller.enqueue(piece);
+          sent += SEND_BYTES;
+          this.sentBytes += piece.byteLength;
+        },
       },
-    },
-    { highWaterMark: 0 },
-  );
+      { highWaterMark: 0 },
+    );
+  }
 }
 
 function etagOf(bytes: Uint8Array): string {

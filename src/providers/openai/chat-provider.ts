@@ -196,7 +196,10 @@ class OpenAiChatProvider implements ChatProvider {
   }
 }
 
-function requestHeaders(settings: ProviderSettings, dialect: WireDialect): Record<string, string> {
+export function requestHeaders(
+  settings: ProviderSettings,
+  dialect: WireDialect,
+): Record<string, string> {
   const headers: Record<string, string> = {
     "content-type": "application/json",
     // Expanding costs more than the local network does, and would need a bound of its own.

@@ -1,7 +1,6 @@
 import type { ChatCall } from "../interface.ts";
-import { answerText } from "./answer-text.ts";
 import { type Reasoning, reasoningFor } from "./reasoning.ts";
-import type { SandboxRequest } from "./request.ts";
+import type { SandboxMessage, SandboxRequest } from "./request.ts";
 import { exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
 import { toolCallsFor } from "./tool-calls.ts";
@@ -28,11 +27,18 @@ export interface PlannedChoice {
   readonly finishReason: "stop" | "length" | "tool_calls";
 }
 
+/** The text that answers a conversation. */
+export type Say = (messages: readonly SandboxMessage[]) => string;
+
 /**
  * Decides a whole answer before anything of it is sent. `max_tokens` covers reasoning, then content or
  * tool calls; a stop sequence ends content just before its first occurrence.
  */
-export function planChoices(request: SandboxRequest, body: ChatCall["body"]): PlannedChoice[] {
+export function planChoices(
+  request: SandboxRequest,
+  body: ChatCall["body"],
+  say: Say,
+): PlannedChoice[] {
   const reasoning = reasoningFor(body);
   const reasoningTokens = splitTokens(reasoning.text, request.maxTokens);
   const tokensLeft = request.maxTokens - reasoningTokens.length;
@@ -40,7 +46,7 @@ export function planChoices(request: SandboxRequest, body: ChatCall["body"]): Pl
   const wasCut = isCut(reasoning, reasoningTokens);
   const plan = wasCut
     ? ({ contentTokens: [], toolCalls: [], finishReason: "length" } as const)
-    : plannedAnswer(request, tokensLeft);
+    : plannedAnswer(request, say, tokensLeft);
   return Array.from({ length: request.choices }, (_, choiceIndex) => ({
     ...shared,
     ...plan,
@@ -52,11 +58,11 @@ export function planChoices(request: SandboxRequest, body: ChatCall["body"]): Pl
 }
 
 /** Made once for all choices, which differ in the ids of their calls alone. */
-function plannedAnswer(request: SandboxRequest, tokensLeft: number): PlannedAnswer {
+function plannedAnswer(request: SandboxRequest, say: Say, tokensLeft: number): PlannedAnswer {
   const calls = toolCallsFor(request);
   return calls.length > 0
     ? { contentTokens: null, ...plannedCalls(calls, tokensLeft) }
-    : { toolCalls: [], ...plannedContent(request, tokensLeft) };
+    : { toolCalls: [], ...plannedContent(request, say, tokensLeft) };
 }
 
 function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
@@ -65,9 +71,10 @@ function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
 
 function plannedContent(
   request: SandboxRequest,
+  say: Say,
   tokensLeft: number,
 ): Pick<PlannedChoice, "contentTokens" | "finishReason"> {
-  const whole = contentOf(request);
+  const whole = contentOf(request, say);
   const ends = request.stop.map((sequence) => whole.indexOf(sequence)).filter((end) => end >= 0);
   const content = ends.length === 0 ? whole : whole.slice(0, Math.min(...ends));
   const tokens = splitTokens(content, tokensLeft + 1);
@@ -75,8 +82,8 @@ function plannedContent(
   return { contentTokens: tokens.slice(0, tokensLeft), finishReason: "length" };
 }
 
-function contentOf(request: SandboxRequest): string {
-  const text = answerText(request.messages);
+function contentOf(request: SandboxRequest, say: Say): string {
+  const text = say(request.messages);
   if (!request.wantsJson) return text;
   return JSON.stringify(
     request.jsonSchema === undefined ? { answer: text } : exampleOf(request.jsonSchema),

@@ -5,6 +5,7 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { ChatProvider } from "../../providers/interface.ts";
 import { takeRate } from "../billing/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
+import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
 import { EarlyHoldRefused } from "../money/early-refusal.ts";
 import { feeBasisPoints } from "../plans.ts";
@@ -12,6 +13,7 @@ import {
   assertModelsAllowed,
   planRoute,
   type RoutePlan,
+  type RoutePreferences,
   resolveModels,
 } from "../routing/plan-route.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
@@ -25,7 +27,7 @@ import { assertSupported } from "./unsupported-fields.ts";
 export interface ChatCompletionsDependencies
   extends StreamChatDependencies,
     CompleteChatDependencies {
-  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, ChatProvider>;
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
@@ -47,7 +49,8 @@ export class ChatCompletions {
     const { request, caller, log } = context;
     assertSupported(request);
     const claim = claimOf(context);
-    const plan = this.#route(context);
+    const routed = this.#route(context);
+    const plan = routed instanceof Promise ? await routed : routed;
     const taken = takeRate(this.#dependencies.rates, caller);
     const headers = taken instanceof Promise ? await taken : taken;
     log.headers = headers;
@@ -81,9 +84,18 @@ export class ChatCompletions {
       : completeChat(this.#dependencies, chat);
   }
 
-  #route({ request, caller }: ChatContext): RoutePlan {
-    const { models: index, providers } = this.#dependencies;
-    const preferences = routePreferences(request);
+  /** At once, but where one of the organization's own models may be meant. */
+  #route(context: ChatContext): RoutePlan | Promise<RoutePlan> {
+    const preferences = routePreferences(context.request);
+    const { organizationId } = context.caller.key;
+    const index = this.#dependencies.tunedModels.indexFor(organizationId, preferences.models);
+    return index instanceof Promise
+      ? index.then((own) => this.#plan(context, preferences, own))
+      : this.#plan(context, preferences, index);
+  }
+
+  #plan({ caller }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
+    const { providers } = this.#dependencies;
     const models = resolveModels(index, preferences, ["chat", "code"]);
     assertModelsAllowed(caller.key, models, index);
     return planRoute(models, preferences, providers);

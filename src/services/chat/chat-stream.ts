@@ -13,7 +13,7 @@
  */
 
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
@@ -41,6 +41,8 @@ export interface ChatStreamDependencies {
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
+  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
+  whenCurrent(): Promise<void> | undefined;
   onError(error: unknown, requestId: string): void;
 }
 
@@ -155,13 +157,17 @@ export class ChatStream implements Ticking {
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
     const silentMs = nowMs - (this.#readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire("The request took too long.");
-    else if (silentMs >= idleTimeoutMs) this.#expire("The provider fell silent.");
+    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(timeout(LATE));
+    else if (silentMs >= idleTimeoutMs) this.#expire(timeout(SILENT));
     if (this.#attempt && nowMs - this.#attempt.startedMs >= firstTokenTimeoutMs) {
       this.#attempt.expire();
     }
     this.#checkpoints?.tick(nowMs);
     if (nowMs - this.#lastWriteMs >= keepaliveMs) this.#write(": keepalive\n\n", nowMs);
+  }
+
+  cutShort(): void {
+    this.#expire(stopping());
   }
 
   async #open(): Promise<void> {
@@ -310,6 +316,9 @@ export class ChatStream implements Ticking {
     const output = this.#pending;
     this.#pending = "";
     await this.#checkpoints!.admit(this.#upstream!.rewriter.outputTokens);
+    // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
+    const current = this.#dependencies.whenCurrent();
+    if (current !== undefined) await current;
     this.#write(output, this.#dependencies.calls.clock.nowMs());
   }
 
@@ -384,9 +393,9 @@ export class ChatStream implements Ticking {
     void settled.finally(() => this.#detach());
   };
 
-  #expire(message: string): void {
+  #expire(failure: GatewayError): void {
     if (this.#failure) return;
-    this.#failure = new GatewayError("provider_timeout", message);
+    this.#failure = failure;
     this.#abort.abort();
     this.#upstream?.reader.cancel().catch(() => {});
     // Where nobody waits for the provider, nobody else would end the stream.
@@ -460,6 +469,13 @@ export class ChatStream implements Ticking {
     if (!this.#isWhole) this.#call.free?.();
     finish?.();
   }
+}
+
+const LATE = "The request took too long.";
+const SILENT = "The provider fell silent.";
+
+function timeout(message: string): GatewayError {
+  return new GatewayError("provider_timeout", message);
 }
 
 function asStreamError(thrown: unknown): GatewayError {

@@ -1,5 +1,5 @@
 import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
 import { type Usage, usageBody } from "../billing/usage.ts";
@@ -25,6 +25,8 @@ export interface CompleteChatDependencies {
   readonly idempotency: Idempotency;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
+  /** True once the process ends and deadlines expire for that. */
+  isCutShort(): boolean;
 }
 
 /** An unstreamed chat completion: it leaves after its charge is durable. */
@@ -84,6 +86,7 @@ export async function completeChat(
     money.release(hold);
     if (refusal !== undefined) throw refusal;
     if (isExpired) {
+      if (dependencies.isCutShort()) throw stopping();
       throw new GatewayError("provider_timeout", "The provider did not respond in time.", {
         cause: error,
       });

@@ -18,6 +18,7 @@ const DEAD_UPLOADS_BATCH = 200;
 const REMOVALS_BATCH = 50;
 /** What is left after these waits for the next time. */
 const MAX_BATCHES = 20;
+const MAX_CLOSE_WAIT_MS = 500;
 /** Several renewals late. */
 const SILENT_SECONDS = 60;
 
@@ -53,11 +54,12 @@ export class FileCleaning {
     });
   }
 
+  /** Waits for what is under way, as far as database and store answer; the next start does the rest. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#isWanted = false;
     this.#cancelTimer?.();
-    await this.#running;
+    await Promise.race([this.#running, Bun.sleep(MAX_CLOSE_WAIT_MS)]);
   }
 
   async #cleanWhileWanted(): Promise<void> {

@@ -46,6 +46,8 @@ export class StoredUpload {
   #reservedBytes = 0;
   #storedBytes = 0;
   #isWhole = false;
+  /** What it was to become, once that was tried. */
+  #file: NewFile | undefined;
 
   /** Notes the upload. */
   static async begin(
@@ -98,6 +100,7 @@ export class StoredUpload {
       bytes: this.#storedBytes,
       sha256: this.#hash.digest("hex"),
     };
+    this.#file = file;
     const { sql, clock } = this.#dependencies;
     for (let attempt = 1; ; attempt++) {
       try {
@@ -123,12 +126,21 @@ export class StoredUpload {
     // Whole bytes may belong to a file by now; only the row can tell.
     if (!this.#isWhole) await this.#writer.abort();
     try {
-      if (!(await abandonFileUpload(sql, this.storageKey))) return;
+      const isOurs = await abandonFileUpload(sql, this.storageKey);
+      // Taken for dead, its bytes may have arrived after whoever swept it took them away.
+      if (!isOurs && (await this.#isFile())) return;
       await storage.remove(this.storageKey);
       await forgetRemoval(sql, this.storageKey);
     } catch (error) {
       onError(error);
     }
+  }
+
+  async #isFile(): Promise<boolean> {
+    if (this.#file === undefined) return false;
+    const { organizationId, id } = this.#file;
+    const found = await findFile(this.#dependencies.sql, organizationId, id);
+    return found?.storageKey === this.storageKey;
   }
 }
 

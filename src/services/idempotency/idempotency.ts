@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
@@ -73,8 +74,9 @@ export class Idempotency {
     try {
       return await claimIdempotencyKey(sql, instance, claim);
     } catch (error) {
-      // It may stand there although its answer was lost, and its call ends here.
-      this.free(claim);
+      // It may stand there although its answer was lost, or yet come to stand there, and its call ends here.
+      const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
+      void ended.then(() => this.free(claim));
       throw error;
     }
   }
