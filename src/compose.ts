@@ -11,6 +11,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import { createMoney } from "./compose/money.ts";
+import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { errorEnvelope } from "./http/error-response.ts";
@@ -32,6 +33,7 @@ import { publishSearch } from "./services/models/publish-search.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
+import { cleanWebhooks } from "./services/webhooks/delivery-cleaning.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
@@ -88,17 +90,46 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       if (kind === "api-key") world.keys.forget(objectId);
       else if (kind === "organization") world.organizations.forget(objectId);
       else if (kind === "credit-command") void orders.carryOut();
+      else if (kind === "webhook") webhooks.deliveries.changed(objectId);
+      else if (kind === "outbox") webhooks.deliveries.nudge();
+      else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
     },
     onGap() {
       world.keys.forgetAll();
       world.organizations.forgetAll();
       tuning.onGap();
       void orders.carryOut();
+      webhooks.subscriptions.forgetAll();
+      webhooks.deliveries.changedAll();
     },
     onFenced: options.onFenced,
     onError,
+    cleaningTasks: [
+      () =>
+        cleanWebhooks(background, (webhookId, events) =>
+          telemetry.log.warn(
+            { webhook_id: webhookId, events },
+            "dropped events of a webhook that was disabled for three days",
+          ),
+        ),
+    ],
   });
   const { presence } = membership;
+  const coordination = await openCoordination(
+    { config, telemetry, clock },
+    instance.id,
+    () => presence.liveInstances(),
+    onError,
+  );
+  const webhooks = createWebhooks({
+    ...options,
+    wakes: coordination.wakes,
+    connections,
+    instance,
+    membership,
+    clock,
+    onError,
+  });
   await membership.enter();
   const models = await loadModels(config);
   await publishSearch(background, models);
@@ -128,12 +159,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { upstreamTimeouts } = config;
   const { masterKey } = options;
   const files = composeFiles({ config, sql, background, instance, masterKey, clock, onError });
-  const coordination = await openCoordination(
-    { config, telemetry, clock },
-    instance.id,
-    () => presence.liveInstances(),
-    onError,
-  );
   const tunedModels = new TunedModels({ sql, models });
   const sandboxModels = new SandboxTunedModels(sql);
   const providerSettings = config.providers.map((provider) => ({
@@ -194,6 +219,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     rates: coordination.rates,
     organizations: world.organizations,
     idempotency,
+    events: webhooks.completionEvents,
     calls: { endpoints: world.endpoints, clock, random: Math.random },
     ticker,
     keepaliveMs: config.keepaliveMs,
@@ -217,6 +243,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    webhooks: webhooks.webhooks,
     files,
     clock,
     presence,
@@ -230,7 +257,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies: new BodyBudget(clock),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
-    record: (request) => telemetry.record(request),
+    record(request) {
+      telemetry.record(request);
+      webhooks.completionEvents.noteFinished(request);
+    },
     onInternalError: (error, requestId) =>
       telemetry.log.error(
         { err: error.cause ?? error, code: error.code, request_id: requestId },
@@ -242,6 +272,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     world.keys.passivateIdle();
     world.organizations.passivateIdle();
     world.endpoints.passivateIdle();
+    webhooks.passivateIdle();
   }, PASSIVATION_SWEEP_MS);
 
   return {
@@ -262,6 +293,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       await files.close();
       await lastUse.write();
       await ledger.close();
+      await webhooks.stop();
       try {
         await membership.leave();
       } finally {

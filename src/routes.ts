@@ -14,6 +14,7 @@ import { healthRoutes } from "./routes/health/index.ts";
 import { keyRoutes } from "./routes/keys/index.ts";
 import { metricsRoutes } from "./routes/metrics/index.ts";
 import { modelRoutes } from "./routes/models/index.ts";
+import { webhookRoutes } from "./routes/webhooks/index.ts";
 import type { ChatCompletions } from "./services/chat/chat-completions.ts";
 import type { FileLibrary } from "./services/files/file-library.ts";
 import type { FileUploads } from "./services/files/file-uploads.ts";
@@ -24,6 +25,7 @@ import type { TunedModels } from "./services/models/tuned-models.ts";
 import type { ApiKeyActors, OrganizationActors } from "./services/money/alone.ts";
 import type { InFlight } from "./services/presence/in-flight.ts";
 import type { Presence } from "./services/presence/presence.ts";
+import type { Webhooks } from "./services/webhooks/webhooks.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
 export interface RouteDependencies {
@@ -34,6 +36,7 @@ export interface RouteDependencies {
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly chat: ChatCompletions;
+  readonly webhooks: Webhooks;
   readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
   readonly presence: Presence;
@@ -49,6 +52,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
     ...creditRoutes(sql),
+    ...webhookRoutes(dependencies.webhooks),
     ...fileRoutes({ uploads: files.uploads, files: files.library, clock }),
     ...fineTuningRoutes(dependencies.fineTuning),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),

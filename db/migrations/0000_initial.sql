@@ -93,6 +93,21 @@ CREATE TABLE "credit_commands" (
 	"refused_code" text
 );
 --> statement-breakpoint
+CREATE TABLE "deliveries" (
+	"webhook_id" text NOT NULL,
+	"outbox_id" bigint NOT NULL,
+	"sequence" bigint NOT NULL,
+	"event_id" text NOT NULL,
+	"event_type" text NOT NULL,
+	"status" text DEFAULT 'pending' NOT NULL,
+	"attempt_count" integer DEFAULT 0 NOT NULL,
+	"attempts" jsonb DEFAULT '[]'::jsonb NOT NULL,
+	"next_attempt_at" timestamp with time zone,
+	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"finished_at" timestamp with time zone,
+	CONSTRAINT "deliveries_webhook_id_outbox_id_pk" PRIMARY KEY("webhook_id","outbox_id")
+);
+--> statement-breakpoint
 CREATE TABLE "file_removals" (
 	"storage_key" text PRIMARY KEY NOT NULL,
 	"due_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -239,6 +254,7 @@ CREATE TABLE "outbox" (
 	"type" text NOT NULL,
 	"data" jsonb NOT NULL,
 	"created_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+	"xid" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
 	CONSTRAINT "outbox_event_id_unique" UNIQUE("event_id")
 );
 --> statement-breakpoint
@@ -293,9 +309,34 @@ CREATE TABLE "tuned_models" (
 	CONSTRAINT "tuned_models_job_id_unique" UNIQUE("job_id")
 );
 --> statement-breakpoint
+CREATE TABLE "webhook_queues" (
+	"webhook_id" text PRIMARY KEY NOT NULL,
+	"numbered" "pg_snapshot" DEFAULT pg_current_snapshot() NOT NULL,
+	"last_sequence" bigint DEFAULT 0 NOT NULL,
+	"due_at" timestamp with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "webhooks" (
+	"id" text PRIMARY KEY NOT NULL,
+	"organization_id" text NOT NULL,
+	"url" text NOT NULL,
+	"events" text[] NOT NULL,
+	"description" text,
+	"enabled" boolean NOT NULL,
+	"secret" "bytea" NOT NULL,
+	"previous_secret" "bytea",
+	"previous_secret_until" timestamp with time zone,
+	"created_at" timestamp with time zone NOT NULL,
+	"disabled_at" timestamp with time zone,
+	"disabled_by" text,
+	"version" bigint DEFAULT 1 NOT NULL
+);
+--> statement-breakpoint
 ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "files" ADD CONSTRAINT "files_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "fine_tuning_jobs" ADD CONSTRAINT "fine_tuning_jobs_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "webhook_queues" ADD CONSTRAINT "webhook_queues_webhook_id_webhooks_id_fk" FOREIGN KEY ("webhook_id") REFERENCES "public"."webhooks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "webhooks" ADD CONSTRAINT "webhooks_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "accounts_key" ON "accounts" USING btree ("key_id","kind","period_start");--> statement-breakpoint
 CREATE INDEX "actor_leases_instance" ON "actor_leases" USING btree ("instance_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "api_keys_hash" ON "api_keys" USING btree ("key_hash");--> statement-breakpoint
@@ -304,6 +345,8 @@ CREATE INDEX "api_keys_listing" ON "api_keys" USING btree ("organization_id","cr
 CREATE INDEX "catalogue_document" ON "catalogue_search" USING gin ("document");--> statement-breakpoint
 CREATE INDEX "changes_time" ON "changes" USING btree ("changed_at");--> statement-breakpoint
 CREATE INDEX "commit_marks_time" ON "commit_marks" USING btree ("marked_at");--> statement-breakpoint
+CREATE INDEX "deliveries_pending" ON "deliveries" USING btree ("webhook_id","sequence") WHERE status = 'pending';--> statement-breakpoint
+CREATE INDEX "deliveries_age" ON "deliveries" USING brin ("created_at");--> statement-breakpoint
 CREATE INDEX "file_removals_due" ON "file_removals" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "file_uploads_age" ON "file_uploads" USING btree ("renewed_at");--> statement-breakpoint
 CREATE INDEX "file_uses_holder" ON "file_uses" USING btree ("holder","file_id");--> statement-breakpoint
@@ -315,9 +358,13 @@ CREATE INDEX "fine_tuning_jobs_listing" ON "fine_tuning_jobs" USING btree ("orga
 CREATE INDEX "fine_tuning_jobs_due" ON "fine_tuning_jobs" USING btree ("due_at") WHERE due_at IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "idempotency_age" ON "idempotency_records" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "idempotency_running" ON "idempotency_records" USING btree ("instance_id") WHERE status IS NULL;--> statement-breakpoint
-CREATE INDEX "outbox_organization" ON "outbox" USING btree ("organization_id","id");--> statement-breakpoint
+CREATE INDEX "outbox_unseen" ON "outbox" USING btree ("organization_id","type","xid");--> statement-breakpoint
+CREATE INDEX "outbox_transaction" ON "outbox" USING btree ("xid");--> statement-breakpoint
+CREATE INDEX "outbox_age" ON "outbox" USING brin ("created_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "sandbox_tunings_tag" ON "sandbox_tunings" USING btree ("tag");--> statement-breakpoint
 CREATE INDEX "sandbox_tunings_file" ON "sandbox_tunings" USING btree ("file_name");--> statement-breakpoint
 CREATE UNIQUE INDEX "transactions_request" ON "transactions" USING btree ("request_id") WHERE request_id IS NOT NULL;--> statement-breakpoint
 CREATE INDEX "transactions_time" ON "transactions" USING brin ("created_at");--> statement-breakpoint
-CREATE INDEX "tuned_models_organization" ON "tuned_models" USING btree ("organization_id") WHERE deleted_at IS NULL;
+CREATE INDEX "tuned_models_organization" ON "tuned_models" USING btree ("organization_id") WHERE deleted_at IS NULL;--> statement-breakpoint
+CREATE INDEX "webhook_queues_due" ON "webhook_queues" USING btree ("due_at") WHERE due_at IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "webhooks_listing" ON "webhooks" USING btree ("organization_id","created_at","id");

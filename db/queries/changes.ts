@@ -10,7 +10,10 @@ export type ChangeKind =
   | "tuned-model"
   | "fine-tuning-job"
   /** A job has something to do for its owner. */
-  | "fine-tuning-work";
+  | "fine-tuning-work"
+  | "webhook"
+  /** Which event types an organization's webhooks want; the id is the organization's. */
+  | "subscriptions";
 
 /** Tells every process, in the transaction of the change, that what it holds of an object is old. */
 export async function recordChange(

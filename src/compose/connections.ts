@@ -1,6 +1,7 @@
 import { boundedDatabase } from "../../db/bounded-database.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
+import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { Clock } from "../lib/clock.ts";
 
 export interface Connections {
@@ -11,6 +12,8 @@ export interface Connections {
   readonly ledger: Database;
   /** As the database shows the sessions of the ledger. */
   readonly ledgerName: string;
+  /** What owners of webhooks write. */
+  readonly deliveries: Database;
   /** Heartbeats, and the lock of the gateway. */
   readonly lock: Database;
   close(): Promise<unknown>;
@@ -22,7 +25,7 @@ export function openConnections(
   options: {
     readonly poolSize: number;
     readonly clock: Clock;
-    readonly ledger: { readonly use: string; readonly settings: Record<string, string> };
+    readonly ledger?: { readonly use: string; readonly settings: Record<string, string> };
   },
 ): Connections {
   const open = (size: number, use: string, settings?: Record<string, string>): Database =>
@@ -32,15 +35,20 @@ export function openConnections(
       settings: { ...INSTANCE_SETTINGS, ...settings },
     });
   const background = open(options.poolSize, "pool");
-  const ledger = open(1, options.ledger.use, options.ledger.settings);
+  const { use, settings } = options.ledger ?? { use: "ledger", settings: LEDGER_SETTINGS };
+  const ledger = open(1, use, settings);
+  const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
   const lock = open(1, "lock");
   return {
     sql: boundedDatabase(background, options.clock),
     background,
     ledger,
-    ledgerName: `gateway-${options.ledger.use}`,
+    ledgerName: `gateway-${use}`,
+    deliveries,
     lock,
     close: () =>
-      Promise.all([background, ledger, lock].map((connection) => connection.end({ timeout: 5 }))),
+      Promise.all(
+        [background, ledger, deliveries, lock].map((connection) => connection.end({ timeout: 5 })),
+      ),
   };
 }

@@ -22,6 +22,8 @@ export interface MembershipOptions {
   onGap(): void;
   onFenced(): void;
   onError(error: unknown): void;
+  /** What else is to be cleaned up, on one instance at a time. */
+  readonly cleaningTasks: readonly (() => Promise<void>)[];
 }
 
 /** This process among those that share its database. */
@@ -73,6 +75,7 @@ export function createMembership(options: MembershipOptions): Membership {
   const cleaning = new Cleaning({
     sql,
     clock,
+    tasks: options.cleaningTasks,
     isOurTurn: () => presence.peers().rank === 0,
     onError,
   });

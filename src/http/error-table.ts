@@ -48,6 +48,8 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   file_not_found: entry(404, "not_found_error"),
   organization_not_found: entry(404, "not_found_error"),
   job_not_found: entry(404, "not_found_error"),
+  webhook_not_found: entry(404, "not_found_error"),
+  delivery_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),
   provider_timeout: entry(408, "timeout_error"),

@@ -73,6 +73,7 @@ export function compileRoute(
       assertAccess(route.access, key);
       if (route.access.kind !== "model") dependencies.noteUse(key.id);
     }
+    assertStorable(incoming.params);
     let body: unknown;
     let bodyText = "";
     if (checkBody !== undefined) {
@@ -148,6 +149,14 @@ export function compileRoute(
 
 interface Identity {
   key: ApiKeyRecord | undefined;
+}
+
+/** No id holds a NUL, and no database takes one. */
+function assertStorable(params: Readonly<Record<string, string>>): void {
+  for (const name in params) {
+    if (!params[name]!.includes("\0")) continue;
+    throw new GatewayError("route_not_found", "There is no such endpoint.");
+  }
 }
 
 function assertAccess(access: Access, key: ApiKeyRecord): void {

@@ -30,6 +30,8 @@ export type ErrorCode =
   | "file_not_found"
   | "organization_not_found"
   | "job_not_found"
+  | "webhook_not_found"
+  | "delivery_not_found"
   | "route_not_found"
   | "method_not_allowed"
   | "provider_timeout"

@@ -10,7 +10,8 @@ export type IdPrefix =
   | "cmt"
   | "file"
   | "obj"
-  | "ftjob";
+  | "ftjob"
+  | "whk";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

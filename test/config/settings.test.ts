@@ -51,6 +51,7 @@ describe("without any variable", () => {
       models: [],
       sandbox: true,
       usesProxy: false,
+      maxOutboundRequests: 256,
       warnings: [],
     });
   });

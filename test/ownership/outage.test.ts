@@ -38,7 +38,7 @@ interface Member {
 /** One of several instances, in this process, with a network of its own to the database. */
 async function addMember(): Promise<Member> {
   const network = await startCuttingProxy(database.url);
-  const connections = openConnections({ url: network.url }, 2, systemClock);
+  const connections = openConnections({ url: network.url }, { poolSize: 2, clock: systemClock });
   let isFenced = false;
   const id = newId("ins");
   const membership = createMembership({
@@ -53,6 +53,7 @@ async function addMember(): Promise<Member> {
       isFenced = true;
     },
     onError() {},
+    cleaningTasks: [],
   });
   await membership.enter();
   await membership.start();

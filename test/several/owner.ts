@@ -35,6 +35,7 @@ const membership = createMembership({
     process.exit(1);
   },
   onError: (error) => console.error(error),
+  cleaningTasks: [],
 });
 const { ownership, unowned } = membership;
 

@@ -21,6 +21,7 @@ import type { Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
 import { type CallDependencies, callCandidates } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
+import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import {
   chargeFigures,
   estimatedUsage,
@@ -37,6 +38,7 @@ export interface ChatStreamDependencies {
   readonly money: MoneyPort;
   readonly calls: CallDependencies;
   readonly ticker: StreamTicker;
+  readonly events?: ChargeEvents | undefined;
   readonly keepaliveMs: number;
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
@@ -407,7 +409,12 @@ export class ChatStream implements Ticking {
     const { log, hold } = this.#call;
     const figures = this.#charge();
     noteCharge(log, figures);
-    await this.#dependencies.money.settle(hold, settlementFigures(figures, status), also);
+    const { money, events } = this.#dependencies;
+    const settled = settlementFigures(figures, status);
+    const wanted = events?.ofCharge(hold, settled, log.errorCode);
+    const event = wanted instanceof Promise ? await wanted : wanted;
+    await money.settle(hold, settled, bothEffects(also, event));
+    if (event !== undefined) events!.noteWritten();
   }
 
   #charge(): ChargeFigures {

@@ -7,6 +7,7 @@ import type { Idempotency } from "../idempotency/idempotency.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import { type CallDependencies, callCandidates } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
+import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
@@ -23,6 +24,7 @@ export interface CompleteChatDependencies {
   readonly money: MoneyPort;
   readonly calls: CallDependencies;
   readonly idempotency: Idempotency;
+  readonly events?: ChargeEvents | undefined;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
   /** True once the process ends and deadlines expire for that. */
@@ -100,7 +102,7 @@ export async function completeChat(
 }
 
 async function settleCompletion(
-  { money, idempotency }: CompleteChatDependencies,
+  { money, idempotency, events }: CompleteChatDependencies,
   chat: AdmittedChat,
   completion: Completion,
   candidate: Candidate,
@@ -140,7 +142,11 @@ async function settleCompletion(
     chat.claim === undefined || isGone
       ? undefined
       : idempotency.store(chat.claim, 200, headers, new TextEncoder().encode(body));
-  await money.settle(hold, settlementFigures(figures, isGone ? 499 : 200), stored);
+  const settled = settlementFigures(figures, isGone ? 499 : 200);
+  const wanted = events?.ofCharge(hold, settled, isGone ? "client_closed_request" : undefined);
+  const event = wanted instanceof Promise ? await wanted : wanted;
+  await money.settle(hold, settled, bothEffects(stored, event));
+  if (event !== undefined) events!.noteWritten();
   if (isGone) throw clientClosed();
   return { kind: "json", headers, body };
 }

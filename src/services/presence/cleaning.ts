@@ -8,6 +8,8 @@ import type { Clock } from "../../lib/clock.ts";
 export interface CleaningDependencies {
   readonly sql: Database;
   readonly clock: Clock;
+  /** Further tasks, each bounded by itself. */
+  readonly tasks: readonly (() => Promise<void>)[];
   /** True on one instance of several. */
   isOurTurn(): boolean;
   onError(error: unknown): void;
@@ -43,5 +45,6 @@ export class Cleaning {
     await removeOldIdempotencyRecords(sql);
     await removeOldCommitMarks(sql);
     await removeDeadInstances(sql);
+    for (const task of this.#dependencies.tasks) await task();
   }
 }
