@@ -38,7 +38,10 @@ interface Member {
 /** One of several instances, in this process, with a network of its own to the database. */
 async function addMember(): Promise<Member> {
   const network = await startCuttingProxy(database.url);
-  const connections = openConnections({ url: network.url }, 2, systemClock);
+  const connections = openConnections(
+    { url: network.url },
+    { poolSize: 2, clock: systemClock, ledger: { use: "ledger", settings: {} } },
+  );
   let isFenced = false;
   const id = newId("ins");
   const membership = createMembership({

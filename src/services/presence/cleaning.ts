@@ -41,7 +41,6 @@ export class Cleaning {
     await removeOldChanges(sql);
     await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
-    await removeOldCommitMarks(sql);
     await removeDeadInstances(sql);
   }
 }
