@@ -81,7 +81,7 @@ export class GroupCommit {
       this.#queue.push(unitOf(effects, abandonment, resolve, reject));
       if (!this.#running) {
         this.#running = true;
-        queueMicrotask(() => void this.#pump());
+        setImmediate(() => void this.#pump());
       }
     });
   }
@@ -100,7 +100,8 @@ export class GroupCommit {
   }
 
   async #pump(): Promise<void> {
-    while (this.#queue.length > 0) {
+    for (let isFirst = true; this.#queue.length > 0; isFirst = false) {
+      if (!isFirst) await new Promise((resolve) => setImmediate(resolve));
       const units = this.#queue.splice(0, MAX_BATCH_UNITS);
       const startedMs = performance.now();
       const ledger = units.filter((unit) => unit.statements.length === 0);

@@ -34,10 +34,20 @@ export class ConnectionPool implements ConnectionOwner {
     this.nowMs = () => dependencies.clock.nowMs();
   }
 
+  #due: Exchange[] = [];
   dispatch(exchange: Exchange): void {
-    const connection = this.#idle.pop();
-    if (connection === undefined) this.#open(exchange);
-    else connection.reuse(exchange);
+    this.#due.push(exchange);
+    if (this.#due.length > 1) return;
+    setImmediate(() => {
+      const due = this.#due;
+      this.#due = [];
+      for (const one of due) {
+        if (one.hasEnded) continue;
+        const connection = this.#idle.pop();
+        if (connection === undefined) this.#open(one);
+        else connection.reuse(one);
+      }
+    });
   }
 
   onIdle(connection: HttpConnection): void {
