@@ -1,6 +1,8 @@
+import type { AbortNotice } from "../call-abort.ts";
 import { type BodyFraming, framingOf } from "./body-framing.ts";
 import { ChunkedDecoder } from "./chunked-decoder.ts";
 import { decoderOf } from "./content-decoding.ts";
+import type { PieceReader } from "../interface.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
 import type { ProviderRequest, ProviderResponse } from "./provider-response.ts";
 import { type BodySource, ResponseBody } from "./response-body.ts";
@@ -29,7 +31,7 @@ export class Exchange implements BodySource, EventListenerObject {
   readonly requestText: string;
   readonly connectTimeoutMs: number;
   readonly #method: string;
-  readonly #signal: AbortSignal;
+  readonly #signal: AbortNotice;
   readonly #resolve: (response: ProviderResponse) => void;
   readonly #reject: (error: unknown) => void;
   #carrier: ExchangeCarrier | undefined;
@@ -164,7 +166,7 @@ export class Exchange implements BodySource, EventListenerObject {
   }
 
   #receiveBody(bytes: Buffer, offset: number): void {
-    let piece: Uint8Array;
+    let piece: Buffer;
     let position = bytes.length;
     let isOver = false;
     if (this.#chunks !== undefined) {
@@ -222,6 +224,15 @@ class ExchangeResponse implements ProviderResponse {
       this.#stream = this.#decode === undefined ? raw : this.#decode(raw);
     }
     return this.#stream;
+  }
+
+  wholeText(): string | undefined {
+    return this.#decode === undefined ? this.#source?.wholeText() : undefined;
+  }
+
+  reader(): PieceReader | null {
+    if (this.#decode === undefined) return this.#source?.reader() ?? null;
+    return this.body!.getReader();
   }
 
   text(): Promise<string> {
