@@ -230,9 +230,12 @@ class ExchangeResponse implements ProviderResponse {
     return this.#decode === undefined ? this.#source?.wholeText() : undefined;
   }
 
-  reader(): PieceReader | null {
-    if (this.#decode === undefined) return this.#source?.reader() ?? null;
-    return this.body!.getReader();
+  get hasBody(): boolean {
+    return this.#source !== null;
+  }
+
+  reader(): PieceReader {
+    return this.#decode === undefined ? this.#source!.reader() : this.body!.getReader();
   }
 
   text(): Promise<string> {

@@ -11,8 +11,10 @@ export interface ProviderResponse {
   text(): Promise<string>;
   /** The same where all of it has come, in place of a wait; undefined else. */
   wholeText?(): string | undefined;
-  /** Reads the body, in place of `body`; null where there is none. */
-  reader?(): PieceReader | null;
+  /** Whether `body` is not null, without making it. */
+  readonly hasBody?: boolean;
+  /** Reads the body, in place of `body`. */
+  reader?(): PieceReader;
 }
 
 export interface ProviderRequest {
