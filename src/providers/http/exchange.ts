@@ -1,8 +1,8 @@
 import type { AbortNotice } from "../call-abort.ts";
+import type { PieceReader } from "../interface.ts";
 import { type BodyFraming, framingOf } from "./body-framing.ts";
 import { ChunkedDecoder } from "./chunked-decoder.ts";
 import { decoderOf } from "./content-decoding.ts";
-import type { PieceReader } from "../interface.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
 import type { ProviderRequest, ProviderResponse } from "./provider-response.ts";
 import { type BodySource, ResponseBody } from "./response-body.ts";

@@ -21,7 +21,8 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
           schema: chatCompletion,
         },
       },
-      handle: async (context) => responseOf(context, await chat.complete(chatContext(context))),
+      handle: (context) =>
+        chat.complete(chatContext(context)).then((outcome) => responseOf(context, outcome)),
     },
   ];
 }
@@ -40,14 +41,13 @@ function chatContext(context: RequestContext) {
 }
 
 function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
-  const headers: Record<string, string> = { ...outcome.headers };
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
-    headers["x-gateway-idempotent-replay"] = "true";
+    const headers = { ...outcome.headers, "x-gateway-idempotent-replay": "true" };
     return new Response(outcome.body as Uint8Array<ArrayBuffer>, {
       status: outcome.status,
       headers,
     });
   }
-  return new Response(outcome.body, { headers });
+  return new Response(outcome.body, { headers: outcome.headers });
 }

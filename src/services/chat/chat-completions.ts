@@ -3,9 +3,10 @@ import type { RateWindows } from "../../coordination/interface.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { ChatProvider } from "../../providers/interface.ts";
-import { takeRate } from "../billing/admit.ts";
+import { type RateHeaders, takeRate } from "../billing/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
 import type { OrganizationActors } from "../money/alone.ts";
+import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
@@ -14,7 +15,7 @@ import {
   resolveModels,
 } from "../routing/plan-route.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
-import { costBound, promptSize } from "./cost-bound.ts";
+import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 import { routePreferences } from "./route-preferences.ts";
@@ -42,30 +43,60 @@ export class ChatCompletions {
     this.#dependencies = dependencies;
   }
 
-  async complete(context: ChatContext): Promise<ChatOutcome> {
+  /** Throws, or rejects, with the error of whatever refuses or fails the request. */
+  complete(context: ChatContext): Promise<ChatOutcome> {
     const { request, caller, log } = context;
     assertSupported(request);
     const claim = claimOf(context);
     const plan = this.#route(context);
     const taken = takeRate(this.#dependencies.rates, caller);
-    const headers = taken instanceof Promise ? await taken : taken;
-    log.headers = headers;
+    if (claim !== undefined || taken instanceof Promise) {
+      return this.#completeSlowly(context, plan, claim, taken);
+    }
+    log.headers = taken;
     log.model = plan.models[0]!.id;
-    if (claim !== undefined) {
-      const replay = await this.#dependencies.idempotency.claim(claim, context.clientSignal);
-      if (replay !== undefined) {
-        return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
-      }
+    return this.#answer(context, plan, undefined);
+  }
+
+  /** The way of a request whose limit or idempotency key has to be waited for. */
+  async #completeSlowly(
+    context: ChatContext,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    taken: RateHeaders | Promise<RateHeaders>,
+  ): Promise<ChatOutcome> {
+    const headers = await taken;
+    context.log.headers = headers;
+    context.log.model = plan.models[0]!.id;
+    if (claim === undefined) return this.#answer(context, plan, claim);
+    const { idempotency } = this.#dependencies;
+    const replay = await idempotency.claim(claim, context.clientSignal);
+    if (replay !== undefined) {
+      return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      const chat = await this.#admit(context, plan, claim);
-      return request.stream === true
-        ? await streamChat(this.#dependencies, chat)
-        : await completeChat(this.#dependencies, chat);
+      return await this.#answer(context, plan, claim);
     } catch (error) {
-      if (claim !== undefined) this.#dependencies.idempotency.free(claim);
+      idempotency.free(claim);
       throw error;
     }
+  }
+
+  #answer(
+    context: ChatContext,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+  ): Promise<ChatOutcome> {
+    const admitted = this.#admit(context, plan, claim);
+    return admitted instanceof Promise
+      ? admitted.then((chat) => this.#run(chat))
+      : this.#run(admitted);
+  }
+
+  #run(chat: AdmittedChat): Promise<ChatOutcome> {
+    return chat.request.stream === true
+      ? streamChat(this.#dependencies, chat)
+      : completeChat(this.#dependencies, chat);
   }
 
   #route({ request, caller }: ChatContext): RoutePlan {
@@ -76,14 +107,17 @@ export class ChatCompletions {
     return planRoute(models, preferences, providers);
   }
 
-  async #admit(
+  /** At once where the actors are in memory and the money is there. */
+  #admit(
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-  ): Promise<AdmittedChat> {
+  ): AdmittedChat | Promise<AdmittedChat> {
     const { request, caller } = context;
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
-    if (!organization.isActive) await organization.activate();
+    if (!organization.isActive) {
+      return organization.activate().then(() => this.#admit(context, plan, claim));
+    }
     const fee = feeOf(organization.turn("headroom", undefined).plan, plan);
     const size = promptSize(request);
     const held = this.#dependencies.money.hold({
@@ -94,17 +128,36 @@ export class ChatCompletions {
       isLimitExplicit: statedOutputLimit(request) !== undefined,
       feeBasisPoints: fee,
     });
-    const hold = held instanceof Promise ? await held : held;
-    return {
-      ...context,
-      plan,
-      size,
-      hold,
-      claim,
-      hidesReasoning: request.include_reasoning === false || request.reasoning?.exclude === true,
-      details: recordedDetails(request),
-    };
+    return held instanceof Promise
+      ? held.then((hold) => admittedChat(context, plan, size, hold, claim))
+      : admittedChat(context, plan, size, held, claim);
   }
+}
+
+function admittedChat(
+  context: ChatContext,
+  plan: RoutePlan,
+  size: PromptSize,
+  hold: Hold,
+  claim: IdempotencyClaim | undefined,
+): AdmittedChat {
+  const { request } = context;
+  return {
+    caller: context.caller,
+    requestId: context.requestId,
+    startedMs: context.startedMs,
+    request,
+    bodyText: context.bodyText,
+    idempotencyHeader: context.idempotencyHeader,
+    clientSignal: context.clientSignal,
+    log: context.log,
+    plan,
+    size,
+    hold,
+    claim,
+    hidesReasoning: request.include_reasoning === false || request.reasoning?.exclude === true,
+    details: recordedDetails(request),
+  };
 }
 
 function feeOf(planName: string | undefined, plan: RoutePlan): bigint {
@@ -141,10 +194,14 @@ function claimOf(context: ChatContext): IdempotencyClaim | undefined {
 
 /** What is kept of the request for its owner: no prompt. */
 function recordedDetails(request: ChatRequest): Record<string, unknown> | null {
-  const details: Record<string, unknown> = {};
-  for (const field of ["user", "session_id", "trace", "metadata"] as const) {
+  let details: Record<string, unknown> | null = null;
+  for (const field of RECORDED_FIELDS) {
     const value = request[field];
-    if (value !== undefined && value !== null) details[field] = value;
+    if (value === undefined || value === null) continue;
+    details ??= {};
+    details[field] = value;
   }
-  return Object.keys(details).length === 0 ? null : details;
+  return details;
 }
+
+const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;

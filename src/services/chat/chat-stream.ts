@@ -168,14 +168,16 @@ export class ChatStream implements Ticking {
     const { calls, money } = this.#dependencies;
     try {
       this.#assertClient();
-      const served = await callCandidates(
-        calls,
-        this.#call.candidates,
-        this.#abort.signal,
-        (candidate) => this.#start(candidate),
-      );
+      const served = await callCandidates(calls, this.#call.candidates, this.#abort.signal, {
+        start: (candidate) => this.#start(candidate),
+        accept: (answer) => answer,
+      });
       this.#trail = served.trail;
-      this.#upstream = { ...served.answer, candidate: served.candidate, end: served.end };
+      this.#upstream = {
+        ...served.answer,
+        candidate: served.candidate,
+        end: (isSuccess) => served.end(isSuccess),
+      };
       this.#pending = served.answer.firstOutput;
       this.#call.log.firstTokenMs = calls.clock.nowMs() - this.#startedMs;
       this.#assertClient();

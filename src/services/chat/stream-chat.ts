@@ -6,9 +6,8 @@ import { ChatStream, type ChatStreamDependencies, frameOf } from "./chat-stream.
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import {
   type AdmittedChat,
-  admissionHeaders,
+  answerHeaders,
   type ChatOutcome,
-  routeHeaders,
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
@@ -68,8 +67,7 @@ export async function streamChat(
   return {
     kind: "stream",
     headers: {
-      ...admissionHeaders(chat),
-      ...(isOpen && candidate ? routeHeaders(chat, candidate, stream.trail) : {}),
+      ...answerHeaders(chat, isOpen ? candidate : undefined, stream.trail),
       ...STREAM_HEADERS,
       "x-gateway-latency-ms": String(Math.round(performance.now() - chat.startedMs)),
     },
