@@ -26,6 +26,8 @@ export interface PieceReader {
   read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>;
   /** A piece that has come already; undefined where there is none, or the answer is over. */
   take?(): Uint8Array | undefined;
+  /** True where the answer has ended and everything was read. */
+  readonly isOver?: boolean;
   cancel(): Promise<void>;
 }
 

@@ -108,6 +108,10 @@ export class ResponseBody implements PieceReader {
     return piece;
   }
 
+  get isOver(): boolean {
+    return this.#hasEnded && this.#pieces.length === 0;
+  }
+
   /** Only behind the answer to the last one. */
   read(): Promise<PieceRead> {
     const value = this.take();

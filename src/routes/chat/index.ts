@@ -49,5 +49,5 @@ function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
       headers,
     });
   }
-  return new Response(outcome.body, { headers: outcome.headers });
+  return new Response(outcome.body as BodyInit, { headers: outcome.headers });
 }

@@ -77,7 +77,7 @@ export class ChatCompletions {
     try {
       return await this.#answer(context, plan, claim);
     } catch (error) {
-      idempotency.free(claim);
+      await idempotency.freeBeforeAnswer(claim);
       throw error;
     }
   }

@@ -64,15 +64,15 @@ export async function streamChat(
   });
   const isOpen = await firstEventOrKeepalive(stream, calls.clock, dependencies.keepaliveMs);
   const { candidate } = stream;
-  return {
-    kind: "stream",
-    headers: {
-      ...answerHeaders(chat, isOpen ? candidate : undefined, stream.trail),
-      ...STREAM_HEADERS,
-      "x-gateway-latency-ms": String(Math.round(performance.now() - chat.startedMs)),
-    },
-    body: stream.body(),
-  };
+  const whole = stream.whole();
+  // What is over needs no further care, and is told of like any other answer.
+  if (whole !== undefined) chat.log.isDeferred = false;
+  const headers = answerHeaders(chat, isOpen ? candidate : undefined, stream.trail);
+  Object.assign(headers, STREAM_HEADERS);
+  headers["x-gateway-latency-ms"] = String(Math.round(performance.now() - chat.startedMs));
+  return whole === undefined
+    ? { kind: "stream", headers, body: stream.body() }
+    : { kind: "whole-stream", headers, body: whole };
 }
 
 async function firstEventOrKeepalive(
@@ -85,7 +85,7 @@ async function firstEventOrKeepalive(
     cancelTimer = clock.after(keepaliveMs, () => resolve(false));
   });
   try {
-    const opening = stream.open();
+    const opening = stream.openOrFinish();
     // Where the stream is opened before this is known, its body tells the failure.
     opening.catch(() => {});
     return await Promise.race([opening.then(() => true), silence]);

@@ -1,0 +1,65 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Usage } from "../billing/usage.ts";
+import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
+import type { Candidate } from "../routing/plan-route.ts";
+import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
+import type { StreamRelay } from "./stream-relay.ts";
+
+export interface ChargedCall {
+  readonly hold: Hold;
+  readonly details: Record<string, unknown> | null;
+  /** Tokens that are charged where the provider tells none. */
+  promptTokens(candidate: Candidate): number;
+  readonly log: RequestFacts;
+}
+
+/** What a running stream costs: what the provider reports, or what was seen of its answer. */
+export class StreamCharge {
+  readonly #money: MoneyPort;
+  readonly #call: ChargedCall;
+  readonly #relay: StreamRelay;
+  readonly #elapsedMs: () => number;
+
+  constructor(money: MoneyPort, call: ChargedCall, relay: StreamRelay, elapsedMs: () => number) {
+    this.#money = money;
+    this.#call = call;
+    this.#relay = relay;
+    this.#elapsedMs = elapsedMs;
+  }
+
+  usage(): Usage {
+    const { rewriter, candidate } = this.#relay;
+    return (
+      rewriter.usage ?? estimatedUsage(this.#call.promptTokens(candidate), rewriter.outputTokens)
+    );
+  }
+
+  figures(usage = this.usage()): ChargeFigures {
+    const { candidate } = this.#relay;
+    const { hold, details } = this.#call;
+    return chargeFigures(
+      {
+        hold,
+        model: candidate.model,
+        providerId: candidate.providerId,
+        latencyMs: this.#elapsedMs(),
+        details,
+      },
+      usage,
+    );
+  }
+
+  checkpoint(): Promise<void> {
+    return this.#money.checkpoint(this.#call.hold, this.figures());
+  }
+
+  settle(
+    status: 200 | 499,
+    figures: ChargeFigures = this.figures(),
+    also?: StatementEffect,
+  ): Promise<void> {
+    noteCharge(this.#call.log, figures);
+    return this.#money.settle(this.#call.hold, settlementFigures(figures, status), also);
+  }
+}
