@@ -1,4 +1,5 @@
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
 import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
 import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
 import type { ChatRequest } from "../../services/chat/request.ts";
@@ -49,5 +50,6 @@ function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
       headers,
     });
   }
-  return new Response(outcome.body as BodyInit, { headers: outcome.headers });
+  const body = outcome.kind === "stream" ? outcome.body : bodyInPieces(outcome.body);
+  return new Response(body, { headers: outcome.headers });
 }

@@ -1,3 +1,4 @@
+import { enqueueInPieces } from "../../lib/body-pieces.ts";
 import type { Transcript } from "./transcript.ts";
 
 /** The client's side of a running stream. What is written before there is a body is kept for it. */
@@ -37,7 +38,7 @@ export class StreamOutput {
     this.#controller = controller;
     const early = this.#early!;
     this.#early = undefined;
-    if (early !== "") controller.enqueue(Buffer.from(early, "latin1"));
+    if (early !== "") enqueueInPieces(controller, Buffer.from(early, "latin1"));
     if (this.#isClosedEarly) controller.close();
   }
 
@@ -47,7 +48,8 @@ export class StreamOutput {
     else if (this.#controller === undefined) return;
     this.lastWriteMs = nowMs;
     this.#transcript?.add(output);
-    this.#controller?.enqueue(Buffer.from(output, "latin1"));
+    if (this.#controller === undefined) return;
+    enqueueInPieces(this.#controller, Buffer.from(output, "latin1"));
   }
 
   close(): void {
