@@ -67,23 +67,30 @@ export class GroupCommit {
 
   /** Resolves when the effects are durable. Rejects where they are known not to be. */
   submit(effects: readonly Effect[], abandonment?: Abandonment): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#enqueue(unitOf(effects, abandonment, resolve, reject));
+    });
+  }
+
+  #enqueue(unit: Unit): void {
     // What the last units bring with them, such as refunds, is still written.
-    if (this.#closed && !this.#running)
-      return Promise.reject(new GatewayError("overloaded", "The gateway is stopping."));
-    if (this.#queue.length >= MAX_QUEUED_UNITS && !effects.some(isOwed)) {
-      return Promise.reject(
+    if (this.#closed && !this.#running) {
+      unit.reject(new GatewayError("overloaded", "The gateway is stopping."));
+      return;
+    }
+    if (this.#queue.length >= MAX_QUEUED_UNITS && !unit.settlements.some(isOwed)) {
+      unit.reject(
         new GatewayError("overloaded", "Too many writes are waiting for the database.", {
           retryAfterSeconds: 1,
         }),
       );
+      return;
     }
-    return new Promise((resolve, reject) => {
-      this.#queue.push(unitOf(effects, abandonment, resolve, reject));
-      if (!this.#running) {
-        this.#running = true;
-        setImmediate(() => void this.#pump());
-      }
-    });
+    this.#queue.push(unit);
+    if (this.#running) return;
+    this.#running = true;
+    // At the end of this turn of the event loop: what else it brings goes into the same batch.
+    setImmediate(() => void this.#pump());
   }
 
   /** Writes what is queued, then takes nothing more. Gives up where the database stays out of reach. */
@@ -101,12 +108,14 @@ export class GroupCommit {
 
   async #pump(): Promise<void> {
     for (let isFirst = true; this.#queue.length > 0; isFirst = false) {
+      // As at the beginning: what came in one turn of the event loop with the last commit's end goes along.
       if (!isFirst) await new Promise((resolve) => setImmediate(resolve));
       const units = this.#queue.splice(0, MAX_BATCH_UNITS);
       const startedMs = performance.now();
-      const ledger = units.filter((unit) => unit.statements.length === 0);
-      if (ledger.length > 0) await this.#settleUnits(ledger, false);
       const administration = units.filter((unit) => unit.statements.length > 0);
+      const ledger =
+        administration.length === 0 ? units : units.filter((unit) => unit.statements.length === 0);
+      if (ledger.length > 0) await this.#settleUnits(ledger, false);
       if (administration.length > 0) await this.#writeUnits(administration);
       this.#dependencies.onBatch?.(units.length, performance.now() - startedMs);
     }
@@ -147,7 +156,7 @@ export class GroupCommit {
     const { sql, instance } = this.#dependencies;
     return commitLedgerBatch(sql, instance, {
       checkpoints: latestCheckpoints(units),
-      settlements: units.flatMap((unit) => unit.settlements),
+      settlements: settlementsOf(units),
       knownAccounts: this.#knownAccounts,
       recheck,
     });
@@ -182,7 +191,7 @@ export class GroupCommit {
   #committed(units: readonly Unit[], totals: ReadonlyMap<string, AccountTotals>): void {
     if (this.#knownAccounts.size > MAX_KNOWN_ACCOUNTS) this.#knownAccounts.clear();
     for (const id of totals.keys()) this.#knownAccounts.add(id);
-    const settlements = units.flatMap((unit) => unit.settlements);
+    const settlements = settlementsOf(units);
     if (settlements.length > 0) this.#dependencies.onCommitted(settlements, totals);
     for (const unit of units) {
       unit.resolve();
@@ -194,18 +203,24 @@ export class GroupCommit {
 }
 
 /** What was delivered has to be charged; there is no more of it than there are streams. */
-function isOwed(effect: Effect): boolean {
-  return effect.kind === "settle" && effect.settlement.hasAttempt;
+function isOwed(settlement: Settlement): boolean {
+  return settlement.hasAttempt;
 }
 
 /** Drops units that were given up before they were tried. */
 function withoutAbandoned(units: readonly Unit[]): readonly Unit[] {
-  if (units.every((unit) => unit.abandonment?.isAbandoned !== true)) return units;
+  if (!units.some((unit) => unit.abandonment?.isAbandoned === true)) return units;
   return units.filter((unit) => {
     if (unit.abandonment?.isAbandoned !== true) return true;
     unit.reject(new Error("given up before it was written"));
     return false;
   });
+}
+
+function settlementsOf(units: readonly Unit[]): Settlement[] {
+  const settlements: Settlement[] = [];
+  for (const unit of units) for (const one of unit.settlements) settlements.push(one);
+  return settlements;
 }
 
 function unitOf(

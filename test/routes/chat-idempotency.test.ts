@@ -229,7 +229,9 @@ describe("the key is free again", () => {
         await gateway.sql`SELECT 1 FROM idempotency_records WHERE idempotency_key = ${key}`;
       return rows.length === 0;
     });
-    expect(gateway.upstream.served.find(({ model }) => model === slug)!.aborted).toBeTrue();
+    await until("the provider has noticed", () =>
+      Promise.resolve(gateway.upstream.served.find(({ model }) => model === slug)!.aborted),
+    );
     const later = await gateway.chat(slug, { temperature: 1 }, header(key));
     expect(await later.text()).toContain("later");
   });

@@ -6,7 +6,7 @@ import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.t
 import { type CreditEntry, postCredit } from "../../../db/ledger/post-credit.ts";
 import { type AccountTotals, orgAccountId, type Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { DeadlineQueue } from "../../lib/deadline-queue.ts";
+import { type Deadline, DeadlineQueue } from "../../lib/deadline-queue.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { decideHold, isFree } from "./decide-hold.ts";
@@ -37,6 +37,9 @@ export type OrganizationActors = ActorRegistry<
   StateOf<typeof organizationActor>,
   (typeof organizationActor)["verbs"]
 >;
+
+type KeyCell = ReturnType<ApiKeyActors["get"]>;
+type OrganizationCell = ReturnType<OrganizationActors["get"]>;
 
 /** How long an answer waits for its charge before its request fails. */
 const MAX_SETTLE_WAIT_MS = 1_800;
@@ -88,7 +91,7 @@ export class AloneMoney implements MoneyPort {
     }
     const queue = this.#queues.get(request.organizationId);
     if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
-    const verdict = this.#look(request);
+    const verdict = this.#lookAt(request, key, organization);
     if (verdict.kind === "held") return verdict.hold;
     if (verdict.kind === "short") return this.#wait(request, verdict.of);
     return this.#refuse(request, verdict.error);
@@ -124,38 +127,36 @@ export class AloneMoney implements MoneyPort {
     const settle = { kind: "settle", settlement } as const;
     const abandonment = { isAbandoned: false };
     const effects = also === undefined ? [settle] : [settle, also];
-    const posted = this.#ledger!.submit(effects, abandonment).catch((error) => {
-      this.#settling.delete(hold.requestId);
-      // Nothing was posted.
-      this.release(hold);
-      throw error;
+    const posted = this.#ledger!.submit(effects, abandonment);
+    const settled = new Promise<void>((resolve, reject) => {
+      // What was delivered has to be charged, however long it takes; the rest can still be given up.
+      const deadline = settlement.hasAttempt ? undefined : this.#giveUpLater(abandonment, reject);
+      posted.then(
+        () => {
+          deadline?.cancel();
+          resolve();
+        },
+        (error) => {
+          deadline?.cancel();
+          this.#settling.delete(hold.requestId);
+          // Nothing was posted.
+          this.release(hold);
+          reject(error);
+        },
+      );
     });
-    // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    const settled = settlement.hasAttempt ? posted : this.#withinPatience(posted, abandonment);
     this.#settling.set(hold.requestId, settled);
     return settled;
   }
 
-  /** What `posted` becomes, or 503 where that takes too long. */
-  #withinPatience(posted: Promise<void>, abandonment: Abandonment): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const deadline = this.#patience.add(() => {
-        abandonment.isAbandoned = true;
-        reject(
-          new GatewayError("database_unavailable", "The gateway's database does not answer.", {
-            retryAfterSeconds: 1,
-          }),
-        );
-      });
-      posted.then(
-        () => {
-          deadline.cancel();
-          resolve();
-        },
-        (error) => {
-          deadline.cancel();
-          reject(error);
-        },
+  /** 503 where the database takes too long. */
+  #giveUpLater(abandonment: Abandonment, reject: (error: unknown) => void): Deadline {
+    return this.#patience.add(() => {
+      abandonment.isAbandoned = true;
+      reject(
+        new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+          retryAfterSeconds: 1,
+        }),
       );
     });
   }
@@ -221,11 +222,7 @@ export class AloneMoney implements MoneyPort {
     this.#settling.delete(hold.requestId);
     const byNano = -hold.holdNano;
     this.#organization(hold)?.turn("changeHeld", { byNano });
-    this.#key(hold)?.turn("changeHeld", {
-      dayAccount: hold.dayAccount,
-      monthAccount: hold.monthAccount,
-      byNano,
-    });
+    this.#key(hold)?.turn("changeHeld", changeOf(hold, byNano));
     return true;
   }
 
@@ -270,11 +267,27 @@ export class AloneMoney implements MoneyPort {
 
   /** Decides over key and organization at once, without a wait in between, and holds where it can. */
   #look(request: HoldRequest): WaitVerdict {
-    const headroom = this.#headroom(request);
+    const { keys, organizations } = this.#dependencies;
+    return this.#lookAt(
+      request,
+      keys.get(request.keyId),
+      organizations.get(request.organizationId),
+    );
+  }
+
+  #lookAt(request: HoldRequest, key: KeyCell, organization: OrganizationCell): WaitVerdict {
+    const headroom: Headroom = {
+      key: key.turn("headroom", undefined),
+      organization: organization.turn("headroom", undefined),
+    };
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
     const decision = decideHold(request, freeNano(headroom));
     if (decision.isHeld) {
-      return { kind: "held", hold: this.#begin(request, headroom, decision) };
+      const hold = this.#holdOf(request, headroom, decision);
+      this.#holds.set(hold.requestId, hold);
+      organization.turn("changeHeld", { byNano: hold.holdNano });
+      key.turn("changeHeld", changeOf(hold, hold.holdNano));
+      return { kind: "held", hold };
     }
     const error = refusal(headroom, request);
     if (isShortBySpend(headroom, request)) return { kind: "refused", error };
@@ -282,12 +295,12 @@ export class AloneMoney implements MoneyPort {
     return { kind: "short", of: isOrganizationShort ? "organization" : "key", error };
   }
 
-  #begin(
+  #holdOf(
     request: HoldRequest,
     headroom: Headroom,
     decision: { holdNano: bigint; outputTokens: number },
   ): Hold {
-    const hold: Hold = {
+    return {
       requestId: request.requestId,
       organizationId: request.organizationId,
       keyId: request.keyId,
@@ -300,16 +313,6 @@ export class AloneMoney implements MoneyPort {
       isLowered: decision.outputTokens < request.outputTokens,
       admittedAtMs: this.#dependencies.clock.nowMs(),
     };
-    this.#holds.set(hold.requestId, hold);
-    this.#dependencies.organizations
-      .get(request.organizationId)
-      .turn("changeHeld", { byNano: hold.holdNano });
-    this.#dependencies.keys.get(request.keyId).turn("changeHeld", {
-      dayAccount: hold.dayAccount,
-      monthAccount: hold.monthAccount,
-      byNano: hold.holdNano,
-    });
-    return hold;
   }
 
   async #wait(request: HoldRequest, shortOf: "organization" | "key"): Promise<Hold> {
@@ -352,6 +355,10 @@ export class AloneMoney implements MoneyPort {
       this.#dependencies.onBackgroundError(error);
     }
   }
+}
+
+function changeOf({ dayAccount, monthAccount }: Hold, byNano: bigint) {
+  return { dayAccount, monthAccount, byNano };
 }
 
 /** In memory, and nothing of it waiting to become durable. */
