@@ -71,6 +71,8 @@ const CONNECTION_FAILURES = new Set([
   "ERR_SOCKET_CLOSED",
   // cannot_connect_now and too_many_connections: the server lives, but not for us yet
   "53300",
+  // idle_in_transaction_session_timeout: this process stood still, and its session was ended
+  "25P03",
 ]);
 
 /** SQLSTATE of a refused statement, where the database itself answered. */

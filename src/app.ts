@@ -11,6 +11,8 @@ import { newId } from "./lib/ids.ts";
 const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
 /** Request line and headers. Bun answers longer ones itself, 431 without an error envelope. */
 const MAX_HEADER_BYTES = 1_048_576;
+/** A connection on which nothing moves for so long is closed. */
+const IDLE_TIMEOUT_SECONDS = 30;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] as const;
 
 /** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */
@@ -21,7 +23,7 @@ export function createApp(
   // Bun has it for the whole process.
   Object.assign(http, { maxHeaderSize: MAX_HEADER_BYTES });
   const app = new Elysia({
-    serve: { maxRequestBodySize: MAX_REQUEST_BODY_BYTES },
+    serve: { maxRequestBodySize: MAX_REQUEST_BODY_BYTES, idleTimeout: IDLE_TIMEOUT_SECONDS },
     aot: true,
     normalize: false,
   });
@@ -30,7 +32,12 @@ export function createApp(
   for (const route of routes) {
     const run = compileRoute(route, pipeline);
     const unshared = ({ request, params, server }: Mounted): Promise<Response> =>
-      run({ request, params: params ?? {}, keepOpen: () => server?.timeout(request, 0) });
+      run({
+        request,
+        params: storable(params),
+        keepOpen: () => server?.timeout(request, 0),
+        mayExpire: () => server?.timeout(request, IDLE_TIMEOUT_SECONDS),
+      });
     const answer =
       cors === undefined
         ? unshared
@@ -67,6 +74,20 @@ interface Mounted {
   readonly params?: Record<string, string>;
   readonly server: { timeout(request: Request, seconds: number): void } | null;
 }
+
+/** No text in the database holds a NUL: with another character in its place it names nothing either. */
+function storable(params: Readonly<Record<string, string>> = {}): Record<string, string> {
+  for (const name in params) {
+    if (!NUL.test(params[name]!)) continue;
+    const clean = (value: string) =>
+      value.replaceAll("\0", "\ufffd").replaceAll("%00", "%EF%BF%BD");
+    return Object.fromEntries(Object.entries(params).map(([key, value]) => [key, clean(value)]));
+  }
+  return params;
+}
+
+/** As a parameter has it, or as the rest of a path still has it. */
+const NUL = /\0|%00/;
 
 function withoutBody(response: Response): Response {
   void response.body?.cancel();

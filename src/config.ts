@@ -20,6 +20,8 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   readonly sandbox: boolean;
   /** True where the environment names a proxy for plain HTTP, which calls to providers then go through. */
   readonly usesProxy: boolean;
+  /** Requests that this process may have under way at a time, by the platform's own setting. */
+  readonly maxOutboundRequests: number;
   /** What is set but has no effect, one line each, to be logged at the start. */
   readonly warnings: readonly string[];
 }
@@ -51,8 +53,14 @@ export function readConfig(
     models: file.models,
     sandbox: file.sandbox,
     usesProxy: PROXY_VARIABLES.some((name) => Boolean(environment[name])),
+    maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
   });
+}
+
+/** The platform reads it once, at the start of the process. */
+function outboundRequests(text: string | undefined): number {
+  return text !== undefined && /^[1-9]\d{0,4}$/.test(text) ? Number(text) : 256;
 }
 
 /** Variables with the gateway's prefix that it does not know: most likely a misspelled one. */

@@ -1,9 +1,12 @@
-import { composeGateway, type Gateway } from "./compose.ts";
 import { type GatewayConfig, readConfig } from "./config.ts";
-import { type StartedDatabase, startDatabase } from "./start/database.ts";
-import { baseUrl, createFirstKeys, type FirstKeys, nameBaseUrl } from "./start/first-keys.ts";
-import { loadMasterKey } from "./start/master-key.ts";
+import { announce } from "./start/announce.ts";
+import { readRole } from "./start/command-line.ts";
+import { startDatabase } from "./start/database.ts";
+import { createFirstKeys } from "./start/first-keys.ts";
+import { serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop-signals.ts";
+import { READY_MESSAGE } from "./start/worker-processes.ts";
+import { startWorkers } from "./start/workers.ts";
 import { createTelemetry } from "./telemetry/create-telemetry.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
@@ -14,99 +17,61 @@ function fail(error: unknown): never {
 }
 
 async function start(): Promise<void> {
+  const role = readRole(process.argv.slice(2));
   const config = readConfig(process.env);
   const telemetry = createTelemetry({ level: config.logLevel });
-  for (const warning of config.warnings) telemetry.log.warn(warning);
+  for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
   const signals = new StopSignals((signal) => telemetry.log.info(`stopping: ${signal}`));
-  if (config.redisUrl !== undefined) {
-    throw new Error("REDIS_URL is set, but this version runs as a single instance only; unset it");
-  }
+  if (role.kind === "worker") return startAsWorker(config, telemetry, signals);
+  if (role.kind === "single") return startAlone(config, telemetry, signals);
+  await startWorkers({
+    count: role.workers,
+    script: import.meta.path,
+    config,
+    environment: process.env,
+    telemetry,
+    signals,
+  });
+}
+
+async function startAlone(
+  config: GatewayConfig,
+  telemetry: Telemetry,
+  signals: StopSignals,
+): Promise<void> {
   const database = await startDatabase(config, (message) => telemetry.log.info(message));
-  let gateway: Gateway | undefined;
   try {
     signals.assertNone();
-    const isTerminal = process.stdout.isTTY === true;
-    const keys = await createFirstKeys(config, database.target, isTerminal);
-    gateway = await composeGateway({
+    const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
+    const port = await serve({
       config,
-      database: database.target,
-      masterKey: loadMasterKey(config),
+      database,
       telemetry,
-      onFenced: () => {
-        telemetry.log.fatal("this instance was declared dead by another one; stopping");
-        process.exit(1);
-      },
+      signals,
+      sharesPort: false,
+      onStopFailed: fail,
     });
-    signals.assertNone();
-    const server = listen(gateway, config);
-    announce(telemetry, config, server.port, keys);
-    const running = { gateway, server, database, telemetry, config };
-    signals.handOver(() => void stop(running).catch(fail));
+    announce(telemetry, config, port, keys);
   } catch (error) {
-    // What stopped the start is told, not what it left behind.
-    await gateway?.close().catch(() => {});
     await database.stop();
     throw error;
   }
 }
 
-interface Server {
-  readonly port: number;
-  stop(): void;
-}
-
-function listen({ app }: Gateway, config: GatewayConfig): Server {
-  app.listen({ port: config.port, hostname: config.host, reusePort: false });
-  const { server } = app;
-  if (!server) throw new Error(`cannot listen on ${config.host}:${config.port}`);
-  return { port: server.port!, stop: () => void server.stop(false) };
-}
-
-function announce(
-  telemetry: Telemetry,
+/** The parent has everything ready; where it is no more, so is its worker. */
+async function startAsWorker(
   config: GatewayConfig,
-  port: number,
-  keys: FirstKeys | undefined,
-): void {
-  const url = baseUrl(config, port);
-  if (keys?.path !== undefined) {
-    if (port !== config.port) nameBaseUrl(keys, url);
-    telemetry.log.info(`the first keys are in ${keys.path}; keep them and delete the file`);
-  } else if (keys !== undefined) {
-    process.stdout.write(
-      `\n  Base URL         ${url}\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
-    );
+  telemetry: Telemetry,
+  signals: StopSignals,
+): Promise<void> {
+  process.on("disconnect", () => signals.take("the end of the parent"));
+  const url = config.databaseUrl;
+  if (url === undefined || process.send === undefined) {
+    throw new Error("a worker is started by --workers, not by itself");
   }
-  telemetry.log.info({ port }, `listening on ${url}`);
-}
-
-interface Running {
-  readonly gateway: Gateway;
-  readonly server: Server;
-  readonly database: StartedDatabase;
-  readonly telemetry: Telemetry;
-  readonly config: GatewayConfig;
-}
-
-/** Without a database nothing can be closed properly; the next start settles what is left. */
-const CLOSE_TIMEOUT_MS = 5_000;
-
-/** Takes nothing new, lets what runs end, and exits 0; or 1 where the database kept it from closing. */
-async function stop({ gateway, server, database, telemetry, config }: Running): Promise<void> {
-  telemetry.log.info("no new requests; what runs may end");
-  server.stop();
-  await gateway.drain(config.shutdownGraceMs);
-  const isClosed = await Promise.race([
-    gateway.close().then(
-      () => true,
-      () => false,
-    ),
-    Bun.sleep(CLOSE_TIMEOUT_MS).then(() => false),
-  ]);
-  if (!isClosed) telemetry.log.error("the database does not answer; ending without it");
-  await database.stop();
-  await telemetry.close();
-  process.exit(isClosed ? 0 : 1);
+  const database = { target: { url }, isEmbedded: false, stop: async () => {} };
+  await serve({ config, database, telemetry, signals, sharesPort: true, onStopFailed: fail });
+  process.send(READY_MESSAGE);
 }
 
 await start().catch(fail);

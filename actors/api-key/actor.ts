@@ -35,14 +35,14 @@ export const apiKeyActor = defineActor({
 
   async load(id, context): Promise<ApiKeyState> {
     const empty = emptyPeriods(id, context.nowMs);
-    const { record, postedNano } = await context.read(
+    const { record, totals } = await context.read(
       loadKey(id, [empty.day.accountId, empty.month.accountId]),
     );
     return {
       id,
       record,
-      day: { ...empty.day, postedNano: postedNano.get(empty.day.accountId) ?? 0n },
-      month: { ...empty.month, postedNano: postedNano.get(empty.month.accountId) ?? 0n },
+      day: { ...empty.day, ...totals.get(empty.day.accountId) },
+      month: { ...empty.month, ...totals.get(empty.month.accountId) },
       exhausted: new Set(),
     };
   },

@@ -7,8 +7,9 @@
  *   active    what its scopes, models, rate limit and budgets allow
  *
  * The record comes from its row and changes by `update` and `remove` (its manager) and by a reload after
- * another process changed it. Spend (`postedNano`) comes from the ledger's commits; holds (`heldNano`)
- * live in this memory alone and survive a reload.
+ * another process changed it. Spend (`postedNano`) comes from the ledger's commits; holds of requests
+ * (`heldNano`) live in this memory alone and survive a reload; holds that outlive processes
+ * (`longHeldNano`) come from the database.
  */
 import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
@@ -19,6 +20,7 @@ export interface PeriodAccount {
   readonly period: Period;
   readonly postedNano: bigint;
   readonly heldNano: bigint;
+  readonly longHeldNano: bigint;
 }
 
 export interface ApiKeyState {
@@ -53,14 +55,10 @@ export interface KeyHeadroom {
 export function emptyPeriods(id: string, nowMs: number): Pick<ApiKeyState, "day" | "month"> {
   const day = utcDay(nowMs);
   const month = utcMonth(nowMs);
+  const empty = { postedNano: 0n, heldNano: 0n, longHeldNano: 0n };
   return {
-    day: { accountId: dayAccountId(id, day.start), period: day, postedNano: 0n, heldNano: 0n },
-    month: {
-      accountId: monthAccountId(id, month.start),
-      period: month,
-      postedNano: 0n,
-      heldNano: 0n,
-    },
+    day: { accountId: dayAccountId(id, day.start), period: day, ...empty },
+    month: { accountId: monthAccountId(id, month.start), period: month, ...empty },
   };
 }
 
@@ -103,7 +101,7 @@ function periodHeadroom(
     periodStart: account.period.start,
     budgetNano,
     unspentNano,
-    freeNano: unspentNano - account.heldNano,
+    freeNano: unspentNano - account.heldNano - account.longHeldNano,
   };
 }
 
@@ -124,6 +122,7 @@ function held(account: PeriodAccount, byNano: bigint): PeriodAccount {
     accountId: account.accountId,
     period: account.period,
     postedNano: account.postedNano,
+    longHeldNano: account.longHeldNano,
     heldNano: account.heldNano + byNano,
   };
 }

@@ -35,6 +35,7 @@ export const organizationActor = defineActor({
       postedNano: loaded?.postedNano ?? 0n,
       sequence: loaded?.sequence ?? 0n,
       heldNano: 0n,
+      longHeldNano: loaded?.heldNano ?? 0n,
     };
   },
 

@@ -1,8 +1,8 @@
 /**
  * Decisions of the actor of one organization: its plan and its prepaid balance.
  *
- * The balance is credit minus spend, both as the ledger last told them; holds live in this memory alone
- * and survive a reload. `sequence` numbers the account's transactions: of two totals the one with the
+ * The balance is credit minus spend, both as the ledger last told them; holds of requests live in this
+ * memory alone and survive a reload, those that outlive processes come from the database. `sequence` numbers the account's transactions: of two totals the one with the
  * higher number is the newer.
  */
 export interface OrganizationState {
@@ -13,6 +13,7 @@ export interface OrganizationState {
   readonly postedNano: bigint;
   readonly sequence: bigint;
   readonly heldNano: bigint;
+  readonly longHeldNano: bigint;
 }
 
 export interface BalanceTotals {
@@ -31,7 +32,11 @@ export interface OrganizationHeadroom {
 
 export function headroom(state: OrganizationState): OrganizationHeadroom {
   const unspentNano = state.creditNano - state.postedNano;
-  return { plan: state.record?.plan, unspentNano, freeNano: unspentNano - state.heldNano };
+  return {
+    plan: state.record?.plan,
+    unspentNano,
+    freeNano: unspentNano - state.heldNano - state.longHeldNano,
+  };
 }
 
 /** Adds to (or, negative, takes from) what is held. */
@@ -43,6 +48,7 @@ export function changeHeld(state: OrganizationState, byNano: bigint): Organizati
     creditNano: state.creditNano,
     postedNano: state.postedNano,
     sequence: state.sequence,
+    longHeldNano: state.longHeldNano,
     heldNano: state.heldNano + byNano,
   };
 }

@@ -64,13 +64,7 @@ function touchedAccounts(batch: LedgerBatch): {
     if (ids.has(id)) return;
     ids.add(id);
     if (batch.knownAccounts.has(id)) return;
-    fresh.set(id, {
-      id,
-      kind,
-      organization_id: settlement.organizationId,
-      key_id: settlement.keyId,
-      period_start: id.slice(id.lastIndexOf(":") + 1),
-    });
+    fresh.set(id, newAccountRow(id, kind, settlement));
   };
   for (const settlement of batch.settlements) {
     // Most of a batch has its accounts in common with its neighbour.
@@ -92,7 +86,21 @@ function touchedAccounts(batch: LedgerBatch): {
   };
 }
 
-function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
+export function newAccountRow(
+  id: string,
+  kind: "day" | "month",
+  { organizationId, keyId }: { readonly organizationId: string; readonly keyId: string },
+): Record<string, unknown> {
+  return {
+    id,
+    kind,
+    organization_id: organizationId,
+    key_id: keyId,
+    period_start: id.slice(id.lastIndexOf(":") + 1),
+  };
+}
+
+export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
   return {
     request_id: checkpoint.requestId,
     organization_id: checkpoint.organizationId,

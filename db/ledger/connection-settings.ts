@@ -8,3 +8,14 @@ export const LEDGER_SETTINGS: Record<string, string> = {
   enable_mergejoin: "off",
   jit: "off",
 };
+
+/**
+ * Beside other instances nobody may keep what the others wait for: one that is paused in the middle of a
+ * transaction loses it, and one that waits for a lock lets go of its own row now and then, so that its
+ * heartbeat comes through. Both try again. Milliseconds.
+ */
+export const SHARED_LEDGER_SETTINGS: Record<string, string> = {
+  ...LEDGER_SETTINGS,
+  idle_in_transaction_session_timeout: "1000",
+  lock_timeout: "1000",
+};

@@ -1,4 +1,5 @@
 import type { DatabaseTransaction } from "../client.ts";
+import type { HoldRelease } from "./hold-rows.ts";
 import type { Checkpoint, Settlement } from "./rows.ts";
 
 /** A change of administration: rare, and free to use several statements. */
@@ -16,9 +17,11 @@ export interface StatementEffect {
 export type Effect =
   | { readonly kind: "checkpoint"; readonly checkpoint: Checkpoint }
   | { readonly kind: "settle"; readonly settlement: Settlement }
+  /** Only where holds stand in the database. */
+  | { readonly kind: "release"; readonly release: HoldRelease }
   | StatementEffect;
 
-const LEDGER_TABLES = ["accounts", "attempts", "transactions"] as const;
+const LEDGER_TABLES = ["accounts", "attempts", "holds", "transactions"] as const;
 
 export function tablesOf(effect: Effect): readonly string[] {
   return effect.kind === "statement" ? effect.tables : LEDGER_TABLES;

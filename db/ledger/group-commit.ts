@@ -1,7 +1,10 @@
 import { GatewayError } from "../../src/lib/errors.ts";
 import { type Database, sqlState } from "../client.ts";
-import { commitLedgerBatch, FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import { type CommitBatch, commitInMemoryHolds } from "./batch-commit.ts";
+import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import type { Effect, StatementEffect } from "./effects.ts";
+import type { HoldRelease } from "./hold-rows.ts";
+import type { HoldSource, HoldUnit } from "./hold-source.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
 import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
 import { commitStatements } from "./statement-transaction.ts";
@@ -16,7 +19,9 @@ interface Unit {
   readonly abandonment: Abandonment | undefined;
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
+  readonly releases: readonly HoldRelease[];
   readonly statements: readonly StatementEffect[];
+  readonly hold?: HoldUnit;
   resolve(): void;
   reject(error: unknown): void;
 }
@@ -32,6 +37,12 @@ export interface GroupCommitDependencies {
   /** A charge became durable although its caller had given it up: it has to be refunded. Must not throw. */
   onPostedAbandoned(settlement: Settlement): void;
   onBatch?(sizeUnits: number, durationMs: number): void;
+  /** How a batch is written where holds stand in the database; else they are in memory. */
+  readonly commitBatch?: CommitBatch;
+  /** Asks for holds with each batch. */
+  readonly holds?: HoldSource;
+  /** Resolves when a try whose outcome is unknown is certainly over. */
+  endEarlierTry?(): Promise<void>;
 }
 
 export const MAX_QUEUED_UNITS = 20_000;
@@ -65,6 +76,10 @@ export class GroupCommit {
     return this.#queue.length;
   }
 
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
   /** Resolves when the effects are durable. Rejects where they are known not to be. */
   submit(effects: readonly Effect[], abandonment?: Abandonment): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -78,7 +93,7 @@ export class GroupCommit {
       unit.reject(new GatewayError("overloaded", "The gateway is stopping."));
       return;
     }
-    if (this.#queue.length >= MAX_QUEUED_UNITS && !unit.settlements.some(isOwed)) {
+    if (this.#queue.length >= MAX_QUEUED_UNITS && !isOwed(unit)) {
       unit.reject(
         new GatewayError("overloaded", "Too many writes are waiting for the database.", {
           retryAfterSeconds: 1,
@@ -87,6 +102,15 @@ export class GroupCommit {
       return;
     }
     this.#queue.push(unit);
+    this.#start();
+  }
+
+  /** The source of holds has some to ask for. */
+  wake(): void {
+    if (!this.#closed) this.#start();
+  }
+
+  #start(): void {
     if (this.#running) return;
     this.#running = true;
     // At the end of this turn of the event loop: what else it brings goes into the same batch.
@@ -107,15 +131,16 @@ export class GroupCommit {
   }
 
   async #pump(): Promise<void> {
-    for (let isFirst = true; this.#queue.length > 0; isFirst = false) {
+    const { holds } = this.#dependencies;
+    for (let isFirst = true; this.#queue.length > 0 || holds?.hasWork === true; isFirst = false) {
       // As at the beginning: what came in one turn of the event loop with the last commit's end goes along.
       if (!isFirst) await new Promise((resolve) => setImmediate(resolve));
       const units = this.#queue.splice(0, MAX_BATCH_UNITS);
       const startedMs = performance.now();
-      const administration = units.filter((unit) => unit.statements.length > 0);
-      const ledger =
-        administration.length === 0 ? units : units.filter((unit) => unit.statements.length === 0);
+      const ledger = units.filter((unit) => unit.statements.length === 0);
+      if (holds !== undefined) for (const hold of holds.take()) ledger.push(unitOfHold(hold));
       if (ledger.length > 0) await this.#settleUnits(ledger, false);
+      const administration = units.filter((unit) => unit.statements.length > 0);
       if (administration.length > 0) await this.#writeUnits(administration);
       this.#dependencies.onBatch?.(units.length, performance.now() - startedMs);
     }
@@ -126,17 +151,18 @@ export class GroupCommit {
   async #settleUnits(asked: readonly Unit[], outcomeUnknown: boolean): Promise<void> {
     let units = asked;
     let recheck = outcomeUnknown;
-    let totals: ReadonlyMap<string, AccountTotals> | undefined;
-    while (totals === undefined) {
+    let committed: Awaited<ReturnType<CommitBatch>> | undefined;
+    while (committed === undefined) {
       // An earlier try of unknown outcome may yet post what was given up: then it is posted and refunded.
       if (!recheck) units = withoutAbandoned(units);
       if (units.length === 0) return;
       try {
-        totals = await this.#tryCommit(units, recheck);
+        committed = await this.#tryCommit(units, recheck);
       } catch (error) {
         if (isOutcomeUnknown(error)) {
           recheck = true;
           await Bun.sleep(RETRY_DELAY_MS);
+          await this.#dependencies.endEarlierTry?.();
         } else if (TRANSIENT_STATES.has(sqlState(error) ?? "")) {
           await Bun.sleep(1);
         } else if (sqlState(error) === UNIQUE_VIOLATION && !recheck) {
@@ -146,17 +172,16 @@ export class GroupCommit {
         }
       }
     }
-    this.#committed(units, totals);
+    this.#committed(units, committed);
   }
 
-  #tryCommit(
-    units: readonly Unit[],
-    recheck: boolean,
-  ): Promise<ReadonlyMap<string, AccountTotals>> {
-    const { sql, instance } = this.#dependencies;
-    return commitLedgerBatch(sql, instance, {
+  #tryCommit(units: readonly Unit[], recheck: boolean): ReturnType<CommitBatch> {
+    const { sql, instance, commitBatch = commitInMemoryHolds } = this.#dependencies;
+    return commitBatch(sql, instance, {
       checkpoints: latestCheckpoints(units),
       settlements: settlementsOf(units),
+      releases: units.flatMap((unit) => unit.releases),
+      holds: units.flatMap((unit) => unit.hold?.demand ?? []),
       knownAccounts: this.#knownAccounts,
       recheck,
     });
@@ -176,24 +201,32 @@ export class GroupCommit {
   async #writeUnits(asked: readonly Unit[]): Promise<void> {
     const units = withoutAbandoned(asked);
     if (units.length === 0) return;
-    let totals: ReadonlyMap<string, AccountTotals>;
+    // Beside other instances whoever locks accounts locks all it needs at once, in the order of their ids.
+    if (this.#dependencies.holds !== undefined && units.length > 1 && units.some(locksAccounts)) {
+      await this.#writeUnits(units.filter((unit) => !locksAccounts(unit)));
+      for (const unit of units.filter(locksAccounts)) await this.#writeUnits([unit]);
+      return;
+    }
+    let committed: Awaited<ReturnType<CommitBatch>>;
     try {
-      totals = await commitStatements(this.#dependencies, units);
+      const { sql, instance, commitBatch = commitInMemoryHolds } = this.#dependencies;
+      committed = await commitStatements({ sql, instance, commitBatch }, units);
     } catch (error) {
       if (sqlState(error) === FENCED) this.#dependencies.onFenced();
       if (units.length === 1) return units[0]!.reject(error);
       for (const unit of units) await this.#writeUnits([unit]);
       return;
     }
-    this.#committed(units, totals);
+    this.#committed(units, committed);
   }
 
-  #committed(units: readonly Unit[], totals: ReadonlyMap<string, AccountTotals>): void {
+  #committed(units: readonly Unit[], committed: Awaited<ReturnType<CommitBatch>>): void {
     if (this.#knownAccounts.size > MAX_KNOWN_ACCOUNTS) this.#knownAccounts.clear();
-    for (const id of totals.keys()) this.#knownAccounts.add(id);
+    for (const id of committed.accountIds) this.#knownAccounts.add(id);
     const settlements = settlementsOf(units);
-    if (settlements.length > 0) this.#dependencies.onCommitted(settlements, totals);
+    if (settlements.length > 0) this.#dependencies.onCommitted(settlements, committed.totals);
     for (const unit of units) {
+      unit.hold?.decided(committed.verdicts.get(unit.hold.demand.requestId)!);
       unit.resolve();
       if (unit.abandonment?.isAbandoned !== true) continue;
       if (unit.statements.some((statement) => statement.keepsAnswer?.() === true)) continue;
@@ -202,9 +235,16 @@ export class GroupCommit {
   }
 }
 
-/** What was delivered has to be charged; there is no more of it than there are streams. */
-function isOwed(settlement: Settlement): boolean {
-  return settlement.hasAttempt;
+/**
+ * What was delivered has to be charged, and what is not needed any more given back; there is no more of
+ * either than there are requests.
+ */
+function isOwed({ releases, settlements }: Unit): boolean {
+  return releases.length > 0 || settlements.some(({ hasAttempt }) => hasAttempt);
+}
+
+function locksAccounts({ statements }: Unit): boolean {
+  return statements.some(({ tables }) => tables.includes("accounts"));
 }
 
 /** Drops units that were given up before they were tried. */
@@ -231,13 +271,28 @@ function unitOf(
 ): Unit {
   const checkpoints: Checkpoint[] = [];
   const settlements: Settlement[] = [];
+  const releases: HoldRelease[] = [];
   const statements: StatementEffect[] = [];
   for (const effect of effects) {
     if (effect.kind === "checkpoint") checkpoints.push(effect.checkpoint);
     else if (effect.kind === "settle") settlements.push(effect.settlement);
+    else if (effect.kind === "release") releases.push(effect.release);
     else statements.push(effect);
   }
-  return { abandonment, checkpoints, settlements, statements, resolve, reject };
+  return { abandonment, checkpoints, settlements, releases, statements, resolve, reject };
+}
+
+function unitOfHold(hold: HoldUnit): Unit {
+  return {
+    abandonment: undefined,
+    checkpoints: hold.checkpoint ? [hold.checkpoint] : [],
+    settlements: hold.settlement ? [hold.settlement] : [],
+    releases: [],
+    statements: [],
+    hold,
+    resolve() {},
+    reject: (error) => hold.failed(error),
+  };
 }
 
 /**

@@ -1,86 +1,99 @@
+import { newId } from "../../src/lib/ids.ts";
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
-import { commitLedgerBatch, FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import { leaveCommitMark } from "../queries/commit-marks.ts";
+import type { CommitBatch, CommittedBatch } from "./batch-commit.ts";
+import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import type { StatementEffect } from "./effects.ts";
+import type { HoldRelease } from "./hold-rows.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
-import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
+import type { Checkpoint, Settlement } from "./rows.ts";
 
 interface StatementUnit {
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
+  readonly releases: readonly HoldRelease[];
   readonly statements: readonly StatementEffect[];
 }
 
+interface StatementWriter {
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  readonly commitBatch: CommitBatch;
+}
+
 const RETRY_DELAY_MS = 50;
+/** Conflicts with other writers, and a pause in the middle (25P03), that a new try resolves. */
+const TRANSIENT_STATES = new Set(["25P03", "40001", "40P01", "55P03"]);
+const NOTHING_COMMITTED: CommittedBatch = {
+  accountIds: [],
+  totals: new Map(),
+  verdicts: new Map(),
+};
 
 /** Thrown inside a transaction to end it with the fence's own SQLSTATE. */
 class FencedError extends Error {
   readonly code = FENCED;
 }
 
+/** Ends a transaction whose earlier try turns out to have been committed. */
+class CommittedBeforeError extends Error {}
+
 /**
  * Writes units that hold statements of administration in one fenced transaction. Where the connection
- * breaks during the commit, the transaction's own id tells afterwards what became of it.
+ * breaks during the commit, it is tried again, and the mark that it leaves tells what became of the
+ * earlier try.
  */
 export async function commitStatements(
-  { sql, instance }: { readonly sql: Database; readonly instance: InstanceIdentity },
+  writer: StatementWriter,
   units: readonly StatementUnit[],
-): Promise<ReadonlyMap<string, AccountTotals>> {
+): Promise<CommittedBatch> {
+  const { sql, instance } = writer;
+  const mark = newId("cmt");
+  let committed = NOTHING_COMMITTED;
   for (;;) {
-    let transactionId: string | undefined;
-    let totals: ReadonlyMap<string, AccountTotals> = new Map();
     try {
       await sql.begin(async (transaction) => {
-        transactionId = await openFenced(transaction, instance);
-        totals = await writeLedger(transaction, instance, units);
+        const [, isFirst] = await Promise.all([
+          assertAlive(transaction, instance),
+          leaveCommitMark(transaction, mark),
+        ]);
+        if (!isFirst) throw new CommittedBeforeError();
+        committed = await writeLedger(transaction, writer, units);
         for (const unit of units) {
           for (const statement of unit.statements) await statement.run(transaction);
         }
       });
-      return totals;
+      return committed;
     } catch (error) {
-      if (!isOutcomeUnknown(error)) {
-        if (sqlState(error) !== "40P01" && sqlState(error) !== "40001") throw error;
-      } else if (transactionId !== undefined && (await wasCommitted(sql, transactionId))) {
-        return totals;
-      }
+      if (error instanceof CommittedBeforeError) return committed;
+      const isTransient = TRANSIENT_STATES.has(sqlState(error) ?? "");
+      if (!isTransient && !isOutcomeUnknown(error)) throw error;
       await Bun.sleep(RETRY_DELAY_MS);
     }
   }
 }
 
-async function openFenced(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<string> {
-  const [row] = await sql<{ transaction_id: string }[]>`
-    SELECT pg_current_xact_id()::text AS transaction_id FROM instances
-    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR SHARE`;
+async function assertAlive(sql: DatabaseTransaction, instance: InstanceIdentity): Promise<void> {
+  const [row] = await sql`SELECT 1 FROM instances
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR KEY SHARE`;
   if (!row) throw new FencedError("this instance was declared dead");
-  return row.transaction_id;
 }
 
 async function writeLedger(
   sql: DatabaseTransaction,
-  instance: InstanceIdentity,
+  { instance, commitBatch }: StatementWriter,
   units: readonly StatementUnit[],
-): Promise<ReadonlyMap<string, AccountTotals>> {
+): Promise<CommittedBatch> {
   const checkpoints = units.flatMap((unit) => unit.checkpoints);
   const settlements = units.flatMap((unit) => unit.settlements);
-  if (checkpoints.length === 0 && settlements.length === 0) return new Map();
-  return commitLedgerBatch(sql, instance, {
+  const releases = units.flatMap((unit) => unit.releases);
+  if (checkpoints.length + settlements.length + releases.length === 0) return NOTHING_COMMITTED;
+  return commitBatch(sql, instance, {
     checkpoints,
     settlements,
+    releases,
+    holds: [],
     knownAccounts: new Set(),
     recheck: true,
   });
-}
-
-async function wasCommitted(sql: Database, transactionId: string): Promise<boolean> {
-  for (;;) {
-    try {
-      const [row] = await sql<{ status: string | null }[]>`
-        SELECT pg_xact_status(${transactionId}::xid8) AS status`;
-      if (row?.status !== "in progress") return row?.status === "committed";
-    } catch (error) {
-      if (!isOutcomeUnknown(error)) throw error;
-    }
-    await Bun.sleep(RETRY_DELAY_MS);
-  }
 }

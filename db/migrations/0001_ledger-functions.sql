@@ -66,8 +66,9 @@ DECLARE
   v_periods text[];
 BEGIN
   -- The fence. It must be a locking read of its own: a condition inside another statement would be
-  -- judged by that statement's old snapshot after a wait.
-  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR SHARE;
+  -- judged by that statement's old snapshot after a wait. A key share conflicts with the FOR UPDATE of
+  -- whoever declares the instance dead, and not with its heartbeats.
+  PERFORM 1 FROM instances WHERE id = p_instance AND epoch = p_epoch AND alive FOR KEY SHARE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'instance % was declared dead', p_instance USING ERRCODE = 'GW001';
   END IF;
@@ -169,7 +170,8 @@ BEGIN
 END
 $$;
 --> statement-breakpoint
--- Posts a top-up, refund or adjustment. A negative amount takes at most what stands above p_held_nano.
+-- Posts a top-up, refund or adjustment. A negative amount takes at most what is not held, by rows of holds
+-- or, beside them, by the caller.
 -- Returns NULL where that would be exceeded or the organization is unknown.
 CREATE FUNCTION ledger_post_credit(
   p_transaction text, p_organization text, p_type text, p_amount_nano bigint, p_description text,
@@ -182,7 +184,7 @@ DECLARE
 BEGIN
   UPDATE accounts SET credit_nano = credit_nano + p_amount_nano, sequence = sequence + 1
   WHERE id = 'org:' || p_organization
-    AND (p_amount_nano >= 0 OR credit_nano - posted_nano - p_held_nano + p_amount_nano >= 0)
+    AND (p_amount_nano >= 0 OR credit_nano - posted_nano - held_nano - p_held_nano + p_amount_nano >= 0)
   RETURNING * INTO v_account;
   IF NOT FOUND THEN
     RETURN NULL;

@@ -2,7 +2,18 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 
 export const CHANGES_CHANNEL = "gateway_changes";
 
-export type ChangeKind = "api-key" | "organization" | "credit-command";
+export type ChangeKind =
+  | "api-key"
+  | "organization"
+  | "credit-command"
+  /** The object is the organization whose models they are. */
+  | "tuned-model"
+  | "fine-tuning-job"
+  /** A job has something to do for its owner. */
+  | "fine-tuning-work"
+  | "webhook"
+  /** Which event types an organization's webhooks want; the id is the organization's. */
+  | "subscriptions";
 
 /** Tells every process, in the transaction of the change, that what it holds of an object is old. */
 export async function recordChange(

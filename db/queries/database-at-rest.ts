@@ -1,32 +1,42 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import { ALONE_LOCK } from "./instances.ts";
+import { GATEWAY_LOCK } from "./instance-lock.ts";
 
 /** A gateway notes that it lives several times a second; silent for longer, it is not running. */
 const SILENCE_SECONDS = 3;
 
 /**
  * True where no gateway runs on the database, and none can start before this transaction ends. The lock
- * alone does not tell: a gateway whose server was restarted lives on without it.
+ * alone does not tell: a gateway whose server was restarted lives on without it. One that is silent is
+ * declared dead: were it only out of reach, it would come back with holds on what is posted here.
  */
 export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
-    SELECT pg_try_advisory_xact_lock(${ALONE_LOCK}) AS is_locked`;
-  return row!.is_locked && !(await hearsGateway(sql));
+    SELECT pg_try_advisory_xact_lock(${GATEWAY_LOCK}) AS is_locked`;
+  if (!row!.is_locked || (await hearsGateway(sql))) return false;
+  await sql`UPDATE instances SET alive = false WHERE id IN (
+    SELECT id FROM instances WHERE alive AND NOT ${isHeard(sql)} ORDER BY id FOR UPDATE)`;
+  // Whoever was heard of while its row was waited for lives on.
+  return !(await hearsGateway(sql));
 }
 
 /** True where a gateway runs on the database, as far as one was heard of in the last seconds. */
 export async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
-    SELECT 1 FROM instances
-    WHERE alive AND heartbeat_at > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})
+    SELECT 1 FROM instances WHERE alive AND ${isHeard(sql)}
   ) AS is_heard`;
   return row!.is_heard;
 }
 
+/** Nobody can be heard of before the server is up: a gateway that waits for it may come a moment later. */
+function isHeard(sql: Database | DatabaseTransaction) {
+  return sql`greatest(heartbeat_at, pg_postmaster_start_time())
+    > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;
+}
+
 /**
  * What of a balance may be taken while no gateway runs: all but what a dead one's unfinished streams
- * hold. Locks the balance. Zero for an unknown organization.
+ * hold, and jobs that go on with the next one. Locks the balance. Zero for an unknown organization.
  */
 export async function freeNanoAtRest(
   sql: DatabaseTransaction,
@@ -36,7 +46,11 @@ export async function freeNanoAtRest(
     SELECT credit_nano, posted_nano FROM accounts WHERE id = ${orgAccountId(organizationId)}
     FOR UPDATE`;
   const [held] = await sql<{ nano: string }[]>`
-    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM attempts
-    WHERE organization_id = ${organizationId}`;
+    SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM (
+      SELECT hold_nano FROM holds WHERE org_account = ${orgAccountId(organizationId)}
+      UNION ALL
+      SELECT hold_nano FROM attempts a WHERE organization_id = ${organizationId}
+        AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.id = a.request_id)
+    ) AS all_holds`;
   return account ? account.credit_nano - account.posted_nano - BigInt(held!.nano) : 0n;
 }

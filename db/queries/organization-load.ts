@@ -7,6 +7,7 @@ export interface LoadedOrganization {
   readonly creditNano: bigint;
   readonly postedNano: bigint;
   readonly sequence: bigint;
+  readonly heldNano: bigint;
 }
 
 /** An organization with its balance account. */
@@ -23,8 +24,9 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
           credit_nano: bigint;
           posted_nano: bigint;
           sequence: bigint;
+          held_nano: bigint;
         }[]
-      >`SELECT o.id, o.name, o.plan, a.credit_nano, a.posted_nano, a.sequence
+      >`SELECT o.id, o.name, o.plan, a.credit_nano, a.posted_nano, a.sequence, a.held_nano
         FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id WHERE o.id = ${id}`;
       return (
         row && {
@@ -34,6 +36,7 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
           creditNano: row.credit_nano,
           postedNano: row.posted_nano,
           sequence: row.sequence,
+          heldNano: row.held_nano,
         }
       );
     },

@@ -6,7 +6,7 @@ import { bigint, date, index, integer, pgTable, text, timestamp } from "drizzle-
  * (`day`) and a key's UTC month (`month`). Writers lock the rows they need in the order of their ids.
  *
  * An organization's balance is credit_nano − posted_nano. A key's period counts posted_nano against
- * the budget of the key.
+ * the budget of the key. What is held is not free to be held again, in either.
  */
 export const accounts = pgTable(
   "accounts",
@@ -22,6 +22,8 @@ export const accounts = pgTable(
     creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of all charges. */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
+    /** Sum of the rows in `holds` that name this account. */
+    heldNano: bigint("held_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Number of the account's last transaction; transactions of an organization have no gap. */
     sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
     /** Bits of budget events already emitted: 1 = 50 %, 2 = 80 %, 4 = 100 % and exhausted. */

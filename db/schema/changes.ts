@@ -6,7 +6,7 @@ export const changes = pgTable(
   "changes",
   {
     id: bigserial("id", { mode: "bigint" }).primaryKey(),
-    /** api-key or organization */
+    /** A ChangeKind of db/queries/changes.ts. */
     kind: text("kind").notNull(),
     objectId: text("object_id").notNull(),
     changedAt: timestamp("changed_at", { withTimezone: true })

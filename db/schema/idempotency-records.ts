@@ -35,5 +35,6 @@ export const idempotencyRecords = pgTable(
   (table) => [
     primaryKey({ columns: [table.keyId, table.idempotencyKey] }),
     index("idempotency_age").on(table.createdAt),
+    index("idempotency_running").on(table.instanceId).where(sql`status IS NULL`),
   ],
 );

@@ -14,8 +14,8 @@ interface S3Config {
   readonly bucket: string;
   readonly endpoint: string | undefined;
   readonly region: string | undefined;
-  readonly accessKeyId: string | undefined;
-  readonly secretAccessKey: string | undefined;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
 }
 
 export interface ExternalServices {
@@ -67,11 +67,11 @@ function readS3(reader: EnvironmentReader): S3Config | undefined {
     throw refuse("S3_REGION", region, "the name of a region like eu-central-1");
   }
   if (bucket === undefined) return undefined;
-  if (accessKeyId === undefined && secretAccessKey !== undefined) {
-    throw refuse("S3_ACCESS_KEY_ID", undefined, "set together with S3_SECRET_ACCESS_KEY");
+  if (accessKeyId === undefined) {
+    throw refuse("S3_ACCESS_KEY_ID", undefined, "set together with S3_BUCKET");
   }
-  if (accessKeyId !== undefined && secretAccessKey === undefined) {
-    throw refuse("S3_SECRET_ACCESS_KEY", undefined, "set together with S3_ACCESS_KEY_ID");
+  if (secretAccessKey === undefined) {
+    throw refuse("S3_SECRET_ACCESS_KEY", undefined, "set together with S3_BUCKET");
   }
   return { bucket, endpoint, region, accessKeyId, secretAccessKey };
 }

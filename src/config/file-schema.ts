@@ -73,6 +73,10 @@ const ModelEntry = Type.Object(
     cost_per_image: Type.Optional(Cost),
     cost_per_character: Type.Optional(Cost),
     cost_per_second: Type.Optional(Cost),
+    training_cost_per_token: Type.Optional(Cost),
+    tuned_input_cost_per_token: Type.Optional(Cost),
+    tuned_cached_input_cost_per_token: Type.Optional(Cost),
+    tuned_output_cost_per_token: Type.Optional(Cost),
     capabilities: Type.Optional(
       Type.Array(
         Type.String({

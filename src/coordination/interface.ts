@@ -14,3 +14,42 @@ export interface RateWindows {
   /** Takes one of `limit` admissions in any 60 s window, or refuses; never admits more. */
   take(key: string, limit: number): RateDecision | Promise<RateDecision>;
 }
+
+/** Wake-ups of owned actors, over all instances. */
+export interface Wakes {
+  /**
+   * Tells every instance, this one too, that the actor may have work. Best effort: a wake-up may be lost,
+   * which costs latency only, or come twice. Those of one turn of the event loop go out together.
+   */
+  wake(kind: string, id: string): void;
+  /** Returns the way to stop listening. */
+  onWake(kind: string, listener: (id: string) => void): () => void;
+}
+
+/** Values that every instance may look up, for a while. Small and bounded: any of them may be gone early. */
+export interface SharedCache {
+  /** Never rejects: what cannot be read is not there. */
+  get(key: string): Promise<string | undefined>;
+  /** Never rejects: what cannot be kept, or is above 1 MB, is not kept. */
+  set(key: string, value: string, expiresInMs: number): Promise<void>;
+  /** Rejects with 503 where the value may still be there. */
+  delete(key: string): Promise<void>;
+}
+
+/** What one instance needs of the others, with everything that belongs to it. */
+export interface Coordination {
+  readonly rates: RateWindows;
+  readonly wakes: Wakes;
+  readonly cache: SharedCache;
+  /** How Redis does; undefined where this process is the only instance. */
+  readonly redis: RedisState | undefined;
+  /** Resolves when Redis was tried once, whether it answered or not. */
+  start(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface RedisState {
+  readonly isUp: boolean;
+  /** Admissions that were decided without Redis since the start. */
+  readonly admittedApart: number;
+}

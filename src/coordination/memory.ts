@@ -1,24 +1,14 @@
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { RateDecision, RateWindows } from "./interface.ts";
+import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";
 
-const WINDOW_MS = 60_000;
-const BUCKET_MS = 100;
-/** One more than fill a window: the oldest bucket counts until all of it has left. */
-const BUCKETS = WINDOW_MS / BUCKET_MS + 1;
 /** Keys that can be limited at a time, which is within a window. */
 const MAX_WINDOWS = 100_000;
 /** Use is noted this often for each window, so that noting it costs next to nothing. */
 const USE_RESOLUTION_BUCKETS = 10;
 /** Windows that one sweep may remove. */
 const SWEEP_PATIENCE = 1_000;
-
-interface Window {
-  readonly counts: Map<number, number>;
-  total: number;
-  /** Windows stand in the order of these. */
-  usedBucket: number;
-}
 
 /**
  * Rate windows of a process that is the only one: a sliding window in buckets of 100 ms, rounded so that
@@ -27,14 +17,16 @@ interface Window {
 export class MemoryRateWindows implements RateWindows {
   readonly #clock: Clock;
   readonly #maxWindows: number;
-  readonly #windows = new Map<string, Window>();
+  readonly #buckets: number;
+  readonly #windows = new Map<string, SlidingWindow>();
   #lastMs = Number.NEGATIVE_INFINITY;
   #setBackMs = 0;
   #sweptBucket = 0;
 
-  constructor(clock: Clock, maxWindows = MAX_WINDOWS) {
+  constructor(clock: Clock, maxWindows = MAX_WINDOWS, windowMs = WINDOW_MS) {
     this.#clock = clock;
     this.#maxWindows = maxWindows;
+    this.#buckets = bucketsOf(windowMs);
   }
 
   /** Keys whose windows are in memory. */
@@ -44,25 +36,50 @@ export class MemoryRateWindows implements RateWindows {
 
   /** Throws 503 where more keys than fit were used within a window. */
   take(key: string, limit: number): RateDecision {
-    const nowMs = this.#steadyMs();
-    const bucket = Math.floor(nowMs / BUCKET_MS);
-    if (bucket !== this.#sweptBucket) this.#sweep(bucket, SWEEP_PATIENCE);
-    const window = this.#window(key, bucket);
-    expire(window, bucket);
+    const bucket = this.#tick();
+    const window = this.#open(key, bucket);
     const isAdmitted = window.total < limit;
-    if (isAdmitted) {
-      window.counts.set(bucket, (window.counts.get(bucket) ?? 0) + 1);
-      window.total++;
-    }
+    if (isAdmitted) window.add(bucket);
+    const nowMs = this.#lastMs;
     return {
       isAdmitted,
       limit,
       remaining: Math.max(0, limit - window.total),
-      resetMs: (leavesMs(window, 1) ?? nowMs) - this.#setBackMs,
+      resetMs: (window.leavesMs(1) ?? nowMs) - this.#setBackMs,
       retryAfterMs: isAdmitted
         ? 0
-        : Math.max(1, (leavesMs(window, window.total - limit + 1) ?? nowMs) - nowMs),
+        : Math.max(1, (window.leavesMs(window.total - limit + 1) ?? nowMs) - nowMs),
     };
+  }
+
+  /** Makes sure that an admission of the key can be noted. Throws 503 as `take` does. */
+  reserve(key: string): SlidingWindow {
+    return this.#open(key, this.#tick());
+  }
+
+  /** Counts an admission that was decided elsewhere, whatever the limit. */
+  note(window: SlidingWindow): void {
+    window.add(this.#tick());
+  }
+
+  /** The windows that hold admissions, by key. */
+  *occupied(): Generator<readonly [string, SlidingWindow]> {
+    const bucket = this.#tick();
+    for (const [key, window] of this.#windows) {
+      window.expire(bucket);
+      if (window.total > 0) yield [key, window];
+    }
+  }
+
+  /** The time as the windows see it, in the numbers of their buckets. */
+  get nowBucket(): number {
+    return this.#tick();
+  }
+
+  #tick(): number {
+    const bucket = Math.floor(this.#steadyMs() / BUCKET_MS);
+    if (bucket !== this.#sweptBucket) this.#sweep(bucket, SWEEP_PATIENCE);
+    return bucket;
   }
 
   /** Time that stands still where the clock was set back, so that no admission is forgotten or kept too long. */
@@ -73,17 +90,18 @@ export class MemoryRateWindows implements RateWindows {
     return this.#lastMs;
   }
 
-  #window(key: string, bucket: number): Window {
+  #open(key: string, bucket: number): SlidingWindow {
     let window = this.#windows.get(key);
     if (window === undefined) {
       if (this.#windows.size >= this.#maxWindows) this.#makeRoom(bucket);
-      window = { counts: new Map(), total: 0, usedBucket: bucket };
+      window = new SlidingWindow(this.#buckets, bucket);
       this.#windows.set(key, window);
     } else if (bucket - window.usedBucket >= USE_RESOLUTION_BUCKETS) {
       window.usedBucket = bucket;
       this.#windows.delete(key);
       this.#windows.set(key, window);
     }
+    window.expire(bucket);
     return window;
   }
 
@@ -102,27 +120,8 @@ export class MemoryRateWindows implements RateWindows {
     this.#sweptBucket = bucket;
     let left = patience;
     for (const [key, { usedBucket }] of this.#windows) {
-      if (bucket - usedBucket < BUCKETS + USE_RESOLUTION_BUCKETS || left-- === 0) return;
+      if (bucket - usedBucket < this.#buckets + USE_RESOLUTION_BUCKETS || left-- === 0) return;
       this.#windows.delete(key);
     }
-  }
-}
-
-/** When the first `count` admissions will have left the window. */
-function leavesMs(window: Window, count: number): number | undefined {
-  let left = count;
-  for (const [bucket, admitted] of window.counts) {
-    left -= admitted;
-    if (left <= 0) return (bucket + BUCKETS) * BUCKET_MS;
-  }
-  return undefined;
-}
-
-/** Buckets stand in the order of their times, so the expired ones stand first. */
-function expire(window: Window, bucket: number): void {
-  for (const [old, admitted] of window.counts) {
-    if (old > bucket - BUCKETS) return;
-    window.counts.delete(old);
-    window.total -= admitted;
   }
 }

@@ -2,7 +2,8 @@
  * Cross-origin requests of browsers (Fetch Standard, CORS protocol). Keys travel in a header, never in a
  * cookie, so credentials are not allowed.
  */
-const ALLOWED_HEADERS = "authorization, content-type, idempotency-key, last-event-id, accept";
+const ALLOWED_HEADERS =
+  "authorization, content-type, idempotency-key, last-event-id, accept, range, if-range, if-none-match";
 const EXPOSED_HEADERS = [
   "x-gateway-request-id",
   "x-request-id",
@@ -17,6 +18,9 @@ const EXPOSED_HEADERS = [
   "x-ratelimit-remaining",
   "x-ratelimit-reset",
   "retry-after",
+  "content-disposition",
+  "content-range",
+  "etag",
 ].join(", ");
 const PREFLIGHT_SECONDS = "600";
 

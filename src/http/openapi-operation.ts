@@ -10,6 +10,7 @@ import { describeSchema } from "./openapi-schema.ts";
 import type { Access, ResponseDescription, RouteDefinition } from "./route.ts";
 
 const JSON_TYPE = "application/json";
+const FORM_TYPE = "multipart/form-data";
 
 /** The operation object of a route. @param path with its parameters in braces */
 export function describeOperation(route: RouteDefinition, path: string): object {
@@ -23,6 +24,12 @@ export function describeOperation(route: RouteDefinition, path: string): object 
     security: route.access.kind === "public" ? [] : [{ [SECURITY_SCHEME]: [route.access.scope] }],
     ...(parameters.length > 0 && { parameters }),
     ...(route.body && { requestBody: requestBody(route.body, route.allowsUnknownFields ?? false) }),
+    ...(route.form && {
+      requestBody: {
+        required: true,
+        content: { [FORM_TYPE]: { schema: describeSchema(route.form) } },
+      },
+    }),
     responses: {
       ...Object.fromEntries(errorStatuses(route, path, isCall).map((s) => [s, errorReference(s)])),
       ...Object.fromEntries(
@@ -45,7 +52,8 @@ function operationId(method: string, path: string): string {
 
 function accessText(access: Access): string {
   if (access.kind === "public") return "Needs no API key.";
-  if (access.kind === "model") return `Needs a secret key with the scope \`${access.scope}\`.`;
+  if (access.kind !== "administration")
+    return `Needs a secret key with the scope \`${access.scope}\`.`;
   return `Needs a management key, or a secret key with the scope \`${access.scope}\`.`;
 }
 
@@ -89,9 +97,9 @@ function exampleOf(examples: unknown): { readonly example?: unknown } {
 function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): number[] {
   const statuses = [500];
   if (route.access.kind !== "public") statuses.push(401, 403, 503);
-  if (route.body ?? route.query) statuses.push(400);
+  if (route.body ?? route.form ?? route.query) statuses.push(400);
   if (path.includes("{")) statuses.push(404);
-  if (route.body) statuses.push(413, 415);
+  if (route.body ?? route.form) statuses.push(413, 415);
   if (isCall) statuses.push(402, 404, 408, 409, 429, 502);
   return [...new Set(statuses)];
 }

@@ -4,6 +4,7 @@ import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Authentication } from "../services/authentication.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
+import type { BodyBudget } from "./body-budget.ts";
 import { asGatewayError, errorResponse } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 import { readJsonBody } from "./read-body.ts";
@@ -17,7 +18,10 @@ export interface PipelineDependencies {
   whenAdmitting(): Promise<void> | undefined;
   /** A key was used for what charges nothing. */
   noteUse(keyId: string): void;
-  readonly inFlight: { begin(): void; end(): void };
+  readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
+  /** Throws 503 where calls of models are more than can be served. */
+  readonly loadGate: { admit(): void };
+  readonly bodies: BodyBudget;
   record(request: RequestRecord): void;
   /** Told of errors that are the gateway's own fault, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
@@ -26,7 +30,10 @@ export interface PipelineDependencies {
 export interface Incoming {
   readonly request: Request;
   readonly params: Readonly<Record<string, string>>;
+  /** The connection may be quiet for as long as it likes. */
   keepOpen(): void;
+  /** No longer so: where a client does not take what is left for it, the connection is closed. */
+  mayExpire(): void;
 }
 
 export type RouteHandler = (incoming: Incoming) => Promise<Response>;
@@ -44,6 +51,8 @@ export function compileRoute(
   );
   const checkBody = route.body && compileCheck(route.body, "invalid_body", "Request body");
   const isPublic = route.access.kind === "public";
+  const isModel = route.access.kind === "model";
+  const { inFlight } = dependencies;
 
   async function handle(
     incoming: Incoming,
@@ -54,6 +63,7 @@ export function compileRoute(
   ): Promise<Response> {
     const { request } = incoming;
     let key: ApiKeyRecord | undefined;
+    if (isModel) dependencies.loadGate.admit();
     if (!isPublic) {
       const admitting = dependencies.whenAdmitting();
       if (admitting !== undefined) await admitting;
@@ -61,12 +71,13 @@ export function compileRoute(
       key = found instanceof Promise ? await found : found;
       identity.key = key;
       assertAccess(route.access, key);
-      if (route.access.kind === "administration") dependencies.noteUse(key.id);
+      if (route.access.kind !== "model") dependencies.noteUse(key.id);
     }
+    assertStorable(incoming.params);
     let body: unknown;
     let bodyText = "";
     if (checkBody !== undefined) {
-      const json = await readJsonBody(request);
+      const json = await readJsonBody(request, dependencies.bodies);
       bodyText = json.text;
       body = json.value;
       checkBody(body);
@@ -92,9 +103,9 @@ export function compileRoute(
     const requestId = newId("req");
     const log: RequestFacts = {};
     const identity: Identity = { key: undefined };
-    dependencies.inFlight.begin();
+    inFlight.begin();
     const finish = (status: number): void => {
-      dependencies.inFlight.end();
+      inFlight.end();
       dependencies.record({
         requestId,
         method: route.method,
@@ -116,15 +127,22 @@ export function compileRoute(
       const response = await handle(incoming, requestId, startedMs, log, identity);
       response.headers.set("x-gateway-request-id", requestId);
       response.headers.set("x-request-id", requestId);
-      if (log.isDeferred) log.finish = () => finish(response.status);
-      else finish(response.status);
+      if (inFlight.isStopping) response.headers.set("connection", "close");
+      if (log.isDeferred) {
+        log.finish = () => {
+          incoming.mayExpire();
+          finish(response.status);
+        };
+      } else finish(response.status);
       return response;
     } catch (thrown) {
       const error = asGatewayError(thrown);
       log.errorCode = error.code;
       if (ERROR_TABLE[error.code].status >= 500) dependencies.onInternalError(error, requestId);
       finish(ERROR_TABLE[error.code].status);
-      return errorResponse(error, requestId, log.headers);
+      const refused = errorResponse(error, requestId, log.headers);
+      if (inFlight.isStopping) refused.headers.set("connection", "close");
+      return refused;
     }
   };
 }
@@ -133,13 +151,21 @@ interface Identity {
   key: ApiKeyRecord | undefined;
 }
 
+/** No id holds a NUL, and no database takes one. */
+function assertStorable(params: Readonly<Record<string, string>>): void {
+  for (const name in params) {
+    if (!params[name]!.includes("\0")) continue;
+    throw new GatewayError("route_not_found", "There is no such endpoint.");
+  }
+}
+
 function assertAccess(access: Access, key: ApiKeyRecord): void {
   if (access.kind === "public") return;
   if (key.kind === "management") {
     if (access.kind === "administration") return;
     throw new GatewayError(
       "wrong_key_kind",
-      "A management key cannot call model endpoints; use a secret key.",
+      "A management key cannot call this endpoint; use a secret key.",
     );
   }
   if (!key.scopes.includes(access.scope)) {

@@ -1,4 +1,5 @@
 import { GatewayError } from "../lib/errors.ts";
+import type { BodyBudget } from "./body-budget.ts";
 import { MAX_JSON_BYTES, parseJson } from "./check-json.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
@@ -11,7 +12,7 @@ export interface JsonBody {
 }
 
 /** Reads a JSON body: content type 415, size 413, then JSON 400 (contract §4, order of checks). */
-export async function readJsonBody(request: Request): Promise<JsonBody> {
+export async function readJsonBody(request: Request, budget: BodyBudget): Promise<JsonBody> {
   const contentType = request.headers.get("content-type");
   if (contentType === null || !JSON_TYPE.test(contentType) || FOREIGN_CHARSET.test(contentType)) {
     throw new GatewayError(
@@ -25,7 +26,9 @@ export async function readJsonBody(request: Request): Promise<JsonBody> {
   const hasLength = stated !== null && !request.headers.has("transfer-encoding");
   let bytes: ArrayBuffer | Uint8Array;
   try {
-    bytes = await (hasLength ? request.arrayBuffer() : readPieces(request));
+    bytes = await (hasLength
+      ? readWhole(request, Number(stated), budget)
+      : readPieces(request, budget));
   } catch (error) {
     throw unread(error);
   }
@@ -41,16 +44,54 @@ function unread(error: unknown): GatewayError {
   });
 }
 
+async function readWhole(
+  request: Request,
+  bytes: number,
+  budget: BodyBudget,
+): Promise<ArrayBuffer> {
+  budget.take(bytes);
+  const { promise: tooSlow, reject } = Promise.withResolvers<never>();
+  const deadline = budget.begin(() => reject(arrivesTooSlowly()));
+  try {
+    return await Promise.race([request.arrayBuffer(), tooSlow]);
+  } finally {
+    deadline.cancel();
+    budget.give(bytes);
+  }
+}
+
 /** A body without a stated length may have no end, so no more of it is read than may be kept. */
-async function readPieces(request: Request): Promise<Uint8Array> {
+async function readPieces(request: Request, budget: BodyBudget): Promise<Uint8Array> {
+  const reader = request.body?.getReader();
+  if (reader === undefined) return new Uint8Array();
   const pieces: Uint8Array[] = [];
   let readBytes = 0;
-  for await (const piece of request.body ?? []) {
-    readBytes += piece.byteLength;
-    if (readBytes > MAX_JSON_BYTES) throw tooLarge();
-    pieces.push(piece);
+  let isTooSlow = false;
+  const deadline = budget.begin(() => {
+    isTooSlow = true;
+    reader.cancel().catch(() => {});
+  });
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (isTooSlow) throw arrivesTooSlowly();
+      if (done) return Buffer.concat(pieces);
+      budget.take(value.byteLength);
+      readBytes += value.byteLength;
+      if (readBytes > MAX_JSON_BYTES) throw tooLarge();
+      pieces.push(value);
+    }
+  } finally {
+    deadline.cancel();
+    budget.give(readBytes);
+    reader.cancel().catch(() => {});
   }
-  return Buffer.concat(pieces);
+}
+
+function arrivesTooSlowly(): GatewayError {
+  return new GatewayError("client_closed_request", "The request body arrives too slowly.", {
+    headers: { connection: "close" },
+  });
 }
 
 function decode(bytes: ArrayBuffer | Uint8Array): string {

@@ -9,7 +9,9 @@ export type Access =
   /** Administrative endpoints: a management key, or a secret key that holds the scope. */
   | { readonly kind: "administration"; readonly scope: Scope }
   /** Model endpoints: a secret key that holds the scope; a management key is of the wrong kind. */
-  | { readonly kind: "model"; readonly scope: Scope };
+  | { readonly kind: "model"; readonly scope: Scope }
+  /** Endpoints of secret keys that charge nothing, such as those of files. */
+  | { readonly kind: "storage"; readonly scope: Scope };
 
 export interface ResponseDescription {
   readonly description: string;
@@ -50,6 +52,8 @@ export interface RouteDefinition {
   readonly body?: TSchema;
   /** Unknown members of the body are passed on to the provider instead of refused. */
   readonly allowsUnknownFields?: boolean;
+  /** The parts of a form (multipart/form-data), which the handler reads as they come; for the description. */
+  readonly form?: TSchema;
   readonly responses: Readonly<Record<number, ResponseDescription>>;
   handle(context: RequestContext): Response | Promise<Response>;
 }

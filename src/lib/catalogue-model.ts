@@ -19,6 +19,14 @@ export interface ModelPrices {
   readonly secondFemto?: FemtoUsd;
 }
 
+/** What a model costs that can be fine-tuned. */
+export interface FineTuningTerms {
+  /** One token of the training file, once for each epoch. */
+  readonly trainingTokenFemto: FemtoUsd;
+  /** Of the models that are made of it. */
+  readonly tunedPrices: ModelPrices;
+}
+
 export type ModelCategory = "chat" | "embedding" | "image" | "code" | "audio";
 
 /** One entry of the catalogue (spec 2.3). */
@@ -38,6 +46,8 @@ export interface CatalogueModel {
   readonly isActive: boolean;
   /** Unix seconds. */
   readonly created: number;
+  /** Absent where it cannot be fine-tuned, or what that costs is not known. */
+  readonly fineTuning?: FineTuningTerms;
   /** Tried in order. */
   readonly endpoints: readonly ModelEndpoint[];
 }

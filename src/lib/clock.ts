@@ -14,6 +14,12 @@ export const systemClock: Clock = {
   },
 };
 
+/** The wall clock's time at the start of the process and what passed since: nobody sets it. */
+export const steadyClock: Clock = {
+  nowMs: () => performance.timeOrigin + performance.now(),
+  after: systemClock.after,
+};
+
 /** A clock that stands still until it is advanced; due callbacks run in the order of their times. */
 export class VirtualClock implements Clock {
   #nowMs: number;

@@ -33,6 +33,14 @@ export class DeadlineQueue {
     return { cancel: () => this.#entries.delete(entry) };
   }
 
+  /** Runs all that are set, before their time. */
+  expireAll(): void {
+    for (const entry of [...this.#entries]) {
+      this.#entries.delete(entry);
+      entry.run();
+    }
+  }
+
   #setTimer(delayMs: number): void {
     this.#isTimerSet = true;
     this.#clock.after(delayMs, () => {

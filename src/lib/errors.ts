@@ -27,15 +27,21 @@ export type ErrorCode =
   | "quota_exceeded"
   | "model_not_found"
   | "key_not_found"
+  | "file_not_found"
   | "organization_not_found"
+  | "job_not_found"
+  | "webhook_not_found"
+  | "delivery_not_found"
   | "route_not_found"
   | "method_not_allowed"
   | "provider_timeout"
   | "name_taken"
   | "idempotency_conflict"
+  | "job_not_cancellable"
   | "payload_too_large"
   | "input_too_long"
   | "unsupported_media_type"
+  | "range_not_satisfiable"
   | "rate_limit_exceeded"
   | "client_closed_request"
   | "internal"
@@ -77,4 +83,9 @@ export class GatewayError extends Error {
 /** The client went away before its answer was whole. */
 export function clientClosed(cause?: unknown): GatewayError {
   return new GatewayError("client_closed_request", "The client closed the connection.", { cause });
+}
+
+/** The gateway is told to stop, and the time of what runs is up: another instance can take the request. */
+export function stopping(): GatewayError {
+  return new GatewayError("overloaded", "The gateway is stopping.", { retryAfterSeconds: 1 });
 }

@@ -1,6 +1,23 @@
 /** Ids carry their kind in front and sort by their time: a UUIDv7 without its dashes. */
-export type IdPrefix = "req" | "key" | "org" | "txn" | "evt" | "ins" | "cmd";
+export type IdPrefix =
+  | "req"
+  | "key"
+  | "org"
+  | "txn"
+  | "evt"
+  | "ins"
+  | "cmd"
+  | "cmt"
+  | "file"
+  | "obj"
+  | "ftjob"
+  | "whk";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;
+}
+
+/** Milliseconds since the epoch at which an id was made; the first 48 bits of a UUIDv7 (RFC 9562, section 5.7). */
+export function timeOfId(id: string): number {
+  return Number.parseInt(id.slice(id.indexOf("_") + 1, id.indexOf("_") + 13), 16);
 }

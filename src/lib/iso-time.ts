@@ -1,6 +1,11 @@
 const ISO_8601 =
   /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?:([Zz])|([+-]\d{2}):?(\d{2}))?)?$/;
 
+/** Years of four digits are what ISO 8601 writes without a sign, and the database reads: 0001 to 9999, UTC. */
+const MIN_TIME_MS = Date.parse("0001-01-01T00:00:00.000Z");
+/** The last millisecond that can be told. */
+export const MAX_TIME_MS = Date.parse("9999-12-31T23:59:59.999Z");
+
 /** A point in time of ISO 8601, and whether it names a whole day. */
 export interface IsoTime {
   readonly ms: number;
@@ -21,6 +26,7 @@ export function parseIsoTime(text: string): IsoTime | undefined {
   // The platform rolls 30 February over into March; such a date is none.
   const days = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
   if (Number.isNaN(ms) || Number(day) > days) return undefined;
+  if (ms < MIN_TIME_MS || ms > MAX_TIME_MS) return undefined;
   return { ms, isWholeDay };
 }
 

@@ -1,10 +1,16 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
+import type { FineTuningProvider } from "./fine-tuning.ts";
 import { createHttpFetch } from "./http/http-fetch.ts";
 import type { ChatProvider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat-provider.ts";
-import { createSandboxProvider } from "./sandbox/chat-provider.ts";
+import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
+import { createSandboxProvider, type SandboxDependencies } from "./sandbox/chat-provider.ts";
+import {
+  SandboxFineTuning,
+  type SandboxTuningDependencies,
+} from "./sandbox/tuning/fine-tuning-provider.ts";
 
-export type ProviderDependencies = OpenAiDependencies;
+export type ProviderDependencies = OpenAiDependencies & SandboxDependencies;
 
 type ProviderFactory = (
   settings: ProviderSettings,
@@ -34,6 +40,24 @@ export function createProviders(
     }
     if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
     providers.set(entry.id, factories[type.wire](entry, { ...dependencies, httpFetch }));
+  }
+  return providers;
+}
+
+/** Those of the providers that train models, by id: what others of the wire format would answer is not known. */
+export function createFineTuningProviders(
+  settings: readonly ProviderSettings[],
+  dependencies: SandboxTuningDependencies,
+): Map<string, FineTuningProvider> {
+  const providers = new Map<string, FineTuningProvider>();
+  for (const entry of settings) {
+    const type = providerType(entry.type);
+    if (type?.trains !== true) continue;
+    const isSandbox = type.wire === "sandbox";
+    const provider = isSandbox
+      ? new SandboxFineTuning(dependencies)
+      : new OpenAiFineTuning(entry, { clock: dependencies.clock });
+    providers.set(entry.id, provider);
   }
   return providers;
 }

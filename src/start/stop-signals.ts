@@ -12,7 +12,7 @@ export class StopSignals {
   constructor(onSignal: (signal: string) => void) {
     this.#onSignal = onSignal;
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
-      process.on(signal, () => this.#take(signal));
+      process.on(signal, () => this.take(signal));
     }
   }
 
@@ -28,7 +28,8 @@ export class StopSignals {
     if (this.#received !== undefined) stop();
   }
 
-  #take(signal: string): void {
+  /** Another reason to stop counts as a signal too. */
+  take(signal: string): void {
     if (this.#received !== undefined) process.exit(1);
     this.#received = signal;
     this.#onSignal(signal);

@@ -56,6 +56,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       commits.duration.observe(durationMs / 1000);
     },
     gauge: (name, help, read) => registry.registerValue({ name, help, type: "gauge" }, read),
+    counter: (name, help, read) => registry.registerValue({ name, help, type: "counter" }, read),
     metrics: () => registry.text(),
     metricsContentType: registry.contentType,
     async close() {

@@ -29,6 +29,8 @@ export interface Telemetry {
   observeCommit(units: number, durationMs: number): void;
   /** A value read when metrics are collected. */
   gauge(name: string, help: string, read: () => number): void;
+  /** The same for a value that only grows; its name ends in _total. */
+  counter(name: string, help: string, read: () => number): void;
   /** Prometheus text. */
   metrics(): Promise<string>;
   metricsContentType: string;

@@ -16,6 +16,7 @@ function state(over: Partial<OrganizationState> = {}): OrganizationState {
     postedNano: 0n,
     sequence: 1n,
     heldNano: 0n,
+    longHeldNano: 0n,
     ...over,
   };
 }
@@ -24,6 +25,10 @@ const hold = (from: OrganizationState, byNano: bigint) =>
   organizationActor.verbs.changeHeld(from, { byNano }).state;
 
 describe("an organization's headroom", () => {
+  test("is less by what is held for longer than a process lives", () => {
+    expect(headroom(state({ heldNano: 200n, longHeldNano: 300n })).freeNano).toBe(500n);
+  });
+
   test("is its credit without its spend, and without what is held", () => {
     expect(headroom(state({ postedNano: 300n, heldNano: 200n }))).toEqual({
       plan: "free",

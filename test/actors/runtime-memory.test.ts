@@ -36,7 +36,7 @@ test("100,000 idle actors fit in a process, at less than 2 KB each", async () =>
         isActive: true,
         createdAtMs: loaded,
       },
-      postedNano: new Map(),
+      totals: new Map(),
     };
   });
   const beforeBytes = liveBytes();

@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { ALONE_LOCK } from "../../db/queries/instances.ts";
+import { commitLedgerBatch, FENCED } from "../../db/ledger/commit-batch.ts";
+import { GATEWAY_LOCK } from "../../db/queries/instance-lock.ts";
+import { heartbeat, insertInstance } from "../../db/queries/instances.ts";
 import { adjustCredit } from "../../src/cli/actions/adjust-credit.ts";
 import { addOrganization } from "../../src/cli/actions/organizations.ts";
+import { settlement } from "../ledger/books.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { cliJson, runCliHere, spawnCli } from "./cli-runs.ts";
@@ -187,11 +190,28 @@ test("a gateway that lost its lock with the connection still decides while it is
   expect((await books(org)).count).toBe(2n);
 });
 
+test("a gateway that was silent when an adjustment was posted at rest charges nothing any more", async () => {
+  const org = await organizationWith(2n);
+  const instance = { id: "ins_out_of_reach", epoch: 1n };
+  await insertInstance(sql, instance);
+  await sql`UPDATE instances SET heartbeat_at = clock_timestamp() - interval '1 minute'`;
+  await cliJson(settings, ...adjustArguments(org, "-2"));
+  expect((await heartbeat(sql, instance)).isAlive).toBeFalse();
+  const charge = commitLedgerBatch(sql, instance, {
+    checkpoints: [],
+    settlements: [settlement({ organizationId: org, keyId: "key_held" }, { chargeNano: 1n })],
+    knownAccounts: new Set(),
+    recheck: false,
+  });
+  await expect(charge).rejects.toMatchObject({ code: FENCED });
+  expect((await books(org)).balance).toBe(0n);
+});
+
 /** Holds the lock of the only gateway, as one does that is there and carries out nothing. */
 async function withSilentGateway(work: () => Promise<void>): Promise<void> {
   const holder = connectDatabase(database, { poolSize: 1, applicationName: "silent" });
   try {
-    await holder`SELECT pg_advisory_lock(${ALONE_LOCK})`;
+    await holder`SELECT pg_advisory_lock(${GATEWAY_LOCK})`;
     await work();
   } finally {
     await holder.end();

@@ -1,11 +1,16 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Redis } from "ioredis";
 import { connectDatabase } from "../../db/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { s3Environment } from "../support/files-gateway.ts";
 import { startTestGateway } from "../support/gateway.ts";
+import { findTestRedis } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
+import { startS3Server } from "../support/s3-server.ts";
 import { runCliHere, runCliProcess } from "./cli-runs.ts";
 
 interface Check {
@@ -14,6 +19,7 @@ interface Check {
   readonly detail: string;
 }
 
+const redisBinary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
 const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
 let database: TestDatabase;
 let folder: string;
@@ -143,6 +149,56 @@ test("a Redis that does not answer is wrong, told without its password", async (
   const { wrongs } = await diagnose({ ...sound, REDIS_URL: "redis://:s3cret@127.0.0.1:1" });
   expect(wrongs.map(({ name }) => name)).toEqual(["redis"]);
   expect(wrongs[0]!.detail).not.toContain("s3cret");
+});
+
+test("a bucket for files is tried out, and one that refuses is wrong, without its secret", async () => {
+  const s3 = startS3Server();
+  const settings = { ...sound, ...s3Environment(s3) };
+  const { checks } = await diagnose(settings);
+  expect(checks).toContainEqual({
+    name: "file storage",
+    state: "ok",
+    detail: "bucket stored-files takes, gives and removes",
+  });
+  expect(s3.bucket.objects.size).toBe(0);
+  const { wrongs } = await diagnose({ ...settings, S3_SECRET_ACCESS_KEY: "another" });
+  expect(wrongs.map(({ name }) => name)).toEqual(["file storage"]);
+  expect(wrongs[0]!.detail).toContain("SignatureDoesNotMatch");
+  await s3.stop();
+});
+
+describe.skipIf(redisBinary === null)("a Redis that answers", () => {
+  let redis: RedisServer;
+  let url: string;
+  beforeAll(async () => {
+    redis = await RedisServer.start(redisBinary!);
+    url = redis.url;
+  });
+  afterAll(() => redis.kill());
+  const findings = async () => {
+    const { checks } = await diagnose({ ...sound, REDIS_URL: url });
+    return checks.filter(({ name }) => name === "redis");
+  };
+
+  test("is named with its version", async () => {
+    expect(await findings()).toEqual([
+      { name: "redis", state: "ok", detail: expect.stringMatching(/Redis \d+\./) },
+    ]);
+  });
+
+  test("is a warning where it evicts, and wrong where it is a replica", async () => {
+    const client = new Redis(url);
+    await client.config("SET", "maxmemory", "100mb");
+    expect(await findings()).toHaveLength(1);
+    await client.config("SET", "maxmemory-policy", "allkeys-lru");
+    const [, warning] = await findings();
+    expect(warning).toMatchObject({ state: "warning" });
+    expect(warning!.detail).toContain("noeviction");
+    await client.replicaof("127.0.0.1", 1);
+    const [wrong] = await findings();
+    expect(wrong).toMatchObject({ state: "wrong", detail: expect.stringContaining("replica") });
+    client.disconnect();
+  });
 });
 
 test("a data folder that is a file, or stands on one, is wrong", async () => {

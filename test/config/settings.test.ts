@@ -51,6 +51,7 @@ describe("without any variable", () => {
       models: [],
       sandbox: true,
       usesProxy: false,
+      maxOutboundRequests: 256,
       warnings: [],
     });
   });
@@ -70,7 +71,12 @@ describe("without any variable", () => {
 });
 
 test("the configuration is frozen all through", () => {
-  const config = read({ S3_BUCKET: "files", GATEWAY_EGRESS_ALLOW: "10.0.0.0/8" });
+  const config = read({
+    S3_BUCKET: "files",
+    S3_ACCESS_KEY_ID: "id",
+    S3_SECRET_ACCESS_KEY: "secret",
+    GATEWAY_EGRESS_ALLOW: "10.0.0.0/8",
+  });
   for (const part of [
     config,
     config.s3,

@@ -44,6 +44,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   const clock = new VirtualClock(START_MS);
   const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
+  const batches: number[] = [];
   let reading = 0;
   const read = async <Result>(query: Query<Result>): Promise<Result> => {
     reading++;
@@ -66,6 +67,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     keys,
     organizations,
     clock,
+    instance: books.instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
   });
@@ -75,10 +77,12 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     onCommitted: (settlements, totals) => money.committed(settlements, totals),
     onFenced: () => void backgroundErrors.push(new Error("fenced")),
     onPostedAbandoned: (settlement) => money.refund(settlement),
+    onBatch: (units) => void batches.push(units),
   });
   money.connect(ledger);
   const orders = new CreditOrders({
     organizations,
+    holdsAreShared: false,
     read,
     onError: (error) => void backgroundErrors.push(error),
   });
@@ -93,6 +97,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     orders,
     clamped,
     backgroundErrors,
+    batches,
     sql: books.sql,
     isBusy: () => reading > 0 || ledger.writing > 0,
     addOrganization: books.addOrganization,

@@ -3,6 +3,7 @@ import { describeChanges } from "./money/changes.ts";
 import { describeEnds } from "./money/ends.ts";
 import { describeFloods } from "./money/floods.ts";
 import { describeHoldSizes } from "./money/hold-sizes.ts";
+import { describeLongHolds } from "./money/long-holds.ts";
 import { MoneyHands, type OwnedMoney } from "./money/owned-money.ts";
 import { describeRefusals } from "./money/refusals.ts";
 import { describeSteps } from "./money/steps.ts";
@@ -19,5 +20,6 @@ export function describeMoney(open: () => Promise<OwnedMoney>): void {
   describeRefusals(hands);
   describeEnds(hands);
   describeChanges(hands);
+  describeLongHolds(hands);
   describeSteps(hands);
 }

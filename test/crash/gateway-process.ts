@@ -16,6 +16,8 @@ export interface LaunchOptions {
   readonly environment?: Readonly<Record<string, string>>;
   /** Put before the command, to change the user. */
   readonly prefix?: readonly string[];
+  /** Put behind the command. */
+  readonly parameters?: readonly string[];
   /** The folder above the data folder unless told otherwise. */
   readonly cwd?: string;
 }
@@ -31,7 +33,7 @@ export interface GatewayProcess {
   /** What it has said so far. */
   stdout(): string;
   stderr(): string;
-  signal(signal: "SIGTERM" | "SIGINT" | "SIGKILL"): void;
+  signal(signal: "SIGTERM" | "SIGINT" | "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
 }
 
 /** Starts a gateway without a terminal, out of reach of Ctrl-C. */
@@ -39,7 +41,13 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
   const { dataDir, cwd = join(dataDir, ".."), prefix = [], environment = {} } = options;
   const startedMs = performance.now();
   const child = Bun.spawn(
-    [...prefix, process.execPath, "--no-env-file", join(PROJECT, "src", "main.ts")],
+    [
+      ...prefix,
+      process.execPath,
+      "--no-env-file",
+      join(PROJECT, "src", "main.ts"),
+      ...(options.parameters ?? []),
+    ],
     {
       // Not the checkout, where a developer's own configuration may lie.
       cwd,
@@ -139,6 +147,13 @@ export function signalServer(dataDir: string, signal: "SIGSTOP" | "SIGCONT"): vo
     const pid = Number(name);
     if (pid === server || parentOf(pid) === server) process.kill(pid, signal);
   }
+}
+
+/** The processes that this one has started itself. */
+export function childrenOf(pid: number): number[] {
+  return readdirSync("/proc")
+    .map(Number)
+    .filter((one) => parentOf(one) === pid);
 }
 
 /** Linux only: the fourth field of /proc/<pid>/stat, whose second may hold anything in brackets. */

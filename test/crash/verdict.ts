@@ -10,12 +10,13 @@ const TOLERANCE_MS = 250;
 /** The gateway's own count of the prompt, used where the upstream could not tell its own. */
 const COUNTED_PROMPT_TOKENS = 6;
 
-/** Of a provider that refuses, of money that is spent, of a database that was killed. */
+/** Of a provider that refuses, of money that is spent, of a database that was killed, of a process that ends. */
 const EXPECTED_REFUSALS = new Set([
   "provider_rejected",
   "insufficient_credits",
   "budget_exhausted",
   "database_unavailable",
+  "overloaded",
 ]);
 
 /**

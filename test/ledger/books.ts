@@ -23,13 +23,18 @@ export interface Payer {
   readonly keyId: string;
 }
 
+export interface LedgerUse {
+  readonly applicationName: string;
+  readonly settings: Readonly<Record<string, string>>;
+}
+
 export interface Books {
   readonly url: string;
   /** For looking, and for standing in the ledger's way. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   /** Connections as the ledger has them. */
-  connect(poolSize?: number, url?: string): Database;
+  connect(poolSize?: number, url?: string, use?: LedgerUse): Database;
   addInstance(): Promise<InstanceIdentity>;
   addOrganization(creditNano: bigint): Promise<Payer>;
   addKey(organizationId: string, settings?: Partial<ApiKeySettings>): Promise<Payer>;
@@ -43,11 +48,12 @@ export const MONTH = "2026-03-01";
 export async function openBooks(): Promise<Books> {
   const database = await createTestDatabase();
   const opened: Database[] = [];
-  const connect = (poolSize = 1, url = database.url): Database => {
-    const sql = connectDatabase(
-      { url },
-      { poolSize, applicationName: "ledger", settings: LEDGER_SETTINGS },
-    );
+  const connect = (
+    poolSize = 1,
+    url = database.url,
+    use: LedgerUse = { applicationName: "ledger", settings: LEDGER_SETTINGS },
+  ): Database => {
+    const sql = connectDatabase({ url }, { poolSize, ...use });
     opened.push(sql);
     return sql;
   };
@@ -136,7 +142,8 @@ export async function giveCredit(
 
 /**
  * What is wrong in the books of all organizations: a gap in the sequence, a balance that does not follow
- * from the one before, an account that is not the sum of its transactions, a balance below zero.
+ * from the one before, an account that is not the sum of its transactions, a balance below zero, an
+ * account that holds something else than its holds.
  */
 export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]> {
   return [
@@ -159,6 +166,10 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
       HAVING -sum(t.amount_nano) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
         WHERE a.key_id = t.key_id AND a.kind = k.kind)`),
     ...(await sql`
+      SELECT 'held' AS fault, a.id, a.held_nano FROM accounts a
+      WHERE a.held_nano <> (SELECT coalesce(sum(h.hold_nano), 0) FROM holds h
+        WHERE a.id IN (h.org_account, h.day_account, h.month_account))`),
+    ...(await sql`
       SELECT 'twice' AS fault, request_id FROM transactions WHERE request_id IS NOT NULL
       GROUP BY request_id HAVING count(*) > 1`),
   ];
@@ -175,4 +186,10 @@ export async function postedOf(sql: Database, requestIds: readonly string[]): Pr
 export async function attemptsOf(sql: Database): Promise<string[]> {
   const rows = await sql<{ request_id: string }[]>`SELECT request_id FROM attempts ORDER BY 1`;
   return rows.map((row) => row.request_id);
+}
+
+/** Requests that hold in the database. */
+export async function holdsOf(sql: Database): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`SELECT id FROM holds ORDER BY 1`;
+  return rows.map((row) => row.id);
 }

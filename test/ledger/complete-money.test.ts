@@ -28,6 +28,8 @@ interface Asked {
   readonly log: RequestFacts;
   readonly outcome: Promise<string>;
   readonly calls: { readonly signal: AbortSignal }[];
+  /** The process ends. */
+  cutShort(): void;
 }
 
 const answer = {
@@ -80,6 +82,12 @@ async function ask(
     details: null,
     claim: options.failsToStore ? { keyId: payer.keyId } : undefined,
   } as unknown as AdmittedChat;
+  const deadlines = new DeadlineQueue(owned.clock, TOTAL_TIMEOUT_MS);
+  let isCutShort = false;
+  const cutShort = () => {
+    isCutShort = true;
+    deadlines.expireAll();
+  };
   const completing = completeChat(
     {
       money: owned.money,
@@ -89,7 +97,8 @@ async function ask(
           throw new Error("cannot be sealed");
         },
       } as never,
-      deadlines: new DeadlineQueue(owned.clock, TOTAL_TIMEOUT_MS),
+      deadlines,
+      isCutShort: () => isCutShort,
     },
     admitted,
   );
@@ -97,7 +106,7 @@ async function ask(
     ({ kind }) => kind,
     (error) => (error as { code?: string }).code ?? (error as Error).message,
   );
-  return { payer, hold, log, outcome, calls };
+  return { payer, hold, log, outcome, calls, cutShort };
 }
 
 const answering = async () => ({ kind: "completion" as const, completion: answer });
@@ -199,13 +208,23 @@ test("an answer whose charge takes too long fails with 503, and what is posted i
   await expectOver();
 });
 
+const silent: ChatProvider["chat"] = ({ signal }) =>
+  new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(new Error("aborted")));
+  });
+
+test("a request that is cut short by the end of the process is told so, and costs nothing", async () => {
+  const asked = await ask(silent);
+  await until("the provider is called", () => asked.calls.length === 1);
+  asked.cutShort();
+  expect(await asked.outcome).toBe("overloaded");
+  expect(asked.calls[0]!.signal.aborted).toBe(true);
+  expect(await billsOf(asked)).toEqual([]);
+  await expectOver();
+});
+
 test("a provider that does not answer within the total timeout costs nothing", async () => {
-  const asked = await ask(
-    ({ signal }) =>
-      new Promise((_, reject) => {
-        signal.addEventListener("abort", () => reject(new Error("aborted")));
-      }),
-  );
+  const asked = await ask(silent);
   await until("the provider is called", () => asked.calls.length === 1);
   owned.clock.advance(TOTAL_TIMEOUT_MS);
   expect(await asked.outcome).toBe("provider_timeout");

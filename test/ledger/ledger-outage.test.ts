@@ -77,7 +77,7 @@ describe.each(TROUBLES)("where the connection breaks, %s", (trouble) => {
     expect(postedAbandoned).toEqual([given]);
   });
 
-  test.each(["begin", "pg_current_xact_id", "its own statement", "commit\0"])(
+  test.each(["begin", "commit_marks", "its own statement", "commit\0"])(
     "at %j, a statement and the charge beside it happen once",
     async (where) => {
       const { ledger, told } = openLedger();

@@ -55,6 +55,8 @@ export interface ScriptedStream {
   leave(): void;
   /** How often the request was told to be over. */
   readonly finished: { times: number };
+  /** From here on the instance may have been taken for dead; returns the way to end that. */
+  doubt(): () => void;
 }
 
 /** A chat stream over a provider and a client that a test plays, with real money. */
@@ -109,6 +111,7 @@ export function scriptedStream(
   const client = new AbortController();
   if (isGoneAtOnce) client.abort();
   const errors: unknown[] = [];
+  let doubt: Promise<void> | undefined;
   const ticker = new StreamTicker(clock);
   const stream = new ChatStream(
     {
@@ -119,6 +122,7 @@ export function scriptedStream(
       firstTokenTimeoutMs: TOTAL_TIMEOUT_MS,
       idleTimeoutMs: TOTAL_TIMEOUT_MS,
       totalTimeoutMs: TOTAL_TIMEOUT_MS,
+      whenCurrent: () => doubt,
       onError: (error) => void errors.push(error),
     },
     {
@@ -144,6 +148,14 @@ export function scriptedStream(
     ticker,
     finished,
     leave: () => client.abort(),
+    doubt() {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      doubt = promise;
+      return () => {
+        doubt = undefined;
+        resolve();
+      };
+    },
     provider: {
       calls,
       say(...contents) {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hold } from "../../src/services/money/interface.ts";
-import { settled } from "../actors/fake-environment.ts";
+import { settled, stateOf } from "../actors/fake-environment.ts";
 import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";
@@ -71,6 +71,25 @@ async function opened(scripted: ScriptedStream) {
   await opening;
   return scripted.stream.body().getReader();
 }
+
+test("nothing leaves while the instance may have been taken for dead, and what came goes on after that", async () => {
+  const scripted = await begin();
+  const reader = await opened(scripted);
+  await readUntil(reader, '"b"');
+  const end = scripted.doubt();
+  scripted.provider.say("c");
+  const next = readUntil(reader, '"c"');
+  expect(await stateOf(next)).toBe("pending");
+  // Long enough for the provider's piece to have come.
+  await owned.sql`SELECT 1`;
+  expect(await stateOf(next)).toBe("pending");
+  end();
+  await next;
+  scripted.provider.finish();
+  expect(await readAll(reader)).toEndWith("data: [DONE]\n\n");
+  expect(await billOf(scripted.hold)).toEqual({ charge: 3n, status: 200 });
+  await expectOver(scripted);
+});
 
 describe("a stream is charged once, and nothing of it is left,", () => {
   test("where it ends as it should", async () => {

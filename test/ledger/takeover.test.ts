@@ -3,7 +3,7 @@ import { connectDatabase, type Database } from "../../db/client.ts";
 import { FENCED, type InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { takeOver } from "../../src/services/presence/recovery.ts";
+import { join, takeOver } from "../../src/services/presence/joining.ts";
 import {
   attemptsOf,
   type Books,
@@ -37,7 +37,7 @@ async function start(): Promise<{
 }> {
   const instance = { id: newId("ins"), epoch: 1n };
   const lock = connectDatabase({ url: books.url }, { poolSize: 1, applicationName: "lock" });
-  return { instance, lock, settled: await takeOver(lock, books.sql, instance) };
+  return { instance, lock, settled: (await takeOver(lock, books.sql, instance)).settled };
 }
 
 async function billsOf(requestIds: readonly string[]) {
@@ -102,3 +102,39 @@ describe("whoever takes the database over", () => {
     await next.lock.end({ timeout: 1 });
   }, 10_000);
 });
+
+test("a gateway that is to be the only one refuses to start beside one of several, and the other way round", async () => {
+  const [one, other] = [await openBooks(), await openBooks()];
+  const lockOf = (of: Books) =>
+    connectDatabase({ url: of.url }, { poolSize: 1, applicationName: "lock" });
+  const [shared, second, exclusive, third, alone, late] = [
+    lockOf(one),
+    lockOf(one),
+    lockOf(one),
+    lockOf(other),
+    lockOf(other),
+    lockOf(other),
+  ];
+  const fresh = () => ({ id: newId("ins"), epoch: 1n });
+  const refusal = (entering: Promise<unknown>) =>
+    entering.then(
+      () => "entered",
+      (error: Error) => error.message,
+    );
+  await join(shared, one.sql, fresh());
+  await join(second, one.sql, fresh());
+  await takeOver(alone, other.sql, fresh());
+  const [besideSeveral, besideAlone] = await Promise.all([
+    refusal(takeOver(exclusive, one.sql, fresh())),
+    refusal(join(late, other.sql, fresh())),
+  ]);
+  expect(besideSeveral).toContain("another gateway is running on this database; set REDIS_URL");
+  expect(besideAlone).toContain("a gateway that is to be the only one is running on this database");
+  // Once the last of the others is gone, each may.
+  await Promise.all([shared, second, alone].map((lock) => lock.end({ timeout: 1 })));
+  expect(await refusal(takeOver(exclusive, one.sql, fresh()))).toBe("entered");
+  expect(await refusal(join(third, other.sql, fresh()))).toBe("entered");
+  await Promise.all([exclusive, third, late].map((lock) => lock.end({ timeout: 1 })));
+  await one.close();
+  await other.close();
+}, 20_000);

@@ -15,6 +15,8 @@ describe("times of ISO 8601", () => {
     ["2026-03-14T15:09:26+02:00", Date.UTC(2026, 2, 14, 13, 9, 26), false],
     ["2026-03-14T00:30:00-0130", Date.UTC(2026, 2, 14, 2), false],
     ["2028-02-29", Date.UTC(2028, 1, 29), true],
+    ["0001-01-01T00:00:00Z", Date.parse("0001-01-01T00:00:00Z"), false],
+    ["9999-12-31T23:59:59.999Z", Date.UTC(9999, 11, 31, 23, 59, 59, 999), false],
   ])("are read: %s", (text, ms, isWholeDay) => {
     expect(parseIsoTime(text)).toEqual({ ms, isWholeDay });
   });
@@ -47,6 +49,9 @@ describe("times of ISO 8601", () => {
     "1773500966",
     "now",
     "٢٠٢٦-٠٣-١٤",
+    "0000-12-31",
+    "0001-01-01T00:00:00+00:01",
+    "9999-12-31T23:59:59.999-00:01",
   ])("are not guessed at: %j", (text) => {
     expect(parseIsoTime(text)).toBeUndefined();
   });

@@ -13,6 +13,8 @@ const wide = {
   properties: Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`p${i}`, { $ref: "#" }])),
 };
 
+const objectEnum = () => ({ enum: Array.from({ length: 256 }, (_, i) => ({ value: i })) });
+
 test.each<[string, unknown]>([
   ["impossible", false],
   ["a reference to itself", { $ref: "#" }],
@@ -51,6 +53,16 @@ test.each<[string, unknown]>([
   ],
   ["a thousand keys", { required: Array.from({ length: 100_000 }, (_, i) => `k${i}`) }],
   ["many properties", { minProperties: 1e9 }],
+  [
+    "conjuncts that each add a key",
+    {
+      allOf: Array.from({ length: 6_000 }, (_, i) => ({
+        required: [`k${i}`],
+        properties: { [`k${i}`]: { type: "string" } },
+      })),
+    },
+  ],
+  ["conjuncts that repeat a long enum", { allOf: Array.from({ length: 2_000 }, objectEnum) }],
   [
     "wrong keywords",
     { type: 5, properties: [], required: "a", items: 7, minimum: "x", enum: {}, allOf: 3 },

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { MAX_RECORDED_BYTES } from "../../src/routes/chat/recorded-fields.ts";
 import { type ChatGateway, chatBody, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
@@ -135,6 +136,16 @@ describe("each ranged field takes the ends of its range and nothing beyond", () 
       const response = await gateway.request("POST", "/v1/chat/completions", `${body},${member}}`);
       await expectError(response, 400, "invalid_body");
     }
+  });
+});
+
+describe("what is kept with the charge is bounded", () => {
+  test.each(["metadata", "trace"])("%s", async (field) => {
+    const around = JSON.stringify({ key: "" }).length;
+    const filled = (bytes: number) => ({ [field]: { key: "é".repeat((bytes - around) / 2) } });
+    await expectAccepted(filled(MAX_RECORDED_BYTES));
+    await expectRefused(filled(MAX_RECORDED_BYTES + 2), field);
+    await expectRefused(filled(8 * 1024 * 1024), field);
   });
 });
 

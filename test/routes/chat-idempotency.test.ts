@@ -229,9 +229,7 @@ describe("the key is free again", () => {
         await gateway.sql`SELECT 1 FROM idempotency_records WHERE idempotency_key = ${key}`;
       return rows.length === 0;
     });
-    await until("the provider has noticed", () =>
-      Promise.resolve(gateway.upstream.served.find(({ model }) => model === slug)!.aborted),
-    );
+    await gateway.upstream.until((list) => list.find(({ model }) => model === slug)!.aborted);
     const later = await gateway.chat(slug, { temperature: 1 }, header(key));
     expect(await later.text()).toContain("later");
   });

@@ -21,6 +21,9 @@ test("GET /openapi.json describes the mounted routes in valid OpenAPI 3.1, witho
       "/v1/models/compare",
       "/v1/keys",
       "/v1/keys/{id}",
+      "/v1/files",
+      "/v1/files/{id}",
+      "/v1/files/{id}/content",
       "/v1/credits",
       "/v1/credits/transactions",
       "/healthz",
@@ -28,6 +31,19 @@ test("GET /openapi.json describes the mounted routes in valid OpenAPI 3.1, witho
       "/metrics",
     ]),
   );
+});
+
+test("the description shows an upload as a form, and what may go wrong with it", async () => {
+  const response = await fetch(`${gateway.baseUrl}/openapi.json`);
+  const { paths } = (await response.json()) as {
+    paths: Record<string, Record<string, { requestBody: unknown; responses: object }>>;
+  };
+  const { requestBody, responses } = paths["/v1/files"]!.post!;
+  expect(requestBody).toMatchObject({
+    required: true,
+    content: { "multipart/form-data": { schema: { required: ["file", "purpose"] } } },
+  });
+  expect(Object.keys(responses).join(" ")).toBe("200 400 401 403 413 415 500 503");
 });
 
 test("GET /docs is a page that needs no key", async () => {

@@ -26,7 +26,14 @@ describe.each(methods)("%s of another organization's key", (method, body) => {
     const before = await gateway.sql`SELECT * FROM api_keys WHERE id IN ${gateway.sql(foreignIds)}`;
     const messages = new Set<string>();
     for (const key of [gateway.managementKey, gateway.secretKey]) {
-      for (const id of [...foreignIds, "key_00000000000000000000000000000000", "0", "'--"]) {
+      for (const id of [
+        ...foreignIds,
+        "key_00000000000000000000000000000000",
+        "0",
+        "'--",
+        "%00",
+        "a%00b",
+      ]) {
         const { error } = await expectError(
           await send(method, `/v1/keys/${id}`, key, body),
           404,

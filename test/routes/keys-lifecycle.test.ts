@@ -104,6 +104,7 @@ describe("POST /v1/keys", () => {
     [{ name: "x", expires_at: "yesterday" }],
     [{ name: "x", expires_at: "2020-01-01T00:00:00Z" }],
     [{ name: "x", expires_at: "2099-02-30" }],
+    [{ name: "x", expires_at: "9999-12-31T23:59:59-23:59" }],
     [{ name: "x", unknown: 1 }],
     [{ name: "x\u0000" }],
     [[]],

@@ -168,6 +168,8 @@ describe("GET /v1/credits/transactions", () => {
     ["?end_date=2026-03-03T10:00:00Z", (at: string) => at <= "2026-03-03T10:00:00.000Z"],
     ["?end_date=2026-03-03T12:00:00%2B02:00", (at: string) => at <= "2026-03-03T10:00:00.000Z"],
     ["?start_date=2027-01-01", () => false],
+    ["?start_date=0001-01-01&end_date=9999-12-31", () => true],
+    ["?start_date=9999-12-31&end_date=9999-12-31T23:59:59.999Z", () => false],
     ["?end_date=2025-12-31", () => false],
   ])("takes both ends of a span in: %s", async (query, keep) => {
     const page = await list(query);
@@ -223,6 +225,8 @@ describe("GET /v1/credits/transactions", () => {
     "start_date=yesterday",
     "start_date=2026-02-30",
     "start_date=2026-13-01",
+    "start_date=0000-01-01",
+    "end_date=9999-12-31T23:59:59-01:00",
     "start_date=1770000000",
     "end_date=2026-03-03T25:00:00Z",
     "end_date=2026-03-03%00",

@@ -101,18 +101,6 @@ test(
 );
 
 test(
-  "REDIS_URL is refused as long as there is only one instance",
-  async () => {
-    const environment = { REDIS_URL: "redis://:hidden@127.0.0.1:6379" };
-    const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
-    expect(line).toContain("REDIS_URL");
-    expect(line).toContain("single instance");
-    expect(line).not.toContain("hidden");
-  },
-  TIMEOUT_MS,
-);
-
-test(
   "a data folder that is a file, or that cannot be made, is refused by its name",
   async () => {
     const file = join(grounds.folder, "a-file");

@@ -55,6 +55,16 @@ export async function expectBooksClosed(gateway: TestGateway): Promise<void> {
     "no hold is outstanding",
     async () => (await gauge(gateway, "gateway_holds_outstanding")) === 0,
   );
+  await until("no hold of a request stands in the database", async () => {
+    const [row] = await gateway.sql`
+      SELECT count(*)::int AS holds FROM holds WHERE instance_id IS NOT NULL`;
+    return row!.holds === 0;
+  });
+  const held = await gateway.sql`
+    SELECT a.id, a.held_nano FROM accounts a WHERE a.held_nano <> (
+      SELECT coalesce(sum(h.hold_nano), 0) FROM holds h
+      WHERE a.id IN (h.org_account, h.day_account, h.month_account))`;
+  expect([...held]).toEqual([]);
   const [left] = await gateway.sql`SELECT count(*)::int AS attempts FROM attempts`;
   expect(left!.attempts).toBe(0);
   const balances = await gateway.sql`

@@ -1,12 +1,11 @@
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Redis } from "ioredis";
 import postgres from "postgres";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
 import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { RedisServer, redisAnswers } from "./redis-server.ts";
 import { databaseUrl, type TestServices } from "./services.ts";
 
 /*
@@ -16,7 +15,6 @@ import { databaseUrl, type TestServices } from "./services.ts";
  */
 
 const DEFAULT_REDIS_URL = "redis://127.0.0.1:6379";
-const REDIS_START_TIMEOUT_MS = 5_000;
 
 /** Undone last to first. */
 const cleanups: (() => Promise<void> | void)[] = [];
@@ -54,7 +52,7 @@ async function startServer(folder: string): Promise<string> {
 }
 
 /** The one that TEST_REDIS_URL names, or that runs already, or one started here, or none. */
-async function prepareRedis(folder: string): Promise<string | undefined> {
+async function prepareRedis(): Promise<string | undefined> {
   const wanted = process.env.TEST_REDIS_URL;
   if (wanted) {
     if (await redisAnswers(wanted)) return wanted;
@@ -63,56 +61,9 @@ async function prepareRedis(folder: string): Promise<string | undefined> {
   if (await redisAnswers(DEFAULT_REDIS_URL)) return DEFAULT_REDIS_URL;
   const binary = Bun.which("redis-server");
   if (binary === null) return undefined;
-  return await startRedis(binary, folder);
-}
-
-async function startRedis(binary: string, folder: string): Promise<string> {
-  const port = await findFreePort();
-  const options = ["--bind", "127.0.0.1", "--port", String(port), "--dir", folder];
-  const child = Bun.spawn([binary, ...options, "--save", "", "--appendonly", "no"], {
-    stdio: ["ignore", "ignore", "ignore"],
-  });
-  cleanups.push(async () => {
-    child.kill();
-    await child.exited;
-  });
-  const url = `redis://127.0.0.1:${port}`;
-  const deadlineMs = performance.now() + REDIS_START_TIMEOUT_MS;
-  while (!(await redisAnswers(url))) {
-    if (child.exitCode !== null || performance.now() > deadlineMs) {
-      throw new Error(`${binary} did not start on port ${port}`);
-    }
-    await Bun.sleep(20);
-  }
-  return url;
-}
-
-async function redisAnswers(url: string): Promise<boolean> {
-  const redis = new Redis(url, {
-    lazyConnect: true,
-    connectTimeout: 1_000,
-    commandTimeout: 1_000,
-    maxRetriesPerRequest: 0,
-    retryStrategy: () => null,
-  });
-  redis.on("error", () => {});
-  try {
-    await redis.connect();
-    return (await redis.ping()) === "PONG";
-  } catch {
-    return false;
-  } finally {
-    redis.disconnect();
-  }
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no free port");
-  return address.port;
+  const server = await RedisServer.start(binary);
+  cleanups.push(() => server.kill());
+  return server.url;
 }
 
 async function cleanUp(): Promise<void> {
@@ -134,7 +85,7 @@ cleanups.push(() => {
   if (existsSync(folder)) rmSync(folder, { recursive: true, force: true });
 });
 try {
-  const [database, redisUrl] = await Promise.all([prepareDatabase(folder), prepareRedis(folder)]);
+  const [database, redisUrl] = await Promise.all([prepareDatabase(folder), prepareRedis()]);
   const services: TestServices = { ...database, redisUrl };
   process.stdout.write(`${JSON.stringify(services)}\n`);
   for await (const _ of Bun.stdin.stream()) {

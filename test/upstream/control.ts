@@ -1,11 +1,13 @@
 import { type Behaviour, isBehaviourName } from "./behaviours.ts";
+import type { TuningPlan } from "./fine-tuning.ts";
 import { asArray, asObject, asText } from "./json.ts";
 import type { UpstreamState } from "./state.ts";
 import { refusal } from "./wire.ts";
 
 /**
  * `GET /__served` gives `{totals, served}`; `POST /__behave` takes `{model, behaviour}` (null takes it back) or
- * `{model, queue: [behaviour, …]}`; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
+ * `{model, queue: [behaviour, …]}`; `GET /__tuning` gives the trainings, `POST /__tuning` takes
+ * `{suffix, plan}`; `POST /__reset` forgets all. Anything else is refused with 400 or 404.
  */
 export async function answerControl(
   state: UpstreamState,
@@ -28,8 +30,16 @@ export async function answerControl(
       else plan.behave(model, isBehaviour(standing) ? standing : null);
       return Response.json({ ok: true });
     }
+    case "GET /__tuning":
+      return Response.json(state.tuning.records);
+    case "POST /__tuning": {
+      const body = asObject(await request.json().catch(() => null));
+      state.tuning.plan(asText(body.suffix), asObject(body.plan) as TuningPlan);
+      return Response.json({ ok: true });
+    }
     case "POST /__reset":
       plan.reset();
+      state.tuning.reset();
       ledger.clear();
       return Response.json({ ok: true });
     default:

@@ -2,9 +2,10 @@ import type { Behaviour } from "./behaviours.ts";
 import { answerChat } from "./chat.ts";
 import { answerControl } from "./control.ts";
 import { answerEmbeddings } from "./embeddings.ts";
+import { UpstreamTuning } from "./fine-tuning.ts";
 import { createLedger, type Ledger, recordOf, type Served } from "./served.ts";
 import { createPlan, type Plan, type UpstreamState } from "./state.ts";
-import { refusal } from "./wire.ts";
+import { JSON_BODY, refusal } from "./wire.ts";
 
 const KEPT_RECORDS = 10_000;
 const LARGEST_REQUEST_BYTES = 256 * 1_048_576;
@@ -36,13 +37,15 @@ export interface Upstream {
   until: Ledger["until"];
   behave: Plan["behave"];
   enqueue: Plan["enqueue"];
+  /** Trainings, and how they go. */
+  tuning: UpstreamTuning;
   /** Forgets behaviours and records. */
   reset(): void;
   /** Closes every connection at once. */
   stop(): Promise<void>;
 }
 
-/** Serves chat completions, embeddings and models on 127.0.0.1, under any prefix such as `/v1`. */
+/** Serves chat completions, embeddings, models and trainings on 127.0.0.1, under any prefix such as `/v1`. */
 export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
   const ledger = createLedger(options.keep ?? KEPT_RECORDS);
   const plan = createPlan(options.behaviour ?? { do: "complete" });
@@ -51,6 +54,7 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     nowMs: options.nowMs ?? Date.now,
     ledger,
     plan,
+    tuning: new UpstreamTuning(options.nowMs ?? Date.now),
     live: new Set(),
   };
   const models = options.models ?? ["gpt-4o-mini"];
@@ -65,11 +69,14 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     idleTimeout: 0,
     maxRequestBodySize: LARGEST_REQUEST_BYTES,
     async fetch(request) {
-      const path = new URL(request.url).pathname;
+      const url = new URL(request.url);
+      const path = url.pathname;
       if (options.remoteControl === true && path.startsWith("/__")) {
         return answerControl(state, path, request);
       }
       if (request.method === "GET" && path.endsWith("/models")) return modelList(models);
+      const tuned = await state.tuning.answer(request, url);
+      if (tuned !== undefined) return tuned ?? cutOff();
       const answer = request.method === "POST" ? routeOf(path) : null;
       if (answer === null) return refusal(404, `Invalid URL (${request.method} ${path})`);
       const body = await request.text();
@@ -89,8 +96,10 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     until: ledger.until,
     behave: plan.behave,
     enqueue: plan.enqueue,
+    tuning: state.tuning,
     reset() {
       plan.reset();
+      state.tuning.reset();
       ledger.clear();
     },
     async stop() {
@@ -103,6 +112,14 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
 function routeOf(path: string): typeof answerChat | null {
   if (path.endsWith("/chat/completions")) return answerChat;
   return path.endsWith("/embeddings") ? answerEmbeddings : null;
+}
+
+/** An answer whose connection breaks before its end. */
+function cutOff(): Response {
+  const body = new ReadableStream({
+    pull: (controller) => controller.error(undefined),
+  });
+  return new Response(body, { headers: JSON_BODY });
 }
 
 function modelList(models: string[]): Response {

@@ -1,4 +1,5 @@
 import { type Behaviour, behaviourInModel } from "./behaviours.ts";
+import type { UpstreamTuning } from "./fine-tuning.ts";
 import type { Ledger } from "./served.ts";
 
 /** What the routes of one upstream share. */
@@ -7,6 +8,7 @@ export interface UpstreamState {
   nowMs: () => number;
   ledger: Ledger;
   plan: Plan;
+  tuning: UpstreamTuning;
   /** One for each request that is being answered; aborted, it ends all waiting. */
   live: Set<AbortController>;
 }

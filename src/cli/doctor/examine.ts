@@ -4,6 +4,7 @@ import type { DatabaseSettings } from "../operator-database.ts";
 import { readOperatorSettings } from "../operator-settings.ts";
 import { checkDataFolder } from "./check-data-folder.ts";
 import { checkDatabase } from "./check-database.ts";
+import { checkFileStorage } from "./check-file-storage.ts";
 import { checkMasterKey } from "./check-master-key.ts";
 import { checkProviders } from "./check-providers.ts";
 import { checkRedis } from "./check-redis.ts";
@@ -18,9 +19,10 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
   } catch (error) {
     return [wrong("configuration", error), ...(await examineStorage(context))];
   }
-  const [database, redis, providers] = await Promise.all([
+  const [database, redis, files, providers] = await Promise.all([
     checkDatabase(config, log),
     checkRedis(config.redisUrl),
+    checkFileStorage(config),
     checkProviders(config.providers),
   ]);
   return [
@@ -30,6 +32,7 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     checkMasterKey(config),
     ...database,
     ...redis,
+    ...files,
     ...providers,
   ];
 }

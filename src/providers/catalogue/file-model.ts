@@ -2,6 +2,7 @@ import { ConfigError } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
 import type {
   CatalogueModel,
+  FineTuningTerms,
   ModelCategory,
   ModelEndpoint,
   ModelPrices,
@@ -38,6 +39,7 @@ export function fileModel(
   });
   const provider = endpoints[0]?.provider ?? author;
   const name = config.name ?? builtIn?.name ?? slug;
+  const fineTuning = termsOf(config, builtIn, prices);
   return {
     id: config.id,
     name,
@@ -51,6 +53,7 @@ export function fileModel(
     capabilities: config.capabilities ?? builtIn?.capabilities ?? defaultCapabilities(category),
     isActive: config.is_active ?? builtIn?.isActive ?? true,
     created: config.created ?? builtIn?.created ?? 0,
+    ...(fineTuning !== undefined && { fineTuning }),
     endpoints,
   };
 }
@@ -100,6 +103,29 @@ function pricesOf(
     ...(image === undefined ? {} : { imageFemto: image }),
     ...(character === undefined ? {} : { characterFemto: character }),
     ...(second === undefined ? {} : { secondFemto: second }),
+  };
+}
+
+/** A model can be fine-tuned where the price of that is known; a tuned one costs what its base costs. */
+function termsOf(
+  config: ModelConfig,
+  builtIn: CatalogueModel | undefined,
+  prices: ModelPrices,
+): FineTuningTerms | undefined {
+  const known = builtIn?.fineTuning;
+  const trainingTokenFemto = femto(config.training_cost_per_token) ?? known?.trainingTokenFemto;
+  if (trainingTokenFemto === undefined) return undefined;
+  const base = known?.tunedPrices ?? prices;
+  const inputTokenFemto = femto(config.tuned_input_cost_per_token) ?? base.inputTokenFemto;
+  const cached = femto(config.tuned_cached_input_cost_per_token);
+  return {
+    trainingTokenFemto,
+    tunedPrices: {
+      inputTokenFemto,
+      outputTokenFemto: femto(config.tuned_output_cost_per_token) ?? base.outputTokenFemto,
+      cachedInputTokenFemto: cached ?? atMost(base.cachedInputTokenFemto, inputTokenFemto),
+      cacheWriteTokenFemto: inputTokenFemto,
+    },
   };
 }
 

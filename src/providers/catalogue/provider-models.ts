@@ -11,6 +11,7 @@ import {
 import { loadPriceList, statedNames } from "./price-list.ts";
 import { publishedPrices } from "./published-prices.ts";
 import { isServed, knownOutputLimit } from "./served-models.ts";
+import { publishedTerms } from "./training-prices.ts";
 
 /** The longest text of an endpoint without a context window, in characters, which bounds its tokens. */
 export const TEXT_ONLY_CONTEXT = 4096;
@@ -73,6 +74,7 @@ function toModel(known: Known): CatalogueModel | undefined {
     category === "embedding" || category === "audio" || prices.outputTokenFemto;
   if (contextLength === undefined || !hasOutputPrice) return undefined;
   const displayName = (exact?.id === name ? exact.name : undefined) ?? nameOf(name, priced);
+  const fineTuning = publishedTerms(typeName, name);
   return {
     id: `${typeName}/${name}`,
     name: displayName,
@@ -86,6 +88,7 @@ function toModel(known: Known): CatalogueModel | undefined {
     capabilities: capabilitiesOf(known, category),
     isActive: priced.deprecated !== true,
     created: createdOf(known),
+    ...(fineTuning !== undefined && { fineTuning }),
     endpoints: [{ provider: typeName, model: name }],
   };
 }

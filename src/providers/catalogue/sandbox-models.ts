@@ -20,6 +20,13 @@ const CHAT_PRICES: ModelPrices = {
   cachedInputTokenFemto: femtoFromUsd("0.00000005"),
   cacheWriteTokenFemto: femtoFromUsd("0.0000001"),
 };
+const TUNED_CHAT_PRICES: ModelPrices = {
+  inputTokenFemto: femtoFromUsd("0.0000002"),
+  outputTokenFemto: femtoFromUsd("0.0000008"),
+  cachedInputTokenFemto: femtoFromUsd("0.0000001"),
+  cacheWriteTokenFemto: femtoFromUsd("0.0000002"),
+};
+const TRAINING_TOKEN_FEMTO = femtoFromUsd("0.000001");
 const EMBEDDING_PRICES: ModelPrices = {
   inputTokenFemto: femtoFromUsd("0.00000002"),
   outputTokenFemto: 0n,
@@ -61,11 +68,14 @@ function otherModel(
 export function sandboxModels(): CatalogueModel[] {
   return [
     chatModel("chat", "Sandbox chat", "Deterministic answers without a language model."),
-    chatModel(
-      "chat-2026-01-01",
-      "Sandbox chat 2026-01-01",
-      "The sandbox's chat model under a dated id, which fine-tuning jobs take as their base.",
-    ),
+    {
+      ...chatModel(
+        "chat-2026-01-01",
+        "Sandbox chat 2026-01-01",
+        "The sandbox's chat model under a dated id, which fine-tuning jobs take as their base.",
+      ),
+      fineTuning: { trainingTokenFemto: TRAINING_TOKEN_FEMTO, tunedPrices: TUNED_CHAT_PRICES },
+    },
     chatModel("error-429", "Sandbox error 429", "Refuses every request as rate-limited."),
     chatModel("error-500", "Sandbox error 500", "Fails every request."),
     chatModel("slow", "Sandbox slow", "Answers slowly."),

@@ -223,7 +223,10 @@ class StreamAnswer {
   }
 }
 
-function requestHeaders(settings: ProviderSettings, dialect: WireDialect): Record<string, string> {
+export function requestHeaders(
+  settings: ProviderSettings,
+  dialect: WireDialect,
+): Record<string, string> {
   const headers: Record<string, string> = {
     "content-type": "application/json",
     // Expanding costs more than the local network does, and would need a bound of its own.

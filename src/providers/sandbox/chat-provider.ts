@@ -6,9 +6,12 @@ import {
   ProviderFailure,
 } from "../interface.ts";
 import { asCompletion, asEvents } from "./answer-shape.ts";
+import { answerText } from "./answer-text.ts";
 import { asEventStream, type Pacing } from "./event-stream.ts";
-import { planChoices } from "./plan-answer.ts";
-import { readRequest } from "./request.ts";
+import { planChoices, type Say } from "./plan-answer.ts";
+import { readRequest, type SandboxMessage } from "./request.ts";
+import type { LearnedAnswers } from "./tuning/learned-answers.ts";
+import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
 import { usageOf } from "./usage.ts";
 import { aborted, waitOn } from "./wait.ts";
 
@@ -29,27 +32,43 @@ const PACINGS: ReadonlyMap<string, Pacing> = new Map([
   ["cut", { ...STEADY, breaksAfterTokens: CUT_AFTER_TOKENS }],
 ]);
 
+export interface SandboxDependencies {
+  readonly clock: Clock;
+  /** Left out, there are no tuned models. */
+  readonly tunedModels?: SandboxTunedModels;
+}
+
 /**
  * A provider without a provider, for trying things out and for failure drills: the same request gets
  * the same answer, `created` and the id aside, and nothing leaves the process. It is no language
  * model. Models are named with or without `sandbox/` in front.
  */
-export function createSandboxProvider(dependencies: { readonly clock: Clock }): ChatProvider {
-  const { clock } = dependencies;
+export function createSandboxProvider(dependencies: SandboxDependencies): ChatProvider {
+  const { clock, tunedModels } = dependencies;
   return {
     async chat(call) {
       if (call.signal.aborted) throw aborted(call.signal);
       const name = call.model.replace(/^sandbox\//, "");
-      const pacing = PACINGS.get(name);
+      const tuned = partsOfTunedName(name);
+      const pacing = PACINGS.get(tuned?.base ?? name);
       if (pacing === undefined) throw failureDrill(name);
-      return answer(call, pacing, clock);
+      if (tuned === undefined) return answer(call, pacing, clock, answerText);
+      const learned = await tunedModels?.find(tuned.tuningId);
+      if (learned === undefined) throw failureDrill(name);
+      return answer(call, pacing, clock, (messages) => answerFrom(learned, messages));
     },
   };
 }
 
-async function answer(call: ChatCall, pacing: Pacing, clock: Clock): Promise<ChatAnswer> {
+/** What was learned of what the user said last, else what the base model says. */
+function answerFrom(learned: LearnedAnswers, messages: readonly SandboxMessage[]): string {
+  const said = messages.findLast((message) => message.role === "user")?.text ?? "";
+  return learned.answerTo(said) ?? answerText(messages);
+}
+
+async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): Promise<ChatAnswer> {
   const request = readRequest(call.body);
-  const choices = planChoices(request, call.body);
+  const choices = planChoices(request, call.body, say);
   const usage = usageOf(request, choices);
   const head = {
     id: `chatcmpl-${call.requestId}`,

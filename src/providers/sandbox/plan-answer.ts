@@ -1,7 +1,6 @@
 import type { ChatCall } from "../interface.ts";
-import { answerText } from "./answer-text.ts";
 import { type Reasoning, reasoningFor } from "./reasoning.ts";
-import type { SandboxRequest } from "./request.ts";
+import type { SandboxMessage, SandboxRequest } from "./request.ts";
 import { exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
 import { toolCallsFor } from "./tool-calls.ts";
@@ -10,6 +9,12 @@ interface PlannedToolCall {
   readonly id: string;
   readonly name: string;
   readonly argumentTokens: readonly string[];
+}
+
+interface PlannedAnswer {
+  readonly contentTokens: readonly string[] | null;
+  readonly toolCalls: readonly Omit<PlannedToolCall, "id">[];
+  readonly finishReason: PlannedChoice["finishReason"];
 }
 
 /** One choice of an answer, cut into the tokens it is streamed in. */
@@ -22,25 +27,42 @@ export interface PlannedChoice {
   readonly finishReason: "stop" | "length" | "tool_calls";
 }
 
+/** The text that answers a conversation. */
+export type Say = (messages: readonly SandboxMessage[]) => string;
+
 /**
  * Decides a whole answer before anything of it is sent. `max_tokens` covers reasoning, then content or
  * tool calls; a stop sequence ends content just before its first occurrence.
  */
-export function planChoices(request: SandboxRequest, body: ChatCall["body"]): PlannedChoice[] {
+export function planChoices(
+  request: SandboxRequest,
+  body: ChatCall["body"],
+  say: Say,
+): PlannedChoice[] {
   const reasoning = reasoningFor(body);
   const reasoningTokens = splitTokens(reasoning.text, request.maxTokens);
   const tokensLeft = request.maxTokens - reasoningTokens.length;
   const shared = { reasoningTokens, showsReasoning: reasoning.shown };
   const wasCut = isCut(reasoning, reasoningTokens);
-  return Array.from({ length: request.choices }, (_, choiceIndex) => {
-    const calls = toolCallsFor(request, choiceIndex);
-    if (wasCut) {
-      return { ...shared, contentTokens: [], toolCalls: [], finishReason: "length" };
-    }
-    return calls.length > 0
-      ? { ...shared, contentTokens: null, ...plannedCalls(calls, tokensLeft) }
-      : { ...shared, toolCalls: [], ...plannedContent(request, tokensLeft) };
-  });
+  const plan = wasCut
+    ? ({ contentTokens: [], toolCalls: [], finishReason: "length" } as const)
+    : plannedAnswer(request, say, tokensLeft);
+  return Array.from({ length: request.choices }, (_, choiceIndex) => ({
+    ...shared,
+    ...plan,
+    toolCalls: plan.toolCalls.map((call, index) => ({
+      id: `call_${request.messages.length}_${choiceIndex}_${index}`,
+      ...call,
+    })),
+  }));
+}
+
+/** Made once for all choices, which differ in the ids of their calls alone. */
+function plannedAnswer(request: SandboxRequest, say: Say, tokensLeft: number): PlannedAnswer {
+  const calls = toolCallsFor(request);
+  return calls.length > 0
+    ? { contentTokens: null, ...plannedCalls(calls, tokensLeft) }
+    : { toolCalls: [], ...plannedContent(request, say, tokensLeft) };
 }
 
 function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
@@ -49,9 +71,10 @@ function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
 
 function plannedContent(
   request: SandboxRequest,
+  say: Say,
   tokensLeft: number,
 ): Pick<PlannedChoice, "contentTokens" | "finishReason"> {
-  const whole = contentOf(request);
+  const whole = contentOf(request, say);
   const ends = request.stop.map((sequence) => whole.indexOf(sequence)).filter((end) => end >= 0);
   const content = ends.length === 0 ? whole : whole.slice(0, Math.min(...ends));
   const tokens = splitTokens(content, tokensLeft + 1);
@@ -59,8 +82,8 @@ function plannedContent(
   return { contentTokens: tokens.slice(0, tokensLeft), finishReason: "length" };
 }
 
-function contentOf(request: SandboxRequest): string {
-  const text = answerText(request.messages);
+function contentOf(request: SandboxRequest, say: Say): string {
+  const text = say(request.messages);
   if (!request.wantsJson) return text;
   return JSON.stringify(
     request.jsonSchema === undefined ? { answer: text } : exampleOf(request.jsonSchema),
@@ -70,8 +93,8 @@ function contentOf(request: SandboxRequest): string {
 function plannedCalls(
   calls: ReturnType<typeof toolCallsFor>,
   tokensLeft: number,
-): Pick<PlannedChoice, "toolCalls" | "finishReason"> {
-  const toolCalls: PlannedToolCall[] = [];
+): Pick<PlannedAnswer, "toolCalls" | "finishReason"> {
+  const toolCalls: Omit<PlannedToolCall, "id">[] = [];
   let left = tokensLeft;
   for (const call of calls) {
     // A call's name counts as one token, so that a call without arguments has a price too.

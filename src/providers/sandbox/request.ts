@@ -50,7 +50,7 @@ export function readRequest(body: ChatCall["body"]): SandboxRequest {
   const tools = readTools(body.tools);
   const format = asFields(body.response_format);
   return {
-    messages: asList(body.messages).map(readMessage),
+    messages: readMessages(body.messages),
     tools,
     toolsJson: tools.length === 0 ? "" : JSON.stringify(body.tools),
     toolChoice: readToolChoice(body.tool_choice, tools),
@@ -68,6 +68,10 @@ export function readRequest(body: ChatCall["body"]): SandboxRequest {
     choices: Math.min(positiveInteger(body.n) ?? 1, MAX_CHOICES),
     includeUsage: asFields(body.stream_options).include_usage === true,
   };
+}
+
+export function readMessages(messages: unknown): SandboxMessage[] {
+  return asList(messages).map(readMessage);
 }
 
 function readMessage(message: unknown): SandboxMessage {

@@ -76,7 +76,7 @@ class ExampleMaker {
     let fallback: Made = NONE;
     for (const branch of alternatives.branches) {
       const flatBranch = flatten(branch, this.#work, rest.references);
-      const merged = flatBranch && mergeFlat(rest, flatBranch, rest.references.length);
+      const merged = flatBranch && mergeFlat(rest, flatBranch, rest.references.length, this.#work);
       if (merged === undefined) continue;
       const made = this.#makeFlat(merged, place);
       if (made === NONE) continue;

@@ -6,6 +6,7 @@ import {
   numberOf,
   resolveReference,
   sameJson,
+  sortedJson,
   typesOf,
 } from "./schema-keywords.ts";
 
@@ -16,6 +17,9 @@ const MAX_FLATTEN_DEPTH = 32;
 const MAX_BRANCHES = 64;
 /** Of longer lists of allowed values only the beginning is compared with another list. */
 const MAX_COMPARED_VALUES = 256;
+
+/** Properties, required keys and allowed values that are merged for the price of looking at one schema. */
+const MERGED_MEMBERS_A_STEP = 32;
 
 /** Alternatives of which one must hold besides the rest of the schema. */
 export interface Alternatives {
@@ -59,7 +63,7 @@ export function flatten(
   };
   for (const conjunct of conjuncts) {
     const other = flatten(conjunct, work, followed, depth + 1);
-    flat = other && mergeFlat(flat, other, followed.length);
+    flat = other && mergeFlat(flat, other, followed.length, work);
     if (flat === undefined) return undefined;
   }
   return flat;
@@ -87,14 +91,18 @@ function alternativesOf(schema: Keywords): Alternatives[] {
 }
 
 /**
- * Both at once; undefined when they exclude one another. The first `shared` references were followed
- * on the way to both.
+ * Both at once; undefined when they exclude one another, or where too much was merged already. The first
+ * `shared` references were followed on the way to both.
  */
 export function mergeFlat(
   left: FlatSchema,
   right: FlatSchema,
   shared: number,
+  work: SchemaWork,
 ): FlatSchema | undefined {
+  const members = membersOf(left.keywords) + membersOf(right.keywords);
+  work.stepsLeft -= Math.floor(members / MERGED_MEMBERS_A_STEP);
+  if (work.stepsLeft < 0) return undefined;
   const keywords = mergeKeywords(left.keywords, right.keywords);
   if (keywords === undefined) return undefined;
   const ofLeft = left.references.slice(shared);
@@ -105,6 +113,12 @@ export function mergeFlat(
     alternatives: [...left.alternatives, ...right.alternatives],
     references: [...left.references, ...ofRight],
   };
+}
+
+/** What a merge goes through: of a long list of conjuncts, all that came before for each of them. */
+function membersOf({ properties, required, enum: values }: Keywords): number {
+  const declared = isKeywords(properties) ? Object.keys(properties).length : 0;
+  return declared + listOf(required).length + Math.min(listOf(values).length, MAX_COMPARED_VALUES);
 }
 
 const LARGEST_OF = [
@@ -146,10 +160,10 @@ function mergeKeywords(left: Keywords, right: Keywords): Keywords | undefined {
     merged.type = types;
   }
   if (Array.isArray(left.enum) && Array.isArray(right.enum)) {
-    const allowed = right.enum.slice(0, MAX_COMPARED_VALUES);
+    const allowed = new Set(right.enum.slice(0, MAX_COMPARED_VALUES).map(sortedJson));
     merged.enum = left.enum
       .slice(0, MAX_COMPARED_VALUES)
-      .filter((value) => allowed.some((other) => sameJson(value, other)));
+      .filter((value) => allowed.has(sortedJson(value)));
   }
   if (Object.hasOwn(left, "const") && Object.hasOwn(right, "const")) {
     if (!sameJson(left.const, right.const)) return undefined;

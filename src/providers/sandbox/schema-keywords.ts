@@ -42,8 +42,25 @@ export function numericRange(keywords: Keywords): {
 
 /** Whether two JSON values are the same; the order of keys counts for nothing. */
 export function sameJson(left: unknown, right: unknown): boolean {
-  return Bun.deepEquals(left, right);
+  return left === right || sortedJson(left) === sortedJson(right);
 }
+
+/** One text for all ways to write a value. Kept, as a value of a list is compared with many others. */
+export function sortedJson(value: unknown): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const known = SORTED_JSON.get(value);
+  if (known !== undefined) return known;
+  const text = Array.isArray(value)
+    ? `[${value.map(sortedJson).join()}]`
+    : `{${Object.entries(value)
+        .sort(([left], [right]) => (left < right ? -1 : 1))
+        .map(([key, member]) => `${JSON.stringify(key)}:${sortedJson(member)}`)
+        .join()}}`;
+  SORTED_JSON.set(value, text);
+  return text;
+}
+
+const SORTED_JSON = new WeakMap<object, string>();
 
 /** The schema that a reference within `root` points at; undefined when there is none. */
 export function resolveReference(root: unknown, reference: string): unknown {

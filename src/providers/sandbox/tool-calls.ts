@@ -4,23 +4,24 @@ import { exampleOf } from "./schema-example.ts";
 /** How much of the user's message is searched for names of tools. */
 const MAX_SEARCHED_CHARACTERS = 65_536;
 
+/** Each call's arguments are work. */
+const MAX_CALLED_TOOLS = 16;
+
 export interface SandboxToolCall {
-  readonly id: string;
   readonly name: string;
   /** JSON that satisfies the tool's schema. */
   readonly arguments: string;
 }
 
 /**
- * The tool calls that answer a request.
+ * The tool calls that answer a request, the same in all its choices.
  *
  * With `tool_choice` a function, that function; with `required`, at least one; with `auto`, only if
  * no tool message came after the last user message. Which ones: those that the last user message
  * names, in the order offered, or the first; no more than one if `parallel_tool_calls` is false.
  */
-export function toolCallsFor(request: SandboxRequest, choiceIndex: number): SandboxToolCall[] {
-  return chosenTools(request).map((tool, index) => ({
-    id: `call_${request.messages.length}_${choiceIndex}_${index}`,
+export function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
+  return chosenTools(request).map((tool) => ({
     name: tool.name,
     arguments: JSON.stringify(exampleOf(tool.parameters)),
   }));
@@ -38,5 +39,5 @@ function chosenTools(request: SandboxRequest): SandboxTool[] {
   const said = lastUser === -1 ? "" : messages[lastUser]!.text.slice(0, MAX_SEARCHED_CHARACTERS);
   const named = tools.filter((tool) => said.includes(tool.name));
   if (named.length === 0) return tools.slice(0, 1);
-  return request.parallelToolCalls ? named : named.slice(0, 1);
+  return named.slice(0, request.parallelToolCalls ? MAX_CALLED_TOOLS : 1);
 }

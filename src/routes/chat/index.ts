@@ -3,6 +3,7 @@ import { bodyInPieces } from "../../lib/body-pieces.ts";
 import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
 import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
 import type { ChatRequest } from "../../services/chat/request.ts";
+import { assertRecordable } from "./recorded-fields.ts";
 import { chatCompletion, chatCompletionBody } from "./schema.ts";
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
@@ -29,11 +30,13 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
 }
 
 function chatContext(context: RequestContext) {
+  const request = context.body as ChatRequest;
+  assertRecordable(request);
   return {
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
-    request: context.body as ChatRequest,
+    request,
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
     clientSignal: context.request.signal,

@@ -8,7 +8,7 @@ import {
 import { jsonResponse } from "../../http/json-response.ts";
 import type { Access, RouteDefinition } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import { isoTime, parseIsoTime } from "../../lib/iso-time.ts";
+import { isoTime, MAX_TIME_MS, parseIsoTime } from "../../lib/iso-time.ts";
 import { usdNumber } from "../../lib/money.ts";
 import * as schema from "./schema.ts";
 
@@ -79,7 +79,9 @@ function timeSpan(query: TransactionsQuery): Pick<TransactionListing, "fromMs" |
   const start = query.start_date === undefined ? undefined : timeOf(query.start_date, "start_date");
   const end = query.end_date === undefined ? undefined : timeOf(query.end_date, "end_date");
   // The database keeps microseconds, so an end to the millisecond includes all of that millisecond.
-  const beforeMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
+  const behindEndMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
+  // Behind the last time that can be told there is nothing to leave out.
+  const beforeMs = behindEndMs && behindEndMs > MAX_TIME_MS ? undefined : behindEndMs;
   if (start && beforeMs !== undefined && start.ms >= beforeMs) {
     throw new GatewayError("invalid_query", "start_date lies behind end_date.", {
       param: "start_date",

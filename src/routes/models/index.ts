@@ -38,7 +38,9 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
         200: { description: "The model", schema: schema.modelDetail },
         404: { description: "There is no such model" },
       },
-      handle: (context) => jsonResponse(catalogue.detail(askedName(context))),
+      async handle(context) {
+        return jsonResponse(await catalogue.detail(organizationOf(context), askedName(context)));
+      },
     },
     {
       ...common,
@@ -47,10 +49,14 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       summary: "Delete a fine-tuned model",
       access: { kind: "administration", scope: "models:write" },
       responses: {
+        200: { description: "It is gone", schema: schema.deletedModel },
         403: { description: "The model is not a fine-tuned one of the organization" },
         404: { description: "There is no such model" },
       },
-      handle: (context) => catalogue.remove(askedName(context)),
+      async handle(context) {
+        const id = await catalogue.remove(organizationOf(context), askedName(context));
+        return jsonResponse({ id, object: "model", deleted: true });
+      },
     },
   ];
 }
@@ -63,9 +69,10 @@ function listRoute(catalogue: ModelCatalogue): RouteDefinition {
     summary: "List models",
     query: schema.listModelsQuery,
     responses: { 200: { description: "All models that match", schema: schema.modelList } },
-    handle(context) {
+    async handle(context) {
       const { active = true, ...filter } = context.query as ListQuery;
-      const data = catalogue.list({ ...filter, isActive: active });
+      const wish = { ...filter, isActive: active };
+      const data = await catalogue.list(organizationOf(context), wish);
       return jsonResponse({ object: "list", data });
     },
   };
@@ -81,7 +88,7 @@ function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
     responses: { 200: { description: "Models, the best match first", schema: schema.foundModels } },
     async handle(context) {
       const query = context.query as SearchQuery;
-      const { models, total } = await catalogue.search({
+      const { models, total } = await catalogue.search(organizationOf(context), {
         text: query.q ?? "",
         provider: query.provider,
         isActive: query.active ?? true,
@@ -103,11 +110,15 @@ function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
       200: { description: "Each model once, in the order asked", schema: schema.comparison },
       404: { description: "There is no such model" },
     },
-    handle(context) {
+    async handle(context) {
       const names = comparedNames((context.query as { models: string }).models);
-      return jsonResponse({ models: catalogue.compare(names) });
+      return jsonResponse({ models: await catalogue.compare(organizationOf(context), names) });
     },
   };
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
 }
 
 function askedName(context: RequestContext): string {

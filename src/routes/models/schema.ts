@@ -86,4 +86,10 @@ export const foundModels = Type.Object({
   total: Type.Integer({ description: "How many were found, however many are shown" }),
 });
 
+export const deletedModel = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("model"),
+  deleted: Type.Literal(true),
+});
+
 export const comparison = Type.Object({ models: Type.Array(Type.Object(shared)) });

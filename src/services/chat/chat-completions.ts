@@ -5,13 +5,16 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { ChatProvider } from "../../providers/interface.ts";
 import { type RateHeaders, takeRate } from "../billing/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
+import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
+import { EarlyHoldRefused } from "../money/early-refusal.ts";
 import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
   planRoute,
   type RoutePlan,
+  type RoutePreferences,
   resolveModels,
 } from "../routing/plan-route.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
@@ -25,7 +28,7 @@ import { assertSupported } from "./unsupported-fields.ts";
 export interface ChatCompletionsDependencies
   extends StreamChatDependencies,
     CompleteChatDependencies {
-  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, ChatProvider>;
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
@@ -45,17 +48,28 @@ export class ChatCompletions {
 
   /** Throws, or rejects, with the error of whatever refuses or fails the request. */
   complete(context: ChatContext): Promise<ChatOutcome> {
-    const { request, caller, log } = context;
+    const { request } = context;
     assertSupported(request);
     const claim = claimOf(context);
-    const plan = this.#route(context);
+    const routed = this.#route(context);
+    return routed instanceof Promise
+      ? routed.then((plan) => this.#admitRate(context, plan, claim))
+      : this.#admitRate(context, routed, claim);
+  }
+
+  #admitRate(
+    context: ChatContext,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+  ): Promise<ChatOutcome> {
+    const { caller, log } = context;
     const taken = takeRate(this.#dependencies.rates, caller);
     if (claim !== undefined || taken instanceof Promise) {
       return this.#completeSlowly(context, plan, claim, taken);
     }
     log.headers = taken;
     log.model = plan.models[0]!.id;
-    return this.#answer(context, plan, undefined);
+    return this.#serve(context, plan, undefined, true);
   }
 
   /** The way of a request whose limit or idempotency key has to be waited for. */
@@ -68,40 +82,64 @@ export class ChatCompletions {
     const headers = await taken;
     context.log.headers = headers;
     context.log.model = plan.models[0]!.id;
-    if (claim === undefined) return this.#answer(context, plan, claim);
+    if (claim === undefined) return this.#serve(context, plan, claim, true);
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, context.clientSignal);
     if (replay !== undefined) {
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      return await this.#answer(context, plan, claim);
+      return await this.#serve(context, plan, claim, false);
     } catch (error) {
       await idempotency.freeBeforeAnswer(claim);
       throw error;
     }
   }
 
-  #answer(
+  #serve(
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
+    mayBeginEarly: boolean,
   ): Promise<ChatOutcome> {
-    const admitted = this.#admit(context, plan, claim);
+    const admitted = this.#admit(context, plan, claim, mayBeginEarly);
     return admitted instanceof Promise
       ? admitted.then((chat) => this.#run(chat))
       : this.#run(admitted);
   }
 
   #run(chat: AdmittedChat): Promise<ChatOutcome> {
+    const outcome = this.#answer(chat);
+    return chat.hold.confirmed === undefined
+      ? outcome
+      : outcome.catch((error) => this.#beginAgain(chat, error));
+  }
+
+  /** Nothing has left where a hold was refused late: the request begins again, and waits for its hold. */
+  #beginAgain(chat: AdmittedChat, error: unknown): Promise<ChatOutcome> {
+    if (!(error instanceof EarlyHoldRefused)) throw error;
+    delete chat.log.errorCode;
+    return this.#serve(chat, chat.plan, chat.claim, false);
+  }
+
+  #answer(chat: AdmittedChat): Promise<ChatOutcome> {
     return chat.request.stream === true
       ? streamChat(this.#dependencies, chat)
       : completeChat(this.#dependencies, chat);
   }
 
-  #route({ request, caller }: ChatContext): RoutePlan {
-    const { models: index, providers } = this.#dependencies;
-    const preferences = routePreferences(request);
+  /** At once, but where one of the organization's own models may be meant. */
+  #route(context: ChatContext): RoutePlan | Promise<RoutePlan> {
+    const preferences = routePreferences(context.request);
+    const { organizationId } = context.caller.key;
+    const index = this.#dependencies.tunedModels.indexFor(organizationId, preferences.models);
+    return index instanceof Promise
+      ? index.then((own) => this.#plan(context, preferences, own))
+      : this.#plan(context, preferences, index);
+  }
+
+  #plan({ caller }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
+    const { providers } = this.#dependencies;
     const models = resolveModels(index, preferences, ["chat", "code"]);
     assertModelsAllowed(caller.key, models, index);
     return planRoute(models, preferences, providers);
@@ -112,11 +150,12 @@ export class ChatCompletions {
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
+    mayBeginEarly: boolean,
   ): AdmittedChat | Promise<AdmittedChat> {
     const { request, caller } = context;
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
     if (!organization.isActive) {
-      return organization.activate().then(() => this.#admit(context, plan, claim));
+      return organization.activate().then(() => this.#admit(context, plan, claim, mayBeginEarly));
     }
     const fee = feeOf(organization.turn("headroom", undefined).plan, plan);
     const size = promptSize(request);
@@ -127,6 +166,7 @@ export class ChatCompletions {
       ...costBound(request, size, plan.models),
       isLimitExplicit: statedOutputLimit(request) !== undefined,
       feeBasisPoints: fee,
+      mayBeginEarly,
     });
     return held instanceof Promise
       ? held.then((hold) => admittedChat(context, plan, size, hold, claim))

@@ -13,12 +13,11 @@
  */
 
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { CallAbort } from "../../providers/call-abort.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Usage } from "../billing/usage.ts";
-import type { MoneyPort } from "../money/interface.ts";
 import {
   type CallDependencies,
   type CandidateCall,
@@ -26,21 +25,22 @@ import {
 } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { type StartedUpstream, startUpstream } from "./start-upstream.ts";
-import { type ChargedCall, StreamCharge } from "./stream-charge.ts";
+import { type ChargeDependencies, type ChargedCall, StreamCharge } from "./stream-charge.ts";
 import { StreamCheckpoints } from "./stream-checkpoints.ts";
 import { StreamOutput } from "./stream-output.ts";
 import { type StreamAttempt, StreamRelay } from "./stream-relay.ts";
 import type { StreamTicker, Ticking } from "./stream-ticker.ts";
 import { Transcript } from "./transcript.ts";
 
-export interface ChatStreamDependencies {
-  readonly money: MoneyPort;
+export interface ChatStreamDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
   readonly ticker: StreamTicker;
   readonly keepaliveMs: number;
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
+  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
+  whenCurrent(): Promise<void> | undefined;
   onError(error: unknown, requestId: string): void;
 }
 
@@ -153,8 +153,8 @@ export class ChatStream
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
     const silentMs = nowMs - (this.#relay?.readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire("The request took too long.");
-    else if (silentMs >= idleTimeoutMs) this.#expire("The provider fell silent.");
+    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(timeout(LATE));
+    else if (silentMs >= idleTimeoutMs) this.#expire(timeout(SILENT));
     const attempt = this.#attempt;
     if (attempt && nowMs - attempt.startedMs >= firstTokenTimeoutMs) {
       attempt.isExpired = true;
@@ -194,20 +194,31 @@ export class ChatStream
     return started;
   }
 
+  cutShort(): void {
+    this.#expire(stopping());
+  }
+
   async #open(): Promise<void> {
     const { calls, money } = this.#dependencies;
+    this.#call.hold.confirmed?.catch((error: GatewayError) => {
+      this.#failure ??= error;
+      this.#abort.abort();
+    });
     try {
       this.#assertClient();
       const served = await callCandidates(calls, this.#call.candidates, this.#abort, this);
       const relay = new StreamRelay(served, () => this.#nowMs());
       this.#relay = relay;
-      const charge = new StreamCharge(money, this.#call, relay, () => this.#elapsedMs());
+      const charge = new StreamCharge(this.#dependencies, this.#call, relay, () =>
+        this.#elapsedMs(),
+      );
       this.#charge = charge;
       this.#call.log.firstTokenMs = this.#elapsedMs();
       this.#assertClient();
       this.#checkpoints = new StreamCheckpoints(calls.clock, () => charge.checkpoint());
       this.#isOver = this.#readArrived(relay);
-      if (!this.#isOver) await this.#coverFirstEvent(this.#checkpoints, relay);
+      if (this.#isOver) await this.#call.hold.confirmed;
+      else await this.#coverFirstEvent(this.#checkpoints, relay);
       this.#assertClient();
       this.#isOpen = true;
     } catch (thrown) {
@@ -248,8 +259,8 @@ export class ChatStream
     this.#isReadingAhead = true;
     const isOver = await Promise.race([covered.then(() => false), this.#readAhead(relay)]);
     this.#isReadingAhead = false;
-    if (isOver) this.#isOver = true;
-    else await covered;
+    this.#isOver = isOver;
+    await (isOver ? this.#call.hold.confirmed : covered);
   }
 
   /** True where the provider came to its end in the ordinary way. */
@@ -296,6 +307,9 @@ export class ChatStream
     const { outputTokens } = relay.rewriter;
     const output = relay.takeOutput();
     await this.#checkpoints!.admit(outputTokens);
+    // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
+    const current = this.#dependencies.whenCurrent();
+    if (current !== undefined) await current;
     this.#write(output);
   }
 
@@ -380,9 +394,9 @@ export class ChatStream
     void settled.finally(() => this.#detach());
   }
 
-  #expire(message: string): void {
+  #expire(failure: GatewayError): void {
     if (this.#failure) return;
-    this.#failure = new GatewayError("provider_timeout", message);
+    this.#failure = failure;
     this.#abort.abort();
     this.#relay?.cancel();
     // Where nobody waits for the provider, nobody else would end the stream.
@@ -429,6 +443,13 @@ export class ChatStream
     if (!this.#isWhole) this.#call.free?.();
     finish?.();
   }
+}
+
+const LATE = "The request took too long.";
+const SILENT = "The provider fell silent.";
+
+function timeout(message: string): GatewayError {
+  return new GatewayError("provider_timeout", message);
 }
 
 function asStreamError(thrown: unknown): GatewayError {

@@ -1,5 +1,5 @@
 import type { Deadline, DeadlineQueue } from "../../lib/deadline-queue.ts";
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import { CallAbort } from "../../providers/call-abort.ts";
 import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
@@ -13,6 +13,7 @@ import {
   type Served,
 } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
+import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
@@ -29,8 +30,11 @@ export interface CompleteChatDependencies {
   readonly money: MoneyPort;
   readonly calls: CallDependencies;
   readonly idempotency: Idempotency;
+  readonly events?: ChargeEvents | undefined;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
+  /** True once the process ends and deadlines expire for that. */
+  isCutShort(): boolean;
 }
 
 /** An unstreamed chat completion: it leaves after its charge is durable. */
@@ -48,7 +52,9 @@ export async function completeChat(
   } catch (error) {
     // Where a charge is under way or durable this does nothing.
     dependencies.money.release(chat.hold);
-    throw run.isExpired ? expired(error) : error;
+    if (run.refusal !== undefined) throw run.refusal;
+    if (!run.isExpired) throw error;
+    throw dependencies.isCutShort() ? stopping() : expired(error);
   } finally {
     run.end();
   }
@@ -63,6 +69,8 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
   readonly abort = new CallAbort();
   isExpired = false;
   isAnswered = false;
+  /** Why the hold was refused after the call had begun. */
+  refusal: unknown;
   readonly #calls: CallDependencies;
   readonly #chat: AdmittedChat;
   readonly #deadline: Deadline;
@@ -71,6 +79,10 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
     this.#calls = calls;
     this.#chat = chat;
     chat.clientSignal.addEventListener("abort", this);
+    chat.hold.confirmed?.catch((error) => {
+      this.refusal = error;
+      this.abort.abort();
+    });
     this.#deadline = deadlines.add(() => {
       this.isExpired = true;
       this.abort.abort();
@@ -105,7 +117,7 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
 }
 
 async function settleCompletion(
-  { money, idempotency }: CompleteChatDependencies,
+  { money, idempotency, events }: CompleteChatDependencies,
   chat: AdmittedChat,
   { answer: completion, candidate, trail }: Served<Completion>,
 ): Promise<ChatOutcome> {
@@ -138,7 +150,11 @@ async function settleCompletion(
     chat.claim === undefined || isGone
       ? undefined
       : idempotency.store(chat.claim, 200, headers, new TextEncoder().encode(body));
-  await money.settle(hold, settlementFigures(figures, isGone ? 499 : 200), stored);
+  const settled = settlementFigures(figures, isGone ? 499 : 200);
+  const wanted = events?.ofCharge(hold, settled, isGone ? "client_closed_request" : undefined);
+  const event = wanted instanceof Promise ? await wanted : wanted;
+  await money.settle(hold, settled, bothEffects(stored, event));
+  if (event !== undefined) events!.noteWritten();
   if (isGone) throw clientClosed();
   return { kind: "json", headers, body };
 }

@@ -3,8 +3,14 @@ import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
 import type { Candidate } from "../routing/plan-route.ts";
+import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
 import type { StreamRelay } from "./stream-relay.ts";
+
+export interface ChargeDependencies {
+  readonly money: MoneyPort;
+  readonly events?: ChargeEvents | undefined;
+}
 
 export interface ChargedCall {
   readonly hold: Hold;
@@ -17,12 +23,19 @@ export interface ChargedCall {
 /** What a running stream costs: what the provider reports, or what was seen of its answer. */
 export class StreamCharge {
   readonly #money: MoneyPort;
+  readonly #events: ChargeEvents | undefined;
   readonly #call: ChargedCall;
   readonly #relay: StreamRelay;
   readonly #elapsedMs: () => number;
 
-  constructor(money: MoneyPort, call: ChargedCall, relay: StreamRelay, elapsedMs: () => number) {
+  constructor(
+    { money, events }: ChargeDependencies,
+    call: ChargedCall,
+    relay: StreamRelay,
+    elapsedMs: () => number,
+  ) {
     this.#money = money;
+    this.#events = events;
     this.#call = call;
     this.#relay = relay;
     this.#elapsedMs = elapsedMs;
@@ -54,12 +67,17 @@ export class StreamCharge {
     return this.#money.checkpoint(this.#call.hold, this.figures());
   }
 
-  settle(
+  async settle(
     status: 200 | 499,
     figures: ChargeFigures = this.figures(),
     also?: StatementEffect,
   ): Promise<void> {
-    noteCharge(this.#call.log, figures);
-    return this.#money.settle(this.#call.hold, settlementFigures(figures, status), also);
+    const { log, hold } = this.#call;
+    noteCharge(log, figures);
+    const settled = settlementFigures(figures, status);
+    const wanted = this.#events?.ofCharge(hold, settled, log.errorCode);
+    const event = wanted instanceof Promise ? await wanted : wanted;
+    await this.#money.settle(hold, settled, bothEffects(also, event));
+    if (event !== undefined) this.#events!.noteWritten();
   }
 }

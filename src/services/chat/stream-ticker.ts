@@ -3,6 +3,8 @@ import type { Clock } from "../../lib/clock.ts";
 export interface Ticking {
   /** Called about every TICK_MS while registered. */
   tick(nowMs: number): void;
+  /** The process ends, and with it the stream: it tells its client, and is charged. */
+  cutShort(): void;
 }
 
 const TICK_MS = 50;
@@ -28,6 +30,11 @@ export class StreamTicker {
 
   remove(stream: Ticking): void {
     this.#streams.delete(stream);
+  }
+
+  /** Ends all streams that are open, each with an error in the stream. */
+  cutShort(): void {
+    for (const stream of [...this.#streams]) stream.cutShort();
   }
 
   #schedule(): void {

@@ -1,8 +1,10 @@
 import { createHash } from "node:crypto";
+import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import {
+  type ClaimOutcome,
   claimIdempotencyKey,
   freeIdempotencyKey,
   type IdempotencyClaim,
@@ -50,10 +52,10 @@ export class Idempotency {
 
   /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
-    const { sql, instance, masterKey, clock, maxWaitMs } = this.#dependencies;
+    const { masterKey, clock, maxWaitMs } = this.#dependencies;
     const untilMs = clock.nowMs() + maxWaitMs;
     for (;;) {
-      const outcome = await claimIdempotencyKey(sql, instance, claim);
+      const outcome = await this.#tryClaim(claim);
       if (outcome.kind === "claimed") return undefined;
       if (outcome.kind === "done") return replayOf(outcome.result, masterKey);
       if (outcome.kind === "conflict") {
@@ -65,6 +67,18 @@ export class Idempotency {
         throw clientClosed();
       }
       await new Promise<void>((resolve) => void clock.after(POLL_MS, resolve));
+    }
+  }
+
+  async #tryClaim(claim: IdempotencyClaim): Promise<ClaimOutcome> {
+    const { sql, instance } = this.#dependencies;
+    try {
+      return await claimIdempotencyKey(sql, instance, claim);
+    } catch (error) {
+      // It may stand there although its answer was lost, or yet come to stand there, and its call ends here.
+      const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
+      void ended.then(() => this.free(claim));
+      throw error;
     }
   }
 

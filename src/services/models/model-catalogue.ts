@@ -1,5 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import { searchCatalogue } from "../../../db/queries/catalogue-search.ts";
+import { deleteTunedModel } from "../../../db/queries/tuned-models.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
@@ -8,9 +9,9 @@ import {
   type ModelDescription,
   type ModelDetail,
 } from "../../providers/catalogue/describe-model.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import { findModel } from "./find-model.ts";
-import { termsOf } from "./search-words.ts";
+import { termsOf, wordsOf } from "./search-words.ts";
+import type { TunedModels } from "./tuned-models.ts";
 
 /** Exact and case-sensitive; what is undefined restricts nothing. */
 export interface ModelFilter {
@@ -38,31 +39,37 @@ export type ModelComparison = Pick<
   | "capabilities"
 >;
 
-/** What callers may learn of the models (spec 4.4). Keys that may not use a model may still read of it. */
+/**
+ * What callers may learn of the models (spec 4.4): the catalogue, and the tuned models of their own
+ * organization. Keys that may not use a model may still read of it.
+ */
 export class ModelCatalogue {
-  readonly #models: ModelIndex;
+  readonly #tunedModels: TunedModels;
   readonly #sql: Database;
 
-  constructor(dependencies: { readonly models: ModelIndex; readonly sql: Database }) {
-    this.#models = dependencies.models;
+  constructor(dependencies: { readonly tunedModels: TunedModels; readonly sql: Database }) {
+    this.#tunedModels = dependencies.tunedModels;
     this.#sql = dependencies.sql;
   }
 
-  list(filter: ModelFilter): ModelDescription[] {
-    return this.#models
+  async list(organizationId: string, filter: ModelFilter): Promise<ModelDescription[]> {
+    const models = await this.#tunedModels.index(organizationId);
+    return models
       .all()
       .filter((model) => matches(model, filter))
       .map(describeModel);
   }
 
   /** Throws 404 model_not_found. */
-  detail(name: string): ModelDetail {
-    return describeModelDetail(findModel(this.#models, name));
+  async detail(organizationId: string, name: string): Promise<ModelDetail> {
+    const models = await this.#tunedModels.indexFor(organizationId, [name]);
+    return describeModelDetail(findModel(models, name));
   }
 
   /** Each model once, in the order of the names. Throws 404 model_not_found. */
-  compare(names: readonly string[]): ModelComparison[] {
-    const models = new Set(names.map((name) => findModel(this.#models, name, "models")));
+  async compare(organizationId: string, names: readonly string[]): Promise<ModelComparison[]> {
+    const index = await this.#tunedModels.indexFor(organizationId, names);
+    const models = new Set(names.map((name) => findModel(index, name, "models")));
     return [...models].map(describeModel).map((model) => ({
       id: model.id,
       provider: model.provider,
@@ -74,8 +81,11 @@ export class ModelCatalogue {
   }
 
   /** The best `limit` models, and how many were found in all. */
-  async search(search: ModelSearch): Promise<{ models: ModelDescription[]; total: number }> {
-    const found = await this.#find(search.text);
+  async search(
+    organizationId: string,
+    search: ModelSearch,
+  ): Promise<{ models: ModelDescription[]; total: number }> {
+    const found = await this.#find(organizationId, search.text);
     const matching = found.filter((model) => matches(model, search));
     return {
       models: matching.slice(0, search.limit).map(describeModel),
@@ -83,22 +93,40 @@ export class ModelCatalogue {
     };
   }
 
-  /** Throws: 404 for a model that is not there, 403 for one of the catalogue, which no caller owns. */
-  remove(name: string): never {
-    const { id } = findModel(this.#models, name);
+  /**
+   * Deletes a tuned model of the organization; its job deletes it at the provider. Returns its id.
+   * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns.
+   */
+  async remove(organizationId: string, name: string): Promise<string> {
+    const { id } = findModel(await this.#tunedModels.indexFor(organizationId, [name]), name);
+    const isDeleted = (await deleteTunedModel(this.#sql, organizationId, id)) !== undefined;
+    this.#tunedModels.forget(organizationId);
+    if (isDeleted) return id;
     throw new GatewayError(
       "model_not_allowed",
       `The model ${id} belongs to the catalogue; only fine-tuned models of your organization can be deleted.`,
     );
   }
 
-  async #find(text: string): Promise<readonly CatalogueModel[]> {
-    if (text.trim() === "") return this.#models.all();
+  /** The best matches of the catalogue first, then the organization's own models. */
+  async #find(organizationId: string, text: string): Promise<readonly CatalogueModel[]> {
+    const models = await this.#tunedModels.index(organizationId);
+    if (text.trim() === "") return models.all();
     const terms = termsOf(text);
     if (terms.length === 0) return [];
     const ids = await searchCatalogue(this.#sql, terms);
-    return ids.flatMap((id) => this.#models.byId(id) ?? []);
+    const own = await this.#tunedModels.of(organizationId);
+    return [
+      ...ids.flatMap((id) => models.byId(id) ?? []),
+      ...own.filter((model) => hasTerms(model, terms)),
+    ];
   }
+}
+
+/** Each word of the terms begins a word of the model's id, name or description. */
+function hasTerms(model: CatalogueModel, terms: readonly (readonly string[])[]): boolean {
+  const words = wordsOf(`${model.id} ${model.name} ${model.provider} ${model.description}`);
+  return terms.flat().every((term) => words.some((word) => word.startsWith(term)));
 }
 
 function matches(model: CatalogueModel, filter: ModelFilter): boolean {

@@ -1,31 +1,27 @@
 import type { apiKeyActor } from "../../../actors/api-key/actor.ts";
 import type { organizationActor } from "../../../actors/organization/actor.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.ts";
-import { type CreditEntry, postCredit } from "../../../db/ledger/post-credit.ts";
+import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
+import { placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import { type AccountTotals, orgAccountId, type Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { type Deadline, DeadlineQueue } from "../../lib/deadline-queue.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
 import { decideHold, isFree } from "./decide-hold.ts";
 import type {
   ChargeFigures,
   Hold,
   HoldRequest,
+  LongHoldRequest,
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
-import {
-  exhaustedPeriods,
-  freeNano,
-  type Headroom,
-  isShortBySpend,
-  refusal,
-  revoked,
-} from "./refusal.ts";
+import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
+import { refundEffect } from "./refund.ts";
+import { freeNano, type Headroom, isShortBySpend, refusal, revoked } from "./refusal.ts";
+import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf, withinHold } from "./settlement.ts";
+import { tellExhausted } from "./tell-exhausted.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
 
 type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
@@ -41,13 +37,11 @@ export type OrganizationActors = ActorRegistry<
 type KeyCell = ReturnType<ApiKeyActors["get"]>;
 type OrganizationCell = ReturnType<OrganizationActors["get"]>;
 
-/** How long an answer waits for its charge before its request fails. */
-const MAX_SETTLE_WAIT_MS = 1_800;
-
 export interface AloneMoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly clock: Clock;
+  readonly instance: InstanceIdentity;
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
@@ -65,12 +59,21 @@ export class AloneMoney implements MoneyPort {
   readonly #withAttempt = new Map<string, "asked for" | "written">();
   readonly #settling = new Map<string, Promise<void>>();
   readonly #queues = new Map<string, WaitQueue>();
-  readonly #patience: DeadlineQueue;
+  readonly #patience: SettlePatience;
+  readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
   constructor(dependencies: AloneMoneyDependencies) {
     this.#dependencies = dependencies;
-    this.#patience = new DeadlineQueue(dependencies.clock, MAX_SETTLE_WAIT_MS);
+    this.#patience = new SettlePatience(dependencies.clock);
+    this.#longHoldEnds = {
+      instance: dependencies.instance,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      ended: (hold) => {
+        this.#forget(hold);
+        this.#queues.get(hold.organizationId)?.drain();
+      },
+    };
   }
 
   /** The ledger tells `committed` of its batches, so the two are made one after the other. */
@@ -127,38 +130,16 @@ export class AloneMoney implements MoneyPort {
     const settle = { kind: "settle", settlement } as const;
     const abandonment = { isAbandoned: false };
     const effects = also === undefined ? [settle] : [settle, also];
-    const posted = this.#ledger!.submit(effects, abandonment);
-    const settled = new Promise<void>((resolve, reject) => {
-      // What was delivered has to be charged, however long it takes; the rest can still be given up.
-      const deadline = settlement.hasAttempt ? undefined : this.#giveUpLater(abandonment, reject);
-      posted.then(
-        () => {
-          deadline?.cancel();
-          resolve();
-        },
-        (error) => {
-          deadline?.cancel();
-          this.#settling.delete(hold.requestId);
-          // Nothing was posted.
-          this.release(hold);
-          reject(error);
-        },
-      );
+    const posted = this.#ledger!.submit(effects, abandonment).catch((error) => {
+      this.#settling.delete(hold.requestId);
+      // Nothing was posted.
+      this.release(hold);
+      throw error;
     });
+    // What was delivered has to be charged, however long it takes; the rest can still be given up.
+    const settled = settlement.hasAttempt ? posted : this.#patience.within(posted, abandonment);
     this.#settling.set(hold.requestId, settled);
     return settled;
-  }
-
-  /** 503 where the database takes too long. */
-  #giveUpLater(abandonment: Abandonment, reject: (error: unknown) => void): Deadline {
-    return this.#patience.add(() => {
-      abandonment.isAbandoned = true;
-      reject(
-        new GatewayError("database_unavailable", "The gateway's database does not answer.", {
-          retryAfterSeconds: 1,
-        }),
-      );
-    });
   }
 
   release(hold: Hold): void {
@@ -167,6 +148,30 @@ export class AloneMoney implements MoneyPort {
     if (this.#settling.has(hold.requestId)) return;
     if (this.#withAttempt.get(hold.requestId) === "written" || !this.#end(hold)) return;
     this.#queues.get(hold.organizationId)?.drain();
+  }
+
+  async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
+    const hold = await this.hold(requestOfLong(request));
+    try {
+      await this.#ledger!.submit([placeLongHoldEffect(hold, also)]);
+      this.#forget(hold);
+    } finally {
+      // Nothing is decided any more before the actors have loaded what is held in the database now.
+      this.release(hold);
+    }
+  }
+
+  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, figures, also);
+  }
+
+  releaseLong(id: string, also?: StatementEffect): Promise<void> {
+    return endLongHold(this.#longHoldEnds, id, undefined, also);
+  }
+
+  #forget({ keyId, organizationId }: { readonly keyId: string; readonly organizationId: string }) {
+    this.#dependencies.keys.forget(keyId);
+    this.#dependencies.organizations.forget(organizationId);
   }
 
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */
@@ -197,23 +202,7 @@ export class AloneMoney implements MoneyPort {
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
     if (settlement.chargeNano === 0n) return;
-    const entry: CreditEntry = {
-      transactionId: newId("txn"),
-      organizationId: settlement.organizationId,
-      type: "refund",
-      amountNano: settlement.chargeNano,
-      description: `Refund of ${settlement.requestId}, whose answer could not be delivered`,
-    };
-    const effect: StatementEffect = {
-      kind: "statement",
-      name: "refund",
-      tables: ["accounts", "transactions", "changes"],
-      events: [],
-      async run(sql) {
-        await postCredit(sql, entry);
-      },
-    };
-    this.#ledger!.submit([effect]).catch(this.#dependencies.onBackgroundError);
+    this.#ledger!.submit([refundEffect(settlement)]).catch(this.#dependencies.onBackgroundError);
   }
 
   #end(hold: Hold): boolean {
@@ -340,20 +329,7 @@ export class AloneMoney implements MoneyPort {
   /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
   async #tellExhausted(request: HoldRequest): Promise<void> {
     if (!this.#key(request) || !this.#organization(request)) return;
-    const periods = exhaustedPeriods(this.#headroom(request), request).map((period) => ({
-      id: period.accountId,
-      kind: period.kind,
-      organizationId: request.organizationId,
-      keyId: request.keyId,
-      periodStart: period.periodStart,
-    }));
-    if (periods.length === 0) return;
-    try {
-      await this.#dependencies.keys.get(request.keyId).ask("exhausted", periods);
-    } catch (error) {
-      // The refusal stands whether or not its event could be written now; the next one tries again.
-      this.#dependencies.onBackgroundError(error);
-    }
+    await tellExhausted(this.#dependencies, request, this.#headroom(request));
   }
 }
 

@@ -5,6 +5,8 @@ import type { OrganizationActors } from "./alone.ts";
 
 export interface CreditOrdersDependencies {
   readonly organizations: OrganizationActors;
+  /** True where holds stand in the database, which then knows what may be taken. */
+  readonly holdsAreShared: boolean;
   read<Result>(query: Query<Result>): Promise<Result>;
   onError(error: unknown): void;
 }
@@ -55,6 +57,11 @@ export class CreditOrders {
 
   async #adjust(command: CreditCommand): Promise<void> {
     const organization = this.#dependencies.organizations.get(command.organizationId);
+    if (this.#dependencies.holdsAreShared) {
+      await organization.ask("adjustCredit", command);
+      organization.forget();
+      return;
+    }
     if (!organization.isActive) await organization.activate();
     const takenNano = command.amountNano < 0n ? -command.amountNano : 0n;
     const headroom = organization.turn("headroom", undefined);

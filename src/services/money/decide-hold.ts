@@ -47,6 +47,12 @@ export function decideHold(request: HoldRequest, freeNano: NanoUsd): HoldDecisio
   return { isHeld: true, holdNano: holdFor(request, outputTokens), outputTokens };
 }
 
+/** The least hold that will do: less than the full one only where the limit of tokens may be lowered. */
+export function leastHold(request: HoldRequest): NanoUsd {
+  if (request.isLimitExplicit) return holdFor(request, request.outputTokens);
+  return holdFor(request, Math.min(MIN_OUTPUT_TOKENS, request.outputTokens));
+}
+
 /** Takes nothing from anyone, so it neither waits nor is waited for. */
 export function isFree(request: HoldRequest): boolean {
   return holdFor(request, request.outputTokens) === 0n;

@@ -16,6 +16,11 @@ export interface HoldRequest {
   /** True where the caller set the limit: then it is not lowered. */
   readonly isLimitExplicit: boolean;
   readonly feeBasisPoints: bigint;
+  /**
+   * True where the caller can begin before the hold is durable, and give up what it began: it lets nothing
+   * out before a checkpoint or the charge is durable, which fail with EarlyHoldRefused where the hold does.
+   */
+  readonly mayBeginEarly?: boolean;
 }
 
 /** Money set aside for one request until it is settled or released. */
@@ -30,6 +35,8 @@ export interface Hold extends RequestAccounts {
   /** True where it is lower than what the caller would have had. */
   readonly isLowered: boolean;
   readonly admittedAtMs: number;
+  /** Where the hold is not durable yet: resolves when it is, rejects with EarlyHoldRefused. */
+  readonly confirmed?: Promise<void>;
 }
 
 /** What was delivered of a request, and what that costs. */
@@ -49,11 +56,37 @@ export interface SettlementFigures extends ChargeFigures {
   readonly description: string;
 }
 
+/** Money set aside for work that outlives processes, such as a fine-tuning job. */
+export interface LongHoldRequest {
+  /** Names the hold, and its charge: the id of the request that ordered the work. */
+  readonly id: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  /** What the work may cost at most, fee included. */
+  readonly holdNano: NanoUsd;
+}
+
+/**
+ * Holds that outlive the process that placed them. An effect that is written with one may raise, such as
+ * the guard of a lease: then the whole fails, and nothing of it was posted.
+ */
+interface LongHolds {
+  /** Holds durably, in one transaction with `also`. Throws 402. */
+  holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void>;
+  /**
+   * Charges at most the hold, to the day and month in which it was placed, in one transaction with `also`.
+   * Where the hold has ended already this changes nothing, and `also` is not carried out.
+   */
+  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
+  /** Gives the hold back, in one transaction with `also`; as settleLong where it has ended already. */
+  releaseLong(id: string, also?: StatementEffect): Promise<void>;
+}
+
 /**
  * Holds money before the upstream is called and settles it afterwards, so that neither a balance nor a
  * budget is ever overspent. Each hold ends exactly once: by `settle` or by `release`.
  */
-export interface MoneyPort {
+export interface MoneyPort extends LongHolds {
   /** Throws 402 insufficient_credits or budget_exhausted where the money is not there. */
   hold(request: HoldRequest): Hold | Promise<Hold>;
   /** Resolves when the charge of what is about to be delivered is durable. */

@@ -47,19 +47,21 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
   const available = freeNano(headroom);
   const tokens = Math.max(0, affordableTokens(request, available));
   const afford =
-    tokens > 0
-      ? `At most ${tokens} output tokens would have been affordable; set max_tokens accordingly.`
-      : "No output tokens would have been affordable.";
+    request.outputTokens === 0
+      ? ""
+      : tokens > 0
+        ? ` At most ${tokens} output tokens would have been affordable; set max_tokens accordingly.`
+        : " No output tokens would have been affordable.";
   if (tightest !== undefined) {
     const period = tightest.kind === "day" ? "daily" : "monthly";
     return new GatewayError(
       "budget_exhausted",
-      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left. ${afford}`,
+      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left.${afford}`,
     );
   }
   return new GatewayError(
     "insufficient_credits",
-    `The organization's credits do not cover this request: ${usdText(positive(headroom.organization.freeNano))} USD is available. ${afford}`,
+    `The organization's credits do not cover this request: ${usdText(positive(headroom.organization.freeNano))} USD is available.${afford}`,
   );
 }
 

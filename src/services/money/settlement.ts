@@ -1,15 +1,20 @@
-import type { Settlement } from "../../../db/ledger/rows.ts";
+import type { LedgerRequest, Settlement } from "../../../db/ledger/rows.ts";
 import type { NanoUsd } from "../../lib/money.ts";
-import type { Hold, SettlementFigures } from "./interface.ts";
+import type { SettlementFigures } from "./interface.ts";
+
+/** Of a hold, what its charge is made from. */
+interface Chargeable extends LedgerRequest {
+  readonly holdNano: NanoUsd;
+}
 
 /** A charge is never larger than its hold (contract §6), whatever its caller has worked out. */
-export function withinHold(hold: Hold, chargeNano: NanoUsd): NanoUsd {
+export function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): NanoUsd {
   return chargeNano > hold.holdNano ? hold.holdNano : chargeNano;
 }
 
 /** What the ledger is told of a hold that ends with a charge. */
 export function settlementOf(
-  hold: Hold,
+  hold: Chargeable,
   figures: SettlementFigures,
   hasAttempt: boolean,
 ): Settlement {

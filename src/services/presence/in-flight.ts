@@ -1,15 +1,24 @@
-/** Counts the requests that are being answered, streams included, so that a stop can wait for them. */
+/**
+ * Counts the requests that are being answered, streams included, so that a stop can wait for them. Its
+ * states: open; stopping (readiness says no and connections are not kept, but what comes is served);
+ * cut short (what still runs is ended). They follow one another in this order only.
+ */
 export class InFlight {
   #count = 0;
-  #isDraining = false;
+  #isStopping = false;
+  #isCutShort = false;
   #idle: (() => void)[] = [];
 
   get count(): number {
     return this.#count;
   }
 
-  get isDraining(): boolean {
-    return this.#isDraining;
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  get isCutShort(): boolean {
+    return this.#isCutShort;
   }
 
   begin(): void {
@@ -21,17 +30,26 @@ export class InFlight {
     if (this.#count === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** Resolves when nothing is in flight any more, or when the time is up. */
-  async drain(graceMs: number): Promise<void> {
-    this.#isDraining = true;
-    if (this.#count === 0) return;
+  announceStop(): void {
+    this.#isStopping = true;
+  }
+
+  cutShort(): void {
+    this.#isStopping = true;
+    this.#isCutShort = true;
+  }
+
+  /** True once nothing is in flight any more, false when the time is up before. */
+  async drained(withinMs: number): Promise<boolean> {
+    if (this.#count === 0) return true;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    await Promise.race([
-      new Promise<void>((resolve) => this.#idle.push(resolve)),
-      new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, graceMs);
+    const isDrained = await Promise.race([
+      new Promise<true>((resolve) => this.#idle.push(() => resolve(true))),
+      new Promise<false>((resolve) => {
+        timer = setTimeout(() => resolve(false), withinMs);
       }),
     ]);
     clearTimeout(timer);
+    return isDrained;
   }
 }

@@ -1,23 +1,23 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { CHANGES_CHANNEL, recentChanges, removeOldChanges } from "../../../db/queries/changes.ts";
-import { removeOldIdempotencyRecords } from "../../../db/queries/idempotency.ts";
-import {
-  heartbeat,
-  keepAloneLock,
-  leave,
-  removeDeadInstances,
-} from "../../../db/queries/instances.ts";
+import { type Company, keepGatewayLock } from "../../../db/queries/instance-lock.ts";
+import { heartbeat, leave } from "../../../db/queries/instances.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import type { ChangeNews } from "./change-news.ts";
+import { OwnLease } from "./own-lease.ts";
 
 export interface PresenceDependencies {
-  /** A session of its own, behind no other query; it holds the lock of the only gateway. */
+  /** A session of its own, behind no other query; it holds the lock of the gateway. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** An object changed in another process, or in this one. */
-  onChange(kind: string, objectId: string): void;
+  readonly company: Company;
+  readonly news: ChangeNews;
   /** News may have been missed: nothing in memory can be trusted. */
   onGap(): void;
+  /** A heartbeat came so late that others may have acted on it. What it rejects with is tried again. */
+  onLateHeartbeat(): Promise<void>;
+  /** Another instance is silent, or has died and left something to settle. Only where that can be told. */
+  onEstate(): void;
   /** This instance was declared dead and must stop. */
   onFenced(): void;
   onError(error: unknown): void;
@@ -28,35 +28,26 @@ const HEARTBEAT_MS = 250;
 const MAX_NEWS_AGE_MS = 1_000;
 /** How long a request waits for news before it is told that the database is out of reach. */
 const MAX_WAIT_FOR_NEWS_MS = 900;
-const CLEANING_MS = 60_000;
-const MAX_SEEN_CHANGES = 10_000;
+/** Requests that wait for news at a time; further ones are told at once. */
+export const MAX_WAITING_REQUESTS = 20_000;
 
-/**
- * This instance's life in the database: a heartbeat, and the news of what changed, by notification at
- * once and by the heartbeat's own look in any case.
- */
+/** This instance's life in the database: heartbeats, and what they tell of the others. */
 export class Presence {
+  readonly lease = new OwnLease();
   readonly #dependencies: PresenceDependencies;
-  readonly #seen = new Set<bigint>();
+  #liveIds: readonly string[];
   #freshAtMs = Number.NEGATIVE_INFINITY;
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #cleanedAtMs = performance.now();
-  #stopListening: (() => Promise<void>) | undefined;
   #isStopped = false;
 
   constructor(dependencies: PresenceDependencies) {
     this.#dependencies = dependencies;
+    this.#liveIds = [dependencies.instance.id];
   }
 
   async start(): Promise<void> {
-    const { sql, onGap } = this.#dependencies;
-    const listening = await sql.listen(
-      CHANGES_CHANNEL,
-      (payload) => this.#notice(payload),
-      () => onGap(),
-    );
-    this.#stopListening = () => listening.unlisten();
+    await this.#dependencies.news.start();
     await this.#beat();
     this.#schedule();
   }
@@ -65,7 +56,7 @@ export class Presence {
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
-    await this.#stopListening?.().catch(() => {});
+    await this.#dependencies.news.stop();
     await leave(this.#dependencies.sql, this.#dependencies.instance);
   }
 
@@ -73,26 +64,45 @@ export class Presence {
     return performance.now() - this.#freshAtMs <= MAX_NEWS_AGE_MS;
   }
 
+  /** How many instances were alive at the last heartbeat, this one among them. */
+  liveInstances(): number {
+    return this.#liveIds.length;
+  }
+
+  /** How many share the work, and this one's place among them. */
+  peers(): { readonly count: number; readonly rank: number } {
+    const rank = this.#liveIds.indexOf(this.#dependencies.instance.id);
+    return { count: this.#liveIds.length, rank };
+  }
+
+  /**
+   * Undefined while nobody can have taken this instance for dead; else resolves when that is certain
+   * again. One that is alone is taken for dead by nobody.
+   */
+  whenCurrent(): Promise<void> | undefined {
+    return this.#dependencies.company === "alone" ? undefined : this.lease.whenCurrent();
+  }
+
   /** Undefined where requests may be admitted; else a promise of it. Rejects with 503. */
   whenFresh(): Promise<void> | undefined {
     if (this.isFresh) return undefined;
+    if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(outOfReach());
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        reject(
-          new GatewayError(
-            "database_unavailable",
-            "The gateway's database cannot be reached at the moment.",
-            {
-              retryAfterSeconds: 1,
-            },
-          ),
-        );
+        this.#waiting.delete(goOn);
+        reject(outOfReach());
       }, MAX_WAIT_FOR_NEWS_MS);
-      this.#waiting.push(() => {
+      const goOn = () => {
         clearTimeout(timer);
         resolve();
-      });
+      };
+      this.#waiting.add(goOn);
     });
+  }
+
+  /** Requests that wait for news. */
+  get waitingRequests(): number {
+    return this.#waiting.size;
   }
 
   #schedule(): void {
@@ -104,47 +114,36 @@ export class Presence {
   }
 
   async #beat(): Promise<void> {
-    const { sql, instance, onFenced, onError, onGap } = this.#dependencies;
-    const startedMs = performance.now();
+    const { sql, instance, company, news, onFenced, onError } = this.#dependencies;
+    const beganMs = performance.now();
     try {
-      const [isAlive, isAlone, changes] = await Promise.all([
+      const [pulse, isLocked, changes] = await Promise.all([
         heartbeat(sql, instance),
-        keepAloneLock(sql),
-        recentChanges(sql),
+        keepGatewayLock(sql, company),
+        news.recent(),
       ]);
-      if (!isAlive || !isAlone) return onFenced();
-      if (startedMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) onGap();
-      for (const change of changes) {
-        if (this.#seen.has(change.id)) continue;
-        this.#seen.add(change.id);
-        this.#dependencies.onChange(change.kind, change.objectId);
-      }
-      this.#forgetOldest();
-      this.#freshAtMs = startedMs;
-      for (const resolve of this.#waiting.splice(0)) resolve();
-      if (startedMs - this.#cleanedAtMs > CLEANING_MS) await this.#clean(startedMs);
+      if (!pulse.isAlive || !isLocked) return onFenced();
+      this.#liveIds = pulse.liveIds;
+      if (!this.lease.isCurrent) await this.#dependencies.onLateHeartbeat();
+      this.lease.renew(beganMs);
+      if (beganMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) this.#dependencies.onGap();
+      news.tell(changes);
+      this.#freshAtMs = beganMs;
+      const waiting = [...this.#waiting];
+      this.#waiting.clear();
+      for (const goOn of waiting) goOn();
+      if (pulse.hasEstate && this.lease.mayJudgeOthers) this.#dependencies.onEstate();
     } catch (error) {
+      this.lease.interrupt();
       if (!this.#isStopped) onError(error);
     }
   }
+}
 
-  #forgetOldest(): void {
-    for (const id of this.#seen) {
-      if (this.#seen.size <= MAX_SEEN_CHANGES) return;
-      this.#seen.delete(id);
-    }
-  }
-
-  #notice(payload: string): void {
-    const space = payload.indexOf(" ");
-    if (space > 0) this.#dependencies.onChange(payload.slice(0, space), payload.slice(space + 1));
-  }
-
-  async #clean(nowMs: number): Promise<void> {
-    this.#cleanedAtMs = nowMs;
-    const { sql } = this.#dependencies;
-    await removeOldChanges(sql);
-    await removeOldIdempotencyRecords(sql);
-    await removeDeadInstances(sql);
-  }
+function outOfReach(): GatewayError {
+  return new GatewayError(
+    "database_unavailable",
+    "The gateway's database cannot be reached at the moment.",
+    { retryAfterSeconds: 1 },
+  );
 }

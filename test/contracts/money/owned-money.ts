@@ -11,7 +11,8 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "../../../src/services/money/interface.ts";
-import { attemptsOf, faultsOf, type Payer } from "../../ledger/books.ts";
+import { attemptsOf, faultsOf, holdsOf, type Payer } from "../../ledger/books.ts";
+import { until } from "../../support/until.ts";
 
 /** Money in the hands of a test, which owns its time and stands beside it in its database. */
 export interface OwnedMoney {
@@ -125,6 +126,12 @@ export class MoneyHands {
     return ended;
   }
 
+  /** Lets time pass that is not to overtake what is being read or written. */
+  async advance(byMs: number): Promise<void> {
+    await until("nothing is read or written", () => !this.owned.isBusy());
+    this.owned.clock.advance(byMs);
+  }
+
   /** Where a hold stands while no time passes. */
   async isWaiting(held: Promise<unknown>): Promise<boolean> {
     let isPending = true;
@@ -155,7 +162,10 @@ export class MoneyHands {
   }
 
   async expectWhole(): Promise<void> {
-    expect(this.money.outstandingHolds).toBe(0);
+    await until("every hold has ended", () => {
+      return this.money.outstandingHolds === 0 && !this.owned.isBusy();
+    });
+    expect(await holdsOf(this.owned.sql)).toEqual([]);
     expect(await attemptsOf(this.owned.sql)).toEqual([]);
     expect(await faultsOf(this.owned.sql)).toEqual([]);
   }

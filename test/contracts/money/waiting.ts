@@ -63,9 +63,9 @@ export function describeWaiting(hands: MoneyHands): void {
       const other = hands.hold(
         requestOf(payer, 800, { isLimitExplicit: false, outputTokens: 5_000 }),
       );
-      hands.owned.clock.advance(MAX_WAIT_MS - 1);
+      await hands.advance(MAX_WAIT_MS - 1);
       expect(await hands.isWaiting(late)).toBe(true);
-      hands.owned.clock.advance(1);
+      await hands.advance(1);
       const error = await late.catch((thrown) => thrown as GatewayError);
       expect(error).toMatchObject({ code: "insufficient_credits" });
       expect((error as GatewayError).message).toContain("At most 300 output tokens");
@@ -81,7 +81,7 @@ export function describeWaiting(hands: MoneyHands): void {
       const large = hands.hold(requestOf(payer, 1_000));
       const small = hands.hold(requestOf(payer, 100));
       expect(await hands.isWaiting(small)).toBe(true);
-      hands.owned.clock.advance(MAX_WAIT_MS);
+      await hands.advance(MAX_WAIT_MS);
       expect(await codeOf(large)).toBe("insufficient_credits");
       expect((await small).holdNano).toBe(100n);
       hands.money.release(running);

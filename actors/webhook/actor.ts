@@ -1,0 +1,87 @@
+import type { Lease } from "../../db/queries/actor-leases.ts";
+import { deliveryEffect } from "../../db/queries/delivery-commit.ts";
+import { loadWebhook } from "../../db/queries/webhook-load.ts";
+import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
+import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
+import { begin, callOff, end, keepSending, type Step, type WebhookState } from "./state.ts";
+
+/** Deliveries of one webhook that are in memory at a time. */
+const MAX_LOADED = 64;
+
+/** What became of an attempt for its delivery. */
+export type AttemptVerdict = "delivered" | "ended" | "again" | "nothing";
+
+/** One webhook: its deliveries in their order, one at a time. It has one owner, who holds its lease. */
+export function webhookActor(retryDelaysMs: readonly number[]) {
+  return defineActor({
+    kind: "webhook",
+    permissions: {
+      reads: ["webhooks", "deliveries", "outbox"],
+      writes: ["deliveries", "webhook_queues", "webhooks", "changes"],
+      events: [],
+      network: "public",
+    },
+
+    async load(id, context): Promise<WebhookState> {
+      const loaded = await context.read(loadWebhook(id, MAX_LOADED));
+      return {
+        id,
+        setting: loaded.setting,
+        pending: loaded.pending,
+        hasMore: loaded.pending.length === MAX_LOADED,
+        headDueMs: context.nowMs + loaded.headDueInMs,
+        sending: undefined,
+      };
+    },
+
+    reload: keepSending,
+    mayPassivate: (state) => state.sending === undefined,
+
+    verbs: {
+      /** What is to be done now; a delivery that is to be sent is under way from here on. */
+      begin(state: WebhookState, _: undefined, context: TurnContext): Turn<WebhookState, Step> {
+        const { state: next, step } = begin(state, context.nowMs);
+        return { state: next, reply: step };
+      },
+
+      /** Nothing was sent after all. */
+      callOff: (state: WebhookState, _: undefined): Turn<WebhookState, undefined> => ({
+        state: callOff(state),
+        reply: undefined,
+      }),
+
+      end(
+        state: WebhookState,
+        { attempt, lease }: { attempt: AttemptRecord; lease: Lease },
+        context: TurnContext,
+      ): Turn<WebhookState, AttemptVerdict> {
+        const ended = end(state, attempt, retryDelaysMs, context.nowMs);
+        if (ended.end === undefined) return { state: ended.state, reply: "nothing" };
+        return {
+          state: ended.state,
+          reply: verdictOf(ended.end.status),
+          effects: [deliveryEffect({ kind: "attempt", lease, attempt, ...ended.end })],
+        };
+      },
+
+      /** Gives numbers to the events in sight. The state is to be loaded afresh afterwards. */
+      number: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
+        state,
+        reply: undefined,
+        effects: [deliveryEffect({ kind: "number", lease })],
+      }),
+
+      /** Writes when there is something to do again. */
+      rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
+        state,
+        reply: undefined,
+        effects: [deliveryEffect({ kind: "rest", lease })],
+      }),
+    },
+  });
+}
+
+function verdictOf(status: string): AttemptVerdict {
+  if (status === "delivered") return "delivered";
+  return status === "pending" ? "again" : "ended";
+}

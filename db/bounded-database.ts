@@ -1,0 +1,122 @@
+import type { Clock } from "../src/lib/clock.ts";
+import { DeadlineQueue } from "../src/lib/deadline-queue.ts";
+import { GatewayError } from "../src/lib/errors.ts";
+import type { Database } from "./client.ts";
+
+/** With the wait for news of a request that came before it, this stays below two seconds. */
+export const QUERY_DEADLINE_MS = 1_500;
+/** Queries that are under way or wait for a connection; what their callers gave up counts until it ends. */
+export const MAX_WAITING_QUERIES = 2_000;
+
+/** The database did not answer in time: whether it will yet do what it was asked is not known. */
+export class DatabaseDeadlineError extends GatewayError {
+  /** Resolves when it has answered after all, or failed. */
+  readonly ended: Promise<void>;
+
+  constructor(ended: Promise<void>) {
+    super("database_unavailable", "The gateway's database does not answer.", {
+      retryAfterSeconds: 1,
+    });
+    this.ended = ended;
+  }
+}
+
+/**
+ * The same database for whoever waits for its answers with a client behind: a query, or a transaction,
+ * that takes too long rejects with 503, and so does at once what comes while too many wait. A transaction
+ * that has not begun by then never does.
+ */
+export function boundedDatabase(sql: Database, clock: Clock): Database {
+  const watch = watcher(clock);
+  return new Proxy(sql, {
+    apply(target, self, parameters) {
+      const made: unknown = Reflect.apply(target as never, self, parameters);
+      // Otherwise it is a name or a list for another query.
+      return isTemplate(parameters[0]) ? boundedQuery(made as Promise<unknown>, watch) : made;
+    },
+    get(target, name) {
+      if (name !== "begin") return Reflect.get(target, name);
+      return (...parameters: [...unknown[], Work]) => boundedBegin(target, parameters, watch);
+    },
+  });
+}
+
+type Work = (transaction: unknown) => unknown;
+type Watch = <Result>(run: () => Promise<Result>, giveUp?: () => void) => Promise<Result>;
+
+function isTemplate(first: unknown): boolean {
+  return Array.isArray(first) && "raw" in first;
+}
+
+function watcher(clock: Clock): Watch {
+  const deadlines = new DeadlineQueue(clock, QUERY_DEADLINE_MS);
+  let waiting = 0;
+  return (run, giveUp) => {
+    if (waiting >= MAX_WAITING_QUERIES) return Promise.reject(tooMany());
+    waiting++;
+    return new Promise((resolve, reject) => {
+      const running = run();
+      const ended = running.then(
+        () => {},
+        () => {},
+      );
+      const deadline = deadlines.add(() => {
+        giveUp?.();
+        reject(new DatabaseDeadlineError(ended));
+      });
+      void ended.then(() => {
+        waiting--;
+        deadline.cancel();
+      });
+      running.then(resolve, reject);
+    });
+  };
+}
+
+/**
+ * The driver sends a query when it is first waited for, and those that become part of another one never
+ * by themselves: so does this.
+ */
+function boundedQuery(query: Promise<unknown>, watch: Watch): Promise<unknown> {
+  let watched: Promise<unknown> | undefined;
+  // biome-ignore lint/suspicious/noThenProperty: the driver's queries are thenables that begin here
+  return Object.defineProperty(query, "then", {
+    value(onDone?: never, onFailed?: never) {
+      watched ??= watch(() => new Promise(sendOf(query)));
+      return watched.then(onDone, onFailed);
+    },
+  });
+}
+
+function sendOf(query: Promise<unknown>) {
+  const { then } = Object.getPrototypeOf(query) as Promise<unknown>;
+  return (resolve: (value: unknown) => void, reject: (error: unknown) => void): void => {
+    void then.call(query, resolve, reject);
+  };
+}
+
+function boundedBegin(
+  sql: Database,
+  parameters: readonly [...unknown[], Work],
+  watch: Watch,
+): Promise<unknown> {
+  const work = parameters.at(-1) as Work;
+  let isGivenUp = false;
+  const begin = sql.begin as unknown as (...all: unknown[]) => Promise<unknown>;
+  return watch(
+    () =>
+      begin.call(sql, ...parameters.slice(0, -1), (transaction: unknown) => {
+        if (isGivenUp) throw new Error("given up before it began");
+        return work(transaction);
+      }),
+    () => {
+      isGivenUp = true;
+    },
+  );
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError("overloaded", "Too many requests are waiting for the database.", {
+    retryAfterSeconds: 1,
+  });
+}

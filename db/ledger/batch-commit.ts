@@ -1,0 +1,40 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { commitLedgerBatch, type InstanceIdentity } from "./commit-batch.ts";
+import { type ExchangeBatch, exchangeLedgerBatch } from "./exchange-batch.ts";
+import type { HoldVerdict } from "./hold-rows.ts";
+import type { AccountTotals } from "./rows.ts";
+
+export interface CommittedBatch {
+  /** Accounts that have a row now. */
+  readonly accountIds: Iterable<string>;
+  /** Totals of the accounts of settlements, where holds are in memory. */
+  readonly totals: ReadonlyMap<string, AccountTotals>;
+  readonly verdicts: ReadonlyMap<string, HoldVerdict>;
+}
+
+/** Writes a batch as a whole. */
+export type CommitBatch = (
+  sql: Database | DatabaseTransaction,
+  instance: InstanceIdentity,
+  batch: ExchangeBatch,
+) => Promise<CommittedBatch>;
+
+const NO_TOTALS: ReadonlyMap<string, AccountTotals> = new Map();
+const NO_VERDICTS: ReadonlyMap<string, HoldVerdict> = new Map();
+
+/** Where one gateway is alone: holds are in its memory, and the ledger keeps checkpoints and charges. */
+export const commitInMemoryHolds: CommitBatch = async (sql, instance, batch) => {
+  const totals = await commitLedgerBatch(sql, instance, batch);
+  return { accountIds: totals.keys(), totals, verdicts: NO_VERDICTS };
+};
+
+/** Where several share the database: holds stand in it. `onFree` is told what every account has free. */
+export function commitSharedHolds(
+  onFree: (freeNano: ReadonlyMap<string, bigint | null>) => void,
+): CommitBatch {
+  return async (sql, instance, batch) => {
+    const { freeNano, verdicts } = await exchangeLedgerBatch(sql, instance, batch);
+    onFree(freeNano);
+    return { accountIds: freeNano.keys(), totals: NO_TOTALS, verdicts };
+  };
+}

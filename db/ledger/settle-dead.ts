@@ -1,0 +1,135 @@
+import { type Database, sqlState } from "../client.ts";
+import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import { exchangeLedgerBatch } from "./exchange-batch.ts";
+import type { HoldRelease } from "./hold-rows.ts";
+import { isOutcomeUnknown } from "./outcome.ts";
+import type { Settlement } from "./rows.ts";
+
+export interface DeadSettled {
+  /** Requests of which something had been delivered: charged at their last checkpoints. */
+  readonly settled: number;
+  /** Holds of requests of which nothing had been delivered: given back. */
+  readonly released: number;
+  /** What the ledger refused to write; it stays where it is. */
+  readonly failures: readonly unknown[];
+}
+
+interface Estate {
+  readonly settlements: readonly Settlement[];
+  readonly releases: readonly HoldRelease[];
+}
+
+const BATCH = 500;
+const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
+const MAX_TRIES = 10;
+
+/**
+ * Charges or gives back what instances that are not alive have left running, in bounded batches, each
+ * fenced by the reaper's own instance. Several may do it at once, and again after a failure: each thing
+ * happens once. Throws where the reaper is itself declared dead or loses the database.
+ */
+export async function settleDead(sql: Database, reaper: InstanceIdentity): Promise<DeadSettled> {
+  const failures: unknown[] = [];
+  let settled = 0;
+  let released = 0;
+  for (let after = ""; ; ) {
+    const settlements = await orphanedAttempts(sql, after);
+    if (settlements.length === 0) break;
+    after = settlements.at(-1)!.requestId;
+    settled += await settle(sql, reaper, { settlements, releases: [] }, failures);
+  }
+  for (let after = ""; ; ) {
+    const releases = await orphanedHolds(sql, after);
+    if (releases.length === 0) break;
+    after = releases.at(-1)!.requestId;
+    released += await settle(sql, reaper, { settlements: [], releases }, failures);
+  }
+  return { settled, released, failures };
+}
+
+/** Returns how many were written. One that is refused is refused alone. */
+async function settle(
+  sql: Database,
+  reaper: InstanceIdentity,
+  estate: Estate,
+  failures: unknown[],
+): Promise<number> {
+  const { settlements, releases } = estate;
+  const count = settlements.length + releases.length;
+  for (let tries = 1; ; tries++) {
+    try {
+      await exchangeLedgerBatch(sql, reaper, {
+        checkpoints: [],
+        settlements,
+        releases,
+        holds: [],
+        knownAccounts: new Set(),
+        // Another reaper may have been faster, or the dead one in its last moment.
+        recheck: true,
+        isReaping: true,
+      });
+      return count;
+    } catch (error) {
+      if (isOutcomeUnknown(error) || sqlState(error) === FENCED) throw error;
+      if (tries < MAX_TRIES && TRANSIENT_STATES.has(sqlState(error) ?? "")) continue;
+      if (count > 1) break;
+      failures.push(error);
+      return 0;
+    }
+  }
+  const half = ({ settlements: s, releases: r }: Estate, from: number, to?: number): Estate => ({
+    settlements: s.slice(from, to),
+    releases: r.slice(from, to),
+  });
+  const middle = count >> 1;
+  const first = await settle(sql, reaper, half(estate, 0, middle), failures);
+  return first + (await settle(sql, reaper, half(estate, middle), failures));
+}
+
+/** What dead instances had delivered, as settlements at their last checkpoints. */
+async function orphanedAttempts(sql: Database, after: string): Promise<Settlement[]> {
+  const rows = await sql<Record<string, never>[]>`
+    SELECT a.* FROM attempts a LEFT JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
+    WHERE (i.id IS NULL OR NOT i.alive) AND a.request_id > ${after}
+    ORDER BY a.request_id LIMIT ${BATCH}`;
+  return rows.map((row: Record<string, unknown>) => ({
+    requestId: row.request_id as string,
+    organizationId: row.organization_id as string,
+    keyId: row.key_id as string,
+    orgAccount: row.org_account as string,
+    dayAccount: row.day_account as string,
+    monthAccount: row.month_account as string,
+    chargeNano: row.charge_nano as bigint,
+    model: row.model as string,
+    provider: row.provider as string,
+    status: 499,
+    promptTokens: Number(row.prompt_tokens),
+    cachedPromptTokens: 0,
+    completionTokens: Number(row.completion_tokens),
+    reasoningTokens: 0,
+    estimated: row.estimated as boolean,
+    latencyMs: row.latency_ms as number,
+    details: row.details as Record<string, unknown> | null,
+    description: `Chat completion: ${row.model as string} (cut off)`,
+    hasAttempt: true,
+  }));
+}
+
+/** Holds of dead instances of which nothing was delivered. */
+async function orphanedHolds(sql: Database, after: string): Promise<HoldRelease[]> {
+  const rows = await sql<
+    { id: string; org_account: string; day_account: string; month_account: string }[]
+  >`
+    SELECT h.id, h.org_account, h.day_account, h.month_account
+    FROM holds h LEFT JOIN instances i ON i.id = h.instance_id AND i.epoch = h.epoch
+    WHERE h.instance_id IS NOT NULL AND (i.id IS NULL OR NOT i.alive) AND h.id > ${after}
+      AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.request_id = h.id)
+    ORDER BY h.id LIMIT ${BATCH}`;
+  return rows.map((row) => ({
+    requestId: row.id,
+    orgAccount: row.org_account,
+    dayAccount: row.day_account,
+    monthAccount: row.month_account,
+    hasAttempt: false,
+  }));
+}

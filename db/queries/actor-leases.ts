@@ -1,0 +1,80 @@
+import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
+import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+
+/** The right to act for one owned actor. Another owner, or the same one again, has a higher epoch. */
+export interface Lease {
+  readonly kind: string;
+  readonly id: string;
+  readonly epoch: bigint;
+}
+
+/** SQLSTATE with which the database refuses an owner whose lease has passed on. */
+export const LEASE_LOST = "GW002";
+
+/** The lease has passed on, or its instance was declared dead: nothing was written. */
+export class LeaseLostError extends Error {
+  readonly code = LEASE_LOST;
+  readonly lease: Lease;
+
+  constructor(lease: Lease) {
+    super(`the lease of ${lease.kind} ${lease.id} has passed on`);
+    this.name = "LeaseLostError";
+    this.lease = lease;
+  }
+}
+
+/**
+ * The first statement of every transaction of an owner: it holds lease and instance in place until the
+ * transaction ends. Throws LeaseLostError.
+ */
+export async function guardLease(
+  sql: DatabaseTransaction,
+  lease: Lease,
+  instance: InstanceIdentity,
+): Promise<void> {
+  try {
+    await sql`SELECT guard_lease(${lease.kind}, ${lease.id}, ${lease.epoch.toString()}::bigint,
+      ${instance.id}, ${instance.epoch.toString()}::bigint)`;
+  } catch (error) {
+    throw sqlState(error) === LEASE_LOST ? new LeaseLostError(lease) : error;
+  }
+}
+
+/**
+ * Takes those that nobody alive owns, or that this instance owns already, each with a new epoch. Only
+ * with `judges` does an old heartbeat count for a death.
+ */
+export async function claimLeases(
+  sql: Database,
+  instance: InstanceIdentity,
+  kind: string,
+  ids: readonly string[],
+  judges: boolean,
+): Promise<Lease[]> {
+  const rows = await sql<{ id: string; epoch: bigint }[]>`
+    SELECT id, epoch FROM claim_leases(${kind}, ${sql.array([...ids])}::text[],
+      ${instance.id}, ${instance.epoch.toString()}::bigint, ${judges})`;
+  return rows.map(({ id, epoch }) => ({ kind, id, epoch }));
+}
+
+/** Gives leases back. Those that have passed on already are left alone. */
+export async function releaseLeases(
+  sql: Database,
+  instance: InstanceIdentity,
+  leases: readonly Lease[],
+): Promise<void> {
+  await sql`UPDATE actor_leases l SET instance_id = NULL, instance_epoch = NULL
+    FROM unnest(${sql.array(leases.map(({ kind }) => kind))}::text[],
+      ${sql.array(leases.map(({ id }) => id))}::text[],
+      ${sql.array(leases.map(({ epoch }) => epoch.toString()))}::text[]) AS given (kind, id, epoch)
+    WHERE l.kind = given.kind AND l.id = given.id AND l.epoch = given.epoch::bigint
+      AND l.instance_id = ${instance.id} AND l.instance_epoch = ${instance.epoch.toString()}::bigint`;
+}
+
+/** All that this instance owns. */
+export async function leasesOf(sql: Database, instance: InstanceIdentity): Promise<Lease[]> {
+  const rows = await sql<{ kind: string; id: string; epoch: bigint }[]>`
+    SELECT kind, id, epoch FROM actor_leases
+    WHERE instance_id = ${instance.id} AND instance_epoch = ${instance.epoch.toString()}::bigint`;
+  return rows.map(({ kind, id, epoch }) => ({ kind, id, epoch }));
+}

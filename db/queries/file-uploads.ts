@@ -1,0 +1,214 @@
+import type { FilePurpose, StoredContent } from "../../src/lib/file-record.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+import { queueRemovals, releaseReservations } from "./file-removals.ts";
+
+/*
+ * Every transaction locks an upload's row before its organization's usage, and usages in the order of
+ * their ids, so that none waits for another in a circle.
+ */
+
+/** Notes an upload before its first byte is stored. Resolves with the organization's plan. */
+export async function beginFileUpload(
+  sql: Database,
+  instance: InstanceIdentity,
+  upload: { readonly storageKey: string; readonly organizationId: string },
+): Promise<string> {
+  const [organization] = await sql<{ plan: string }[]>`
+    WITH usage AS (
+      INSERT INTO file_usage (organization_id) VALUES (${upload.organizationId})
+      ON CONFLICT DO NOTHING
+    ), noted AS (
+      INSERT INTO file_uploads (storage_key, organization_id, instance_id, epoch)
+      VALUES (${upload.storageKey}, ${upload.organizationId}, ${instance.id}, ${instance.epoch.toString()}::bigint)
+    )
+    SELECT plan FROM organizations WHERE id = ${upload.organizationId}`;
+  return organization!.plan;
+}
+
+/** `lost`: the upload was taken for dead and its row is gone. */
+export type ReserveOutcome = "reserved" | "full" | "lost";
+
+/**
+ * Raises what an upload sets aside of the quota, to `bytes`, where it still fits. One that does not fit
+ * gives back in the same breath what it had: another one that fails only because of it would otherwise
+ * fail too.
+ */
+export function reserveForUpload(
+  sql: Database,
+  storageKey: string,
+  bytes: number,
+  quotaBytes: number,
+): Promise<ReserveOutcome> {
+  return sql.begin(async (transaction) => {
+    const upload = await lockUpload(transaction, storageKey);
+    if (upload === undefined) return "lost";
+    const more = BigInt(bytes) - upload.reserved_bytes;
+    if (more <= 0n) return "reserved";
+    await lockUsage(transaction, upload.organization_id);
+    const reserved = await transaction`
+      UPDATE file_usage SET reserved_bytes = reserved_bytes + ${more.toString()}::bigint
+      WHERE organization_id = ${upload.organization_id}
+        AND used_bytes + reserved_bytes + ${more.toString()}::bigint <= ${quotaBytes}::bigint`;
+    if (reserved.count === 0) return giveReservationBack(transaction, upload);
+    await transaction`UPDATE file_uploads SET reserved_bytes = ${bytes}
+      WHERE storage_key = ${storageKey}`;
+    return "reserved";
+  });
+}
+
+async function lockUpload(
+  sql: DatabaseTransaction,
+  storageKey: string,
+): Promise<UploadRow | undefined> {
+  const [upload] = await sql<UploadRow[]>`
+    SELECT storage_key, organization_id, reserved_bytes FROM file_uploads
+    WHERE storage_key = ${storageKey} FOR UPDATE`;
+  return upload;
+}
+
+/**
+ * Before anything is decided by it. An UPDATE passes over a row that does not fit by what was committed
+ * when it began, without waiting for whoever is about to make room: two uploads could then refuse each
+ * other.
+ */
+async function lockUsage(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+  await sql`SELECT 1 FROM file_usage WHERE organization_id = ${organizationId} FOR UPDATE`;
+}
+
+async function giveReservationBack(sql: DatabaseTransaction, upload: UploadRow): Promise<"full"> {
+  await sql`UPDATE file_uploads SET reserved_bytes = 0 WHERE storage_key = ${upload.storage_key}`;
+  await releaseReservations(sql, [upload]);
+  return "full";
+}
+
+interface UploadRow {
+  readonly storage_key: string;
+  readonly organization_id: string;
+  readonly reserved_bytes: bigint;
+}
+
+export interface NewFile {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly filename: string;
+  readonly purpose: FilePurpose;
+  readonly contentType: string;
+  readonly createdAtMs: number;
+  /** Null: kept until it is deleted. */
+  readonly lifetimeSeconds: number | null;
+}
+
+/**
+ * Makes a file of an upload whose bytes are whole: what was set aside becomes used, exactly. With
+ * `isAnnounced` the file exists already and waits for its content. Unless it is `stored` the upload is to
+ * be abandoned.
+ */
+export async function finishFileUpload(
+  sql: Database,
+  file: NewFile,
+  content: StoredContent,
+  options: { readonly quotaBytes: number; readonly isAnnounced: boolean },
+): Promise<"stored" | "full" | "lost"> {
+  return sql.begin(async (transaction) => {
+    const upload = await lockUpload(transaction, content.storageKey);
+    if (upload === undefined) return "lost";
+    await lockUsage(transaction, file.organizationId);
+    const reserved = upload.reserved_bytes.toString();
+    const used = await transaction`
+      UPDATE file_usage SET reserved_bytes = reserved_bytes - ${reserved}::bigint,
+        used_bytes = used_bytes + ${content.bytes}::bigint
+      WHERE organization_id = ${file.organizationId}
+        AND used_bytes + reserved_bytes - ${reserved}::bigint + ${content.bytes}::bigint
+          <= ${options.quotaBytes}::bigint`;
+    if (used.count === 0) return giveReservationBack(transaction, upload);
+    if (!options.isAnnounced) await insertFile(transaction, file, content);
+    else await fillFile(transaction, file.id, content);
+    await transaction`DELETE FROM file_uploads WHERE storage_key = ${content.storageKey}`;
+    return "stored";
+  });
+}
+
+async function insertFile(
+  sql: DatabaseTransaction,
+  file: NewFile,
+  content: StoredContent,
+): Promise<void> {
+  await sql`
+    INSERT INTO files (id, organization_id, filename, purpose, content_type, bytes, sha256, status,
+      storage_key, created_at, expires_at)
+    VALUES (${file.id}, ${file.organizationId}, ${file.filename}, ${file.purpose},
+      ${file.contentType}, ${content.bytes}, ${content.sha256}, 'processed', ${content.storageKey},
+      ${new Date(file.createdAtMs)},
+      clock_timestamp() + make_interval(secs => ${file.lifetimeSeconds}::float))`;
+}
+
+/** Throws, and so undoes all of it, where the file does not wait for content any more. */
+async function fillFile(
+  sql: DatabaseTransaction,
+  fileId: string,
+  content: StoredContent,
+): Promise<void> {
+  const filled = await sql`
+    UPDATE files SET status = 'processed', bytes = ${content.bytes}, sha256 = ${content.sha256},
+      storage_key = ${content.storageKey}
+    WHERE id = ${fileId} AND status = 'uploaded' AND storage_key IS NULL`;
+  if (filled.count === 0) throw new NotWaitingError(fileId);
+}
+
+export class NotWaitingError extends Error {
+  constructor(fileId: string) {
+    super(`the file ${fileId} does not wait for content`);
+    this.name = "NotWaitingError";
+  }
+}
+
+/**
+ * Gives an upload up: its reservation is free at once, its bytes are to be removed. False where it had
+ * ended already, as a file or by somebody else's hand; then its bytes are not the caller's to remove.
+ */
+export function abandonFileUpload(sql: Database, storageKey: string): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    const abandoned = await transaction<UploadRow[]>`
+      DELETE FROM file_uploads WHERE storage_key = ${storageKey}
+      RETURNING storage_key, organization_id, reserved_bytes`;
+    await releaseReservations(transaction, abandoned);
+    await queueRemovals(transaction, [storageKey].slice(0, abandoned.length));
+    return abandoned.length > 0;
+  });
+}
+
+/** Says that these uploads are alive. */
+export async function renewFileUploads(
+  sql: Database,
+  storageKeys: readonly string[],
+): Promise<void> {
+  await sql`UPDATE file_uploads SET renewed_at = clock_timestamp()
+    WHERE storage_key IN ${sql([...storageKeys])}`;
+}
+
+/**
+ * Gives up what dead processes were uploading: their instance is not alive, or they have not said for a
+ * while that they are. Returns how many there were, at most `limit`.
+ */
+export function abandonDeadUploads(
+  sql: Database,
+  options: { readonly silentSeconds: number; readonly limit: number },
+): Promise<number> {
+  return sql.begin(async (transaction) => {
+    const dead = await transaction<UploadRow[]>`
+      DELETE FROM file_uploads WHERE storage_key IN (
+        SELECT u.storage_key FROM file_uploads u
+        WHERE u.renewed_at < clock_timestamp() - make_interval(secs => ${options.silentSeconds})
+          OR NOT EXISTS (
+            SELECT 1 FROM instances i WHERE i.id = u.instance_id AND i.epoch = u.epoch AND i.alive)
+        ORDER BY u.storage_key LIMIT ${options.limit} FOR UPDATE SKIP LOCKED)
+      RETURNING storage_key, organization_id, reserved_bytes`;
+    await releaseReservations(transaction, dead);
+    await queueRemovals(
+      transaction,
+      dead.map((upload) => upload.storage_key),
+    );
+    return dead.length;
+  });
+}

@@ -1,0 +1,115 @@
+import type { NewJobEvent } from "../../src/lib/fine-tuning-job.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+
+/** What a provider tells beyond these is left out; the gateway's own few events come on top. */
+export const MAX_PROVIDER_EVENTS = 1_000;
+
+export interface JobEvent extends NewJobEvent {
+  readonly id: string;
+  readonly sequence: number;
+  readonly createdAtMs: number;
+}
+
+interface EventRow {
+  readonly id: string;
+  readonly sequence: number;
+  readonly level: JobEvent["level"];
+  readonly message: string;
+  readonly type: JobEvent["type"];
+  readonly data: Record<string, unknown>;
+  readonly created_at: Date;
+}
+
+/**
+ * Appends events to a job whose row this transaction has locked or inserted. What the provider told
+ * before is passed over.
+ */
+export async function insertJobEvents(
+  sql: DatabaseTransaction,
+  jobId: string,
+  events: readonly NewJobEvent[],
+): Promise<void> {
+  if (events.length === 0) return;
+  const known = await knownProviderEvents(sql, jobId, events);
+  let [{ event_count: sequence } = { event_count: 0 }] = await sql<{ event_count: number }[]>`
+    SELECT event_count FROM fine_tuning_jobs WHERE id = ${jobId}`;
+  for (const event of events) {
+    if (event.providerEvent !== null) {
+      if (known.has(event.providerEvent) || sequence >= MAX_PROVIDER_EVENTS) continue;
+      known.add(event.providerEvent);
+    }
+    sequence += 1;
+    await sql`INSERT INTO fine_tuning_events
+        (job_id, sequence, id, level, message, type, data, provider_event)
+      VALUES (${jobId}, ${sequence}, ${eventId(jobId, sequence)}, ${event.level}, ${event.message},
+        ${event.type}, ${JSON.stringify(event.data)}::text::jsonb, ${event.providerEvent})
+      ON CONFLICT DO NOTHING`;
+  }
+  await sql`UPDATE fine_tuning_jobs SET event_count = ${sequence} WHERE id = ${jobId}`;
+}
+
+/** Made of job and number, so that the same event has the same id however often it is written. */
+function eventId(jobId: string, sequence: number): string {
+  return `ftevent_${jobId.slice(jobId.indexOf("_") + 1)}_${String(sequence).padStart(4, "0")}`;
+}
+
+async function knownProviderEvents(
+  sql: DatabaseTransaction,
+  jobId: string,
+  events: readonly NewJobEvent[],
+): Promise<Set<string>> {
+  const told = events.flatMap(({ providerEvent }) => providerEvent ?? []);
+  if (told.length === 0) return new Set();
+  const rows = await sql<{ provider_event: string }[]>`
+    SELECT provider_event FROM fine_tuning_events
+    WHERE job_id = ${jobId} AND provider_event IN ${sql(told)}`;
+  return new Set(rows.map((row) => row.provider_event));
+}
+
+/** The number of an event of the job; undefined where it has no such event. */
+export async function findEventSequence(
+  sql: Database,
+  jobId: string,
+  eventId: string,
+): Promise<number | undefined> {
+  const [row] = await sql<{ sequence: number }[]>`
+    SELECT sequence FROM fine_tuning_events WHERE job_id = ${jobId} AND id = ${eventId}`;
+  return row?.sequence;
+}
+
+/** Events behind `after`, oldest first. */
+export async function eventsAfter(
+  sql: Database,
+  jobId: string,
+  after: number,
+  limit: number,
+): Promise<JobEvent[]> {
+  const rows = await sql<EventRow[]>`SELECT * FROM fine_tuning_events
+    WHERE job_id = ${jobId} AND sequence > ${after} ORDER BY sequence LIMIT ${limit}`;
+  return rows.map(jobEvent);
+}
+
+/** Events before `before`, newest first. */
+export async function eventsBefore(
+  sql: Database,
+  jobId: string,
+  before: number,
+  limit: number,
+): Promise<JobEvent[]> {
+  const rows = await sql<EventRow[]>`SELECT * FROM fine_tuning_events
+    WHERE job_id = ${jobId} AND sequence < ${before} ORDER BY sequence DESC LIMIT ${limit}`;
+  return rows.map(jobEvent);
+}
+
+function jobEvent(row: EventRow): JobEvent {
+  return {
+    id: row.id,
+    sequence: row.sequence,
+    level: row.level,
+    message: row.message,
+    type: row.type,
+    data: row.data,
+    providerEvent: null,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

@@ -1,0 +1,159 @@
+import type { JobOrder, JobRecord, NewJobEvent } from "../../src/lib/fine-tuning-job.ts";
+import type { DatabaseTransaction } from "../client.ts";
+import type { StatementEffect } from "../ledger/effects.ts";
+import { recordChange } from "./changes.ts";
+import { insertFileUse } from "./file-uses.ts";
+import { insertJobEvents } from "./fine-tuning-events.ts";
+import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
+import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
+
+/** The job is not any more as it was when this write was decided on: nothing was written. */
+export class JobMovedError extends Error {
+  constructor(id: string) {
+    super(`fine-tuning job ${id} has moved on meanwhile`);
+    this.name = "JobMovedError";
+  }
+}
+
+/** One step of a job, and all that has to become true with it. */
+export interface JobWrite {
+  readonly before: JobRecord;
+  readonly after: JobRecord;
+  /** Milliseconds until its owner has something to do again; null for never. */
+  readonly dueInMs: number | null;
+  readonly events: readonly NewJobEvent[];
+  readonly outbox?: OutboxEvent;
+  readonly tunedModel?: NewTunedModel;
+  /** True where somebody else than its owner writes it, who is to be told. */
+  readonly wakesOwner?: boolean;
+}
+
+const TABLES = [
+  "file_uses",
+  "fine_tuning_jobs",
+  "fine_tuning_events",
+  "tuned_models",
+  "outbox",
+  "changes",
+] as const;
+
+/** A file of the job was deleted in the moment of its creation. */
+export class FileGoneError extends Error {
+  readonly fileId: string;
+
+  constructor(fileId: string) {
+    super(`the file ${fileId} is gone`);
+    this.name = "FileGoneError";
+    this.fileId = fileId;
+  }
+}
+
+/**
+ * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError.
+ *
+ * @param onInserted told the job as it then is: once that is durable its owner may move it on
+ */
+export function insertJobEffect(
+  order: JobOrder,
+  events: readonly NewJobEvent[],
+  onInserted: (job: JobRecord) => void,
+): StatementEffect {
+  return {
+    kind: "statement",
+    name: "fine-tuning-job-insert",
+    tables: TABLES,
+    events: [],
+    async run(sql) {
+      const [row] = await sql<[JobRow]>`INSERT INTO fine_tuning_jobs ${sql({
+        id: order.id,
+        request_id: order.requestId,
+        organization_id: order.organizationId,
+        key_id: order.keyId,
+        base_model: order.baseModel,
+        provider_id: order.providerId,
+        provider_base_model: order.providerBaseModel,
+        training_file: order.trainingFile,
+        validation_file: order.validationFile,
+        suffix: order.suffix,
+        seed: order.seed,
+        hyperparameters: order.hyperparameters as never,
+        metadata: order.metadata as never,
+        token_femto: order.tokenFemto,
+        fee_basis_points: order.feeBasisPoints,
+        hold_nano: order.holdNano,
+      })} RETURNING *`;
+      onInserted(jobRecord(row));
+      for (const fileId of [order.trainingFile, order.validationFile]) {
+        if (fileId === null) continue;
+        const { organizationId } = order;
+        const isKept = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
+        if (!isKept) throw new FileGoneError(fileId);
+      }
+      await insertJobEvents(sql, order.id, events);
+      await recordChange(sql, "fine-tuning-work", order.id);
+    },
+  };
+}
+
+/**
+ * Writes one step of a job, where the job is still the one it was decided on: else JobMovedError.
+ *
+ * @param guard the first statement of the transaction, such as that of a lease
+ */
+export function writeJobEffect(
+  write: JobWrite,
+  guard: (sql: DatabaseTransaction) => Promise<void> = async () => {},
+): StatementEffect {
+  return {
+    kind: "statement",
+    name: "fine-tuning-job-write",
+    tables: TABLES,
+    events: write.outbox === undefined ? [] : [write.outbox.type],
+    async run(sql) {
+      await guard(sql);
+      await writeJob(sql, write);
+    },
+  };
+}
+
+async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void> {
+  const { before, after, dueInMs, outbox, tunedModel } = write;
+  const written = await sql`UPDATE fine_tuning_jobs SET ${sql(progressColumns(after))},
+      due_at = clock_timestamp() + make_interval(secs => ${dueInMs === null ? null : dueInMs / 1_000})
+    WHERE id = ${before.id} AND version = ${before.version} AND status = ${before.status}`;
+  if (written.count !== 1) throw new JobMovedError(before.id);
+  await insertJobEvents(sql, before.id, write.events);
+  if (tunedModel !== undefined) {
+    await insertTunedModel(sql, tunedModel);
+    await recordChange(sql, "tuned-model", before.organizationId);
+  }
+  if (outbox !== undefined) await insertOutboxEvent(sql, outbox);
+  if (write.events.length > 0 || before.status !== after.status) {
+    await recordChange(sql, "fine-tuning-job", before.id);
+  }
+  if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
+}
+
+function progressColumns(job: JobRecord): Record<string, never> {
+  const time = (ms: number | null) => (ms === null ? null : new Date(ms));
+  return {
+    status: job.status,
+    error: job.error,
+    fine_tuned_model: job.fineTunedModel,
+    file_tokens: job.fileTokens,
+    trained_tokens: job.trainedTokens,
+    provider_file: job.providerFile,
+    provider_validation_file: job.providerValidationFile,
+    provider_job: job.providerJob,
+    create_tries: job.createTries,
+    troubles: job.troubles,
+    useless_answers: job.uselessAnswers,
+    is_cleaned_up: job.isCleanedUp,
+    result_file: job.resultFile,
+    running_since: time(job.runningSinceMs),
+    estimated_finish: time(job.estimatedFinishMs),
+    finished_at: time(job.finishedAtMs),
+    version: job.version,
+  } as Record<string, unknown> as Record<string, never>;
+}

@@ -1,0 +1,33 @@
+import type { Database } from "../client.ts";
+
+/**
+ * Held for life, on a connection of its own: alone by the gateway that is the only one on a database,
+ * shared by each of several instances. Death gives it up, a pause keeps it.
+ */
+export const GATEWAY_LOCK = 7_203_114_502;
+
+export type Company = "alone" | "several";
+
+/** True where this session now holds the lock. */
+export async function takeGatewayLock(sql: Database, company: Company): Promise<boolean> {
+  const [row] =
+    company === "alone"
+      ? await sql<{ taken: boolean }[]>`SELECT pg_try_advisory_lock(${GATEWAY_LOCK}) AS taken`
+      : await sql<
+          { taken: boolean }[]
+        >`SELECT pg_try_advisory_lock_shared(${GATEWAY_LOCK}) AS taken`;
+  return row!.taken;
+}
+
+/**
+ * True where this session holds the lock, taking it where it was lost: a restart of the database ends the
+ * session that held it, and the driver then goes on with another one.
+ */
+export async function keepGatewayLock(sql: Database, company: Company): Promise<boolean> {
+  const [row] = await sql<{ is_held: boolean }[]>`
+    SELECT EXISTS (
+      SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
+        AND (classid::bigint << 32) + objid::bigint = ${GATEWAY_LOCK}::bigint
+    ) AS is_held`;
+  return row!.is_held || takeGatewayLock(sql, company);
+}

@@ -1,0 +1,90 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { recordChange } from "./changes.ts";
+
+export interface TunedModelRecord {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly jobId: string;
+  readonly baseModel: string;
+  readonly suffix: string | null;
+  readonly providerId: string;
+  readonly providerModel: string;
+  readonly createdAtMs: number;
+}
+
+export type NewTunedModel = Omit<TunedModelRecord, "createdAtMs">;
+
+interface TunedModelRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly job_id: string;
+  readonly base_model: string;
+  readonly suffix: string | null;
+  readonly provider_id: string;
+  readonly provider_model: string;
+  readonly created_at: Date;
+}
+
+export async function insertTunedModel(
+  sql: DatabaseTransaction,
+  model: NewTunedModel,
+): Promise<void> {
+  await sql`INSERT INTO tuned_models
+      (id, organization_id, job_id, base_model, suffix, provider_id, provider_model)
+    VALUES (${model.id}, ${model.organizationId}, ${model.jobId}, ${model.baseModel},
+      ${model.suffix}, ${model.providerId}, ${model.providerModel})`;
+}
+
+/** The models of an organization, oldest first. */
+export async function listTunedModels(
+  sql: Database,
+  organizationId: string,
+): Promise<TunedModelRecord[]> {
+  const rows = await sql<TunedModelRow[]>`
+    SELECT * FROM tuned_models WHERE organization_id = ${organizationId} AND deleted_at IS NULL
+    ORDER BY created_at, id`;
+  return rows.map((row) => ({
+    id: row.id,
+    organizationId: row.organization_id,
+    jobId: row.job_id,
+    baseModel: row.base_model,
+    suffix: row.suffix,
+    providerId: row.provider_id,
+    providerModel: row.provider_model,
+    createdAtMs: row.created_at.getTime(),
+  }));
+}
+
+/** The provider's name of the model that a job has made, where it was deleted here. */
+export async function findDeletedTunedModel(
+  sql: Database,
+  jobId: string,
+): Promise<string | undefined> {
+  const [row] = await sql<{ provider_model: string }[]>`
+    SELECT provider_model FROM tuned_models WHERE job_id = ${jobId} AND deleted_at IS NOT NULL`;
+  return row?.provider_model;
+}
+
+/**
+ * Deletes a model, and gives its job the task to delete it at the provider. Returns the job; undefined
+ * where the organization has no such model.
+ */
+export async function deleteTunedModel(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<string | undefined> {
+  return sql.begin(async (transaction) => {
+    const [row] = await transaction<{ job_id: string }[]>`
+      UPDATE tuned_models SET deleted_at = clock_timestamp()
+      WHERE id = ${id} AND organization_id = ${organizationId} AND deleted_at IS NULL
+      RETURNING job_id`;
+    if (row === undefined) return undefined;
+    await transaction`UPDATE fine_tuning_jobs SET is_cleaned_up = false, troubles = 0,
+        useless_answers = 0, due_at = clock_timestamp(), version = version + 1
+      WHERE id = ${row.job_id}`;
+    await recordChange(transaction, "tuned-model", organizationId);
+    await recordChange(transaction, "fine-tuning-work", row.job_id);
+    return row.job_id;
+  });
+}

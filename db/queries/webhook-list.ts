@@ -1,0 +1,40 @@
+import type { WebhookRecord } from "../../src/lib/webhook-record.ts";
+import type { Database } from "../client.ts";
+import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
+
+/** Webhooks of an organization, newest first, and how many there are. */
+export async function listWebhooks(
+  sql: Database,
+  page: { readonly organizationId: string; readonly limit: number; readonly offset: number },
+): Promise<{ webhooks: WebhookRecord[]; total: number }> {
+  const [count] = await sql<{ total: bigint }[]>`
+    SELECT count(*) AS total FROM webhooks WHERE organization_id = ${page.organizationId}`;
+  const rows = await sql<WebhookRow[]>`
+    SELECT * FROM webhooks WHERE organization_id = ${page.organizationId}
+    ORDER BY created_at DESC, id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
+  return { webhooks: rows.map(webhookRecord), total: Number(count!.total) };
+}
+
+export interface SealedSecrets {
+  readonly secret: Uint8Array;
+  readonly previousSecret: Uint8Array | null;
+  readonly previousSecretUntilMs: number | null;
+}
+
+/** One webhook of an organization, with its secrets as they are stored. */
+export async function findWebhook(
+  sql: Database,
+  { id, organizationId }: { readonly id: string; readonly organizationId: string },
+): Promise<{ record: WebhookRecord; sealed: SealedSecrets } | undefined> {
+  const [row] = await sql<WebhookRow[]>`
+    SELECT * FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId}`;
+  return row && { record: webhookRecord(row), sealed: sealedSecrets(row) };
+}
+
+export function sealedSecrets(row: WebhookRow): SealedSecrets {
+  return {
+    secret: row.secret,
+    previousSecret: row.previous_secret,
+    previousSecretUntilMs: row.previous_secret_until?.getTime() ?? null,
+  };
+}

@@ -1,0 +1,106 @@
+import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-record.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { recordChange } from "./changes.ts";
+import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
+
+export interface NewWebhook extends WebhookSettings {
+  readonly id: string;
+  readonly organizationId: string;
+  /** Encrypted. */
+  readonly secret: Uint8Array;
+  readonly createdAtMs: number;
+}
+
+/** Undefined, with nothing written, where the organization has `most` webhooks already. */
+export function insertWebhook(
+  sql: Database,
+  webhook: NewWebhook,
+  most: number,
+): Promise<WebhookRecord | undefined> {
+  return sql.begin(async (transaction) => {
+    const createdAt = new Date(webhook.createdAtMs).toISOString();
+    const [row] = await transaction<WebhookRow[]>`
+      INSERT INTO webhooks (id, organization_id, url, events, description, enabled, secret, created_at,
+        disabled_at, disabled_by)
+      SELECT ${webhook.id}, ${webhook.organizationId}, ${webhook.url},
+        ${transaction.array([...webhook.events])}::text[], ${webhook.description}, ${webhook.enabled},
+        ${webhook.secret as Buffer}, ${createdAt}::text::timestamptz,
+        CASE WHEN NOT ${webhook.enabled} THEN ${createdAt}::text::timestamptz END,
+        CASE WHEN NOT ${webhook.enabled} THEN 'request' END
+      WHERE (SELECT count(*) FROM webhooks WHERE organization_id = ${webhook.organizationId}) < ${most}
+      RETURNING *`;
+    if (row === undefined) return undefined;
+    await transaction`INSERT INTO webhook_queues (webhook_id) VALUES (${webhook.id})`;
+    await recordChange(transaction, "subscriptions", webhook.organizationId);
+    return webhookRecord(row);
+  });
+}
+
+interface WebhookName {
+  readonly id: string;
+  readonly organizationId: string;
+}
+
+/** Changes the given settings. Undefined where the organization has no such webhook. */
+export function updateWebhook(
+  sql: Database,
+  { id, organizationId }: WebhookName,
+  changed: Partial<WebhookSettings>,
+): Promise<WebhookRecord | undefined> {
+  return sql.begin(async (transaction) => {
+    const has = (setting: keyof WebhookSettings) => changed[setting] !== undefined;
+    const [row] = await transaction<WebhookRow[]>`
+      UPDATE webhooks SET version = version + 1,
+        url = CASE WHEN ${has("url")} THEN ${changed.url ?? null} ELSE url END,
+        events = CASE WHEN ${has("events")}
+          THEN ${transaction.array([...(changed.events ?? [])])}::text[] ELSE events END,
+        description = CASE WHEN ${has("description")} THEN ${changed.description ?? null} ELSE description END,
+        enabled = coalesce(${changed.enabled ?? null}, enabled),
+        disabled_at = CASE WHEN coalesce(${changed.enabled ?? null}, enabled) THEN NULL
+          ELSE coalesce(disabled_at, clock_timestamp()) END,
+        disabled_by = CASE WHEN coalesce(${changed.enabled ?? null}, enabled) THEN NULL
+          ELSE coalesce(disabled_by, 'request') END
+      WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
+    if (row === undefined) return undefined;
+    await transaction`UPDATE webhook_queues SET due_at = webhook_due_at(webhook_id) WHERE webhook_id = ${id}`;
+    await tellOfWebhook(transaction, { id, organizationId });
+    return webhookRecord(row);
+  });
+}
+
+/** The secret so far goes on signing until `previousUntilMs`; one before it signs no more. */
+export function replaceWebhookSecret(
+  sql: Database,
+  { id, organizationId }: WebhookName,
+  secret: Uint8Array,
+  previousUntilMs: number,
+): Promise<WebhookRecord | undefined> {
+  return sql.begin(async (transaction) => {
+    const [row] = await transaction<WebhookRow[]>`
+      UPDATE webhooks SET version = version + 1, previous_secret = secret, secret = ${secret as Buffer},
+        previous_secret_until = ${new Date(previousUntilMs).toISOString()}::text::timestamptz
+      WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
+    if (row === undefined) return undefined;
+    await recordChange(transaction, "webhook", id);
+    return webhookRecord(row);
+  });
+}
+
+/** False where the organization has no such webhook. Its deliveries are removed by and by. */
+export function deleteWebhook(
+  sql: Database,
+  { id, organizationId }: WebhookName,
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    const deleted = await transaction`
+      DELETE FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId}`;
+    if (deleted.count === 0) return false;
+    await tellOfWebhook(transaction, { id, organizationId });
+    return true;
+  });
+}
+
+async function tellOfWebhook(sql: DatabaseTransaction, webhook: WebhookName): Promise<void> {
+  await recordChange(sql, "webhook", webhook.id);
+  await recordChange(sql, "subscriptions", webhook.organizationId);
+}

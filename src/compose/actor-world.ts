@@ -1,0 +1,34 @@
+import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { organizationActor } from "../../actors/organization/actor.ts";
+import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { Database } from "../../db/client.ts";
+import type { Clock } from "../lib/clock.ts";
+
+/** The actors of this process and the world they see. */
+export function createActorWorld(dependencies: {
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly commit: ActorEnvironment["commit"];
+}) {
+  const { sql, clock } = dependencies;
+  const context = {
+    get nowMs(): number {
+      return clock.nowMs();
+    },
+    random: Math.random,
+  };
+  const environment: ActorEnvironment = {
+    clock,
+    turnContext: () => context,
+    commit: dependencies.commit,
+    read: (query) => query.run(sql),
+  };
+  return {
+    keys: new ActorRegistry(apiKeyActor, environment),
+    organizations: new ActorRegistry(organizationActor, environment),
+    endpoints: new ActorRegistry(endpointActor, environment),
+  };
+}
+
+export type ActorWorld = ReturnType<typeof createActorWorld>;

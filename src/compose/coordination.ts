@@ -1,0 +1,49 @@
+import type { GatewayConfig } from "../config.ts";
+import { createCoordination } from "../coordination/create-coordination.ts";
+import type { Coordination } from "../coordination/interface.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+
+interface CoordinationOptions {
+  readonly config: GatewayConfig;
+  readonly telemetry: Telemetry;
+  readonly clock: Clock;
+}
+
+/** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
+export async function openCoordination(
+  { config, telemetry, clock }: CoordinationOptions,
+  instanceId: string,
+  liveInstances: () => number,
+  onError: (error: unknown) => void,
+): Promise<Coordination> {
+  const coordination = await createCoordination({
+    redisUrl: config.redisUrl,
+    instanceId,
+    clock,
+    liveInstances,
+    onRedisLost: (reason) =>
+      telemetry.log.error(
+        { err: reason },
+        "Redis is lost: this instance admits its own share of each rate limit until it is back",
+      ),
+    onRedisBack: (lostForMs, admittedApart) =>
+      telemetry.log.info(
+        { lost_for_ms: Math.round(lostForMs), admitted_apart: admittedApart },
+        "Redis is back: rate limits are counted there again",
+      ),
+    onError,
+  });
+  const { redis } = coordination;
+  if (redis !== undefined) {
+    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
+      redis.isUp ? 1 : 0,
+    );
+    telemetry.counter(
+      "gateway_rate_admissions_apart_total",
+      "Admissions of rate limits that were decided while Redis was lost.",
+      () => redis.admittedApart,
+    );
+  }
+  return coordination;
+}

@@ -1,0 +1,56 @@
+import { join } from "node:path";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { GatewayConfig } from "../config.ts";
+import type { Clock } from "../lib/clock.ts";
+import { DownloadLinks } from "../services/files/download-links.ts";
+import { FileCleaning } from "../services/files/file-cleaning.ts";
+import { FileLibrary } from "../services/files/file-library.ts";
+import { FileUploads } from "../services/files/file-uploads.ts";
+import { JobFiles } from "../services/files/job-files.ts";
+import { DiskStorage } from "../storage/disk.ts";
+import type { FileStorage } from "../storage/interface.ts";
+import { S3Storage } from "../storage/s3.ts";
+
+export interface FileParts {
+  readonly uploads: FileUploads;
+  readonly library: FileLibrary;
+  /** For jobs that read files for longer than a request, and write some. */
+  readonly jobFiles: JobFiles;
+  close(): Promise<void>;
+}
+
+/** Stored files, and the cleaning behind them, which begins at once. */
+export function composeFiles(dependencies: {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  /** For what may take its time: uploads, and what jobs do. */
+  readonly background: Database;
+  readonly instance: InstanceIdentity;
+  readonly masterKey: Uint8Array;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}): FileParts {
+  const { config, sql, background, instance, masterKey, clock, onError } = dependencies;
+  const storage = createStorage(config, clock);
+  const cleaning = new FileCleaning({ sql: background, storage, clock, onError });
+  const cleanSoon = (): void => cleaning.cleanSoon();
+  const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
+  const links = new DownloadLinks(masterKey);
+  cleaning.start();
+  return {
+    uploads,
+    library: new FileLibrary({ sql, storage, links, clock, onDeleted: cleanSoon }),
+    jobFiles: new JobFiles({ sql: background, storage, uploads, onReleased: cleanSoon }),
+    async close() {
+      uploads.close();
+      await cleaning.close();
+    },
+  };
+}
+
+function createStorage(config: GatewayConfig, clock: Clock): FileStorage {
+  return config.s3 === undefined
+    ? new DiskStorage(join(config.dataDir, "files"))
+    : new S3Storage(config.s3, clock);
+}

@@ -1,0 +1,107 @@
+import { fineTuningJobActor } from "../../actors/fine-tuning-job/actor.ts";
+import type { Ownership } from "../../actors/runtime/ownership/interface.ts";
+import type { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { RateWindows } from "../coordination/interface.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../providers/fine-tuning.ts";
+import type { JobFiles } from "../services/files/job-files.ts";
+import { EventFeeds } from "../services/fine-tuning/event-feed.ts";
+import { FineTuning } from "../services/fine-tuning/fine-tuning.ts";
+import { JobOwner } from "../services/fine-tuning/job-owner.ts";
+import type { TunedModels } from "../services/models/tuned-models.ts";
+import type { OrganizationActors } from "../services/money/alone.ts";
+import type { MoneyPort } from "../services/money/interface.ts";
+
+export interface FineTuningOptions {
+  readonly sql: Database;
+  /** The same, for what may take its time. */
+  readonly background: Database;
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  readonly ownership: Ownership;
+  readonly unowned: UnownedWork;
+  readonly money: MoneyPort;
+  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
+  readonly providers: ReadonlyMap<string, FineTuningProvider>;
+  readonly files: JobFiles;
+  readonly rates: RateWindows;
+  readonly organizations: OrganizationActors;
+  readonly keepaliveMs: number;
+  warn(message: string): void;
+  onError(error: unknown): void;
+}
+
+export interface FineTuningParts {
+  readonly fineTuning: FineTuning;
+  /** Jobs that this instance works on. */
+  readonly runningJobs: number;
+  /** A change was told that may concern jobs and their models. */
+  onChange(kind: string, objectId: string): void;
+  onGap(): void;
+  /** Leaves every job where it stands, for the next owner. */
+  close(): Promise<void>;
+}
+
+/** Fine-tuning jobs: what callers ask, and this instance's part in working on them. */
+export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
+  const { background, clock, unowned, tunedModels } = options;
+  const feeds = new EventFeeds({ ...options, sql: background });
+  const jobs = new ActorRegistry(fineTuningJobActor, jobEnvironment(background, clock));
+  const owner = new JobOwner({ ...options, sql: background, jobs, random: Math.random });
+  const fineTuning = new FineTuning({ ...options, feeds, random: Math.random });
+  unowned.register({
+    kind: owner.kind,
+    findWork: (limit) => owner.findWork(limit),
+    start: (lease) => owner.start(lease),
+  });
+  return {
+    fineTuning,
+    get runningJobs() {
+      return owner.running;
+    },
+    onChange(kind, objectId) {
+      if (kind === "tuned-model") tunedModels.forget(objectId);
+      else if (kind === "fine-tuning-job") feeds.notice(objectId);
+      else if (kind === "fine-tuning-work") {
+        owner.wake(objectId);
+        void unowned.sweep();
+      }
+    },
+    onGap() {
+      tunedModels.forgetAll();
+      feeds.noticeAll();
+    },
+    async close() {
+      feeds.stop();
+      await owner.stop();
+    },
+  };
+}
+
+/** Jobs are written seldom and one at a time: the ledger's queue need not wait for them. */
+function jobEnvironment(sql: Database, clock: Clock): ActorEnvironment {
+  const context = {
+    get nowMs(): number {
+      return clock.nowMs();
+    },
+    random: Math.random,
+  };
+  return {
+    clock,
+    turnContext: () => context,
+    read: (query) => query.run(sql),
+    async commit(effects) {
+      await sql.begin(async (transaction) => {
+        for (const effect of effects) {
+          if (effect.kind !== "statement") throw new Error("a job moves no money by itself");
+          await effect.run(transaction);
+        }
+      });
+    },
+  };
+}

@@ -1,0 +1,49 @@
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { StreamTicker } from "../services/chat/stream-ticker.ts";
+import type { MoneyPort } from "../services/money/interface.ts";
+import type { InFlight } from "../services/presence/in-flight.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+import type { ActorWorld } from "./actor-world.ts";
+
+/** What of this process is worth watching, for /metrics. */
+export function registerGauges(
+  telemetry: Telemetry,
+  parts: {
+    readonly money: MoneyPort;
+    readonly ledger: GroupCommit;
+    readonly world: ActorWorld;
+    readonly ticker: StreamTicker;
+    readonly inFlight: InFlight;
+  },
+): void {
+  const { money, ledger, world, ticker, inFlight } = parts;
+  telemetry.gauge(
+    "gateway_holds_outstanding",
+    "Holds neither settled nor released.",
+    () => money.outstandingHolds,
+  );
+  telemetry.gauge(
+    "gateway_commit_queue",
+    "Units that wait for the next commit.",
+    () => ledger.queuedUnits,
+  );
+  telemetry.gauge("gateway_streams_running", "Streams that are open.", () => ticker.size);
+  telemetry.gauge(
+    "gateway_requests_in_flight",
+    "Requests that are being answered.",
+    () => inFlight.count,
+  );
+  telemetry.gauge(
+    "gateway_mailbox_depth",
+    "Messages that wait in the mailboxes of actors.",
+    () =>
+      world.keys.waitingMessages +
+      world.organizations.waitingMessages +
+      world.endpoints.waitingMessages,
+  );
+  telemetry.gauge(
+    "gateway_actors",
+    "Actors in memory.",
+    () => world.keys.size + world.organizations.size + world.endpoints.size,
+  );
+}

@@ -1,0 +1,120 @@
+import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
+import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
+import type { Company } from "../../db/queries/instance-lock.ts";
+import type { Clock } from "../lib/clock.ts";
+import { ChangeNews } from "../services/presence/change-news.ts";
+import { Cleaning } from "../services/presence/cleaning.ts";
+import { join, takeOver } from "../services/presence/joining.ts";
+import { Presence } from "../services/presence/presence.ts";
+import { Reaper } from "../services/presence/reaper.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+import type { Connections } from "./connections.ts";
+
+export interface MembershipOptions {
+  readonly connections: Connections;
+  readonly instance: InstanceIdentity;
+  readonly company: Company;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  onChange(kind: string, objectId: string): void;
+  onGap(): void;
+  onFenced(): void;
+  onError(error: unknown): void;
+  /** What else is to be cleaned up, on one instance at a time. */
+  readonly cleaningTasks: readonly (() => Promise<void>)[];
+}
+
+/** This process among those that share its database. */
+export interface Membership {
+  readonly presence: Presence;
+  readonly ownership: PostgresOwnership;
+  /** Kinds of owned actors are registered here before `start`. */
+  readonly unowned: UnownedWork;
+  /** As the only gateway of the database, or as one of several. Throws NotAloneError. */
+  enter(): Promise<void>;
+  start(): Promise<void>;
+  /** Hands everything back and leaves. Rejects where the database could not be told. */
+  leave(): Promise<void>;
+}
+
+const VERIFY_MS = 10_000;
+
+export function createMembership(options: MembershipOptions): Membership {
+  const { connections, instance, company, clock, telemetry, onError } = options;
+  const { background: sql, lock } = connections;
+  const ownership = new PostgresOwnership({
+    sql,
+    instance,
+    isWithinLease: () => presence.lease.isCurrent,
+    mayJudgeOthers: () => presence.lease.mayJudgeOthers,
+  });
+  const unowned = new UnownedWork({ ownership, clock, peers: () => presence.peers(), onError });
+  const reaper = new Reaper({
+    sql,
+    instance,
+    onBuried(ids) {
+      telemetry.log.warn({ instances: ids }, "declared silent instances dead");
+      void unowned.sweep();
+    },
+    onSettled: (estate) => noteSettled(telemetry, estate, onError),
+    onError,
+  });
+  const presence: Presence = new Presence({
+    sql: lock,
+    instance,
+    company,
+    news: new ChangeNews({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
+    onGap: options.onGap,
+    onLateHeartbeat: () => ownership.verify(),
+    onEstate: () => reaper.reap(),
+    onFenced: options.onFenced,
+    onError,
+  });
+  const cleaning = new Cleaning({
+    sql,
+    clock,
+    tasks: options.cleaningTasks,
+    isOurTurn: () => presence.peers().rank === 0,
+    onError,
+  });
+  let verifying: ReturnType<typeof setInterval> | undefined;
+  return {
+    presence,
+    ownership,
+    unowned,
+    async enter() {
+      if (company === "several") return join(lock, sql, instance);
+      noteSettled(telemetry, await takeOver(lock, sql, instance), onError);
+    },
+    async start() {
+      await presence.start();
+      cleaning.start();
+      unowned.start();
+      verifying = setInterval(() => void ownership.verify().catch(onError), VERIFY_MS);
+    },
+    async leave() {
+      clearInterval(verifying);
+      cleaning.stop();
+      await unowned.stop();
+      await reaper.close();
+      try {
+        await ownership.releaseAll();
+      } finally {
+        await presence.stop();
+      }
+    },
+  };
+}
+
+function noteSettled(
+  telemetry: Telemetry,
+  { settled, released, failures }: DeadSettled,
+  onError: (error: unknown) => void,
+): void {
+  if (settled + released > 0) {
+    telemetry.log.warn({ charged: settled, released }, "settled what others left running");
+  }
+  for (const error of failures) onError(error);
+}

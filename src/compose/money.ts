@@ -1,0 +1,72 @@
+import type { Database } from "../../db/client.ts";
+import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
+import { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Clock } from "../lib/clock.ts";
+import { AloneMoney, type ApiKeyActors, type OrganizationActors } from "../services/money/alone.ts";
+import type { Hold, MoneyPort } from "../services/money/interface.ts";
+import { SeveralMoney } from "../services/money/several.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+
+/**
+ * Holds are in the memory of a gateway that is alone, and in the database where several share it; either
+ * way the ledger commits what queued during its last commit.
+ */
+export function createMoney(parts: {
+  readonly areSeveral: boolean;
+  readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
+  readonly connections: {
+    readonly ledger: Database;
+    /** As the database shows the sessions of the ledger. */
+    readonly ledgerName: string;
+  };
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  onFenced(): void;
+  onError(error: unknown): void;
+}): { readonly money: MoneyPort; readonly ledger: GroupCommit } {
+  const { world, connections, instance, clock, telemetry } = parts;
+  const dependencies = {
+    ...world,
+    clock,
+    instance,
+    onClamped: (hold: Hold, clampedNano: bigint) => {
+      telemetry.countClampedCharge();
+      telemetry.log.warn(
+        { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
+        "charge clamped to its hold",
+      );
+    },
+    onBackgroundError: parts.onError,
+  };
+  const sql = connections.ledger;
+  const common = {
+    sql,
+    instance,
+    onFenced: parts.onFenced,
+    onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
+  };
+  if (parts.areSeveral) {
+    const money = new SeveralMoney(dependencies);
+    const ledger = new GroupCommit({
+      ...common,
+      commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
+      holds: money.desk,
+      endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
+      onCommitted: (settlements) => money.committed(settlements),
+      onPostedAbandoned: (settlement) => money.refund(settlement),
+    });
+    money.connect(ledger);
+    return { money, ledger };
+  }
+  const money = new AloneMoney(dependencies);
+  const ledger = new GroupCommit({
+    ...common,
+    onCommitted: (settlements, totals) => money.committed(settlements, totals),
+    onPostedAbandoned: (settlement) => money.refund(settlement),
+  });
+  money.connect(ledger);
+  return { money, ledger };
+}

@@ -1,0 +1,149 @@
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { webhookActor } from "../../actors/webhook/actor.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { GatewayConfig } from "../config.ts";
+import { createEgressSend } from "../egress/client.ts";
+import { EgressGuard } from "../egress/guard.ts";
+import { systemResolve } from "../egress/resolve.ts";
+import { ERROR_TABLE } from "../http/error-table.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ErrorCode } from "../lib/errors.ts";
+import { CompletionEvents } from "../services/webhooks/completion-events.ts";
+import { Deliveries } from "../services/webhooks/deliveries.ts";
+import { DeliveryWriter } from "../services/webhooks/delivery-writer.ts";
+import { EventWriter } from "../services/webhooks/event-writer.ts";
+import { createSendEvent } from "../services/webhooks/send-event.ts";
+import { SendSlots } from "../services/webhooks/send-slots.ts";
+import { Subscriptions } from "../services/webhooks/subscriptions.ts";
+import { WebhookSecrets } from "../services/webhooks/webhook-secrets.ts";
+import { Webhooks } from "../services/webhooks/webhooks.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+import type { Connections } from "./connections.ts";
+import type { Membership } from "./membership.ts";
+
+export interface WebhookOptions {
+  readonly config: GatewayConfig;
+  readonly connections: Connections;
+  readonly instance: InstanceIdentity;
+  readonly membership: Pick<Membership, "ownership" | "unowned">;
+  readonly masterKey: Uint8Array;
+  readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, "gauge">;
+  /** Without it, the owner's own look, once a second, finds what another instance emitted. */
+  readonly wakes?: WebhookWakes;
+  /** Of one attempt; the specification's own where it is left out. */
+  readonly attemptTimeoutMs?: number;
+  onError(error: unknown): void;
+}
+
+/** Tells other instances that an actor may have work; what is lost costs latency only. */
+export interface WebhookWakes {
+  wake(kind: string, id: string): void;
+  /** Returns the way to stop listening. */
+  onWake(kind: string, listener: (id: string) => void): () => void;
+}
+
+/** Everything about webhooks. */
+export interface WebhookParts {
+  readonly webhooks: Webhooks;
+  readonly subscriptions: Subscriptions;
+  readonly completionEvents: CompletionEvents;
+  readonly deliveries: Deliveries;
+  passivateIdle(): void;
+  /** Sends nothing more, waits a little for what is under way, and writes it. */
+  stop(): Promise<void>;
+}
+
+/** Attempts under way at a time; half of what the platform lets out is left to providers. */
+const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
+const STOP_MS = 2_000;
+
+export function createWebhooks(options: WebhookOptions): WebhookParts {
+  const { config, connections, instance, membership, clock, onError } = options;
+  const { ownership, unowned } = membership;
+  const secrets = new WebhookSecrets(options.masterKey);
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const sendEvent = createSendEvent({
+    send: createEgressSend({ guard }),
+    clock,
+    timeoutMs: options.attemptTimeoutMs,
+  });
+  const writer = new DeliveryWriter({
+    sql: connections.deliveries,
+    instance,
+    onNumbered: (webhookId, isMore) => deliveries.noteNumbered(webhookId, isMore),
+    onLost: (lease) => ownership.noteLost(lease),
+  });
+  const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
+    clock,
+    turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
+    commit: (effects) => writer.submit(effects),
+    read: (query) => query.run(connections.background),
+  });
+  const slots = new SendSlots(
+    Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
+  );
+  const deliveries: Deliveries = new Deliveries({
+    sql: connections.background,
+    instanceId: instance.id,
+    actors,
+    ownership,
+    slots,
+    secrets,
+    sendEvent,
+    clock,
+    sweep: () => unowned.sweep(),
+    wakeOwner: (webhookId) => options.wakes?.wake(deliveries.kind, webhookId),
+    onError,
+  });
+  unowned.register(deliveries);
+  const stopListening = options.wakes?.onWake(deliveries.kind, (id) => deliveries.wake(id));
+  options.telemetry.gauge(
+    "gateway_webhooks_owned",
+    "Webhooks that this instance acts for.",
+    () => deliveries.size,
+  );
+  options.telemetry.gauge(
+    "gateway_webhook_attempts_in_flight",
+    "Deliveries to webhooks that are under way.",
+    () => slots.inFlight,
+  );
+  const subscriptions = new Subscriptions(connections.sql);
+  const events = new EventWriter({
+    sql: connections.background,
+    onWritten: () => deliveries.nudge(),
+    onError,
+  });
+  return {
+    webhooks: new Webhooks({
+      sql: connections.sql,
+      guard,
+      secrets,
+      sendEvent,
+      slots,
+      clock,
+      onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
+    }),
+    subscriptions,
+    completionEvents: new CompletionEvents({
+      subscriptions,
+      successSample: config.completionSuccessSample,
+      random: Math.random,
+      errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
+      write: (event) => events.add(event),
+      onWritten: () => deliveries.nudge(),
+    }),
+    deliveries,
+    passivateIdle: () => actors.passivateIdle(),
+    async stop() {
+      stopListening?.();
+      await events.close(STOP_MS);
+      await deliveries.stop(STOP_MS);
+      await writer.close(STOP_MS);
+    },
+  };
+}

@@ -1,0 +1,41 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Coordination } from "./interface.ts";
+import { MemoryRateWindows } from "./memory.ts";
+import { MemoryCache } from "./memory-cache.ts";
+import { MemoryWakes } from "./memory-wakes.ts";
+
+export interface CoordinationOptions {
+  /** Unset: this process is the only instance. */
+  readonly redisUrl: string | undefined;
+  readonly instanceId: string;
+  readonly clock: Clock;
+  /** How many instances live, this one included; known without Redis. */
+  liveInstances(): number;
+  /** Once when Redis is lost, and once when it is back. */
+  onRedisLost(reason: Error): void;
+  onRedisBack(lostForMs: number, admittedApart: number): void;
+  onError(error: unknown): void;
+  /** For tests: shorter than a minute, in whole tenths of a second. */
+  readonly windowMs?: number;
+  readonly keyPrefix?: string;
+}
+
+/** Chooses how instances speak with one another. */
+export async function createCoordination(options: CoordinationOptions): Promise<Coordination> {
+  const { redisUrl } = options;
+  if (redisUrl === undefined) return createAlone(options);
+  // Its client takes 20 MB, which a process that is alone does not need.
+  const { createShared } = await import("./redis/create-shared.ts");
+  return createShared(options, redisUrl);
+}
+
+function createAlone({ clock, onError }: CoordinationOptions): Coordination {
+  return {
+    rates: new MemoryRateWindows(clock),
+    wakes: new MemoryWakes(onError),
+    cache: new MemoryCache(clock),
+    redis: undefined,
+    start: async () => {},
+    close: async () => {},
+  };
+}

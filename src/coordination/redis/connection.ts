@@ -1,0 +1,60 @@
+import { Redis, type RedisOptions } from "ioredis";
+
+/** A command that has no answer by then has failed; whoever asked goes on without Redis. */
+export const COMMAND_TIMEOUT_MS = 250;
+const CONNECT_TIMEOUT_MS = 1_000;
+const MAX_RECONNECT_DELAY_MS = 500;
+
+/**
+ * Fails at once where Redis is not there, and connects again by itself for as long as it takes. Nothing is
+ * kept for later or sent a second time: what was not answered is decided without Redis.
+ */
+const OPTIONS: RedisOptions = {
+  lazyConnect: true,
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 1,
+  commandTimeout: COMMAND_TIMEOUT_MS,
+  connectTimeout: CONNECT_TIMEOUT_MS,
+  retryStrategy: (attempt) => Math.min(attempt * 50, MAX_RECONNECT_DELAY_MS),
+  // A peer that hangs does not take part in closing either.
+  disconnectTimeout: COMMAND_TIMEOUT_MS,
+  autoResubscribe: false,
+  disableClientInfo: true,
+};
+
+export interface RedisConnection {
+  readonly redis: Redis;
+  /** Resolves when the first attempt to connect has ended, however it did. */
+  readonly tried: Promise<void>;
+  /** Drops a connection on which nothing is answered; a new one follows by itself. */
+  reconnect(): void;
+  /** What keeps it from connecting, if anything does. */
+  failure(): Error | undefined;
+}
+
+/** Connects in the background. What goes wrong is told by the commands that fail. */
+export function openRedis(url: string): RedisConnection {
+  const redis = new Redis(url, OPTIONS);
+  let failure: Error | undefined;
+  let isDropping = false;
+  redis.on("error", (error: Error) => {
+    failure = error;
+  });
+  redis.on("ready", () => {
+    failure = undefined;
+  });
+  redis.on("close", () => {
+    isDropping = false;
+  });
+  return {
+    redis,
+    tried: redis.connect().catch(() => {}),
+    reconnect() {
+      if (isDropping || redis.status !== "ready") return;
+      isDropping = true;
+      redis.disconnect(true);
+    },
+    failure: () => failure,
+  };
+}

@@ -1,0 +1,175 @@
+/*
+ * The scripts of rate windows. Redis runs each as one step, under its own clock.
+ *
+ * The marker names the generation of counters, `<run id of the server>:<word>`. Where it is gone, or names
+ * another run of the server, admissions were lost, and the counters begin anew under another word.
+ *
+ * A window is a list of pairs: a bucket, and how many admissions there were up to its end. The first pair
+ * is the last one that has left the window, so the difference of last and first is what the window holds;
+ * nothing is ever summed up, and each bucket costs one step when it comes and one when it leaves.
+ *
+ * `present` is a sorted set of the instances that take part, by when they last did: what such an instance
+ * admitted is in the counters. An instance that lives and is not in it may be admitting its local share,
+ * so those who take part leave that share to it.
+ */
+
+export const GENERATION_CHANGED = -1;
+/** The command lay somewhere until nobody waited for it any more. */
+export const TOO_LATE = -2;
+export const CARRIED_OUT = 1;
+
+/** @param clockKey a key that holds the time in milliseconds, in place of Redis's clock, for tests */
+function preamble(clockKey: string | undefined): string {
+  const now =
+    clockKey === undefined
+      ? "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)"
+      : `local now = tonumber(redis.call('GET', '${clockKey}'))`;
+  return `${now}\n`;
+}
+
+/** KEYS marker, present. ARGV generation, instance, deadline. */
+const CHECK = `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {${GENERATION_CHANGED}, now} end
+if now > tonumber(ARGV[3]) then return {${TOO_LATE}, now} end
+`;
+
+/** KEYS marker, and present of the generation in ARGV. ARGV word, lost generation, known one, instance, lifetime. */
+export function attendLua(clockKey?: string): string {
+  return `${preamble(clockKey)}
+local info = redis.pcall('INFO', 'server')
+local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or 'unknown'
+local generation = redis.call('GET', KEYS[1])
+if not generation or generation == ARGV[2] or string.sub(generation, 1, #run + 1) ~= run .. ':' then
+  generation = run .. ':' .. ARGV[1]
+end
+redis.call('SET', KEYS[1], generation, 'PX', ARGV[5])
+if generation == ARGV[3] then
+  redis.call('ZADD', KEYS[2], now, ARGV[4])
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[5])
+  redis.call('PEXPIRE', KEYS[2], ARGV[5])
+end
+return {${CARRIED_OUT}, now, generation}`;
+}
+
+/** Drops what has left the window; gives the count of the pair before the window, and its first bucket. */
+const EXPIRE = `
+local function expire(key, oldest)
+  local cut, span = 0, 4
+  while true do
+    local pairs = redis.call('LRANGE', key, cut, cut + span - 1)
+    local i = 1
+    while pairs[i + 2] and tonumber(pairs[i + 2]) <= oldest do i = i + 2 end
+    cut = cut + i - 1
+    if pairs[i + 2] or #pairs < span then
+      if cut > 0 then redis.call('LTRIM', key, cut, -1) end
+      return tonumber(pairs[i + 1]), tonumber(pairs[i + 2])
+    end
+    span = 256
+  end
+end
+`;
+
+/** The bucket at whose end \`count\` more than \`gone\` have left. */
+const LEAVES = `
+local function leaves(key, gone, count)
+  local from = 2
+  while true do
+    local pairs = redis.call('LRANGE', key, from, from + 127)
+    for i = 1, #pairs, 2 do
+      if tonumber(pairs[i + 1]) - gone >= count then return tonumber(pairs[i]) end
+    end
+    if #pairs < 128 then return nil end
+    from = from + 128
+  end
+end
+`;
+
+/**
+ * KEYS marker, present, windows. ARGV generation, instance, deadline, live instances, how recently those
+ * present took part, buckets, and the limit of each window. Answers four numbers for each: 0 refused,
+ * 1 admitted, 2 admitted into a window that was not there; how many are left; in how many milliseconds
+ * the oldest leaves; for a refusal, in how many one more will be admitted.
+ */
+export function takeLua(bucketMs: number, clockKey?: string): string {
+  return `${preamble(clockKey)}${CHECK}${EXPIRE}${LEAVES}
+redis.call('ZADD', KEYS[2], now, ARGV[2])
+local live = tonumber(ARGV[4])
+local missing = live - redis.call('ZCOUNT', KEYS[2], now - ARGV[5], '+inf')
+local buckets = tonumber(ARGV[6])
+local bucket = math.floor(now / ${bucketMs})
+local answers = {${CARRIED_OUT}, now}
+for i = 3, #KEYS do
+  local key = KEYS[i]
+  local limit = tonumber(ARGV[i + 4])
+  if missing > 0 then limit = math.max(1, limit - missing * math.max(1, math.floor(limit / live))) end
+  local verdict = 1
+  local gone, first = expire(key, bucket - buckets)
+  local newest, admitted
+  if gone then
+    local last = redis.call('LRANGE', key, -2, -1)
+    newest, admitted = tonumber(last[1]), tonumber(last[2])
+  else
+    verdict, gone, newest, admitted = 2, 0, 0, 0
+    redis.call('RPUSH', key, 0, 0)
+  end
+  local total = admitted - gone
+  local retryMs = 0
+  if total < limit then
+    total = total + 1
+    if newest >= bucket then
+      redis.call('LSET', key, -1, admitted + 1)
+    else
+      redis.call('RPUSH', key, bucket, admitted + 1)
+      redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
+    end
+    first = first or bucket
+  else
+    verdict = 0
+    local last = total == limit and first or leaves(key, gone, total - limit + 1) or bucket
+    retryMs = math.max(1, (last + buckets) * ${bucketMs} - now)
+  end
+  local n = #answers
+  answers[n + 1] = verdict
+  answers[n + 2] = math.max(0, limit - total)
+  answers[n + 3] = ((first or bucket) + buckets) * ${bucketMs} - now
+  answers[n + 4] = retryMs
+end
+return answers`;
+}
+
+/**
+ * Adds admissions that were made without Redis to the windows, at their ages. KEYS marker, present, windows.
+ * ARGV generation, instance, deadline, whether all is told and the instance takes part from now on, buckets,
+ * and for each window the number of its pieces and for each of these its age in milliseconds and its count.
+ */
+export function mergeLua(bucketMs: number, clockKey?: string): string {
+  return `${preamble(clockKey)}${CHECK}
+local buckets = tonumber(ARGV[5])
+local at = 6
+for i = 3, #KEYS do
+  local key = KEYS[i]
+  local counts, order = {}, {}
+  local function add(bucket, count)
+    if not counts[bucket] then order[#order + 1] = bucket end
+    counts[bucket] = (counts[bucket] or 0) + count
+  end
+  local pairs = redis.call('LRANGE', key, 0, -1)
+  for j = 3, #pairs, 2 do add(tonumber(pairs[j]), tonumber(pairs[j + 1]) - tonumber(pairs[j - 1])) end
+  local pieces = tonumber(ARGV[at])
+  for j = at + 1, at + 2 * pieces, 2 do
+    add(math.floor((now - ARGV[j]) / ${bucketMs}), tonumber(ARGV[j + 1]))
+  end
+  at = at + 1 + 2 * pieces
+  table.sort(order)
+  redis.call('DEL', key)
+  redis.call('RPUSH', key, 0, 0)
+  local total = 0
+  for _, bucket in ipairs(order) do
+    total = total + counts[bucket]
+    redis.call('RPUSH', key, bucket, total)
+  end
+  redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
+end
+if ARGV[4] == '1' then redis.call('ZADD', KEYS[2], now, ARGV[2]) end
+return {${CARRIED_OUT}, now}`;
+}

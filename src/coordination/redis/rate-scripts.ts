@@ -1,0 +1,187 @@
+import type { Redis } from "ioredis";
+import type { Clock } from "../../lib/clock.ts";
+import { BUCKET_MS, bucketsOf } from "../sliding-window.ts";
+import { COMMAND_TIMEOUT_MS } from "./connection.ts";
+import type { Untold } from "./own-admissions.ts";
+import {
+  attendLua,
+  CARRIED_OUT,
+  GENERATION_CHANGED,
+  mergeLua,
+  TOO_LATE,
+  takeLua,
+} from "./rate-lua.ts";
+import { RedisTime } from "./redis-time.ts";
+
+/** A generation of counters without an instance for so long is forgotten. */
+const MARKER_LIFE_MS = 3_600_000;
+/**
+ * An instance takes part for a fifteenth of a window after it was last heard of. That are four seconds: longer
+ * than it counts as alive after it died.
+ */
+const PRESENT_PARTS = 15;
+/** A command may still be carried out for a moment after nobody waits for it. */
+const LATE_MS = 250;
+/** A failure that comes so much after the timeout says that this process was busy, and nothing of Redis. */
+const STALL_MS = 50;
+const NUMBERS_OF_A_TAKE = 4;
+
+export interface Asked {
+  readonly key: string;
+  readonly limit: number;
+}
+
+/** A take as Redis decided it. */
+export interface Answer {
+  readonly isAdmitted: boolean;
+  /** The key had no window in Redis before. */
+  readonly isNew: boolean;
+  readonly remaining: number;
+  readonly resetInMs: number;
+  readonly retryAfterMs: number;
+}
+
+/** The counters are others than this instance took them for; it has to attend again. */
+export class GenerationChanged extends Error {}
+
+/** The counters cannot be trusted any longer and have to begin anew. */
+export class CountersLost extends Error {}
+
+/** This process itself was too busy to see the answer in time. */
+export class Stalled extends Error {}
+
+export interface RateScriptsOptions {
+  readonly redis: Redis;
+  readonly clock: Clock;
+  readonly instanceId: string;
+  readonly keyPrefix: string;
+  readonly windowMs: number;
+  /** For tests: a key that holds the time in milliseconds, in place of Redis's own clock. */
+  readonly clockKey?: string | undefined;
+}
+
+interface Scripts {
+  gatewayAttend(...words: (string | number)[]): Promise<[number, number, string]>;
+  gatewayTake(...words: (string | number)[]): Promise<number[]>;
+  gatewayMerge(...words: (string | number)[]): Promise<number[]>;
+}
+
+/** The scripts of rate windows as functions. Each rejects where Redis does not answer in time, or with Stalled. */
+export class RateScripts {
+  readonly #options: RateScriptsOptions;
+  readonly #scripts: Scripts;
+  readonly #time = new RedisTime();
+  readonly #marker: string;
+  readonly #buckets: number;
+
+  constructor(options: RateScriptsOptions) {
+    const { redis, clockKey, keyPrefix, windowMs } = options;
+    this.#options = options;
+    this.#marker = `${keyPrefix}rate`;
+    this.#buckets = bucketsOf(windowMs);
+    redis.defineCommand("gatewayAttend", { numberOfKeys: 2, lua: attendLua(clockKey) });
+    redis.defineCommand("gatewayTake", { lua: takeLua(BUCKET_MS, clockKey) });
+    redis.defineCommand("gatewayMerge", { lua: mergeLua(BUCKET_MS, clockKey) });
+    this.#scripts = redis as unknown as Scripts;
+  }
+
+  /**
+   * Says that this instance is there, and takes part if `known` still is the generation; returns the one
+   * that is. Counters begin anew where they were lost, which `lost` claims of a generation. Throws
+   * CountersLost where a clock was set: ages cannot be compared over that.
+   */
+  async attend(known: string | undefined, lost: string | undefined): Promise<string> {
+    const word = crypto.randomUUID().slice(0, 8);
+    const { instanceId } = this.#options;
+    const [, , generation] = await this.#timed(() =>
+      this.#scripts.gatewayAttend(
+        this.#marker,
+        this.#present(known ?? ""),
+        word,
+        lost ?? "",
+        known ?? "",
+        instanceId,
+        MARKER_LIFE_MS,
+      ),
+    );
+    return generation;
+  }
+
+  /** Throws GenerationChanged where `generation` is no longer the one, and CountersLost as `attend` does. */
+  async take(generation: string, asked: readonly Asked[], live: number): Promise<Answer[]> {
+    const words: (string | number)[] = [asked.length + 2, this.#marker, this.#present(generation)];
+    const prefix = this.#windowPrefix(generation);
+    for (const { key } of asked) words.push(prefix + key);
+    words.push(generation, this.#options.instanceId, this.#deadlineMs());
+    words.push(live, this.#options.windowMs / PRESENT_PARTS, this.#buckets);
+    for (const { limit } of asked) words.push(limit);
+    const numbers = await this.#timed(() => this.#scripts.gatewayTake(...words));
+    const answers: Answer[] = [];
+    for (let at = 2; at < numbers.length; at += NUMBERS_OF_A_TAKE) {
+      answers.push({
+        isAdmitted: numbers[at]! > 0,
+        isNew: numbers[at] === 2,
+        remaining: numbers[at + 1]!,
+        resetInMs: numbers[at + 2]!,
+        retryAfterMs: numbers[at + 3]!,
+      });
+    }
+    return answers;
+  }
+
+  /** Adds what was admitted without Redis; with `isAll` this instance takes part from then on. Throws as `take`. */
+  async merge(
+    generation: string,
+    told: readonly Untold[],
+    isAll: boolean,
+    ageMs: (bucket: number) => number,
+  ): Promise<void> {
+    const words: (string | number)[] = [told.length + 2, this.#marker, this.#present(generation)];
+    const prefix = this.#windowPrefix(generation);
+    for (const { key } of told) words.push(prefix + key);
+    words.push(generation, this.#options.instanceId, this.#deadlineMs());
+    words.push(isAll ? 1 : 0, this.#buckets);
+    for (const { counts } of told) {
+      words.push(counts.size);
+      for (const [bucket, admitted] of counts) words.push(ageMs(bucket), admitted);
+    }
+    await this.#timed(() => this.#scripts.gatewayMerge(...words));
+  }
+
+  /** Takes part no longer. */
+  async leave(generation: string): Promise<void> {
+    await this.#options.redis.zrem(this.#present(generation), this.#options.instanceId);
+  }
+
+  async #timed<Reply extends readonly unknown[]>(send: () => Promise<Reply>): Promise<Reply> {
+    const sentMs = this.#options.clock.nowMs();
+    const reply = await send().catch((error: unknown) => {
+      const tookMs = this.#options.clock.nowMs() - sentMs;
+      if (tookMs < COMMAND_TIMEOUT_MS + STALL_MS) throw error;
+      throw new Stalled("no answer was seen in time", { cause: error });
+    });
+    const isSteady = this.#time.observe(reply[1] as number, sentMs, this.#options.clock.nowMs());
+    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters began anew");
+    if (!isSteady) throw new CountersLost("a clock was set");
+    if (reply[0] === TOO_LATE) throw new Error("it answers too late");
+    if (reply[0] !== CARRIED_OUT) throw new Error("it answers with something unknown");
+    return reply;
+  }
+
+  #deadlineMs(): number {
+    return this.#time.latestMs(this.#options.clock.nowMs()) + COMMAND_TIMEOUT_MS + LATE_MS;
+  }
+
+  #present(generation: string): string {
+    return `${this.#marker}:${wordOf(generation)}:present`;
+  }
+
+  #windowPrefix(generation: string): string {
+    return `${this.#marker}:${wordOf(generation)}:of:`;
+  }
+}
+
+/** A generation is named `<run id of the server>:<word>`. */
+function wordOf(generation: string): string {
+  return generation.slice(generation.lastIndexOf(":") + 1);
+}

@@ -1,0 +1,299 @@
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { RateDecision, RateWindows } from "../interface.ts";
+import type { SlidingWindow } from "../sliding-window.ts";
+import { LocalShares } from "./local-shares.ts";
+import type { OwnAdmissions } from "./own-admissions.ts";
+import {
+  type Answer,
+  CountersLost,
+  GenerationChanged,
+  type RateScripts,
+  Stalled,
+} from "./rate-scripts.ts";
+import { tellNext } from "./tell-next.ts";
+
+/*
+ * An instance is in one of three states towards the counters in Redis:
+ *
+ * - apart: it decides by its own share of each limit, R / n, counting everything that it admitted itself
+ *   within a window, through Redis or not. Here it begins, and here it comes back to when a command fails or
+ *   is late, when the generation of the counters is another, or when a window of its own is missing.
+ * - joining: Redis answers again and is being told the last of what this instance admitted without it.
+ *   Takes wait for that, which is little.
+ * - joined: the script decides. What this instance admitted is in the counters, all of it.
+ *
+ * Only `#attend`, which runs twice a second and at once after a loss, leads from apart to joined.
+ *
+ * Why this keeps the limit R: the script leaves the share of every instance that lives and is not joined to
+ * it, and lets those who are joined have the rest. So in a window that sees no loss, those joined admit at
+ * most R less those shares, and each that is apart its share. In a window that sees a loss, an instance i
+ * had admitted a_i before it, the sum of which is at most R, and ends with at most max(a_i, R / n): less
+ * than 2 R together. It does not matter who comes back first, or whether the counters are the old ones.
+ */
+
+export interface RedisRateWindowsOptions {
+  readonly scripts: RateScripts;
+  /** Runs steadily: the ages of admissions are measured with it. */
+  readonly clock: Clock;
+  readonly windowMs: number;
+  /** How many instances live, this one included; known without Redis. */
+  liveInstances(): number;
+  /** Drops a connection on which nothing is answered, for a new one. */
+  reconnect(): void;
+  onLost(reason: Error): void;
+  onBack(lostForMs: number, admittedApart: number): void;
+}
+
+/** How often an instance attends within a window: each half second. */
+const ATTENDS_A_WINDOW = 120;
+/** After a loss that Redis itself told of, so that it answers. */
+const ATTEND_SOON_MS = 20;
+/** Takes that wait for Redis at a time. */
+const MAX_WAITING = 20_000;
+/** Of one script, so that it stops Redis for less than a millisecond. */
+const MAX_TAKES_A_SCRIPT = 128;
+/** What is told while takes wait must be little. */
+const MAX_LAST_KEYS = 64;
+/** A take whose answer this process did not see, or that saw the counters begin anew, asks once more. */
+const MAX_ATTEMPTS = 2;
+/** Clocks and expiry differ by less than this at the end of a window. */
+const RECENT_MARGIN_BUCKETS = 20;
+
+interface WaitingTake {
+  readonly key: string;
+  readonly limit: number;
+  readonly window: SlidingWindow;
+  attempts: number;
+  resolve(decision: RateDecision): void;
+  reject(error: unknown): void;
+}
+
+/** Rate windows of several instances, counted in Redis; where it is gone, in each instance's own share. */
+export class RedisRateWindows implements RateWindows {
+  readonly #options: RedisRateWindowsOptions;
+  readonly #shares: LocalShares;
+  readonly #own: OwnAdmissions;
+  #state: "apart" | "joining" | "joined" = "apart";
+  #generation: string | undefined;
+  /** A generation of which this instance saw that something is missing. */
+  #lostGeneration: string | undefined;
+  #lostAtMs: number | undefined;
+  #admittedApartBefore = 0;
+  #waiting: WaitingTake[] = [];
+  #inFlight = 0;
+  #isFlushing = false;
+  #attending: Promise<void> | undefined;
+  #attendsSoon = false;
+  #hasStalled = false;
+  #cancelTimer: () => void = () => {};
+  #isClosed = false;
+
+  constructor(options: RedisRateWindowsOptions) {
+    this.#options = options;
+    this.#shares = new LocalShares(options);
+    this.#own = this.#shares.own;
+  }
+
+  get isJoined(): boolean {
+    return this.#state === "joined";
+  }
+
+  /** Admissions that were decided without Redis since the start. */
+  get admittedApart(): number {
+    return this.#shares.admitted;
+  }
+
+  /** Resolves when Redis was tried once. It is tried again until `close`. */
+  start(): Promise<void> {
+    return this.#attend();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#cancelTimer();
+    await this.#attending;
+    if (this.#state !== "joined" || this.#generation === undefined) return;
+    this.#state = "apart";
+    await this.#options.scripts.leave(this.#generation).catch(() => {});
+  }
+
+  /** Throws 503 where more keys than fit, or more takes than can wait, are there at once. */
+  take(key: string, limit: number): RateDecision | Promise<RateDecision> {
+    if (this.#state === "apart") return this.#takeApart(key, limit);
+    const window = this.#own.reserve(key);
+    if (this.#waiting.length + this.#inFlight >= MAX_WAITING) throw overloaded();
+    return new Promise((resolve, reject) => {
+      this.#wait({ key, limit, window, attempts: 0, resolve, reject });
+    });
+  }
+
+  #wait(take: WaitingTake): void {
+    this.#waiting.push(take);
+    if (this.#isFlushing) return;
+    this.#isFlushing = true;
+    // What other requests ask in this round of the event loop shares the script.
+    setImmediate(() => {
+      this.#isFlushing = false;
+      if (this.#state !== "joining") this.#flush();
+    });
+  }
+
+  #flush(): void {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, MAX_TAKES_A_SCRIPT);
+      if (this.#state === "joined") void this.#ask(batch);
+      else for (const take of batch) this.#decideApart(take);
+    }
+  }
+
+  async #ask(batch: readonly WaitingTake[]): Promise<void> {
+    const { scripts, liveInstances } = this.#options;
+    const generation = this.#generation!;
+    this.#inFlight += batch.length;
+    try {
+      const answers = await scripts.take(generation, batch, Math.max(1, liveInstances()));
+      for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
+    } catch (error) {
+      if (this.#generation === generation && !(error instanceof Stalled)) {
+        if (error instanceof CountersLost) this.#lostGeneration = generation;
+        this.#part(error as Error);
+      }
+      for (const take of batch) this.#askAgain(take);
+    } finally {
+      this.#inFlight -= batch.length;
+    }
+  }
+
+  #answer(take: WaitingTake, answer: Answer, generation: string): void {
+    if (answer.isNew && this.#own.hasRecent(take.window, RECENT_MARGIN_BUCKETS)) {
+      this.#lostGeneration = generation;
+      if (this.#generation === generation) this.#part(new Error("it lost a window"));
+    }
+    if (answer.isAdmitted) {
+      if (this.#generation === generation) this.#own.noteTold(take.window);
+      else this.#own.noteUntold(take.key, take.window);
+    }
+    take.resolve({
+      isAdmitted: answer.isAdmitted,
+      limit: take.limit,
+      remaining: answer.remaining,
+      resetMs: this.#options.clock.nowMs() + answer.resetInMs,
+      retryAfterMs: answer.retryAfterMs,
+    });
+  }
+
+  /** Redis failed the take. Where it is there, or is there again, it decides; it may count the take twice. */
+  #askAgain(take: WaitingTake): void {
+    take.attempts++;
+    if (this.#state !== "apart" && take.attempts < MAX_ATTEMPTS) this.#wait(take);
+    else this.#decideApart(take);
+  }
+
+  #decideApart(take: WaitingTake): void {
+    try {
+      take.resolve(this.#takeApart(take.key, take.limit));
+    } catch (error) {
+      take.reject(error);
+    }
+  }
+
+  #takeApart(key: string, limit: number): RateDecision {
+    // Of what is decided here Redis has to be told before it decides again.
+    if (this.#state !== "apart") this.#part(new Error("it did not answer"));
+    return this.#shares.take(key, limit);
+  }
+
+  #part(reason: Error): void {
+    const wasApart = this.#state === "apart";
+    this.#state = "apart";
+    if (this.#lostAtMs === undefined) {
+      this.#lostAtMs = this.#options.clock.nowMs();
+      this.#admittedApartBefore = this.admittedApart;
+      this.#options.onLost(reason);
+    }
+    if (!wasApart) void this.#attend();
+    this.#flush();
+  }
+
+  #joined(): void {
+    this.#state = "joined";
+    this.#shares.knowPast();
+    if (this.#lostAtMs !== undefined) {
+      const lostForMs = this.#options.clock.nowMs() - this.#lostAtMs;
+      this.#lostAtMs = undefined;
+      this.#options.onBack(lostForMs, this.admittedApart - this.#admittedApartBefore);
+    }
+    this.#flush();
+  }
+
+  /** One at a time; a further call waits for the one that runs. */
+  #attend(): Promise<void> {
+    this.#attending ??= this.#attendOnce().finally(() => {
+      this.#attending = undefined;
+      if (this.#isClosed) return;
+      const delayMs = this.#attendsSoon
+        ? ATTEND_SOON_MS
+        : this.#options.windowMs / ATTENDS_A_WINDOW;
+      this.#attendsSoon = false;
+      this.#cancelTimer();
+      this.#cancelTimer = this.#options.clock.after(delayMs, () => void this.#attend());
+    });
+    return this.#attending;
+  }
+
+  async #attendOnce(): Promise<void> {
+    const { scripts } = this.#options;
+    try {
+      this.#shares.countInstances();
+      const joined = this.#state === "joined" ? this.#generation : undefined;
+      const lost = this.#lostGeneration;
+      const generation = await scripts.attend(joined, lost);
+      this.#hasStalled = false;
+      if (this.#lostGeneration === lost) this.#lostGeneration = undefined;
+      if (generation !== this.#generation) {
+        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters began anew"));
+        this.#generation = generation;
+        this.#own.forgetTold();
+      }
+      if (this.#isClosed) return;
+      // Something was found missing while Redis was asked: it has to be told of that first.
+      if (this.#lostGeneration === generation) this.#attendsSoon = true;
+      else if (this.#state === "apart") await this.#join(generation);
+      else if (this.#own.untoldKeys > 0) await tellNext(scripts, this.#own, generation);
+    } catch (error) {
+      this.#failed(error as Error);
+    }
+  }
+
+  /** Tells Redis what it does not know, the last of it while takes wait. */
+  async #join(generation: string): Promise<void> {
+    const { scripts } = this.#options;
+    while (this.#own.untoldKeys > MAX_LAST_KEYS) await tellNext(scripts, this.#own, generation);
+    this.#state = "joining";
+    do await tellNext(scripts, this.#own, generation, true);
+    while (this.#own.untoldKeys > 0);
+    // A take that failed meanwhile may have been decided apart; the next round tells of it.
+    if (this.#state === "joining") this.#joined();
+  }
+
+  #failed(reason: Error): void {
+    // Once only: a process that is always busy has to go on without Redis.
+    const isExcused = reason instanceof Stalled && !this.#hasStalled && this.#state === "joined";
+    this.#hasStalled = isExcused;
+    if (isExcused) {
+      this.#attendsSoon = true;
+      return;
+    }
+    if (reason instanceof CountersLost) this.#lostGeneration = this.#generation;
+    this.#attendsSoon = reason instanceof CountersLost || reason instanceof GenerationChanged;
+    if (!this.#attendsSoon) this.#options.reconnect();
+    this.#part(reason);
+  }
+}
+
+function overloaded(): GatewayError {
+  return new GatewayError("overloaded", "Too many requests wait at once. Try again shortly.", {
+    retryAfterSeconds: 1,
+  });
+}

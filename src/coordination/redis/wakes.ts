@@ -1,0 +1,82 @@
+import type { Redis } from "ioredis";
+import type { Wakes } from "../interface.ts";
+import { WakeBoard } from "../wake-board.ts";
+
+export interface RedisWakesOptions {
+  readonly redis: Redis;
+  /** A connection of its own: one that listens can do nothing else. */
+  readonly listening: Redis;
+  readonly keyPrefix: string;
+  readonly instanceId: string;
+  isUp(): boolean;
+  onError(error: unknown): void;
+}
+
+/** Ids in one message; more are several messages. */
+const MAX_IDS_A_MESSAGE = 1_000;
+
+/** Wake-ups over all instances. This one hears its own at once, with or without Redis. */
+export class RedisWakes implements Wakes {
+  readonly #options: RedisWakesOptions;
+  readonly #channel: string;
+  readonly #board: WakeBoard;
+  #subscribing: Promise<unknown> = Promise.resolve();
+
+  constructor(options: RedisWakesOptions) {
+    this.#options = options;
+    this.#channel = `${options.keyPrefix}wakes`;
+    this.#board = new WakeBoard((wakes) => this.#publish(wakes), options.onError);
+    const { listening } = options;
+    listening.on("message", (_, message) => this.#hear(message));
+    // Once for each connection: a new one listens to nothing.
+    listening.on("ready", () => {
+      this.#subscribing = listening.subscribe(this.#channel).catch(() => {});
+    });
+  }
+
+  /** Resolves when the listening that the last connection began has been tried. */
+  async subscribed(): Promise<void> {
+    await this.#subscribing;
+  }
+
+  wake(kind: string, id: string): void {
+    this.#board.add(kind, id);
+  }
+
+  onWake(kind: string, listener: (id: string) => void): () => void {
+    return this.#board.listen(kind, listener);
+  }
+
+  #publish(wakes: readonly (readonly [kind: string, ids: readonly string[]])[]): void {
+    const { redis, instanceId, isUp } = this.#options;
+    if (!isUp()) return;
+    for (const [kind, ids] of wakes) {
+      for (let from = 0; from < ids.length; from += MAX_IDS_A_MESSAGE) {
+        const message = [instanceId, kind, ...ids.slice(from, from + MAX_IDS_A_MESSAGE)];
+        // Lost ones cost latency: owners look for work by themselves too.
+        redis.publish(this.#channel, JSON.stringify(message)).catch(() => {});
+      }
+    }
+  }
+
+  #hear(message: string): void {
+    const words = readWords(message);
+    if (words === undefined) return;
+    const [instanceId, kind, ...ids] = words;
+    if (instanceId === this.#options.instanceId) return;
+    for (const id of ids) this.#board.tell(kind!, id);
+  }
+}
+
+/** Undefined for what no gateway has sent. */
+function readWords(message: string): string[] | undefined {
+  try {
+    const words: unknown = JSON.parse(message);
+    if (Array.isArray(words) && words.length > 2 && words.every((one) => typeof one === "string")) {
+      return words;
+    }
+  } catch {
+    // Not ours either.
+  }
+  return undefined;
+}

@@ -1,0 +1,96 @@
+import { AddressPolicy, addressOfHost } from "../lib/public-address.ts";
+import { EgressRefused, NameNotResolved } from "./refusal.ts";
+
+/** Every address of a name, in the order in which they should be tried. */
+export type Resolve = (hostName: string) => Promise<readonly string[]>;
+
+export interface EgressGuardOptions {
+  readonly resolve: Resolve;
+  /** CIDRs that may be reached although not public. */
+  readonly allowedCidrs: readonly string[];
+  /** Accepts http: as well as https:. */
+  readonly allowsHttp: boolean;
+}
+
+/** A URL that was checked, and the one address that may be dialled for it. */
+export interface CheckedTarget {
+  readonly url: URL;
+  /** The host's name as certificates have it. */
+  readonly hostName: string;
+  readonly address: string;
+}
+
+export const MAX_URL_CHARACTERS = 2_048;
+/** Names that mean this machine whatever a resolver says (RFC 6761, section 6.3). */
+const LOCAL_NAME = /(^|\.)localhost$/;
+const LOOPBACK = "127.0.0.1";
+
+/**
+ * Stands before every URL that a user supplies: https only, no credentials, and no address that is not
+ * public. A name is resolved once, and what was checked is what is dialled.
+ */
+export class EgressGuard {
+  readonly #resolve: Resolve;
+  readonly #policy: AddressPolicy;
+  readonly #allowsHttp: boolean;
+
+  constructor(options: EgressGuardOptions) {
+    this.#resolve = options.resolve;
+    this.#policy = new AddressPolicy(options.allowedCidrs);
+    this.#allowsHttp = options.allowsHttp;
+  }
+
+  /** The URL's own form, without asking for its name. Throws EgressRefused. */
+  parse(text: string): URL {
+    const url = text.length > MAX_URL_CHARACTERS ? null : URL.parse(text);
+    if (url === null) throw new EgressRefused("is not a valid URL");
+    if (url.protocol !== "https:" && !(this.#allowsHttp && url.protocol === "http:")) {
+      throw new EgressRefused(this.#allowsHttp ? "must be an http or https URL" : "must be https");
+    }
+    if (url.username !== "" || url.password !== "") {
+      throw new EgressRefused("must hold no credentials");
+    }
+    const host = hostNameOf(url);
+    if (host === "") throw new EgressRefused("has no host");
+    const address = addressOfHost(host) ?? (LOCAL_NAME.test(host) ? LOOPBACK : undefined);
+    if (address !== undefined) this.#assertAllowed([address]);
+    return url;
+  }
+
+  /** Throws EgressRefused, and NameNotResolved where the name has no address now. */
+  async check(text: string): Promise<CheckedTarget> {
+    const url = this.parse(text);
+    const hostName = hostNameOf(url);
+    const addresses = await this.#addressesOf(hostName);
+    this.#assertAllowed(addresses);
+    return { url, hostName, address: addresses[0]! };
+  }
+
+  async #addressesOf(hostName: string): Promise<readonly string[]> {
+    const own = addressOfHost(hostName);
+    if (own !== undefined) return [own];
+    if (LOCAL_NAME.test(hostName)) return [LOOPBACK];
+    let addresses: readonly string[];
+    try {
+      addresses = await this.#resolve(hostName);
+    } catch (error) {
+      throw new NameNotResolved(error);
+    }
+    if (addresses.length === 0) throw new NameNotResolved(undefined);
+    return addresses;
+  }
+
+  /** One bad address spoils them all: whoever owns the name chooses which one is given next. */
+  #assertAllowed(addresses: readonly string[]): void {
+    if (addresses.every((address) => this.#policy.allows(address))) return;
+    throw new EgressRefused("leads to an address that is not public");
+  }
+}
+
+/** Without brackets and without the dot of a fully qualified name. */
+function hostNameOf(url: URL): string {
+  return url.hostname
+    .replace(/^\[|\]$/g, "")
+    .replace(/\.+$/, "")
+    .toLowerCase();
+}

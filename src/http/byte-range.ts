@@ -1,0 +1,37 @@
+export type ReadRange =
+  | { readonly kind: "whole" }
+  /** Bytes from `start` up to, not including, `end`. */
+  | { readonly kind: "part"; readonly start: number; readonly end: number }
+  | { readonly kind: "unsatisfiable" };
+
+const WHOLE: ReadRange = { kind: "whole" };
+const RANGE = /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i;
+
+/**
+ * The part of a content that a Range header asks for (RFC 9110, section 14). What is no range of bytes, or
+ * asks for several, is passed over, as the standard allows.
+ */
+export function readRange(header: string | null, bytes: number): ReadRange {
+  const match = header === null ? null : RANGE.exec(header);
+  if (!match) return WHOLE;
+  const [, first = "", last = ""] = match;
+  if (first === "" && last === "") return WHOLE;
+  if (first === "") {
+    const wanted = Math.min(Number(last), bytes);
+    return wanted === 0
+      ? { kind: "unsatisfiable" }
+      : { kind: "part", start: bytes - wanted, end: bytes };
+  }
+  const start = Number(first);
+  if (last !== "" && Number(last) < start) return WHOLE;
+  if (start >= bytes) return { kind: "unsatisfiable" };
+  const end = last === "" ? bytes : Math.min(Number(last) + 1, bytes);
+  return { kind: "part", start, end };
+}
+
+/** True where a list of entity tags (If-None-Match) names this one, weakly compared. */
+export function namesEntity(header: string | null, etag: string): boolean {
+  if (header === null) return false;
+  if (header.trim() === "*") return true;
+  return header.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
+}

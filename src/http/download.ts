@@ -1,0 +1,110 @@
+import { GatewayError } from "../lib/errors.ts";
+import { acceptedType } from "./accepted-type.ts";
+import { namesEntity, readRange } from "./byte-range.ts";
+import { attachment } from "./content-disposition.ts";
+import type { RequestContext } from "./route.ts";
+
+export interface Download {
+  readonly filename: string;
+  readonly bytes: number;
+  /** Content types that it may be called by, the usual one first. */
+  readonly contentTypes: readonly string[];
+  /** Strong, with its quotes; undefined where there is no content yet. */
+  readonly etag: string | undefined;
+  open(range: {
+    readonly start: number;
+    readonly end: number;
+  }): Promise<ReadableStream<Uint8Array>>;
+}
+
+/** Up to here a body is held in memory, so that its length can be told; longer ones go out in chunks. */
+const MAX_BUFFERED_BYTES = 1024 * 1024;
+
+/**
+ * Bytes that a caller once sent, with ranges and conditions (RFC 9110, sections 13 and 14). Whatever they
+ * are, no browser takes them for a page of ours. Throws 416.
+ */
+export async function downloadResponse(
+  context: RequestContext,
+  download: Download,
+): Promise<Response> {
+  const { request, log } = context;
+  const { etag, bytes } = download;
+  const headers: Record<string, string> = {
+    "content-type": acceptedType(request.headers.get("accept"), download.contentTypes),
+    "content-disposition": attachment(download.filename),
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "cache-control": "private, no-cache",
+    "accept-ranges": "bytes",
+    vary: "accept",
+    ...(etag !== undefined && { etag }),
+  };
+  if (etag !== undefined && namesEntity(request.headers.get("if-none-match"), etag)) {
+    return new Response(null, { status: 304, headers });
+  }
+  const condition = request.headers.get("if-range");
+  const isCurrent = condition === null || condition.trim() === etag;
+  const range = readRange(isCurrent ? request.headers.get("range") : null, bytes);
+  if (range.kind === "unsatisfiable") {
+    throw new GatewayError("range_not_satisfiable", `The content has ${bytes} bytes.`, {
+      param: "range",
+      headers: { "content-range": `bytes */${bytes}` },
+    });
+  }
+  const part = range.kind === "part" ? range : { start: 0, end: bytes };
+  const status = range.kind === "part" ? 206 : 200;
+  if (status === 206) headers["content-range"] = `bytes ${part.start}-${part.end - 1}/${bytes}`;
+  const length = part.end - part.start;
+  headers["content-length"] = String(length);
+  const stream = await download.open(part);
+  if (length <= MAX_BUFFERED_BYTES) {
+    return new Response(await new Response(stream).arrayBuffer(), { status, headers });
+  }
+  log.isDeferred = true;
+  const body = reported(stream, request.signal, () => {
+    // Over before it began: the pipeline need not wait for it.
+    log.isDeferred = false;
+    log.finish?.();
+  });
+  return new Response(body, { status, headers });
+}
+
+/** The stream, and once a call when it is over, however it ends: until then the request runs. */
+function reported(
+  stream: ReadableStream<Uint8Array>,
+  signal: AbortSignal,
+  onOver: () => void,
+): ReadableStream<Uint8Array> {
+  const reader = stream.getReader();
+  let isOver = false;
+  const over = (): void => {
+    if (isOver) return;
+    isOver = true;
+    signal.removeEventListener("abort", leave);
+    onOver();
+  };
+  const leave = (): void => {
+    void reader.cancel().catch(() => {});
+    over();
+  };
+  signal.addEventListener("abort", leave);
+  if (signal.aborted) leave();
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const { value, done } = await reader.read();
+          if (!done) return controller.enqueue(value);
+          over();
+          controller.close();
+        } catch (error) {
+          over();
+          throw error;
+        }
+      },
+      cancel: leave,
+    },
+    { highWaterMark: 0 },
+  );
+}

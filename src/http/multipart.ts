@@ -1,0 +1,237 @@
+import type { Readable } from "node:stream";
+import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/busboy";
+import type { Clock } from "../lib/clock.ts";
+import { clientClosed, GatewayError } from "../lib/errors.ts";
+
+/** What takes the parts of a form, in the order in which they come. */
+export interface FormReceiver {
+  /** Throws to refuse it. */
+  field(name: string, value: string): void;
+  /** Throws to refuse it. What is returned takes the file's bytes. */
+  file(name: string, heading: FormFileHeading): Promise<FormFileReceiver>;
+}
+
+export interface FormFileHeading {
+  readonly filename: string;
+  readonly contentType: string;
+}
+
+export interface FormFileReceiver {
+  /** Resolves when it can take more: a slow one holds the client back. */
+  write(piece: Uint8Array): Promise<void>;
+  end(): void;
+}
+
+export interface FormLimits {
+  readonly maxFileBytes: number;
+}
+
+/** Boundaries, headings and fields: everything that is not the file. */
+export const MAX_FRAMING_BYTES = 64 * 1024;
+const MAX_FIELDS = 16;
+const MAX_FIELD_BYTES = 4 * 1024;
+const MAX_HEADING_BYTES = 8 * 1024;
+const MAX_HEADING_LINES = 32;
+/** A client that sends nothing for so long is gone, though its connection stands. */
+const IDLE_TIMEOUT_MS = 60_000;
+const MULTIPART = /^multipart\/form-data\s*(?:;|$)/i;
+
+/** How large a form says that its file is at least; 0 where it does not say. Throws 413, 415. */
+export function leastFileBytes(request: Request, { maxFileBytes }: FormLimits): number {
+  if (!MULTIPART.test(request.headers.get("content-type") ?? "")) {
+    throw new GatewayError(
+      "unsupported_media_type",
+      "The request body must be a form, with Content-Type: multipart/form-data.",
+    );
+  }
+  // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
+  if (request.headers.has("transfer-encoding")) return 0;
+  const leastBytes = Number(request.headers.get("content-length") ?? 0) - MAX_FRAMING_BYTES;
+  if (leastBytes > maxFileBytes) throw tooLarge(maxFileBytes);
+  return Math.max(0, leastBytes);
+}
+
+/**
+ * Reads a form with at most one file (RFC 7578) as it comes, keeping none of it: a receiver that waits
+ * holds the client back. Throws what the receiver throws, 400, 413, and 499 where the client goes away.
+ */
+export async function readForm(
+  request: Request,
+  receiver: FormReceiver,
+  { maxFileBytes, clock }: FormLimits & { readonly clock: Clock },
+): Promise<void> {
+  const parser = createParser(request.headers.get("content-type") ?? "");
+  const failure = new Failure();
+  const fail = (error: unknown): void => failure.set(error);
+  const finished = new Promise<void>((resolve) => parser.once("finish", resolve));
+  let fileBytes = 0;
+  let receiving: Promise<void> | undefined;
+  let fileStream: BusboyFileStream | undefined;
+  listen(parser, receiver, fail, (name, stream, heading) => {
+    fileStream = stream;
+    receiving = receiveFile(
+      stream,
+      () => receiver.file(name, heading),
+      (bytes) => {
+        fileBytes += bytes;
+      },
+    );
+    receiving.catch(fail);
+  });
+  const body = request.body?.getReader();
+  let readBytes = 0;
+  try {
+    for (;;) {
+      const piece = body && (await failure.or(readPiece(body, clock)));
+      if (piece === undefined) break;
+      readBytes += piece.byteLength;
+      if (readBytes > maxFileBytes + MAX_FRAMING_BYTES) throw tooLarge(maxFileBytes);
+      await failure.or(feed(parser, piece));
+    }
+    parser.end();
+    await failure.or(finished);
+    await receiving;
+    if (readBytes - fileBytes > MAX_FRAMING_BYTES) {
+      throw unreadable("there is too much around its parts");
+    }
+  } catch (error) {
+    parser.destroy();
+    fileStream?.destroy(clientClosed());
+    await body?.cancel().catch(() => {});
+    // Nothing may be written any more when the caller clears up.
+    await receiving?.catch(() => {});
+    throw error;
+  }
+}
+
+/**
+ * The first failure of several that go on at a time. Not a promise that is raced again and again: such a
+ * one would keep all that was ever raced with it.
+ */
+class Failure {
+  #first: { readonly error: unknown } | undefined;
+  #tell: ((error: unknown) => void) | undefined;
+
+  set(error: unknown): void {
+    this.#first ??= { error };
+    this.#tell?.(this.#first.error);
+  }
+
+  /** Settles as the work does, or rejects with the failure where that comes first. */
+  or<Result>(work: Promise<Result>): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      if (this.#first !== undefined) reject(this.#first.error);
+      this.#tell = reject;
+      work.then(resolve, reject);
+    });
+  }
+}
+
+const FILE_BUFFER_BYTES = 64 * 1024;
+
+function createParser(contentType: string): BusboyInstance {
+  try {
+    return new Busboy({
+      headers: { "content-type": contentType },
+      fileHwm: FILE_BUFFER_BYTES,
+      limits: {
+        fields: MAX_FIELDS,
+        fieldSize: MAX_FIELD_BYTES,
+        files: 1,
+        headerPairs: MAX_HEADING_LINES,
+        headerSize: MAX_HEADING_BYTES,
+      },
+    });
+  } catch (error) {
+    throw unreadable("its boundary is missing", error);
+  }
+}
+
+function listen(
+  parser: BusboyInstance,
+  receiver: FormReceiver,
+  fail: (error: unknown) => void,
+  onFile: (name: string, stream: BusboyFileStream, heading: FormFileHeading) => void,
+): void {
+  parser.on("field", (name: string | undefined, value: string, _, isCut: boolean) => {
+    try {
+      if (name === undefined) throw unreadable("a part has no name");
+      if (isCut) throw invalidField(name, "is too long");
+      receiver.field(name, value);
+    } catch (error) {
+      fail(error);
+    }
+  });
+  parser.on(
+    "file",
+    (name: string | undefined, stream: BusboyFileStream, filename: string, _, type: string) =>
+      onFile(name ?? "", stream, { filename: filename ?? "", contentType: type }),
+  );
+  parser.on("filesLimit", () => fail(invalidField("file", "is given more than once")));
+  parser.on("fieldsLimit", () => fail(unreadable("it has too many parts")));
+  parser.on("error", (error: unknown) => fail(unreadable("its parts are malformed", error)));
+}
+
+async function receiveFile(
+  stream: BusboyFileStream,
+  open: () => Promise<FormFileReceiver>,
+  onBytes: (bytes: number) => void,
+): Promise<void> {
+  // Before anything is awaited: an error that nobody hears would end the process.
+  let streamError: unknown;
+  stream.on("error", (error: unknown) => {
+    streamError = error;
+  });
+  const receiver = await open();
+  try {
+    for await (const piece of stream as Readable as AsyncIterable<Uint8Array>) {
+      onBytes(piece.byteLength);
+      await receiver.write(piece);
+    }
+  } catch (error) {
+    throw error === streamError ? unreadable("it ends in the middle of a part", error) : error;
+  }
+  if (streamError !== undefined) throw unreadable("it ends in the middle of a part", streamError);
+  receiver.end();
+}
+
+/** Undefined at the end. Rejects with 499 where the client goes away or falls silent. */
+async function readPiece(
+  body: ReadableStreamDefaultReader<Uint8Array>,
+  clock: Clock,
+): Promise<Uint8Array | undefined> {
+  const silent = Promise.withResolvers<never>();
+  const cancelTimer = clock.after(IDLE_TIMEOUT_MS, () => silent.reject(clientClosed()));
+  try {
+    const { value, done } = await Promise.race([body.read(), silent.promise]);
+    return done ? undefined : value;
+  } catch (error) {
+    throw error instanceof GatewayError ? error : clientClosed(error);
+  } finally {
+    cancelTimer();
+  }
+}
+
+/** Resolves when the parser can take more, which waits for whoever takes the file. */
+function feed(parser: BusboyInstance, piece: Uint8Array): Promise<void> {
+  return new Promise((resolve) => {
+    parser.write(Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength), () => resolve());
+  });
+}
+
+function unreadable(why: string, cause?: unknown): GatewayError {
+  return new GatewayError("invalid_body", `The form cannot be read: ${why}.`, { cause });
+}
+
+function invalidField(name: string, what: string): GatewayError {
+  const param = name.slice(0, 100);
+  return new GatewayError("invalid_body", `${param} ${what}.`, { param });
+}
+
+function tooLarge(maxFileBytes: number): GatewayError {
+  return new GatewayError(
+    "payload_too_large",
+    `A file may have at most ${maxFileBytes / 1024 / 1024} MB.`,
+    { param: "file" },
+  );
+}

@@ -1,0 +1,91 @@
+import type { FemtoUsd, NanoUsd } from "./money.ts";
+
+/** In the order in which a job passes them; the last three are final (spec 3.1). */
+export const JOB_STATUSES = [
+  "queued",
+  "validating_files",
+  "running",
+  "succeeded",
+  "failed",
+  "cancelled",
+] as const;
+export type JobStatus = (typeof JOB_STATUSES)[number];
+
+export interface Hyperparameters {
+  readonly n_epochs: number;
+  readonly batch_size: number | "auto";
+  readonly learning_rate_multiplier: number | "auto";
+}
+
+/** Why a job failed, as its owner is told. */
+export interface JobError {
+  readonly code: string;
+  readonly message: string;
+  readonly param: string | null;
+}
+
+/** What was asked for; it never changes. */
+export interface JobOrder {
+  readonly id: string;
+  /** Of the request that ordered it: names the money that is held for it, and its charge. */
+  readonly requestId: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  /** Id in the catalogue. */
+  readonly baseModel: string;
+  readonly providerId: string;
+  readonly providerBaseModel: string;
+  readonly trainingFile: string;
+  readonly validationFile: string | null;
+  readonly suffix: string | null;
+  readonly seed: number;
+  readonly hyperparameters: Hyperparameters;
+  readonly metadata: Readonly<Record<string, string>> | null;
+  /** Price of a trained token, and what is held for all of them. */
+  readonly tokenFemto: FemtoUsd;
+  readonly feeBasisPoints: number;
+  readonly holdNano: NanoUsd;
+}
+
+/** How far it has come. */
+export interface JobProgress {
+  readonly status: JobStatus;
+  readonly error: JobError | null;
+  readonly fineTunedModel: string | null;
+  /** Tokens of the training file, counted here. */
+  readonly fileTokens: number | null;
+  /** Tokens that were billed, over all epochs. */
+  readonly trainedTokens: number | null;
+  readonly providerFile: string | null;
+  readonly providerValidationFile: string | null;
+  readonly providerJob: string | null;
+  readonly createTries: number;
+  readonly troubles: number;
+  readonly uselessAnswers: number;
+  readonly isCleanedUp: boolean;
+  /** Of what was measured in training; null where there is none yet. */
+  readonly resultFile: string | null;
+  readonly runningSinceMs: number | null;
+  readonly estimatedFinishMs: number | null;
+  readonly finishedAtMs: number | null;
+}
+
+export interface JobRecord extends JobOrder, JobProgress {
+  readonly createdAtMs: number;
+  readonly eventCount: number;
+  readonly version: bigint;
+}
+
+export function isFinal(status: JobStatus): boolean {
+  return status === "succeeded" || status === "failed" || status === "cancelled";
+}
+
+/** An event that is about to be recorded. */
+export interface NewJobEvent {
+  readonly level: "info" | "warn" | "error";
+  readonly message: string;
+  readonly type: "message" | "metrics";
+  readonly data: Readonly<Record<string, unknown>>;
+  /** The provider's id of an event that it told. */
+  readonly providerEvent: string | null;
+}

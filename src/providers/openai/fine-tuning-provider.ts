@@ -1,0 +1,187 @@
+import type { Clock } from "../../lib/clock.ts";
+import {
+  BrokenAnswer,
+  type FineTuningProvider,
+  MAX_READ_EVENTS,
+  type ProviderJob,
+  type ProviderJobEvent,
+  type TrainingUpload,
+  type TrainingWish,
+} from "../fine-tuning.ts";
+import { ProviderFailure, type ProviderSettings } from "../interface.ts";
+import { readErrorBody, readWhole } from "./bounded-body.ts";
+import { failureOfThrown } from "./call-failures.ts";
+import { type Fetch, requestHeaders } from "./chat-provider.ts";
+import { endpointUrl } from "./endpoint-url.ts";
+import { failureOfStatus } from "./failure-mapping.ts";
+import { isTagged, readEvent, readJob, readList, readObject, TAG_KEY } from "./fine-tuning-wire.ts";
+import { multipartUpload } from "./multipart-upload.ts";
+import { countTokensUpTo } from "./token-count.ts";
+import { wireDialect } from "./wire-dialects.ts";
+
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+/** How far back a lost file or job is looked for. */
+const LOOKED_THROUGH_FILES = 1_000;
+const LOOKED_THROUGH_JOBS = 100;
+const OK = { first: 200, last: 299 } as const;
+
+/** OpenAI's fine-tuning API (schemas of its published description) at a provider's base URL. */
+export class OpenAiFineTuning implements FineTuningProvider {
+  readonly #settings: ProviderSettings;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+  readonly #fetch: Fetch;
+
+  constructor(
+    settings: ProviderSettings,
+    dependencies: { readonly clock: Clock; readonly fetch?: Fetch },
+  ) {
+    this.#settings = settings;
+    const { "content-type": _, ...headers } = requestHeaders(settings, wireDialect(settings.type));
+    this.#headers = headers;
+    this.#clock = dependencies.clock;
+    this.#fetch = dependencies.fetch ?? fetch;
+  }
+
+  async uploadFile(file: TrainingUpload, signal: AbortSignal): Promise<string> {
+    const { contentType, body } = multipartUpload(
+      { purpose: "fine-tune" },
+      file.name,
+      file.content,
+    );
+    const headers = { ...this.#headers, "content-type": contentType };
+    const answer = await this.#call("/files", { method: "POST", headers, body }, signal);
+    return readObject(answer, "file").id;
+  }
+
+  async findFile(name: string, signal: AbortSignal): Promise<string | undefined> {
+    const query = `purpose=fine-tune&order=desc&limit=${LOOKED_THROUGH_FILES}`;
+    const files = readList(await this.#get(`/files`, query, signal), "files");
+    const found = files.find((file) => (file as { filename?: unknown } | null)?.filename === name);
+    return found === undefined ? undefined : readObject(found, "file").id;
+  }
+
+  deleteFile(fileId: string, signal: AbortSignal): Promise<void> {
+    return this.#remove(`/files/${encodeURIComponent(fileId)}`, signal);
+  }
+
+  async createJob(wish: TrainingWish, signal: AbortSignal): Promise<ProviderJob> {
+    const body = {
+      model: wish.model,
+      training_file: wish.trainingFileId,
+      ...(wish.validationFileId !== undefined && { validation_file: wish.validationFileId }),
+      ...(wish.suffix !== undefined && { suffix: wish.suffix }),
+      seed: wish.seed,
+      method: { type: "supervised", supervised: { hyperparameters: wish.hyperparameters } },
+      metadata: { [TAG_KEY]: wish.tag },
+    };
+    const headers = {
+      ...this.#headers,
+      "content-type": "application/json",
+      "idempotency-key": wish.tag,
+    };
+    const init = { method: "POST", headers, body: JSON.stringify(body) };
+    return readJob(await this.#call("/fine_tuning/jobs", init, signal));
+  }
+
+  async findJobs(tag: string, signal: AbortSignal): Promise<ProviderJob[]> {
+    // Providers that do not know the filter list everything, so that what comes is looked at too.
+    const query = `limit=${LOOKED_THROUGH_JOBS}&metadata%5B${TAG_KEY}%5D=${encodeURIComponent(tag)}`;
+    const jobs = readList(await this.#get("/fine_tuning/jobs", query, signal), "fine-tuning jobs");
+    return jobs
+      .filter((job) => isTagged(job, tag))
+      .map(readJob)
+      .reverse();
+  }
+
+  async readJob(jobId: string, signal: AbortSignal): Promise<ProviderJob> {
+    const job = readJob(await this.#get(jobPath(jobId), "", signal));
+    if (job.id !== jobId) throw new BrokenAnswer("another fine-tuning job");
+    return job;
+  }
+
+  async readEvents(jobId: string, signal: AbortSignal): Promise<ProviderJobEvent[]> {
+    const answer = await this.#get(`${jobPath(jobId)}/events`, `limit=${MAX_READ_EVENTS}`, signal);
+    const events = readList(answer, "events").slice(0, MAX_READ_EVENTS);
+    return events.flatMap((event) => readEvent(event) ?? []).reverse();
+  }
+
+  async cancelJob(jobId: string, signal: AbortSignal): Promise<void> {
+    const init = { method: "POST", headers: this.#headers };
+    try {
+      await this.#call(`${jobPath(jobId)}/cancel`, init, signal);
+    } catch (error) {
+      // 400 and 409: it has ended; 404: there is none.
+      if (!hasStatus(error, [400, 404, 409])) throw error;
+    }
+  }
+
+  deleteModel(model: string, signal: AbortSignal): Promise<void> {
+    return this.#remove(`/models/${encodeURIComponent(model)}`, signal);
+  }
+
+  countTokens(text: string, limit: number): Promise<number> {
+    return countTokensUpTo(text, limit);
+  }
+
+  async #remove(path: string, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#call(path, { method: "DELETE", headers: this.#headers }, signal);
+    } catch (error) {
+      if (!hasStatus(error, [404])) throw error;
+    }
+  }
+
+  #get(path: string, query: string, signal: AbortSignal): Promise<unknown> {
+    return this.#call(path, { method: "GET", headers: this.#headers }, signal, query);
+  }
+
+  async #call(
+    path: string,
+    init: BunFetchRequestInit,
+    signal: AbortSignal,
+    query = "",
+  ): Promise<unknown> {
+    try {
+      const response = await this.#fetch(this.#urlOf(path, query), {
+        ...init,
+        signal,
+        redirect: "manual",
+        // The signal decides how long it may take.
+        timeout: false,
+      });
+      if (response.status < OK.first || response.status > OK.last) {
+        const text = await readErrorBody(response, this.#clock);
+        const { apiKey } = this.#settings;
+        const context = { nowMs: this.#clock.nowMs(), apiKey };
+        throw failureOfStatus(response.status, response.headers, text, context);
+      }
+      return parsed(await readWhole(response, MAX_ANSWER_BYTES));
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  #urlOf(path: string, query: string): string {
+    const url = endpointUrl(this.#settings.baseUrl, path);
+    if (query === "") return url;
+    return `${url}${url.includes("?") ? "&" : "?"}${query}`;
+  }
+}
+
+function jobPath(jobId: string): string {
+  return `/fine_tuning/jobs/${encodeURIComponent(jobId)}`;
+}
+
+function hasStatus(error: unknown, statuses: readonly number[]): boolean {
+  return error instanceof ProviderFailure && statuses.includes(error.status ?? 0);
+}
+
+function parsed(text: string | undefined): unknown {
+  if (text === undefined) throw new BrokenAnswer("more bytes than such an answer may have");
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new BrokenAnswer("a body that is no JSON");
+  }
+}

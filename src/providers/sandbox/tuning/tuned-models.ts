@@ -1,0 +1,54 @@
+import type { Database } from "../../../../db/client.ts";
+import { readSandboxLearned } from "../../../../db/queries/sandbox-tunings.ts";
+import { type LearnedAnswer, LearnedAnswers } from "./learned-answers.ts";
+
+/** Each may hold a megabyte and the words of it. */
+const MAX_MODELS_IN_MEMORY = 16;
+const MARK = ":ft:";
+
+/** The name of the model that a job's training made of its base. */
+export function tunedModelName(base: string, tuningId: string): string {
+  return `${base}${MARK}${tuningId}`;
+}
+
+/** The base and the training of a tuned model's name; undefined for another name. */
+export function partsOfTunedName(name: string): { base: string; tuningId: string } | undefined {
+  const mark = name.indexOf(MARK);
+  if (mark === -1) return undefined;
+  return { base: name.slice(0, mark), tuningId: name.slice(mark + MARK.length) };
+}
+
+/** What the sandbox's tuned models have learned: read from the database, where restarts leave it. */
+export class SandboxTunedModels {
+  readonly #sql: Database;
+  /** What a training has taught never changes; deleting it is heard of by `forget`, or by nobody asking. */
+  readonly #known = new Map<string, LearnedAnswers>();
+
+  constructor(sql: Database) {
+    this.#sql = sql;
+  }
+
+  /** Undefined where there is no such model. */
+  async find(tuningId: string): Promise<LearnedAnswers | undefined> {
+    const known = this.#known.get(tuningId) ?? (await this.#read(tuningId));
+    if (known === undefined) return undefined;
+    this.#known.delete(tuningId);
+    this.#known.set(tuningId, known);
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= MAX_MODELS_IN_MEMORY) break;
+      this.#known.delete(oldest);
+    }
+    return known;
+  }
+
+  forget(tuningId: string): void {
+    this.#known.delete(tuningId);
+  }
+
+  async #read(tuningId: string): Promise<LearnedAnswers | undefined> {
+    const json = await readSandboxLearned(this.#sql, tuningId);
+    return json === undefined
+      ? undefined
+      : new LearnedAnswers(JSON.parse(json) as readonly LearnedAnswer[]);
+  }
+}

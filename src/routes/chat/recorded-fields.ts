@@ -1,0 +1,22 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { ChatRequest } from "../../services/chat/request.ts";
+
+/**
+ * Of each object that is kept with a charge, in UTF-8 bytes of JSON. They go through the one connection
+ * that all charges go through, and stay for good: a body's worth of them would hold everybody up.
+ */
+export const MAX_RECORDED_BYTES = 16_384;
+
+/** Throws 400 where more is to be kept with the charge than is kept. */
+export function assertRecordable(request: ChatRequest): void {
+  for (const field of ["metadata", "trace"] as const) {
+    const value = request[field];
+    if (value === undefined || value === null) continue;
+    if (Buffer.byteLength(JSON.stringify(value)) <= MAX_RECORDED_BYTES) continue;
+    throw new GatewayError(
+      "invalid_body",
+      `Request body field "${field}": must not take more than ${MAX_RECORDED_BYTES} bytes of JSON.`,
+      { param: field },
+    );
+  }
+}

@@ -1,0 +1,49 @@
+import { leastFileBytes, readForm } from "../../http/multipart.ts";
+import type { RequestContext } from "../../http/route.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { FileRecord } from "../../lib/file-record.ts";
+import type { FileUpload } from "../../services/files/file-upload.ts";
+import type { FileUploads } from "../../services/files/file-uploads.ts";
+import { MAX_FILE_BYTES } from "../../services/files/purposes.ts";
+
+/** Reads a form with `file` and `purpose` into a file, none of it staying in memory. */
+export function receiveUpload(
+  context: RequestContext,
+  uploads: FileUploads,
+  clock: Clock,
+): Promise<FileRecord> {
+  const { request } = context;
+  const limits = { maxFileBytes: MAX_FILE_BYTES };
+  const leastBytes = leastFileBytes(request, limits);
+  // A slow store may hold the client back for longer than a quiet connection may last.
+  context.keepOpen();
+  const { organizationId } = context.caller.key;
+  return uploads.run(
+    organizationId,
+    (upload) => readForm(request, formReceiver(upload), { ...limits, clock }),
+    { leastBytes },
+  );
+}
+
+function formReceiver(upload: FileUpload) {
+  return {
+    field(name: string, value: string): void {
+      if (name === "purpose") upload.setPurpose(value);
+      else
+        throw unexpected(name, name === "file" ? "must be a file, with a filename" : "is unknown");
+    },
+    async file(name: string, heading: { filename: string; contentType: string }) {
+      if (name !== "file") {
+        throw unexpected(name, name === "purpose" ? "must not be a file" : "is unknown");
+      }
+      await upload.begin(heading);
+      return upload;
+    },
+  };
+}
+
+function unexpected(name: string, what: string): GatewayError {
+  const param = name.slice(0, 100);
+  return new GatewayError("invalid_body", `The form's part "${param}" ${what}.`, { param });
+}

@@ -1,0 +1,46 @@
+import { Stream } from "@elysiajs/stream";
+import type { FeedItem } from "../../services/fine-tuning/event-feed.ts";
+import { eventShape } from "./shape.ts";
+
+const KEEPALIVE = ": keepalive\n\n";
+const DONE = "data: [DONE]\n\n";
+
+/** Whether a client asks for server-sent events rather than a list. */
+export function wantsEventStream(request: Request): boolean {
+  const accepted = request.headers.get("accept") ?? "";
+  return accepted
+    .split(",")
+    .some((range) => range.split(";", 1)[0]!.trim().toLowerCase() === "text/event-stream");
+}
+
+/**
+ * A feed as server-sent events: one frame an event, with its id, and `[DONE]` once the job has ended.
+ * The frames are finished here and the content type is set by hand: of what @elysiajs/stream does with
+ * anything else, some comes out unframed and some brings the process down when the client goes.
+ */
+export function eventStream(feed: AsyncIterable<FeedItem>): Response {
+  const { value } = new Stream<Uint8Array>(framesOf(feed));
+  return new Response(value as unknown as ReadableStream<Uint8Array<ArrayBuffer>>, {
+    headers: {
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-cache",
+      connection: "keep-alive",
+    },
+  });
+}
+
+async function* framesOf(feed: AsyncIterable<FeedItem>): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  for await (const item of feed) yield encoder.encode(frameOf(item));
+}
+
+function frameOf(item: FeedItem): string {
+  switch (item.kind) {
+    case "event":
+      return `id: ${item.event.id}\ndata: ${JSON.stringify(eventShape(item.event))}\n\n`;
+    case "quiet":
+      return KEEPALIVE;
+    case "done":
+      return DONE;
+  }
+}

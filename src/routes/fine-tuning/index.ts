@@ -1,0 +1,177 @@
+import { jsonResponse } from "../../http/json-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import type { Hyperparameters } from "../../lib/fine-tuning-job.ts";
+import type { FineTuning, JobWish } from "../../services/fine-tuning/fine-tuning.ts";
+import { eventStream, wantsEventStream } from "./event-stream.ts";
+import * as schema from "./schema.ts";
+import { eventShape, jobShape } from "./shape.ts";
+
+const access: Access = { kind: "model", scope: "fine_tuning" };
+const tag = "Fine-tuning";
+const NOT_FOUND = { description: "There is no such job" } as const;
+
+type Setting = number | "auto";
+
+interface StatedHyperparameters {
+  readonly n_epochs?: Setting;
+  readonly batch_size?: Setting;
+  readonly learning_rate_multiplier?: Setting;
+}
+
+interface CreateBody {
+  readonly model: string;
+  readonly training_file: string;
+  readonly validation_file?: string | null;
+  readonly hyperparameters?: StatedHyperparameters | null;
+  readonly method?: {
+    readonly supervised?: { readonly hyperparameters?: StatedHyperparameters };
+  } | null;
+  readonly suffix?: string | null;
+  readonly seed?: number | null;
+  readonly metadata?: Record<string, string> | null;
+}
+
+/** Fine-tuning jobs (spec 4.10). */
+export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
+  return [
+    createRoute(fineTuning),
+    {
+      method: "GET",
+      path: "/v1/fine_tuning/jobs",
+      tag,
+      summary: "List the organization's fine-tuning jobs, newest first",
+      access,
+      query: schema.pageQuery,
+      responses: { 200: { description: "Jobs", schema: schema.jobList } },
+      async handle(context) {
+        const { jobs, hasMore } = await fineTuning.list(organizationOf(context), pageOf(context));
+        return jsonResponse({ object: "list", data: jobs.map(jobShape), has_more: hasMore });
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/fine_tuning/jobs/:id",
+      tag,
+      summary: "Retrieve a fine-tuning job",
+      access,
+      responses: { 200: { description: "The job", schema: schema.job }, 404: NOT_FOUND },
+      async handle(context) {
+        const job = await fineTuning.find(organizationOf(context), context.params.id!);
+        return jsonResponse(jobShape(job));
+      },
+    },
+    eventsRoute(fineTuning),
+    {
+      method: "POST",
+      path: "/v1/fine_tuning/jobs/:id/cancel",
+      tag,
+      summary: "Cancel a fine-tuning job that has not ended; nothing is charged for it",
+      access,
+      responses: {
+        200: { description: "The job, cancelled", schema: schema.job },
+        404: NOT_FOUND,
+        409: { description: "The job has ended" },
+      },
+      async handle(context) {
+        const job = await fineTuning.cancel(organizationOf(context), context.params.id!);
+        return jsonResponse(jobShape(job));
+      },
+    },
+  ];
+}
+
+function createRoute(fineTuning: FineTuning): RouteDefinition {
+  return {
+    method: "POST",
+    path: "/v1/fine_tuning/jobs",
+    tag,
+    summary: "Create a fine-tuning job; what it may cost at most is held until it ends",
+    access,
+    body: schema.createJobBody,
+    responses: {
+      200: { description: "The job, queued", schema: schema.job },
+      400: { description: "A file or the model cannot be used for it" },
+    },
+    async handle(context) {
+      const wish = wishOf(context.body as CreateBody);
+      const { job, headers } = await fineTuning.create(context.caller, context.requestId, wish);
+      context.log.model = job.baseModel;
+      const response = jsonResponse(jobShape(job));
+      for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
+      return response;
+    },
+  };
+}
+
+function eventsRoute(fineTuning: FineTuning): RouteDefinition {
+  return {
+    method: "GET",
+    path: "/v1/fine_tuning/jobs/:id/events",
+    tag,
+    summary:
+      "List a job's events, newest first; or, with Accept: text/event-stream, follow them from the first, or from the one behind Last-Event-ID, until [DONE]",
+    access,
+    query: schema.pageQuery,
+    responses: {
+      200: {
+        description: "Events, or with Accept: text/event-stream a stream of them",
+        schema: schema.eventList,
+      },
+      404: NOT_FOUND,
+    },
+    async handle(context) {
+      const organizationId = organizationOf(context);
+      const id = context.params.id!;
+      if (wantsEventStream(context.request)) {
+        const lastEventId = context.request.headers.get("last-event-id");
+        const { signal } = context.request;
+        const feed = await fineTuning.follow(organizationId, id, lastEventId, signal);
+        context.keepOpen();
+        return eventStream(feed);
+      }
+      const { events, hasMore } = await fineTuning.events(organizationId, id, pageOf(context));
+      return jsonResponse({ object: "list", data: events.map(eventShape), has_more: hasMore });
+    },
+  };
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
+}
+
+function pageOf(context: RequestContext): { after: string | undefined; limit: number } {
+  const { after, limit = schema.DEFAULT_PAGE } = context.query as {
+    after?: string;
+    limit?: number;
+  };
+  return { after, limit };
+}
+
+function wishOf(body: CreateBody): JobWish {
+  return {
+    model: body.model,
+    trainingFile: body.training_file,
+    validationFile: body.validation_file ?? null,
+    suffix: body.suffix ?? null,
+    seed: body.seed ?? null,
+    hyperparameters: hyperparametersOf({
+      ...body.method?.supervised?.hyperparameters,
+      ...body.hyperparameters,
+    }),
+    metadata: body.metadata ?? null,
+  };
+}
+
+/** What is left to the provider is `auto`, but the epochs, on which the price depends. */
+function hyperparametersOf(stated: StatedHyperparameters): Hyperparameters {
+  const {
+    n_epochs: epochs = "auto",
+    batch_size = "auto",
+    learning_rate_multiplier = "auto",
+  } = stated;
+  return {
+    n_epochs: epochs === "auto" ? schema.DEFAULT_EPOCHS : epochs,
+    batch_size,
+    learning_rate_multiplier,
+  };
+}

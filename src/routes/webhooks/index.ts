@@ -1,0 +1,232 @@
+import { jsonResponse } from "../../http/json-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { EventType } from "../../lib/event-types.ts";
+import { isoTime } from "../../lib/iso-time.ts";
+import type { DeliveryStatus, WebhookSettings } from "../../lib/webhook-record.ts";
+import type { Webhooks } from "../../services/webhooks/webhooks.ts";
+import * as schema from "./schema.ts";
+import { deliveryShape, outboxIdOf, sentShape, webhookShape } from "./shape.ts";
+
+const access: Access = { kind: "administration", scope: "webhooks:manage" };
+const tag = "Webhooks";
+const DEFAULT_PAGE = 50;
+const MIN_SECRET_BYTES = 16;
+
+type CreateBody = Pick<WebhookSettings, "url" | "events"> &
+  Partial<WebhookSettings> & { readonly secret?: string | null };
+
+/** Webhooks and their deliveries (spec 4.11). */
+export function webhookRoutes(webhooks: Webhooks): RouteDefinition[] {
+  return [
+    ...collectionRoutes(webhooks),
+    ...settingRoutes(webhooks),
+    secretRoute(webhooks),
+    ...deliveryRoutes(webhooks),
+  ];
+}
+
+function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/webhooks",
+      tag,
+      summary: "Create a webhook",
+      access,
+      body: schema.createWebhookBody,
+      responses: {
+        201: {
+          description: "The webhook, with its secret this once",
+          schema: schema.createdWebhook,
+        },
+      },
+      async handle(context) {
+        const body = context.body as CreateBody;
+        const { record, secret } = await webhooks.create(organizationOf(context), {
+          url: body.url,
+          events: body.events,
+          description: body.description ?? null,
+          enabled: body.enabled ?? true,
+          secret: secretOf(body.secret),
+        });
+        return jsonResponse({ ...webhookShape(record), secret }, 201);
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/webhooks",
+      tag,
+      summary: "List the organization's webhooks",
+      access,
+      query: schema.listWebhooksQuery,
+      responses: {
+        200: { description: "Webhooks, newest first, without secrets", schema: schema.webhookList },
+      },
+      async handle(context) {
+        const query = context.query as { limit?: number; offset?: number };
+        const page = { limit: query.limit ?? DEFAULT_PAGE, offset: query.offset ?? 0 };
+        const listed = await webhooks.list(organizationOf(context), page);
+        return jsonResponse({ data: listed.webhooks.map(webhookShape), total: listed.total });
+      },
+    },
+  ];
+}
+
+function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/v1/webhooks/:id",
+      tag,
+      summary: "Retrieve a webhook",
+      access,
+      responses: {
+        200: { description: "The webhook, without its secret", schema: schema.webhook },
+      },
+      async handle(context) {
+        return jsonResponse(
+          webhookShape(await webhooks.find(organizationOf(context), context.params.id!)),
+        );
+      },
+    },
+    {
+      method: "PATCH",
+      path: "/v1/webhooks/:id",
+      tag,
+      summary: "Change a webhook; enabled again it gets what was kept for it",
+      access,
+      body: schema.changeWebhookBody,
+      responses: { 200: { description: "The webhook as it now stands", schema: schema.webhook } },
+      async handle(context) {
+        const changed = context.body as Partial<WebhookSettings>;
+        const organizationId = organizationOf(context);
+        const record = await webhooks.change(organizationId, context.params.id!, changed);
+        return jsonResponse(webhookShape(record));
+      },
+    },
+    {
+      method: "DELETE",
+      path: "/v1/webhooks/:id",
+      tag,
+      summary: "Delete a webhook; nothing is delivered to it any more",
+      access,
+      responses: { 200: { description: "It is gone", schema: schema.deletedWebhook } },
+      async handle(context) {
+        await webhooks.remove(organizationOf(context), context.params.id!);
+        return jsonResponse({ id: context.params.id, deleted: true });
+      },
+    },
+  ];
+}
+
+function secretRoute(webhooks: Webhooks): RouteDefinition {
+  return {
+    method: "POST",
+    path: "/v1/webhooks/:id/rotate_secret",
+    tag,
+    summary: "Make a new secret; the one before signs too for 24 hours",
+    access,
+    responses: {
+      200: {
+        description: "The webhook, with its new secret this once",
+        schema: schema.rotatedWebhook,
+      },
+    },
+    async handle(context) {
+      const { record, secret, previousUntilMs } = await webhooks.rotateSecret(
+        organizationOf(context),
+        context.params.id!,
+      );
+      const expiresAt = isoTime(previousUntilMs);
+      return jsonResponse({
+        ...webhookShape(record),
+        secret,
+        previous_secret_expires_at: expiresAt,
+      });
+    },
+  };
+}
+
+function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/webhooks/:id/test",
+      tag,
+      summary: "Send a made-up event, with test: true in its data",
+      access,
+      body: schema.testWebhookBody,
+      responses: { 200: { description: "What became of it", schema: schema.testedWebhook } },
+      async handle(context) {
+        const { type } = context.body as { type: EventType };
+        const organizationId = organizationOf(context);
+        const { eventId, attempt } = await webhooks.test(organizationId, context.params.id!, type);
+        return jsonResponse(sentShape(eventId, attempt));
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/webhooks/:id/deliveries",
+      tag,
+      summary: "List a webhook's deliveries of the last 30 days",
+      access,
+      query: schema.listDeliveriesQuery,
+      responses: { 200: { description: "Deliveries, newest first", schema: schema.deliveryList } },
+      async handle(context) {
+        const query = context.query as { limit?: number; after?: string; status?: DeliveryStatus };
+        const limit = query.limit ?? DEFAULT_PAGE;
+        const found = await webhooks.deliveries(organizationOf(context), context.params.id!, {
+          limit,
+          after: cursorOf(query.after),
+          status: query.status,
+        });
+        const data = found.slice(0, limit).map(deliveryShape);
+        return jsonResponse({ data, has_more: found.length > limit });
+      },
+    },
+    {
+      method: "POST",
+      path: "/v1/webhooks/:id/deliveries/:delivery_id/redeliver",
+      tag,
+      summary: "Send an event again, at once and outside the order",
+      access,
+      responses: {
+        200: { description: "The delivery, and what became of it now", schema: schema.redelivery },
+      },
+      async handle(context) {
+        const { delivery, attempt } = await webhooks.redeliver(
+          organizationOf(context),
+          context.params.id!,
+          outboxIdOf(context.params.delivery_id!),
+        );
+        return jsonResponse({
+          ...deliveryShape(delivery),
+          ...sentShape(delivery.eventId, attempt),
+        });
+      },
+    },
+  ];
+}
+
+function organizationOf(context: RequestContext): string {
+  return context.caller.key.organizationId;
+}
+
+/** Undefined where one is to be generated. Throws 400. */
+function secretOf(given: string | null | undefined): string | undefined {
+  if (given === undefined || given === null) return undefined;
+  if (Buffer.byteLength(given) >= MIN_SECRET_BYTES) return given;
+  throw new GatewayError("invalid_body", `secret must have at least ${MIN_SECRET_BYTES} bytes.`, {
+    param: "secret",
+  });
+}
+
+function cursorOf(after: string | undefined): bigint | undefined {
+  if (after === undefined) return undefined;
+  const cursor = outboxIdOf(after);
+  if (cursor !== undefined) return cursor;
+  throw new GatewayError("invalid_query", "after must be the id of a delivery.", {
+    param: "after",
+  });
+}

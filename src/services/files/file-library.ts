@@ -1,0 +1,104 @@
+import type { Database } from "../../../db/client.ts";
+import { deleteFile } from "../../../db/queries/file-delete.ts";
+import { findFile, findFileById } from "../../../db/queries/file-find.ts";
+import { type FileListing, listFiles } from "../../../db/queries/file-list.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { FileRecord } from "../../lib/file-record.ts";
+import {
+  type ByteRange,
+  type FileStorage,
+  ObjectMissingError,
+  type SignedAddress,
+} from "../../storage/interface.ts";
+import { type DownloadLinks, LINK_LIFETIME_SECONDS, type LinkProof } from "./download-links.ts";
+import { asStorageFailure } from "./storage-failure.ts";
+
+export interface FileLibraryDependencies {
+  readonly sql: Database;
+  readonly storage: FileStorage;
+  readonly links: DownloadLinks;
+  readonly clock: Clock;
+  /** Something was deleted. */
+  onDeleted(): void;
+}
+
+const FILE_ID = /^file_[0-9a-f]{32}$/;
+
+/** Where a file can be fetched without a key: at the store, or here with a proof. */
+export type DownloadPlace =
+  | { readonly kind: "store"; readonly url: string; readonly expires: number }
+  | { readonly kind: "gateway"; readonly proof: LinkProof };
+
+/** The files of organizations (spec 4.2), for those who look at them. */
+export class FileLibrary {
+  readonly #dependencies: FileLibraryDependencies;
+
+  constructor(dependencies: FileLibraryDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  list(listing: FileListing): Promise<{ files: FileRecord[]; hasMore: boolean }> {
+    return listFiles(this.#dependencies.sql, listing);
+  }
+
+  /** Throws 404. */
+  async find(organizationId: string, fileId: string): Promise<FileRecord> {
+    assertFileId(fileId);
+    return (await findFile(this.#dependencies.sql, organizationId, fileId)) ?? notFound();
+  }
+
+  /** The file that a download link names. Throws 404 where the link is no good, or the file is gone. */
+  async findByLink(fileId: string, proof: LinkProof): Promise<FileRecord> {
+    const { sql, links, clock } = this.#dependencies;
+    if (!links.isValid(fileId, proof, clock.nowMs())) notFound();
+    return (await findFileById(sql, fileId)) ?? notFound();
+  }
+
+  /** The content or a part of it, empty where there is none yet. Throws 404, 503. */
+  async read(file: FileRecord, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
+    if (file.storageKey === null) return new Blob([]).stream();
+    try {
+      // The size is in the range, so that a store which lost some is found out.
+      const whole = { start: 0, end: file.bytes };
+      return await this.#dependencies.storage.read(file.storageKey, range ?? whole);
+    } catch (error) {
+      if (!(error instanceof ObjectMissingError)) throw asStorageFailure(error);
+      // Deleted a moment ago; or else the store has lost it.
+      await this.find(file.organizationId, file.id);
+      throw error;
+    }
+  }
+
+  /** Throws 404. What reads the file goes on to its end. */
+  async remove(organizationId: string, fileId: string): Promise<void> {
+    const { sql, onDeleted } = this.#dependencies;
+    assertFileId(fileId);
+    if (!(await deleteFile(sql, organizationId, fileId))) notFound();
+    onDeleted();
+  }
+
+  /** Where the content can be fetched for an hour without a key. */
+  async place(
+    file: FileRecord,
+    address: Omit<SignedAddress, "expiresInSeconds">,
+  ): Promise<DownloadPlace> {
+    const { storage, links, clock } = this.#dependencies;
+    const proof = links.sign(file.id, clock.nowMs());
+    if (file.storageKey === null) return { kind: "gateway", proof };
+    const expiresInSeconds = LINK_LIFETIME_SECONDS;
+    const url = await storage.signedUrl(file.storageKey, { ...address, expiresInSeconds });
+    return url === undefined
+      ? { kind: "gateway", proof }
+      : { kind: "store", url, expires: proof.expires };
+  }
+}
+
+/** What comes in a path may be any text, such as one that no database takes. */
+function assertFileId(text: string): void {
+  if (!FILE_ID.test(text)) notFound();
+}
+
+function notFound(): never {
+  throw new GatewayError("file_not_found", "There is no such file.");
+}

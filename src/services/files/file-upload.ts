@@ -1,0 +1,124 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { FileRecord, UploadPurpose } from "../../lib/file-record.ts";
+import { newId, timeOfId } from "../../lib/ids.ts";
+import { checkOf, type FileCheck, UndecidedCheck } from "./file-check.ts";
+import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./purposes.ts";
+import { asStorageFailure } from "./storage-failure.ts";
+import type { StoredUpload } from "./stored-upload.ts";
+
+export interface FileHeading {
+  readonly filename: string;
+  /** As the caller states it. */
+  readonly contentType: string;
+}
+
+const MAX_FILENAME_CHARACTERS = 255;
+const MEDIA_TYPE = /^[\w!#$&^.+-]{1,100}\/[\w!#$&^.+-]{1,100}$/;
+const DEFAULT_TYPE = "application/octet-stream";
+
+/** One upload by a caller: its purpose and its file, in either order, checked as they come. */
+export class FileUpload {
+  readonly #stored: StoredUpload;
+  readonly #organizationId: string;
+  readonly #leastBytes: number;
+  #purpose: UploadPurpose | undefined;
+  #heading: FileHeading | undefined;
+  #undecided: UndecidedCheck | undefined;
+  #check: FileCheck | undefined;
+
+  constructor(stored: StoredUpload, organizationId: string, leastBytes: number) {
+    this.#stored = stored;
+    this.#organizationId = organizationId;
+    this.#leastBytes = leastBytes;
+  }
+
+  /** Throws 400, and 413 where what came already is too large for it. */
+  setPurpose(purpose: string): void {
+    if (this.#purpose !== undefined) throw invalid("purpose", "purpose is given more than once.");
+    if (!isUploadPurpose(purpose)) {
+      throw invalid(
+        "purpose",
+        "purpose must be one of fine-tune, batch, assistants, vision, user_data.",
+      );
+    }
+    this.#purpose = purpose;
+    assertSize(this.#stored.bytes, purpose);
+    if (this.#heading === undefined) this.#check = checkOf(purpose);
+    else this.#check = this.#undecided?.decide(purpose);
+    this.#undecided = undefined;
+  }
+
+  /** Throws 400, 403, 413. */
+  async begin(heading: FileHeading): Promise<void> {
+    if (this.#heading !== undefined) throw invalid("file", "file is given more than once.");
+    assertFilename(heading.filename);
+    assertSize(this.#leastBytes, this.#purpose);
+    this.#heading = heading;
+    if (this.#purpose === undefined) this.#undecided = new UndecidedCheck();
+    await this.#stored.reserve(this.#leastBytes);
+  }
+
+  /** Resolves when more can be taken. Throws 400, 403, 413, 503. */
+  async write(piece: Uint8Array): Promise<void> {
+    assertSize(this.#stored.bytes + piece.byteLength, this.#purpose);
+    (this.#check ?? this.#undecided)?.write(piece);
+    try {
+      await this.#stored.write(piece);
+    } catch (error) {
+      throw asStorageFailure(error);
+    }
+  }
+
+  /** The file's last byte has come. */
+  end(): void {
+    (this.#check ?? this.#undecided)?.end();
+  }
+
+  /** Everything has come. Throws 400, 403, 503. */
+  async finish(): Promise<FileRecord> {
+    const purpose = this.#purpose;
+    const heading = this.#heading;
+    if (heading === undefined) throw invalid("file", "file is missing.");
+    if (purpose === undefined) throw invalid("purpose", "purpose is missing.");
+    const stated = MEDIA_TYPE.test(heading.contentType) ? heading.contentType : DEFAULT_TYPE;
+    const id = newId("file");
+    try {
+      return await this.#stored.finish({
+        id,
+        organizationId: this.#organizationId,
+        filename: heading.filename,
+        purpose,
+        contentType: this.#check?.contentType ?? stated,
+        createdAtMs: timeOfId(id),
+        lifetimeSeconds: lifetimeSeconds(purpose),
+      });
+    } catch (error) {
+      throw asStorageFailure(error);
+    }
+  }
+}
+
+function assertFilename(filename: string): void {
+  const isNamed = filename !== "" && filename.length <= MAX_FILENAME_CHARACTERS;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
+  if (isNamed && filename.isWellFormed() && !/[\x00-\x1f\x7f]/.test(filename)) return;
+  throw invalid(
+    "file",
+    `file must have a filename of 1 to ${MAX_FILENAME_CHARACTERS} characters without control characters.`,
+  );
+}
+
+function assertSize(bytes: number, purpose: UploadPurpose | undefined): void {
+  const most = purpose === undefined ? MAX_FILE_BYTES : maxBytes(purpose);
+  if (bytes <= most) return;
+  const kind = purpose === "vision" ? "A file for vision" : "A file";
+  throw new GatewayError(
+    "payload_too_large",
+    `${kind} may have at most ${most / 1024 / 1024} MB.`,
+    { param: "file" },
+  );
+}
+
+function invalid(param: string, message: string): GatewayError {
+  return new GatewayError("invalid_body", message, { param });
+}

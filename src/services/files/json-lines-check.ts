@@ -1,0 +1,125 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { FileCheck } from "./file-check.ts";
+
+/** A longer line is refused, so that a file without line breaks does not fill the memory. */
+export const MAX_LINE_BYTES = 4 * 1024 * 1024;
+/** As for request bodies: what parses deeper nesting survives, what writes it out again does not. */
+const MAX_DEPTH = 64;
+const LINE_FEED = 10;
+
+/** What is wrong with a line: the field, where one is at fault, and a sentence's end. */
+export interface LineFault {
+  readonly field?: string;
+  readonly what: string;
+}
+
+export type LineCheck = (line: Record<string, unknown>) => LineFault | undefined;
+
+/**
+ * Checks a JSON Lines file (jsonlines.org) line by line, holding no more than one line: UTF-8, one JSON
+ * object a line, lines between them may be blank, and each object as the purpose wants it. Throws 400
+ * invalid_jsonl that names the line.
+ */
+export class JsonLinesCheck implements FileCheck {
+  readonly contentType = "application/jsonl";
+  readonly #checkLine: LineCheck;
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+  /** Pieces of the line that has begun. */
+  #begun: Uint8Array[] = [];
+  #begunBytes = 0;
+  #lineNumber = 0;
+  #objects = 0;
+
+  constructor(checkLine: LineCheck) {
+    this.#checkLine = checkLine;
+  }
+
+  write(piece: Uint8Array): void {
+    let start = 0;
+    for (;;) {
+      const end = piece.indexOf(LINE_FEED, start);
+      if (end < 0) break;
+      this.#endLine(piece.subarray(start, end));
+      start = end + 1;
+    }
+    if (start === piece.byteLength) return;
+    this.#assertLength(this.#begunBytes + piece.byteLength - start);
+    // A copy: the piece is its owner's, who may write over it.
+    this.#begun.push(piece.slice(start));
+    this.#begunBytes += piece.byteLength - start;
+  }
+
+  end(): void {
+    if (this.#begunBytes > 0) this.#endLine(new Uint8Array(0));
+    if (this.#objects > 0) return;
+    throw new GatewayError("invalid_jsonl", "The file holds no line of JSON.", { param: "file" });
+  }
+
+  #endLine(rest: Uint8Array): void {
+    this.#assertLength(this.#begunBytes + rest.byteLength);
+    this.#lineNumber++;
+    const bytes = this.#begunBytes === 0 ? rest : Buffer.concat([...this.#begun, rest]);
+    this.#begun = [];
+    this.#begunBytes = 0;
+    const text = this.#decode(bytes);
+    if (text.trim() === "") return;
+    this.#objects++;
+    const fault = this.#checkLine(this.#parse(text));
+    if (fault !== undefined) throw this.#fault(fault);
+  }
+
+  #assertLength(bytes: number): void {
+    if (bytes <= MAX_LINE_BYTES) return;
+    const line = this.#lineNumber + 1;
+    throw lineError(line, { what: `is longer than ${MAX_LINE_BYTES / 1024 / 1024} MB` });
+  }
+
+  #decode(bytes: Uint8Array): string {
+    try {
+      const text = this.#decoder.decode(bytes);
+      // Some editors put a byte order mark in front of a file; further lines cannot have one.
+      return this.#lineNumber === 1 && text.startsWith("\ufeff") ? text.slice(1) : text;
+    } catch {
+      throw this.#fault({ what: "is not valid UTF-8" });
+    }
+  }
+
+  #parse(text: string): Record<string, unknown> {
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      throw this.#fault({ what: "is not valid JSON" });
+    }
+    if (!isObject(value)) throw this.#fault({ what: "is not a JSON object" });
+    if (isDeeperThan(value, MAX_DEPTH)) {
+      throw this.#fault({ what: `is nested deeper than ${MAX_DEPTH} levels` });
+    }
+    return value;
+  }
+
+  #fault(fault: LineFault): GatewayError {
+    return lineError(this.#lineNumber, fault);
+  }
+}
+
+/** The message and `param` name the line (contract §7). */
+function lineError(lineNumber: number, { field, what }: LineFault): GatewayError {
+  const place = field === undefined ? "" : `, field "${field}"`;
+  return new GatewayError("invalid_jsonl", `Line ${lineNumber} of the file${place}: ${what}.`, {
+    param: field === undefined ? `line ${lineNumber}` : `line ${lineNumber}: ${field}`,
+  });
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (levels === 0) return true;
+  for (const member of Array.isArray(value) ? value : Object.values(value)) {
+    if (isDeeperThan(member, levels - 1)) return true;
+  }
+  return false;
+}

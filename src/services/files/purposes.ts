@@ -1,0 +1,35 @@
+import { type FilePurpose, UPLOAD_PURPOSES, type UploadPurpose } from "../../lib/file-record.ts";
+
+const MEGABYTE = 1024 * 1024;
+const GIGABYTE = 1024 * MEGABYTE;
+
+/** Largest file of any purpose (spec 8). */
+export const MAX_FILE_BYTES = 512 * MEGABYTE;
+const MAX_VISION_BYTES = 20 * MEGABYTE;
+const VISION_LIFETIME_SECONDS = 24 * 60 * 60;
+
+export function maxBytes(purpose: FilePurpose): number {
+  return purpose === "vision" ? MAX_VISION_BYTES : MAX_FILE_BYTES;
+}
+
+/** Null: kept until it is deleted. */
+export function lifetimeSeconds(purpose: FilePurpose): number | null {
+  return purpose === "vision" ? VISION_LIFETIME_SECONDS : null;
+}
+
+export function isUploadPurpose(text: string): text is UploadPurpose {
+  return (UPLOAD_PURPOSES as readonly string[]).includes(text);
+}
+
+/** What an organization may store (spec 8), by its plan; the plan of own provider keys has Free's. */
+const QUOTA_BYTES: Readonly<Record<string, number>> = {
+  free: 100 * GIGABYTE,
+  pro: 1024 * GIGABYTE,
+  byok: 100 * GIGABYTE,
+};
+
+export function quotaBytes(plan: string): number {
+  const quota = QUOTA_BYTES[plan];
+  if (quota === undefined) throw new Error(`unknown plan ${plan}`);
+  return quota;
+}

@@ -1,0 +1,159 @@
+import { type Database, isConnectionFailure } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import { findFile } from "../../../db/queries/file-find.ts";
+import { forgetRemoval } from "../../../db/queries/file-removals.ts";
+import {
+  abandonFileUpload,
+  beginFileUpload,
+  finishFileUpload,
+  type NewFile,
+  type ReserveOutcome,
+  reserveForUpload,
+} from "../../../db/queries/file-uploads.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { FileRecord } from "../../lib/file-record.ts";
+import type { FileStorage, StorageWriter } from "../../storage/interface.ts";
+import { quotaBytes } from "./purposes.ts";
+
+export interface StoredUploadDependencies {
+  readonly sql: Database;
+  readonly storage: FileStorage;
+  readonly instance: InstanceIdentity;
+  readonly clock: Clock;
+  onError(error: unknown): void;
+}
+
+/** What an upload of unknown length sets aside at a time, as it grows. */
+const RESERVE_STEP_BYTES = 16 * 1024 * 1024;
+const FINISH_ATTEMPTS = 3;
+const FINISH_RETRY_MS = 300;
+
+/**
+ * Bytes on their way into the store, and their place in the quota. What is set aside is never more than
+ * the file will have in the end, and the end is exact: an upload is refused only where it and what runs
+ * beside it cannot all fit, so as many get through as there is room for.
+ *
+ * The database knows of the upload before the store does. Whatever dies in between, its row leads to the
+ * bytes.
+ */
+export class StoredUpload {
+  readonly storageKey: string;
+  readonly #dependencies: StoredUploadDependencies;
+  readonly #writer: StorageWriter;
+  readonly #hash = new Bun.CryptoHasher("sha256");
+  readonly #quotaBytes: number;
+  #reservedBytes = 0;
+  #storedBytes = 0;
+  #isWhole = false;
+  /** What it was to become, once that was tried. */
+  #file: NewFile | undefined;
+
+  /** Notes the upload. */
+  static async begin(
+    dependencies: StoredUploadDependencies,
+    upload: { readonly storageKey: string; readonly organizationId: string },
+  ): Promise<StoredUpload> {
+    const plan = await beginFileUpload(dependencies.sql, dependencies.instance, upload);
+    return new StoredUpload(dependencies, upload.storageKey, quotaBytes(plan));
+  }
+
+  private constructor(
+    dependencies: StoredUploadDependencies,
+    storageKey: string,
+    allowedBytes: number,
+  ) {
+    this.#dependencies = dependencies;
+    this.storageKey = storageKey;
+    this.#quotaBytes = allowedBytes;
+    this.#writer = dependencies.storage.write(storageKey);
+  }
+
+  get bytes(): number {
+    return this.#storedBytes;
+  }
+
+  /** @param bytes as many as the file has at least. Throws 403 where they do not fit. */
+  async reserve(bytes: number): Promise<void> {
+    const { sql } = this.#dependencies;
+    if (bytes <= this.#reservedBytes) return;
+    assertKept(await reserveForUpload(sql, this.storageKey, bytes, this.#quotaBytes));
+    this.#reservedBytes = bytes;
+  }
+
+  /** Resolves when the store can take more. Throws 403, StorageError. */
+  async write(piece: Uint8Array): Promise<void> {
+    this.#hash.update(piece);
+    await this.#writer.write(piece);
+    this.#storedBytes += piece.byteLength;
+    if (this.#storedBytes - this.#reservedBytes >= RESERVE_STEP_BYTES) {
+      await this.reserve(this.#storedBytes);
+    }
+  }
+
+  /** Makes a file of it. Throws 403, StorageError; what throws is to be given up. */
+  async finish(file: NewFile, isAnnounced = false): Promise<FileRecord> {
+    await this.#writer.finish();
+    this.#isWhole = true;
+    const content = {
+      storageKey: this.storageKey,
+      bytes: this.#storedBytes,
+      sha256: this.#hash.digest("hex"),
+    };
+    this.#file = file;
+    const { sql, clock } = this.#dependencies;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const options = { quotaBytes: this.#quotaBytes, isAnnounced };
+        const outcome = await finishFileUpload(sql, file, content, options);
+        const found = await findFile(sql, file.organizationId, file.id);
+        // Lost, and there: an attempt whose answer did not come had done it.
+        if (found?.storageKey === this.storageKey) return found;
+        assertKept(outcome === "stored" ? "lost" : outcome);
+      } catch (error) {
+        if (!isConnectionFailure(error) || attempt === FINISH_ATTEMPTS) throw error;
+        await new Promise<void>((resolve) => clock.after(FINISH_RETRY_MS, resolve));
+      }
+    }
+  }
+
+  /**
+   * Gives up: neither a row nor bytes stay. Where the database is out of reach the row stays and is swept
+   * later. Never rejects.
+   */
+  async abandon(): Promise<void> {
+    const { sql, storage, onError } = this.#dependencies;
+    // Whole bytes may belong to a file by now; only the row can tell.
+    if (!this.#isWhole) await this.#writer.abort();
+    try {
+      const isOurs = await abandonFileUpload(sql, this.storageKey);
+      // Taken for dead, its bytes may have arrived after whoever swept it took them away.
+      if (!isOurs && (await this.#isFile())) return;
+      await storage.remove(this.storageKey);
+      await forgetRemoval(sql, this.storageKey);
+    } catch (error) {
+      onError(error);
+    }
+  }
+
+  async #isFile(): Promise<boolean> {
+    if (this.#file === undefined) return false;
+    const { organizationId, id } = this.#file;
+    const found = await findFile(this.#dependencies.sql, organizationId, id);
+    return found?.storageKey === this.storageKey;
+  }
+}
+
+function assertKept(outcome: ReserveOutcome | "stored"): void {
+  if (outcome === "full") {
+    throw new GatewayError("quota_exceeded", "The file does not fit into the storage quota.", {
+      param: "file",
+    });
+  }
+  // Whoever does not say for a while that he is alive is taken for dead, as after a long pause.
+  if (outcome === "lost") {
+    throw new GatewayError("overloaded", "The upload was interrupted; send it again.", {
+      retryAfterSeconds: 1,
+    });
+  }
+}

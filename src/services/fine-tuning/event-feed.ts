@@ -1,0 +1,154 @@
+import type { Database } from "../../../db/client.ts";
+import { eventsAfter, type JobEvent } from "../../../db/queries/fine-tuning-events.ts";
+import { findJob } from "../../../db/queries/fine-tuning-job-read.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { isFinal } from "../../lib/fine-tuning-job.ts";
+
+/** What a feed gives: events, or a sign that it is alive, and at last that the job has ended. */
+export type FeedItem =
+  | { readonly kind: "event"; readonly event: JobEvent }
+  | { readonly kind: "quiet" }
+  | { readonly kind: "done" };
+
+export interface FeedDependencies {
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly keepaliveMs: number;
+  onError(error: unknown): void;
+}
+
+/** Feeds of this process at a time: their clients need not read what is sent to them. */
+export const MAX_FEEDS = 500;
+/** A feed that lasts longer ends; its client comes again, with the id of the last event. */
+const MAX_FEED_MS = 3_600_000;
+const PAGE = 100;
+
+/** The events of jobs as they come, on every instance: who follows one is told of changes by `notice`. */
+export class EventFeeds {
+  readonly #dependencies: FeedDependencies;
+  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #stopped = new AbortController();
+  #open = 0;
+
+  constructor(dependencies: FeedDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Something about the job has changed. */
+  notice(jobId: string): void {
+    for (const wake of this.#waiting.get(jobId) ?? []) wake();
+  }
+
+  noticeAll(): void {
+    for (const jobId of this.#waiting.keys()) this.notice(jobId);
+  }
+
+  /** Ends every feed. */
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  /**
+   * Events behind number `after` until the job has ended, the client has gone, or something failed.
+   * Never throws once it runs. Throws 503 where too many are open.
+   */
+  follow(
+    organizationId: string,
+    jobId: string,
+    after: number,
+    clientSignal: AbortSignal,
+  ): AsyncIterable<FeedItem> {
+    if (this.#open >= MAX_FEEDS) {
+      throw new GatewayError("overloaded", "Too many event streams are open.", {
+        retryAfterSeconds: 5,
+      });
+    }
+    this.#open += 1;
+    const signal = AbortSignal.any([clientSignal, this.#stopped.signal]);
+    return this.#items(organizationId, jobId, after, signal);
+  }
+
+  async *#items(
+    organizationId: string,
+    jobId: string,
+    after: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<FeedItem> {
+    const { sql, clock, onError } = this.#dependencies;
+    const endsAtMs = clock.nowMs() + MAX_FEED_MS;
+    let sequence = after;
+    const ear = new Ear(this.#waiting, jobId, signal);
+    try {
+      while (!signal.aborted && clock.nowMs() < endsAtMs) {
+        // The job first: what it has told when it has ended is then all there is.
+        const job = await findJob(sql, organizationId, jobId);
+        if (job === undefined) return;
+        const events = await eventsAfter(sql, jobId, sequence, PAGE);
+        for (const event of events) {
+          sequence = event.sequence;
+          yield { kind: "event", event };
+        }
+        if (events.length === PAGE) continue;
+        if (isFinal(job.status) && sequence >= job.eventCount) {
+          yield { kind: "done" };
+          return;
+        }
+        const isQuiet = await ear.listen(clock, this.#dependencies.keepaliveMs);
+        if (isQuiet && !signal.aborted) yield { kind: "quiet" };
+      }
+    } catch (error) {
+      // The stream ends short of its end, which its client resumes.
+      if (!signal.aborted) onError(error);
+    } finally {
+      this.#open -= 1;
+      ear.close();
+    }
+  }
+}
+
+/** Hears of what happens to a job, also of what happens while nobody listens. */
+class Ear {
+  readonly #ears: Map<string, Set<() => void>>;
+  readonly #jobId: string;
+  readonly #signal: AbortSignal;
+  #heard = false;
+  #wake: () => void = () => {};
+  readonly #hear = () => {
+    this.#heard = true;
+    this.#wake();
+  };
+
+  constructor(ears: Map<string, Set<() => void>>, jobId: string, signal: AbortSignal) {
+    this.#ears = ears;
+    this.#jobId = jobId;
+    this.#signal = signal;
+    const others = ears.get(jobId) ?? new Set();
+    ears.set(jobId, others.add(this.#hear));
+    signal.addEventListener("abort", this.#hear);
+  }
+
+  /** Resolves when something was heard, with false; or with true after `forMs` of silence. */
+  async listen(clock: Clock, forMs: number): Promise<boolean> {
+    const isQuiet =
+      !this.#heard &&
+      !this.#signal.aborted &&
+      (await new Promise<boolean>((resolve) => {
+        const cancel = clock.after(forMs, () => resolve(true));
+        this.#wake = () => {
+          cancel();
+          resolve(false);
+        };
+      }));
+    this.#wake = () => {};
+    this.#heard = false;
+    return isQuiet;
+  }
+
+  close(): void {
+    this.#signal.removeEventListener("abort", this.#hear);
+    const ears = this.#ears.get(this.#jobId);
+    ears?.delete(this.#hear);
+    if (ears?.size === 0) this.#ears.delete(this.#jobId);
+  }
+}

@@ -1,0 +1,279 @@
+import { afterTrigger } from "../../../actors/fine-tuning-job/state.ts";
+import type { Database } from "../../../db/client.ts";
+import { findFile } from "../../../db/queries/file-find.ts";
+import {
+  eventsBefore,
+  findEventSequence,
+  type JobEvent,
+} from "../../../db/queries/fine-tuning-events.ts";
+import { countRunningJobs, findJob, listJobs } from "../../../db/queries/fine-tuning-job-read.ts";
+import {
+  FileGoneError,
+  insertJobEffect,
+  JobMovedError,
+  writeJobEffect,
+} from "../../../db/queries/fine-tuning-job-write.ts";
+import type { RateWindows } from "../../coordination/interface.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { Hyperparameters, JobOrder, JobRecord } from "../../lib/fine-tuning-job.ts";
+import { newId } from "../../lib/ids.ts";
+import { holdNanoUsd } from "../../lib/money.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
+import { type RateHeaders, takeRate } from "../billing/admit.ts";
+import type { Caller } from "../caller.ts";
+import type { TunedModels } from "../models/tuned-models.ts";
+import type { OrganizationActors } from "../money/alone.ts";
+import type { MoneyPort } from "../money/interface.ts";
+import { feeBasisPoints } from "../plans.ts";
+import { assertModelsAllowed } from "../routing/plan-route.ts";
+import { endJob } from "./end-job.ts";
+import type { EventFeeds, FeedItem } from "./event-feed.ts";
+import { MAX_RUNNING_JOBS, MAX_TUNED_MODELS } from "./limits.ts";
+import { told } from "./step.ts";
+import { type TunableModel, tunableModel } from "./tunable-models.ts";
+
+export interface FineTuningDependencies {
+  readonly sql: Database;
+  readonly money: MoneyPort;
+  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
+  readonly providers: ReadonlyMap<string, FineTuningProvider>;
+  readonly feeds: EventFeeds;
+  readonly rates: RateWindows;
+  readonly organizations: OrganizationActors;
+  readonly clock: Clock;
+  random(): number;
+  onError(error: unknown): void;
+}
+
+/** A job as it was asked for. */
+export interface JobWish {
+  readonly model: string;
+  readonly trainingFile: string;
+  readonly validationFile: string | null;
+  readonly suffix: string | null;
+  readonly seed: number | null;
+  readonly hyperparameters: Hyperparameters;
+  readonly metadata: Readonly<Record<string, string>> | null;
+}
+
+const FINE_TUNE = "fine-tune";
+const MAX_SEED = 2_147_483_647;
+/** The provider that needs no key of anyone's. */
+const KEYLESS_PROVIDER = "sandbox";
+/** How often a cancel is decided afresh because the job moved on in the same moment. */
+const MAX_DECISIONS = 16;
+
+/** Fine-tuning jobs of an organization (spec 4.10). Their owner is job-owner.ts. */
+export class FineTuning {
+  readonly #dependencies: FineTuningDependencies;
+
+  constructor(dependencies: FineTuningDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Holds what the training may cost at most and orders it. Throws 400, 402, 403, 404, 429. */
+  async create(
+    caller: Caller,
+    requestId: string,
+    wish: JobWish,
+  ): Promise<{ job: JobRecord; headers: RateHeaders }> {
+    const { models, providers, rates, money } = this.#dependencies;
+    const { organizationId } = caller.key;
+    const tunable = tunableModel(models, providers, wish.model);
+    assertModelsAllowed(caller.key, [tunable.model], models);
+    const bytes = await this.#trainingBytes(organizationId, wish);
+    await this.#assertRoom(organizationId);
+    const headers = await takeRate(rates, caller);
+    const fee = await this.#feeOf(organizationId, tunable);
+    const order = this.#orderOf(caller, requestId, wish, tunable, bytes, fee);
+    const created = told(`Created fine-tuning job: ${order.id}`);
+    const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
+    let job: JobRecord | undefined;
+    const insert = insertJobEffect(order, [created], (inserted) => {
+      job = inserted;
+    });
+    await money.holdLong(hold, insert).catch(fileGone);
+    return { job: job!, headers };
+  }
+
+  /** Throws 404 job_not_found. */
+  async find(organizationId: string, id: string): Promise<JobRecord> {
+    // No text of the database holds a NUL, which a path may.
+    if (id.includes("\0")) throw notFound();
+    const job = await findJob(this.#dependencies.sql, organizationId, id);
+    if (job === undefined) throw notFound();
+    return job;
+  }
+
+  /** Newest first. Throws 400 where there is no job `after`. */
+  async list(
+    organizationId: string,
+    page: { readonly after: string | undefined; readonly limit: number },
+  ): Promise<{ jobs: JobRecord[]; hasMore: boolean }> {
+    const listed = await listJobs(this.#dependencies.sql, { organizationId, ...page });
+    if (listed === undefined) throw unknownCursor();
+    return listed;
+  }
+
+  /** Newest first. Throws 404, and 400 where there is no event `after`. */
+  async events(
+    organizationId: string,
+    id: string,
+    page: { readonly after: string | undefined; readonly limit: number },
+  ): Promise<{ events: JobEvent[]; hasMore: boolean }> {
+    const { sql } = this.#dependencies;
+    const job = await this.find(organizationId, id);
+    const before =
+      page.after === undefined
+        ? job.eventCount + 1
+        : await findEventSequence(sql, job.id, page.after);
+    if (before === undefined) throw unknownCursor();
+    const events = await eventsBefore(sql, job.id, before, page.limit + 1);
+    return { events: events.slice(0, page.limit), hasMore: events.length > page.limit };
+  }
+
+  /**
+   * The events behind that of `lastEventId`, oldest first, until the job has ended; all of them where
+   * the job has no such event. Throws 404.
+   */
+  async follow(
+    organizationId: string,
+    id: string,
+    lastEventId: string | null,
+    clientSignal: AbortSignal,
+  ): Promise<AsyncIterable<FeedItem>> {
+    const { sql, feeds } = this.#dependencies;
+    const job = await this.find(organizationId, id);
+    const known =
+      lastEventId === null ? undefined : await findEventSequence(sql, job.id, lastEventId);
+    return feeds.follow(organizationId, job.id, known ?? 0, clientSignal);
+  }
+
+  /** Throws 404, and 409 job_not_cancellable where it has ended. */
+  async cancel(organizationId: string, id: string): Promise<JobRecord> {
+    for (let decision = 0; decision < MAX_DECISIONS; decision++) {
+      const before = await this.find(organizationId, id);
+      const after = afterTrigger(before, { kind: "cancel" }, this.#dependencies.clock.nowMs());
+      if (after === undefined) throw notCancellable(before);
+      const effect = writeJobEffect({
+        before,
+        after,
+        dueInMs: 0,
+        events: [told("The job was cancelled")],
+        wakesOwner: true,
+      });
+      try {
+        const isOurs = await endJob(this.#dependencies, before, undefined, effect);
+        if (isOurs) return await this.find(organizationId, id);
+      } catch (error) {
+        if (!(error instanceof JobMovedError)) throw error;
+      }
+    }
+    throw new GatewayError("overloaded", "The job is busy. Try again shortly.", {
+      retryAfterSeconds: 1,
+    });
+  }
+
+  /** Bytes of the training file, which bound its tokens. Throws 400. */
+  async #trainingBytes(organizationId: string, wish: JobWish): Promise<number> {
+    const { sql } = this.#dependencies;
+    const bytesOf = async (id: string, param: string): Promise<number> => {
+      const file = await findFile(sql, organizationId, id);
+      const shown = JSON.stringify(id.slice(0, 100));
+      if (file === undefined) {
+        throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param });
+      }
+      if (file.purpose !== FINE_TUNE || file.status !== "processed") {
+        const what = `The file ${shown} is not a processed file of the purpose ${FINE_TUNE}.`;
+        throw new GatewayError("invalid_body", what, { param });
+      }
+      return file.bytes;
+    };
+    const bytes = await bytesOf(wish.trainingFile, "training_file");
+    if (wish.validationFile !== null) await bytesOf(wish.validationFile, "validation_file");
+    return bytes;
+  }
+
+  /** Throws 403 quota_exceeded. */
+  async #assertRoom(organizationId: string): Promise<void> {
+    const { sql, tunedModels } = this.#dependencies;
+    const running = await countRunningJobs(sql, organizationId);
+    if (running >= MAX_RUNNING_JOBS) {
+      throw quotaExceeded(`${MAX_RUNNING_JOBS} fine-tuning jobs that run at a time`);
+    }
+    const models = await tunedModels.of(organizationId);
+    if (models.length + running >= MAX_TUNED_MODELS) {
+      throw quotaExceeded(`${MAX_TUNED_MODELS} fine-tuned models`);
+    }
+  }
+
+  async #feeOf(organizationId: string, { endpoint }: TunableModel): Promise<bigint> {
+    const organization = this.#dependencies.organizations.get(organizationId);
+    if (!organization.isActive) await organization.activate();
+    const { plan } = organization.turn("headroom", undefined);
+    if (plan === undefined) {
+      throw new GatewayError("invalid_api_key", "The API key is not valid.");
+    }
+    if (plan === "byok" && endpoint.provider !== KEYLESS_PROVIDER) {
+      throw new GatewayError(
+        "insufficient_credits",
+        `The organization's plan is BYOK, and it has no provider key for ${endpoint.provider}.`,
+      );
+    }
+    return feeBasisPoints(plan);
+  }
+
+  #orderOf(
+    caller: Caller,
+    requestId: string,
+    wish: JobWish,
+    { model, terms, endpoint }: TunableModel,
+    bytes: number,
+    fee: bigint,
+  ): JobOrder {
+    // No token is shorter than a byte, and what stands around a message in the file is longer than
+    // what a template puts around it.
+    const tokens = BigInt(bytes) * BigInt(wish.hyperparameters.n_epochs);
+    return {
+      ...wish,
+      id: newId("ftjob"),
+      requestId,
+      organizationId: caller.key.organizationId,
+      keyId: caller.key.id,
+      baseModel: model.id,
+      providerId: endpoint.provider,
+      providerBaseModel: endpoint.model,
+      seed: wish.seed ?? Math.floor(this.#dependencies.random() * MAX_SEED),
+      tokenFemto: terms.trainingTokenFemto,
+      feeBasisPoints: Number(fee),
+      holdNano: holdNanoUsd(tokens * terms.trainingTokenFemto, fee),
+    };
+  }
+}
+
+function fileGone(error: unknown): never {
+  if (!(error instanceof FileGoneError)) throw error;
+  const shown = JSON.stringify(error.fileId);
+  throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param: "training_file" });
+}
+
+function notFound(): GatewayError {
+  return new GatewayError("job_not_found", "There is no such fine-tuning job.");
+}
+
+function notCancellable(job: JobRecord): GatewayError {
+  return new GatewayError("job_not_cancellable", `The fine-tuning job has ended: ${job.status}.`);
+}
+
+function quotaExceeded(what: string): GatewayError {
+  return new GatewayError("quota_exceeded", `An organization may have at most ${what}.`);
+}
+
+function unknownCursor(): GatewayError {
+  return new GatewayError("invalid_query", 'Query parameter "after" names nothing of this list.', {
+    param: "after",
+  });
+}

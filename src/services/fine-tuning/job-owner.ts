@@ -1,0 +1,259 @@
+import type { fineTuningJobActor, JobMove } from "../../../actors/fine-tuning-job/actor.ts";
+import { nextStep, type Step, type Trigger } from "../../../actors/fine-tuning-job/state.ts";
+import {
+  guardLease,
+  type Lease,
+  LeaseLostError,
+  type Ownership,
+} from "../../../actors/runtime/ownership/interface.ts";
+import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
+import type { Database } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import { FINE_TUNING_JOB, findDueJobs } from "../../../db/queries/fine-tuning-job-read.ts";
+import { JobMovedError } from "../../../db/queries/fine-tuning-job-write.ts";
+import { findDeletedTunedModel } from "../../../db/queries/tuned-models.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { isFinal, type JobRecord, type NewJobEvent } from "../../lib/fine-tuning-job.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import type { MoneyPort } from "../money/interface.ts";
+import { absentProvider } from "./absent-provider.ts";
+import { endJob } from "./end-job.ts";
+import { partsOfEnding } from "./job-ending.ts";
+import { openFile, writeResults } from "./job-file-access.ts";
+import { Abandoned, JobRun } from "./job-run.ts";
+import { CALL_TIMEOUT_MS } from "./limits.ts";
+import { type Ending, type StepContext, told } from "./step.ts";
+import { afterDeadline, afterFailure } from "./step-failure.ts";
+import { check } from "./steps/check.ts";
+import { cleanUp } from "./steps/clean-up.ts";
+import { follow } from "./steps/follow.ts";
+import { order } from "./steps/order.ts";
+import { upload } from "./steps/upload.ts";
+import { Turnstile } from "./turnstile.ts";
+
+export type FineTuningJobActors = ActorRegistry<
+  Awaited<ReturnType<(typeof fineTuningJobActor)["load"]>>,
+  (typeof fineTuningJobActor)["verbs"]
+>;
+
+export interface JobOwnerDependencies {
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  readonly ownership: Ownership;
+  readonly jobs: FineTuningJobActors;
+  readonly money: MoneyPort;
+  readonly providers: ReadonlyMap<string, FineTuningProvider>;
+  readonly files: JobFiles;
+  readonly models: ModelIndex;
+  readonly clock: Clock;
+  random(): number;
+  warn(message: string): void;
+  onError(error: unknown): void;
+}
+
+/** A job that has longer to wait is given back; whoever has a share in the work then takes it up again. */
+const MAX_HELD_WAIT_MS = 2_000;
+/** Steps that read whole files, and the others, of all jobs of this process at a time. */
+const HEAVY_STEPS_AT_A_TIME = 2;
+const LIGHT_STEPS_AT_A_TIME = 32;
+
+/** Acts for the fine-tuning jobs that this instance owns: step by step, each durable before the next. */
+export class JobOwner {
+  readonly kind = FINE_TUNING_JOB;
+  readonly #dependencies: JobOwnerDependencies;
+  readonly #runs = new Map<string, JobRun>();
+  readonly #heavy = new Turnstile(HEAVY_STEPS_AT_A_TIME);
+  readonly #light = new Turnstile(LIGHT_STEPS_AT_A_TIME);
+  #isStopped = false;
+
+  constructor(dependencies: JobOwnerDependencies) {
+    this.#dependencies = dependencies;
+    dependencies.ownership.onLost((lease) => {
+      if (lease.kind === FINE_TUNING_JOB) this.#runs.get(lease.id)?.abandon();
+    });
+  }
+
+  get running(): number {
+    return this.#runs.size;
+  }
+
+  findWork(limit: number): Promise<readonly string[]> {
+    return findDueJobs(this.#dependencies.sql, limit);
+  }
+
+  start(lease: Lease): void {
+    const before = this.#runs.get(lease.id);
+    if (before !== undefined) {
+      // Its lease is given back already, or was lost, but it has not ended quite.
+      void before.ended.then(() => this.start(lease));
+      return;
+    }
+    if (this.#isStopped) {
+      this.#dependencies.ownership.release([lease]).catch(this.#dependencies.onError);
+      return;
+    }
+    const run = new JobRun(lease);
+    this.#runs.set(lease.id, run);
+    run.ended = this.#own(run)
+      .catch((error) => this.#dependencies.onError(error))
+      .finally(() => this.#runs.delete(lease.id));
+  }
+
+  /** Something about the job has changed. */
+  wake(id: string): void {
+    this.#runs.get(id)?.wake();
+  }
+
+  /** Leaves every job where it stands; resolves when nothing is done about any. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    const runs = [...this.#runs.values()];
+    for (const run of runs) run.abandon();
+    await Promise.all(runs.map((run) => run.ended));
+  }
+
+  async #own(run: JobRun): Promise<void> {
+    const { ownership, jobs } = this.#dependencies;
+    try {
+      while (!run.isAbandoned && ownership.isHeld(run.lease)) {
+        const waitMs = await this.#next(run);
+        if (waitMs === null || waitMs > MAX_HELD_WAIT_MS) return;
+        if (waitMs > 0) await run.pause(this.#dependencies.clock, waitMs);
+      }
+    } catch (error) {
+      if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
+      else if (!(error instanceof Abandoned)) throw error;
+    } finally {
+      jobs.forget(run.lease.id);
+      await ownership.release([run.lease]);
+    }
+  }
+
+  /** Takes the next step. Resolves with the milliseconds until the one after it, null for none. */
+  async #next(run: JobRun): Promise<number | null> {
+    const cell = this.#dependencies.jobs.get(run.lease.id);
+    // What was known may be old: a cancel is written without asking the owner.
+    cell.forget();
+    const job = await cell.ask("inspect", undefined);
+    if (job === undefined) return null;
+    const step = nextStep(job);
+    if (step === "rest") return null;
+    const turnstile = step === "check" || step === "upload" ? this.#heavy : this.#light;
+    return turnstile.pass(async () => {
+      const context = this.#contextOf(run, job);
+      try {
+        if (run.isAbandoned) throw new Abandoned();
+        return await (afterDeadline(context) ?? this.#take(step, context));
+      } catch (error) {
+        return await this.#recover(run, context, step, error);
+      }
+    });
+  }
+
+  #take(step: Step, context: StepContext): Promise<number | null> {
+    switch (step) {
+      case "begin": {
+        const { trainingFile, validationFile } = context.job;
+        const files = validationFile === null ? trainingFile : `${trainingFile}, ${validationFile}`;
+        return context.move({ kind: "begin" }, 0, [told(`Validating training file: ${files}`)]);
+      }
+      case "check":
+        return check(context);
+      case "upload":
+        return upload(context);
+      case "order":
+        return order(context);
+      case "follow":
+        return follow(context);
+      case "clean-up":
+        return cleanUp(context);
+      case "rest":
+        return Promise.resolve(null);
+    }
+  }
+
+  async #recover(
+    run: JobRun,
+    context: StepContext,
+    step: Step,
+    error: unknown,
+  ): Promise<number | null> {
+    if (run.isAbandoned) throw new Abandoned();
+    if (error instanceof JobMovedError) return 0;
+    if (error instanceof LeaseLostError || error instanceof Abandoned) throw error;
+    if (!(error instanceof ProviderFailure)) this.#dependencies.onError(error);
+    // The step may have come some way: what follows is decided on the job as it stands.
+    const cell = this.#dependencies.jobs.get(run.lease.id);
+    cell.forget();
+    const job = await cell.ask("inspect", undefined);
+    if (job === undefined || isFinal(job.status) !== isFinal(context.job.status)) return 0;
+    try {
+      return await afterFailure(this.#contextOf(run, job), step, error);
+    } catch (again) {
+      if (again instanceof JobMovedError) return 0;
+      throw again;
+    }
+  }
+
+  #contextOf(run: JobRun, job: JobRecord): StepContext {
+    const { providers, files, models, clock, random, ownership, sql, warn } = this.#dependencies;
+    const provider = providers.get(job.providerId) ?? absentProvider(job.providerId);
+    const cell = this.#dependencies.jobs.get(job.id);
+    const isOwner = () => !run.isAbandoned && ownership.isHeld(run.lease);
+    return {
+      job,
+      provider,
+      openFile: (fileId) => openFile(files, job, fileId),
+      writeResults: () => writeResults(files, sql, job),
+      releaseFiles: () => files.release(job.id),
+      contextTokens: models.byId(job.baseModel)?.contextLength ?? Number.POSITIVE_INFINITY,
+      nowMs: clock.nowMs(),
+      random,
+      isOwner,
+      warn,
+      call: (call, timeoutMs = CALL_TIMEOUT_MS) => {
+        if (!isOwner()) throw new Abandoned();
+        return run.call(clock, timeoutMs, call);
+      },
+      move: async (trigger, dueInMs, events = []) => {
+        const move = this.#moveOf(run, { trigger, dueInMs, events });
+        if ((await cell.ask("move", move)) === undefined) throw new JobMovedError(job.id);
+        return dueInMs;
+      },
+      finish: (ending, events) => this.#finish(run, job, ending, events),
+      deletedModel: () => findDeletedTunedModel(sql, job.id),
+    };
+  }
+
+  async #finish(
+    run: JobRun,
+    job: JobRecord,
+    ending: Ending,
+    told: readonly NewJobEvent[],
+  ): Promise<number> {
+    const { jobs, money, clock, sql, onError } = this.#dependencies;
+    const { figures, ...parts } = partsOfEnding(job, ending, clock.nowMs());
+    const events = parts.tunedModel === undefined ? told : [...told, ...successOf(parts.trigger)];
+    const cell = jobs.get(job.id);
+    const decided = await cell.ask("end", this.#moveOf(run, { ...parts, dueInMs: 0, events }));
+    if (decided === undefined) throw new JobMovedError(job.id);
+    await endJob({ money, sql, onError }, job, figures, decided.effect);
+    return 0;
+  }
+
+  #moveOf(run: JobRun, move: Omit<JobMove, "guard">): JobMove {
+    const { instance } = this.#dependencies;
+    return { ...move, guard: (sql) => guardLease(sql, run.lease, instance) };
+  }
+}
+
+function successOf(trigger: Trigger): NewJobEvent[] {
+  if (trigger.kind !== "trained") return [];
+  return [
+    told(`New fine-tuned model created: ${trigger.fineTunedModel}`),
+    told("The job has successfully completed"),
+  ];
+}

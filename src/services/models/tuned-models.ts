@@ -1,0 +1,133 @@
+import type { Database } from "../../../db/client.ts";
+import { listTunedModels, type TunedModelRecord } from "../../../db/queries/tuned-models.ts";
+import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+
+/** Organizations whose models are in memory at a time. */
+const MAX_ORGANIZATIONS = 10_000;
+const PREFIX = "ft:";
+
+type Known = readonly CatalogueModel[];
+
+/**
+ * Fine-tuned models, each visible to its organization alone. They are read when an organization first
+ * asks, and kept until a change of them is told, as every instance is told it.
+ */
+export class TunedModels {
+  readonly #sql: Database;
+  readonly #models: ModelIndex;
+  /** A promise is a read under way; one that is not here any more was forgotten while it ran. */
+  readonly #known = new Map<string, Known | Promise<Known>>();
+
+  constructor(dependencies: { readonly sql: Database; readonly models: ModelIndex }) {
+    this.#sql = dependencies.sql;
+    this.#models = dependencies.models;
+  }
+
+  /** The models of an organization, oldest first. */
+  of(organizationId: string): Known | Promise<Known> {
+    const known = this.#known.get(organizationId);
+    if (known === undefined) return this.#read(organizationId);
+    this.#known.delete(organizationId);
+    this.#known.set(organizationId, known);
+    return known;
+  }
+
+  /**
+   * The catalogue as the organization sees it, where one of the names may be one of its own models;
+   * else the catalogue that all share, at once.
+   */
+  indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
+    const tuned = names.filter((name) => name.startsWith(PREFIX));
+    if (tuned.length === 0) return this.#models;
+    const own = this.of(organizationId);
+    if (own instanceof Promise)
+      return own.then((models) => this.#having(organizationId, tuned, models));
+    return this.#having(organizationId, tuned, own);
+  }
+
+  /** The whole catalogue as the organization sees it now. */
+  async index(organizationId: string): Promise<ModelIndex> {
+    return this.#with(await this.#read(organizationId));
+  }
+
+  forget(organizationId: string): void {
+    this.#known.delete(organizationId);
+  }
+
+  forgetAll(): void {
+    this.#known.clear();
+  }
+
+  #read(organizationId: string): Promise<Known> {
+    const reading = listTunedModels(this.#sql, organizationId).then((records) =>
+      records.map((record) => this.#modelOf(record)),
+    );
+    this.#known.set(organizationId, reading);
+    reading.then(
+      (models) => {
+        if (this.#known.get(organizationId) === reading) this.#known.set(organizationId, models);
+      },
+      () => {
+        if (this.#known.get(organizationId) === reading) this.#known.delete(organizationId);
+      },
+    );
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= MAX_ORGANIZATIONS) break;
+      this.#known.delete(oldest);
+    }
+    return reading;
+  }
+
+  /** A job may have made a model a moment before the news of it comes: what is not known is looked for. */
+  #having(
+    organizationId: string,
+    names: readonly string[],
+    own: Known,
+  ): ModelIndex | Promise<ModelIndex> {
+    const isKnown = names.every((name) => own.some(({ id }) => id === name));
+    if (isKnown) return this.#with(own);
+    return this.#read(organizationId).then((models) => this.#with(models));
+  }
+
+  #with(own: Known): ModelIndex {
+    if (own.length === 0) return this.#models;
+    const shared = this.#models;
+    const byId = new Map(own.map((model) => [model.id, model]));
+    return {
+      byId: (id) => byId.get(id) ?? shared.byId(id),
+      resolve: (name) => byId.get(name) ?? shared.resolve(name),
+      all: () => [...shared.all(), ...own],
+    };
+  }
+
+  /** Limits and prices are those of its base, as the catalogue has them now; without it nobody can be billed. */
+  #modelOf(record: TunedModelRecord): CatalogueModel {
+    const base = this.#models.byId(record.baseModel);
+    const title = record.suffix ?? record.jobId;
+    const prices = base?.fineTuning?.tunedPrices;
+    return {
+      id: record.id,
+      name: `${base?.name ?? record.baseModel}: ${title}`,
+      description: `Fine-tuned from ${record.baseModel} by the job ${record.jobId}.`,
+      provider: record.providerId,
+      ownedBy: record.organizationId,
+      category: base?.category ?? "chat",
+      contextLength: base?.contextLength ?? 0,
+      maxOutputTokens: base?.maxOutputTokens ?? 0,
+      prices: prices ?? NO_PRICES,
+      capabilities: base?.capabilities ?? [],
+      isActive: prices !== undefined,
+      created: Math.floor(record.createdAtMs / 1000),
+      endpoints: [{ provider: record.providerId, model: record.providerModel }],
+    };
+  }
+}
+
+/** Of a model that cannot be called. */
+const NO_PRICES = {
+  inputTokenFemto: 0n,
+  outputTokenFemto: 0n,
+  cachedInputTokenFemto: 0n,
+  cacheWriteTokenFemto: 0n,
+};

@@ -1,0 +1,247 @@
+import type { HoldVerdict } from "../../../db/ledger/hold-rows.ts";
+import type { HoldSource, HoldUnit } from "../../../db/ledger/hold-source.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { decideHold } from "./decide-hold.ts";
+import { EarlyHoldRefused } from "./early-refusal.ts";
+import type { PendingHold } from "./pending-hold.ts";
+import { isShortBySpend, refusal, revoked } from "./refusal.ts";
+import { AccountsNow } from "./request-accounts.ts";
+import { headroomOf, revokedHeadroom } from "./room-headroom.ts";
+import { MAX_WAIT_MS, MAX_WAITING_REQUESTS } from "./wait-queue.ts";
+import { WaitingLine } from "./waiting-line.ts";
+
+const MAX_BATCH_HOLDS = 256;
+/** Holds that stand before the next batches; a further one is told that the gateway is overloaded. */
+const MAX_QUEUED_HOLDS = 20_000;
+/** How often those who wait are asked for again although nothing is known to have come free here. */
+const POLL_MS = 50;
+/** How long the last look may take where the database does not answer. */
+const MAX_LAST_LOOK_MS = 500;
+
+/**
+ * Puts the holds that are asked for before the database, with the next batch of the ledger. Those that are
+ * short only because of other holds wait in their organization's line: they are asked for again when holds
+ * of this instance have ended, and at a steady rate for those of the others.
+ */
+export class HoldDesk implements HoldSource {
+  readonly accounts: AccountsNow;
+  readonly #clock: Clock;
+  readonly #wakeLedger: () => void;
+  readonly #queued = new Set<PendingHold>();
+  readonly #due = new Set<PendingHold>();
+  readonly #lines = new Map<string, WaitingLine>();
+  readonly #awake = new Set<WaitingLine>();
+  readonly #timers = new Map<PendingHold, () => void>();
+  #isPolling = false;
+
+  constructor(clock: Clock, wakeLedger: () => void) {
+    this.#clock = clock;
+    this.#wakeLedger = wakeLedger;
+    this.accounts = new AccountsNow(clock);
+  }
+
+  get hasWork(): boolean {
+    return this.#queued.size > 0 || this.#due.size > 0 || this.#awake.size > 0;
+  }
+
+  /** Throws 503 where too many stand here already. */
+  submit(pending: PendingHold): void {
+    if (this.#queued.size >= MAX_QUEUED_HOLDS) {
+      throw new GatewayError(
+        "overloaded",
+        "Too many requests are waiting here. Try again shortly.",
+        {
+          retryAfterSeconds: 1,
+        },
+      );
+    }
+    this.#queued.add(pending);
+    this.#wakeLedger();
+  }
+
+  /** Nobody wants it any more. One that is just being decided is given back by whoever is told of it. */
+  giveUp(pending: PendingHold, error: unknown): void {
+    pending.isGivenUp = true;
+    if (pending.place === "taken" || pending.place === "ended") return;
+    this.#queued.delete(pending);
+    this.#end(pending, error);
+  }
+
+  /** Money of the organization may have come free. */
+  wake(organizationId: string): void {
+    const line = this.#lines.get(organizationId);
+    if (line === undefined) return;
+    this.#awake.add(line);
+    this.#wakeLedger();
+  }
+
+  take(): readonly HoldUnit[] {
+    const units: HoldUnit[] = [];
+    // Those whose time is up came before all others.
+    for (const pending of this.#due) {
+      if (units.length >= MAX_BATCH_HOLDS) return units;
+      this.#due.delete(pending);
+      units.push(this.#unitOf(pending));
+    }
+    for (const line of this.#awake) {
+      if (units.length >= MAX_BATCH_HOLDS) return units;
+      this.#awake.delete(line);
+      for (const pending of line.next(MAX_BATCH_HOLDS - units.length)) {
+        units.push(this.#unitOf(pending));
+      }
+    }
+    for (const pending of this.#queued) {
+      if (units.length >= MAX_BATCH_HOLDS) return units;
+      this.#queued.delete(pending);
+      const { organizationId, keyId } = pending.request;
+      if (pending.abandonment?.isAbandoned) {
+        pending.refuse(new Error("given up before it was written"));
+        continue;
+      }
+      if (pending.isDue || this.#lines.get(organizationId)?.standsBefore(keyId) !== true) {
+        units.push(this.#unitOf(pending));
+      } else if (pending.isEarly) pending.refuse(new EarlyHoldRefused());
+      else this.#joinLine(pending, "key");
+    }
+    return units;
+  }
+
+  #unitOf(pending: PendingHold): HoldUnit {
+    pending.place = "taken";
+    // An early one has its accounts already: they were fixed when its request began.
+    const accounts =
+      pending.isEarly && pending.demand ? pending.demand : this.accounts.of(pending.request);
+    return {
+      demand: pending.ask(accounts),
+      checkpoint: pending.checkpoint,
+      settlement: pending.settlement,
+      decided: (verdict) => this.#decided(pending, verdict),
+      failed: (error) => this.#end(pending, error),
+    };
+  }
+
+  #decided(pending: PendingHold, verdict: HoldVerdict): void {
+    const demand = pending.demand!;
+    if (verdict.kind === "granted") {
+      this.#leave(pending);
+      const outputTokens = verdict.outputTokens ?? pending.request.outputTokens;
+      pending.grant(verdict.holdNano, outputTokens, this.#clock.nowMs());
+    } else if (verdict.kind === "revoked") {
+      this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
+    } else if (pending.isEarly) this.#end(pending, new EarlyHoldRefused());
+    else if (verdict.kind === "behind") this.#stay(pending, "key");
+    else {
+      const { request } = pending;
+      const headroom = headroomOf(demand, verdict);
+      if (demand.manner === "last" || isShortBySpend(headroom, request)) {
+        this.#leave(pending);
+        pending.refuse(refusal(headroom, request), headroom);
+        return;
+      }
+      const isOrganizationShort = !decideHold(request, headroom.organization.freeNano).isHeld;
+      this.#stay(pending, isOrganizationShort ? "organization" : "key");
+    }
+  }
+
+  #end(pending: PendingHold, error: unknown): void {
+    this.#leave(pending);
+    pending.refuse(error);
+  }
+
+  /** Stays in its line, or joins it. */
+  #stay(pending: PendingHold, shortOf: "organization" | "key"): void {
+    if (pending.isGivenUp) {
+      this.#leave(pending);
+      pending.place = "ended";
+      return;
+    }
+    if (!pending.isInLine) {
+      this.#joinLine(pending, shortOf);
+      return;
+    }
+    pending.place = "waiting";
+    this.#lines.get(pending.request.organizationId)!.note(pending, shortOf);
+    if (pending.isDue) this.#lookLast(pending);
+  }
+
+  #joinLine(pending: PendingHold, shortOf: "organization" | "key"): void {
+    const { organizationId } = pending.request;
+    let line = this.#lines.get(organizationId);
+    if (line === undefined) {
+      line = new WaitingLine(organizationId);
+      this.#lines.set(organizationId, line);
+    }
+    if (line.length >= MAX_WAITING_REQUESTS) {
+      // There is no place for it to wait: it is refused where it is short now.
+      pending.isDue = true;
+      pending.place = "queued";
+      this.#queued.add(pending);
+      return;
+    }
+    pending.isInLine = true;
+    // It was put behind one that has left meanwhile.
+    if (line.length === 0 && shortOf === "key") this.#awake.add(line);
+    pending.place = "waiting";
+    line.note(pending, shortOf);
+    this.#timers.set(
+      pending,
+      this.#clock.after(MAX_WAIT_MS, () => {
+        pending.isDue = true;
+        this.#timers.set(
+          pending,
+          this.#clock.after(MAX_LAST_LOOK_MS, () => this.#tooLate(pending)),
+        );
+        this.#lookLast(pending);
+      }),
+    );
+    this.#poll();
+  }
+
+  #lookLast(pending: PendingHold): void {
+    if (pending.place !== "waiting") return;
+    this.#due.add(pending);
+    this.#wakeLedger();
+  }
+
+  #tooLate(pending: PendingHold): void {
+    const isTaken = pending.place === "taken";
+    this.#leave(pending);
+    pending.isGivenUp = true;
+    pending.refuse(
+      new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+        retryAfterSeconds: 1,
+      }),
+    );
+    if (isTaken) pending.place = "taken";
+  }
+
+  /** Whoever leaves a line may have stood before others. */
+  #leave(pending: PendingHold): void {
+    this.#timers.get(pending)?.();
+    this.#timers.delete(pending);
+    this.#due.delete(pending);
+    const { organizationId } = pending.request;
+    const line = this.#lines.get(organizationId);
+    if (line?.has(pending) !== true) return;
+    line.remove(pending);
+    if (line.length === 0) {
+      this.#lines.delete(organizationId);
+      this.#awake.delete(line);
+      return;
+    }
+    line.widen();
+    this.#awake.add(line);
+    this.#wakeLedger();
+  }
+
+  #poll(): void {
+    if (this.#isPolling || this.#lines.size === 0) return;
+    this.#isPolling = true;
+    this.#clock.after(POLL_MS, () => {
+      this.#isPolling = false;
+      for (const organizationId of this.#lines.keys()) this.wake(organizationId);
+      this.#poll();
+    });
+  }
+}

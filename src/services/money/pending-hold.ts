@@ -1,0 +1,112 @@
+import type { Abandonment } from "../../../db/ledger/group-commit.ts";
+import type { HoldDemand } from "../../../db/ledger/hold-rows.ts";
+import type { Checkpoint, RequestAccounts, Settlement } from "../../../db/ledger/rows.ts";
+import { holdFor, leastHold, REDUCED_OUTPUT_TOKENS } from "./decide-hold.ts";
+import type { Hold, HoldRequest } from "./interface.ts";
+import type { Headroom } from "./refusal.ts";
+
+/**
+ * A hold that is asked for. Its states:
+ *
+ *   queued    goes into the next batch
+ *   taken     is in the batch that is under way
+ *   waiting   was short for the time being, or stands behind one that is: it is in its organization's line
+ *   ended     granted, refused or given up
+ *
+ * queued → taken → granted, refused or waiting; waiting → taken when money may have come free, and once
+ * more when its time is up. An early one never waits.
+ */
+export class PendingHold {
+  readonly request: HoldRequest;
+  readonly isEarly: boolean;
+  readonly fullNano: bigint;
+  readonly leastNano: bigint;
+  place: "queued" | "taken" | "waiting" | "ended" = "queued";
+  /** Nobody wants it any more; where it is granted all the same, it is given back. */
+  isGivenUp = false;
+  isInLine = false;
+  /** Its time is up: it is looked at once more, past those before it. */
+  isDue = false;
+  /** What the request has come to before its hold was decided: written with the hold. Early ones only. */
+  checkpoint: Checkpoint | undefined;
+  settlement: Settlement | undefined;
+  /** Of the settlement. */
+  abandonment: Abandonment | undefined;
+  /** As it was last asked for. */
+  demand: HoldDemand | undefined;
+  readonly #told: {
+    granted(hold: Hold): void;
+    refused(error: unknown, headroom: Headroom | undefined): void;
+  };
+
+  constructor(
+    request: HoldRequest,
+    isEarly: boolean,
+    told: {
+      granted(hold: Hold): void;
+      refused(error: unknown, headroom: Headroom | undefined): void;
+    },
+  ) {
+    this.request = request;
+    this.isEarly = isEarly;
+    this.#told = told;
+    this.fullNano = holdFor(request, request.outputTokens);
+    this.leastNano = isEarly ? this.fullNano : leastHold(request);
+  }
+
+  /** What the database is asked. */
+  ask(accounts: RequestAccounts): HoldDemand {
+    const { request, fullNano, leastNano } = this;
+    this.demand = {
+      ...accounts,
+      requestId: request.requestId,
+      organizationId: request.organizationId,
+      keyId: request.keyId,
+      fullNano,
+      leastNano,
+      lowering:
+        leastNano === fullNano
+          ? undefined
+          : {
+              fixedFemto: request.fixedFemto,
+              perTokenFemto: request.perTokenFemto,
+              feeBasisPoints: request.feeBasisPoints,
+              maxTokens: REDUCED_OUTPUT_TOKENS,
+            },
+      manner: this.isEarly ? "early" : this.isDue ? "last" : "waiting",
+    };
+    return this.demand;
+  }
+
+  grant(holdNano: bigint, outputTokens: number, nowMs: number): void {
+    this.place = "ended";
+    this.#told.granted(holdOf(this.request, this.demand!, { holdNano, outputTokens }, nowMs));
+  }
+
+  /** `headroom` is what the refusal was worked out from. */
+  refuse(error: unknown, headroom?: Headroom): void {
+    this.place = "ended";
+    this.#told.refused(error, headroom);
+  }
+}
+
+export function holdOf(
+  request: HoldRequest,
+  accounts: RequestAccounts,
+  size: { readonly holdNano: bigint; readonly outputTokens: number },
+  admittedAtMs: number,
+): Hold {
+  return {
+    requestId: request.requestId,
+    organizationId: request.organizationId,
+    keyId: request.keyId,
+    orgAccount: accounts.orgAccount,
+    dayAccount: accounts.dayAccount,
+    monthAccount: accounts.monthAccount,
+    holdNano: size.holdNano,
+    feeBasisPoints: request.feeBasisPoints,
+    outputTokens: size.outputTokens,
+    isLowered: size.outputTokens < request.outputTokens,
+    admittedAtMs,
+  };
+}

@@ -1,0 +1,53 @@
+import type { KeyHeadroom, PeriodHeadroom } from "../../../actors/api-key/state.ts";
+import type { AccountRoom, HoldDemand, HoldVerdict } from "../../../db/ledger/hold-rows.ts";
+import type { Headroom } from "./refusal.ts";
+
+/** What the database saw when it refused a hold, as the refusal is worked out from it. */
+export function headroomOf(
+  demand: HoldDemand,
+  verdict: Extract<HoldVerdict, { kind: "short" }>,
+): Headroom {
+  const { organization, day, month } = verdict;
+  const limits: PeriodHeadroom[] = [];
+  if (day) limits.push(periodHeadroom("day", demand.dayAccount, day));
+  if (month) limits.push(periodHeadroom("month", demand.monthAccount, month));
+  return {
+    key: keyHeadroom(demand, true, limits),
+    organization: {
+      plan: undefined,
+      unspentNano: organization.unspentNano,
+      freeNano: organization.freeNano,
+    },
+  };
+}
+
+/** The same where the key does not count any more. */
+export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined): Headroom {
+  return {
+    key: keyHeadroom(demand, isActive, []),
+    organization: { plan: undefined, unspentNano: 0n, freeNano: 0n },
+  };
+}
+
+function keyHeadroom(
+  { dayAccount, monthAccount }: HoldDemand,
+  isActive: boolean | undefined,
+  limits: readonly PeriodHeadroom[],
+): KeyHeadroom {
+  return { isActive, dayAccount, monthAccount, limits };
+}
+
+function periodHeadroom(
+  kind: "day" | "month",
+  accountId: string,
+  room: AccountRoom,
+): PeriodHeadroom {
+  return {
+    accountId,
+    kind,
+    periodStart: accountId.slice(accountId.lastIndexOf(":") + 1),
+    budgetNano: room.limitNano,
+    unspentNano: room.unspentNano,
+    freeNano: room.freeNano,
+  };
+}

@@ -1,0 +1,128 @@
+import type { Database } from "../../../db/client.ts";
+import { isConnectionFailure } from "../../../db/client.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import type { Effect } from "../../../db/ledger/effects.ts";
+import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
+import { type Lease, LeaseLostError } from "../../../db/queries/actor-leases.ts";
+import {
+  commitDeliveries,
+  type DeliveryChange,
+  deliveryChange,
+} from "../../../db/queries/delivery-commit.ts";
+import { EVENT_TYPES } from "../../lib/event-types.ts";
+
+export interface DeliveryWriterDependencies {
+  /** A connection of its own: commits of deliveries stand behind nothing else. */
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  /** Events of a webhook were numbered; where `isMore`, there may be further ones. Must not throw. */
+  onNumbered(webhookId: string, isMore: boolean): void;
+  /** Must not throw. */
+  onLost(lease: Lease): void;
+}
+
+interface Waiting {
+  readonly changes: readonly DeliveryChange[];
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+const MAX_BATCH = 512;
+const MAX_NUMBERED = 1_000;
+const RETRY_DELAY_MS = 50;
+/** Conflicts that a new try resolves: with other writers, and with an earlier try that was still running. */
+const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03", "23505"]);
+
+/**
+ * Writes what the owners of webhooks decide, of many webhooks in one commit: what queued during the last
+ * commit goes into the next. There is no more of it than webhooks that are acted for and the few results
+ * that each may leave unwritten.
+ */
+export class DeliveryWriter {
+  readonly #dependencies: DeliveryWriterDependencies;
+  #queue: Waiting[] = [];
+  #running: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(dependencies: DeliveryWriterDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  get queued(): number {
+    return this.#queue.length;
+  }
+
+  /** Resolves when it is durable. Rejects with LeaseLostError where nothing was written. */
+  submit(effects: readonly Effect[]): Promise<void> {
+    if (this.#isClosed) return Promise.reject(new Error("deliveries are written no more"));
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ changes: effects.map(deliveryChange), resolve, reject });
+      this.#running ??= Promise.resolve()
+        .then(() => this.#pump())
+        .finally(() => {
+          this.#running = undefined;
+        });
+    });
+  }
+
+  /** Writes what is queued. What a database out of reach does not take is sent again by the next owner. */
+  async close(withinMs: number): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, withinMs);
+    });
+    await Promise.race([this.#running, patience]);
+    clearTimeout(timer);
+    this.#isClosed = true;
+  }
+
+  async #pump(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = this.#queue.slice(0, MAX_BATCH);
+      this.#queue = this.#queue.slice(MAX_BATCH);
+      await this.#write(batch);
+    }
+  }
+
+  async #write(batch: readonly Waiting[]): Promise<void> {
+    const { sql, instance, onNumbered } = this.#dependencies;
+    const changes = batch.flatMap((waiting) => waiting.changes);
+    for (;;) {
+      try {
+        const { lost, numbered } = await commitDeliveries(sql, instance, changes, {
+          eventTypes: EVENT_TYPES,
+          maxNumbered: MAX_NUMBERED,
+        });
+        for (const [id, count] of numbered) onNumbered(id, count >= MAX_NUMBERED);
+        for (const waiting of batch) this.#tell(waiting, lost);
+        return;
+      } catch (error) {
+        const isPassing = isOutcomeUnknown(error) || TRANSIENT_STATES.has(stateOf(error));
+        if (!isPassing || this.#isClosed) {
+          if (batch.length === 1 || this.#isClosed) {
+            for (const waiting of batch) waiting.reject(error);
+            return;
+          }
+          // One that cannot be written must not take the others with it.
+          for (const waiting of batch) await this.#write([waiting]);
+          return;
+        }
+        await Bun.sleep(isConnectionFailure(error) ? RETRY_DELAY_MS : 1);
+      }
+    }
+  }
+
+  #tell({ changes, resolve, reject }: Waiting, lost: ReadonlySet<string>): void {
+    const lease = changes.find((change) => lost.has(change.lease.id))?.lease;
+    if (lease === undefined) {
+      resolve();
+      return;
+    }
+    this.#dependencies.onLost(lease);
+    reject(new LeaseLostError(lease));
+  }
+}
+
+function stateOf(error: unknown): string {
+  return String((error as { code?: unknown } | null)?.code ?? "");
+}

@@ -1,0 +1,80 @@
+import type { EventToSend } from "../../../db/queries/delivery-redeliver.ts";
+import type { EgressSend } from "../../egress/client.ts";
+import { EgressRefused, NameNotResolved } from "../../egress/refusal.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { isoTime } from "../../lib/iso-time.ts";
+import type { AttemptRecord } from "../../lib/webhook-record.ts";
+import { signatureHeader } from "../../lib/webhook-signature.ts";
+
+/** Spec 6.1, delivery rule 1. */
+export const ATTEMPT_TIMEOUT_MS = 10_000;
+
+export interface EventTarget {
+  readonly url: string;
+  /** All of them sign. */
+  readonly secrets: readonly string[];
+}
+
+/** Makes one attempt; it never rejects, whatever becomes of it. */
+export type SendEvent = (target: EventTarget, event: EventToSend) => Promise<AttemptRecord>;
+
+export interface SendEventDependencies {
+  readonly send: EgressSend;
+  readonly clock: Clock;
+  readonly timeoutMs?: number;
+}
+
+/** Signs an event at the time of the attempt and sends it (spec 6.1). */
+export function createSendEvent(dependencies: SendEventDependencies): SendEvent {
+  const { send, clock, timeoutMs = ATTEMPT_TIMEOUT_MS } = dependencies;
+  return async ({ url, secrets }, event) => {
+    const atMs = clock.nowMs();
+    const startedMs = performance.now();
+    const timestamp = Math.floor(atMs / 1_000);
+    const body = JSON.stringify({
+      id: event.eventId,
+      type: event.type,
+      created_at: isoTime(event.createdAtMs),
+      data: event.data,
+    });
+    let statusCode: number | null = null;
+    let error: string | null = null;
+    try {
+      const { status } = await send({
+        method: "POST",
+        url,
+        body,
+        timeoutMs,
+        headers: {
+          "content-type": "application/json",
+          "user-agent": "model-gateway-webhooks",
+          "gateway-webhook-id": event.eventId,
+          "gateway-webhook-event": event.type,
+          "gateway-webhook-timestamp": String(timestamp),
+          "gateway-webhook-signature": signatureHeader(timestamp, body, secrets),
+        },
+      });
+      statusCode = status;
+      if (status < 200 || status > 299) error = `the receiver answered ${status}`;
+    } catch (failure) {
+      error = failureText(failure);
+    }
+    return {
+      at: isoTime(atMs),
+      status_code: statusCode,
+      error,
+      latency_ms: Math.round(performance.now() - startedMs),
+    };
+  };
+}
+
+/** In words of our own: what the platform says may hold addresses. */
+function failureText(failure: unknown): string {
+  if (failure instanceof EgressRefused) return `the URL ${failure.message}`;
+  if (failure instanceof NameNotResolved) return failure.message;
+  const { name, code } = failure as { name?: string; code?: unknown };
+  if (name === "TimeoutError") return "no answer came in time";
+  return typeof code === "string" && /^[A-Z0-9_]{1,60}$/.test(code)
+    ? `the connection failed: ${code}`
+    : "the connection failed";
+}

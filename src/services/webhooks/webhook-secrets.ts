@@ -1,0 +1,40 @@
+import { randomBytes } from "node:crypto";
+import type { SealedSecrets } from "../../../db/queries/webhook-list.ts";
+import { seal, unseal } from "../../lib/seal.ts";
+
+const SECRET_BYTES = 32;
+/** After a rotation the secret before signs too for this long (contract §7). */
+export const PREVIOUS_SECRET_MS = 86_400_000;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** Webhook secrets: made here, encrypted at rest with the master key. */
+export class WebhookSecrets {
+  readonly #masterKey: Uint8Array;
+
+  constructor(masterKey: Uint8Array) {
+    this.#masterKey = masterKey;
+  }
+
+  generate(): string {
+    return `whsec_${randomBytes(SECRET_BYTES).toString("base64url")}`;
+  }
+
+  seal(secret: string): Uint8Array {
+    return seal(this.#masterKey, encoder.encode(secret));
+  }
+
+  /** The secrets that sign at this time, the newest first. */
+  signing(sealed: SealedSecrets, nowMs: number): string[] {
+    const secrets = [this.#open(sealed.secret)];
+    if (sealed.previousSecret !== null && nowMs < (sealed.previousSecretUntilMs ?? 0)) {
+      secrets.push(this.#open(sealed.previousSecret));
+    }
+    return secrets;
+  }
+
+  #open(sealed: Uint8Array): string {
+    return decoder.decode(unseal(this.#masterKey, sealed));
+  }
+}

@@ -1,0 +1,238 @@
+import type { Database } from "../../../db/client.ts";
+import {
+  findDelivery,
+  type ListedDelivery,
+  listDeliveries,
+} from "../../../db/queries/delivery-list.ts";
+import {
+  type EventToSend,
+  findOutboxEvent,
+  noteRedelivery,
+} from "../../../db/queries/delivery-redeliver.ts";
+import { findWebhook, listWebhooks, type SealedSecrets } from "../../../db/queries/webhook-list.ts";
+import {
+  deleteWebhook,
+  insertWebhook,
+  replaceWebhookSecret,
+  updateWebhook,
+} from "../../../db/queries/webhook-write.ts";
+import type { EgressGuard } from "../../egress/guard.ts";
+import { EgressRefused } from "../../egress/refusal.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { EventType } from "../../lib/event-types.ts";
+import { newId } from "../../lib/ids.ts";
+import type {
+  AttemptRecord,
+  DeliveryStatus,
+  WebhookRecord,
+  WebhookSettings,
+} from "../../lib/webhook-record.ts";
+import { sampleData } from "./sample-data.ts";
+import type { SendEvent } from "./send-event.ts";
+import type { SendSlots } from "./send-slots.ts";
+import { PREVIOUS_SECRET_MS, type WebhookSecrets } from "./webhook-secrets.ts";
+
+export interface WebhooksDependencies {
+  readonly sql: Database;
+  readonly guard: EgressGuard;
+  readonly secrets: WebhookSecrets;
+  readonly sendEvent: SendEvent;
+  /** Shared with deliveries. */
+  readonly slots: SendSlots;
+  readonly clock: Clock;
+  /** The types that an organization's webhooks want have changed. */
+  onSubscriptionChange(organizationId: string): void;
+}
+
+/** The specification names no limit; this one keeps what a single event costs within bounds. */
+export const MAX_WEBHOOKS = 20_000;
+/** A name that answers slowly is looked at again at each delivery. */
+const URL_CHECK_MS = 2_000;
+
+/** Webhooks of an organization (spec 4.11, contract §7). Every method throws 404 for another's. */
+export class Webhooks {
+  readonly #dependencies: WebhooksDependencies;
+
+  constructor(dependencies: WebhooksDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** The secret is told this once. Throws 400, and 403 where there are too many. */
+  async create(
+    organizationId: string,
+    settings: WebhookSettings & { readonly secret: string | undefined },
+  ): Promise<{ record: WebhookRecord; secret: string }> {
+    const { sql, secrets, clock } = this.#dependencies;
+    await this.#assertReachable(settings.url);
+    const secret = settings.secret ?? secrets.generate();
+    const webhook = {
+      ...settings,
+      id: newId("whk"),
+      organizationId,
+      secret: secrets.seal(secret),
+      createdAtMs: clock.nowMs(),
+    };
+    const record = await insertWebhook(sql, webhook, MAX_WEBHOOKS);
+    this.#dependencies.onSubscriptionChange(organizationId);
+    if (record !== undefined) return { record, secret };
+    throw new GatewayError(
+      "quota_exceeded",
+      `An organization can have at most ${MAX_WEBHOOKS} webhooks.`,
+    );
+  }
+
+  list(
+    organizationId: string,
+    page: { readonly limit: number; readonly offset: number },
+  ): Promise<{ webhooks: WebhookRecord[]; total: number }> {
+    return listWebhooks(this.#dependencies.sql, { organizationId, ...page });
+  }
+
+  async find(organizationId: string, id: string): Promise<WebhookRecord> {
+    return (await this.#found(organizationId, id)).record;
+  }
+
+  /** Throws 400. */
+  async change(
+    organizationId: string,
+    id: string,
+    changed: Partial<WebhookSettings>,
+  ): Promise<WebhookRecord> {
+    if (changed.url !== undefined) {
+      await this.#found(organizationId, id);
+      await this.#assertReachable(changed.url);
+    }
+    const record = await updateWebhook(this.#dependencies.sql, { id, organizationId }, changed);
+    if (record === undefined) throw webhookNotFound();
+    this.#dependencies.onSubscriptionChange(organizationId);
+    return record;
+  }
+
+  async remove(organizationId: string, id: string): Promise<void> {
+    const isDeleted = await deleteWebhook(this.#dependencies.sql, { id, organizationId });
+    if (!isDeleted) throw webhookNotFound();
+  }
+
+  /** A new secret, told this once; the one before signs too for a day. */
+  async rotateSecret(
+    organizationId: string,
+    id: string,
+  ): Promise<{ record: WebhookRecord; secret: string; previousUntilMs: number }> {
+    const { sql, secrets, clock } = this.#dependencies;
+    const secret = secrets.generate();
+    const previousUntilMs = clock.nowMs() + PREVIOUS_SECRET_MS;
+    const sealed = secrets.seal(secret);
+    const record = await replaceWebhookSecret(sql, { id, organizationId }, sealed, previousUntilMs);
+    if (record === undefined) throw webhookNotFound();
+    return { record, secret, previousUntilMs };
+  }
+
+  /** Sends a made-up event at once, once, outside the order, to a disabled webhook too. */
+  async test(
+    organizationId: string,
+    id: string,
+    type: EventType,
+  ): Promise<{ eventId: string; attempt: AttemptRecord }> {
+    const found = await this.#found(organizationId, id);
+    const eventId = newId("evt");
+    const attempt = await this.#sendNow(found, {
+      eventId,
+      type,
+      data: sampleData(type),
+      createdAtMs: this.#dependencies.clock.nowMs(),
+    });
+    return { eventId, attempt };
+  }
+
+  /** One more than `limit` where there are more. */
+  async deliveries(
+    organizationId: string,
+    id: string,
+    page: {
+      readonly limit: number;
+      readonly after: bigint | undefined;
+      readonly status: DeliveryStatus | undefined;
+    },
+  ): Promise<ListedDelivery[]> {
+    const { record } = await this.#found(organizationId, id);
+    return listDeliveries(this.#dependencies.sql, { webhookId: record.id, ...page });
+  }
+
+  /** Sends the event of a delivery again, at once, once, outside the order. Throws 404 once it is gone. */
+  async redeliver(
+    organizationId: string,
+    id: string,
+    outboxId: bigint | undefined,
+  ): Promise<{ delivery: ListedDelivery; attempt: AttemptRecord }> {
+    const { sql } = this.#dependencies;
+    const found = await this.#found(organizationId, id);
+    if (outboxId === undefined) throw deliveryNotFound();
+    const name = { webhookId: id, outboxId };
+    const [known, event] = await Promise.all([
+      findDelivery(sql, name),
+      findOutboxEvent(sql, outboxId),
+    ]);
+    if (known === undefined || event === undefined) throw deliveryNotFound();
+    const attempt = await this.#sendNow(found, event);
+    const delivery = await noteRedelivery(sql, name, attempt);
+    if (delivery === undefined) throw deliveryNotFound();
+    return { delivery, attempt };
+  }
+
+  async #found(organizationId: string, id: string) {
+    const found = await findWebhook(this.#dependencies.sql, { id, organizationId });
+    if (found === undefined) throw webhookNotFound();
+    return found;
+  }
+
+  /** Throws 503 at once where too much is under way: nobody waits for receivers of others. */
+  async #sendNow(
+    { record, sealed }: { readonly record: WebhookRecord; readonly sealed: SealedSecrets },
+    event: EventToSend,
+  ): Promise<AttemptRecord> {
+    const { slots, secrets, sendEvent, clock } = this.#dependencies;
+    if (!slots.tryTake(record.organizationId)) {
+      throw new GatewayError("overloaded", "Too many deliveries are under way.", {
+        retryAfterSeconds: 1,
+      });
+    }
+    try {
+      const signing = secrets.signing(sealed, clock.nowMs());
+      return await sendEvent({ url: record.url, secrets: signing }, event);
+    } finally {
+      slots.give(record.organizationId);
+    }
+  }
+
+  /** Refuses what is known to be out of bounds. A name without an address may have one by the first event. */
+  async #assertReachable(url: string): Promise<void> {
+    const { guard, clock } = this.#dependencies;
+    let cancel = (): void => {};
+    const patience = new Promise<void>((resolve) => {
+      cancel = clock.after(URL_CHECK_MS, resolve);
+    });
+    try {
+      await Promise.race([guard.check(url), patience]);
+    } catch (error) {
+      if (!(error instanceof EgressRefused)) return;
+      throw new GatewayError("invalid_body", `url ${error.message}.`, {
+        param: "url",
+        cause: error,
+      });
+    } finally {
+      cancel();
+    }
+  }
+}
+
+function webhookNotFound(): GatewayError {
+  return new GatewayError("webhook_not_found", "There is no such webhook.");
+}
+
+function deliveryNotFound(): GatewayError {
+  return new GatewayError(
+    "delivery_not_found",
+    "There is no such delivery, or its event is not kept any more.",
+  );
+}

@@ -1,0 +1,114 @@
+import { WORKER_FLAG } from "./command-line.ts";
+
+export interface WorkerProcessesOptions {
+  readonly count: number;
+  /** The program that is to run as a worker. */
+  readonly script: string;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** How long a worker may take to end after it was told to stop. */
+  readonly stopTimeoutMs: number;
+  readonly log: { info(message: string): void; warn(message: string): void };
+}
+
+/** What a worker says to its parent once it listens. */
+export const READY_MESSAGE = "ready";
+
+const FIRST_RESTART_DELAY_MS = 100;
+const LONGEST_RESTART_DELAY_MS = 10_000;
+/** A worker that lived for so long died of something else than its start. */
+const SETTLED_LIFE_MS = 10_000;
+
+interface Place {
+  child: Bun.Subprocess | undefined;
+  isServing: boolean;
+  restartDelayMs: number;
+}
+
+/**
+ * Processes that share a port. Each place is: starting (its process runs and does not listen yet), serving,
+ * or waiting to be started again after its process died, for longer each time it dies at once. A worker
+ * that ends before all have served once ends them all: what is wrong then is most likely wrong for all.
+ */
+export class WorkerProcesses {
+  readonly #options: WorkerProcessesOptions;
+  readonly #places: Place[];
+  readonly #serving = Promise.withResolvers<void>();
+  #readyCount = 0;
+  #isStopping = false;
+  #hasFailed = false;
+
+  constructor(options: WorkerProcessesOptions) {
+    this.#options = options;
+    this.#places = Array.from({ length: options.count }, () => ({
+      child: undefined,
+      isServing: false,
+      restartDelayMs: FIRST_RESTART_DELAY_MS,
+    }));
+    this.#serving.promise.catch(() => {});
+  }
+
+  /** Resolves when all serve. Rejects, with all ended, where one cannot. */
+  start(): Promise<void> {
+    for (const place of this.#places) this.#launch(place);
+    return this.#serving.promise;
+  }
+
+  /** Lets all end in order. True where each did that served; one that was starting just ends. */
+  async stop(): Promise<boolean> {
+    this.#isStopping = true;
+    const running = this.#places.filter(({ child }) => child !== undefined);
+    const wereServing = running.map(({ isServing }) => isServing);
+    const children = running.map(({ child }) => child!);
+    for (const child of children) child.kill("SIGTERM");
+    const timer = setTimeout(() => {
+      this.#options.log.warn("a worker did not end in time and is killed");
+      for (const child of children) child.kill("SIGKILL");
+    }, this.#options.stopTimeoutMs);
+    const codes = await Promise.all(children.map((child) => child.exited));
+    clearTimeout(timer);
+    return codes.every((code, n) => code === 0 || !wereServing[n]);
+  }
+
+  #launch(place: Place): void {
+    const { script, environment, log } = this.#options;
+    const startedMs = performance.now();
+    const child = Bun.spawn([process.execPath, "--no-env-file", script, WORKER_FLAG], {
+      env: environment,
+      stdio: ["ignore", "inherit", "inherit"],
+      // Out of reach of Ctrl-C, which would be a second signal beside ours.
+      detached: true,
+      ipc: (message) => {
+        if (message === READY_MESSAGE) this.#noteServing(place);
+      },
+    });
+    place.child = child;
+    place.isServing = false;
+    void child.exited.then((code) => {
+      place.child = undefined;
+      if (this.#isStopping) return;
+      if (this.#readyCount < this.#options.count) return this.#fail();
+      if (performance.now() - startedMs > SETTLED_LIFE_MS) {
+        place.restartDelayMs = FIRST_RESTART_DELAY_MS;
+      }
+      log.warn(
+        `worker ${child.pid} ended (${child.signalCode ?? code}); another one starts in ${place.restartDelayMs} ms`,
+      );
+      setTimeout(() => {
+        if (!this.#isStopping) this.#launch(place);
+      }, place.restartDelayMs);
+      place.restartDelayMs = Math.min(place.restartDelayMs * 2, LONGEST_RESTART_DELAY_MS);
+    });
+  }
+
+  #noteServing(place: Place): void {
+    place.isServing = true;
+    this.#readyCount++;
+    if (this.#readyCount === this.#options.count) this.#serving.resolve();
+  }
+
+  #fail(): void {
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    void this.stop().then(() => this.#serving.reject(new Error("the workers could not start")));
+  }
+}

@@ -1,0 +1,70 @@
+import type { GatewayConfig } from "../config.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+import { announce } from "./announce.ts";
+import { startDatabase } from "./database.ts";
+import { createFirstKeys } from "./first-keys.ts";
+import { loadMasterKey } from "./master-key.ts";
+import { STOP_TIMEOUT_MS } from "./stop-in-order.ts";
+import type { StopSignals } from "./stop-signals.ts";
+import { WorkerProcesses } from "./worker-processes.ts";
+
+export interface WorkersOptions {
+  readonly count: number;
+  readonly script: string;
+  readonly config: GatewayConfig;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly telemetry: Telemetry;
+  readonly signals: StopSignals;
+}
+
+/**
+ * Several instances on one machine that share a port. The parent serves nothing itself: it has the
+ * database, the master key and the first keys ready before the workers start, starts again those that
+ * die, and ends all in order.
+ */
+export async function startWorkers(options: WorkersOptions): Promise<void> {
+  const { config, telemetry, signals } = options;
+  if (config.redisUrl === undefined) {
+    throw new Error("--workers starts several instances, which need REDIS_URL; set it");
+  }
+  const port = freePort(config);
+  const database = await startDatabase(config, (message) => telemetry.log.info(message));
+  let workers: WorkerProcesses | undefined;
+  try {
+    signals.assertNone();
+    const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
+    workers = new WorkerProcesses({
+      count: options.count,
+      script: options.script,
+      environment: {
+        ...options.environment,
+        PORT: String(port),
+        DATABASE_URL: database.target.url,
+        GATEWAY_MASTER_KEY: Buffer.from(loadMasterKey(config)).toString("base64"),
+      },
+      stopTimeoutMs: config.shutdownGraceMs + STOP_TIMEOUT_MS,
+      log: telemetry.log,
+    });
+    const running = workers;
+    signals.handOver(async () => {
+      const isInOrder = await running.stop();
+      await database.stop();
+      await telemetry.close();
+      process.exit(isInOrder ? 0 : 1);
+    });
+    await workers.start();
+    announce(telemetry, config, port, keys);
+  } catch (error) {
+    await workers?.stop();
+    await database.stop();
+    throw error;
+  }
+}
+
+/** Workers share a port with whoever else asks for that; so nobody may have it before. */
+function freePort({ port, host }: GatewayConfig): number {
+  const probe = Bun.listen({ hostname: host, port, socket: { data() {} } });
+  const free = probe.port;
+  probe.stop(true);
+  return free;
+}

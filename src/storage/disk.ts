@@ -1,0 +1,157 @@
+import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import {
+  assertStorageKey,
+  type ByteRange,
+  type FileStorage,
+  ObjectMissingError,
+  StorageError,
+  type StorageWriter,
+} from "./interface.ts";
+
+const READ_BYTES = 256 * 1024;
+const FOLDER_MODE = 0o700;
+const FILE_MODE = 0o600;
+const UNFINISHED = ".part";
+
+/**
+ * Files in a folder. Several instances may share it where it lies on one file system; an object appears
+ * under its name by a rename, after its bytes have reached the disk.
+ */
+export class DiskStorage implements FileStorage {
+  readonly #root: string;
+
+  /** @param root absolute; made where it does not exist, at the first write */
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  write(key: string): StorageWriter {
+    return new DiskWriter(this.#path(key));
+  }
+
+  async read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
+    const handle = await open(this.#path(key), "r").catch((error: unknown) => {
+      if ((error as { code?: unknown }).code === "ENOENT") throw new ObjectMissingError(key);
+      throw failure("cannot open a stored file", error);
+    });
+    return readHandle(handle, range ?? { start: 0, end: Number.POSITIVE_INFINITY });
+  }
+
+  async remove(key: string): Promise<void> {
+    const path = this.#path(key);
+    try {
+      await rm(path, { force: true });
+      await rm(path + UNFINISHED, { force: true });
+    } catch (error) {
+      throw failure("cannot remove a stored file", error);
+    }
+  }
+
+  async signedUrl(): Promise<undefined> {
+    return undefined;
+  }
+
+  /** The last characters of a key are the random ones, so folders fill evenly. */
+  #path(key: string): string {
+    assertStorageKey(key);
+    return join(this.#root, key.slice(-2), key);
+  }
+}
+
+class DiskWriter implements StorageWriter {
+  readonly #path: string;
+  #opening: Promise<FileHandle> | undefined;
+  #isFinished = false;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async write(piece: Uint8Array): Promise<void> {
+    try {
+      const handle = await this.#open();
+      for (let written = 0; written < piece.byteLength; ) {
+        written += (await handle.write(piece, written)).bytesWritten;
+      }
+    } catch (error) {
+      throw failure("cannot write a file", error);
+    }
+  }
+
+  async finish(): Promise<void> {
+    try {
+      const handle = await this.#open();
+      await handle.sync();
+      await handle.close();
+      await rename(this.#path + UNFINISHED, this.#path);
+      await syncFolder(dirname(this.#path));
+      this.#isFinished = true;
+    } catch (error) {
+      throw failure("cannot write a file", error);
+    }
+  }
+
+  async abort(): Promise<void> {
+    if (this.#isFinished) return;
+    const handle = await this.#opening?.catch(() => undefined);
+    await handle?.close().catch(() => {});
+    await rm(this.#path + UNFINISHED, { force: true }).catch(() => {});
+    // The rename may have happened before what failed.
+    await rm(this.#path, { force: true }).catch(() => {});
+  }
+
+  #open(): Promise<FileHandle> {
+    this.#opening ??= (async () => {
+      await mkdir(dirname(this.#path), { recursive: true, mode: FOLDER_MODE });
+      return open(this.#path + UNFINISHED, "wx", FILE_MODE);
+    })();
+    return this.#opening;
+  }
+}
+
+/** A new name is durable when its folder is. */
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, "r");
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Reads on demand. An open file is there to its end, whatever becomes of its name. */
+function readHandle(handle: FileHandle, range: ByteRange): ReadableStream<Uint8Array> {
+  let position = range.start;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const wanted = Math.min(READ_BYTES, range.end - position);
+        const buffer = new Uint8Array(wanted);
+        let bytesRead = 0;
+        try {
+          if (wanted > 0) ({ bytesRead } = await handle.read(buffer, 0, wanted, position));
+        } catch (error) {
+          // A handle that nobody closes ends the process when it is collected.
+          await handle.close().catch(() => {});
+          throw failure("cannot read a stored file", error);
+        }
+        position += bytesRead;
+        if (bytesRead > 0) controller.enqueue(buffer.subarray(0, bytesRead));
+        const isCut = bytesRead === 0 && position < range.end && Number.isFinite(range.end);
+        if (bytesRead > 0 && position < range.end) return;
+        await handle.close();
+        if (isCut) controller.error(new StorageError("a stored file is shorter than it was"));
+        else controller.close();
+      },
+      async cancel() {
+        await handle.close();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+function failure(what: string, error: unknown): StorageError {
+  return error instanceof StorageError ? error : new StorageError(what, error);
+}

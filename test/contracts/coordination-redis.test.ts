@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Redis } from "ioredis";
+import { createCoordination } from "../../src/coordination/create-coordination.ts";
+import type { Coordination } from "../../src/coordination/interface.ts";
+import { steadyClock } from "../../src/lib/clock.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
+import { findTestRedis } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { describeSharedCache } from "./shared-cache.ts";
+import { describeWakes } from "./wakes.ts";
+
+const binary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
+
+describe.skipIf(binary === null)("through Redis", () => {
+  let server: RedisServer;
+  let instances: Coordination[];
+  const errors: unknown[] = [];
+  beforeAll(async () => {
+    server = await RedisServer.start(binary!);
+    const creating = [0, 1].map((i) =>
+      createCoordination({
+        redisUrl: server.url,
+        instanceId: `ins_${i}`,
+        clock: steadyClock,
+        liveInstances: () => 2,
+        onRedisLost: () => {},
+        onRedisBack: () => {},
+        onError: (error) => errors.push(error),
+      }),
+    );
+    instances = await Promise.all(creating);
+    await Promise.all(instances.map((one) => one.start()));
+  });
+  afterAll(async () => {
+    await Promise.all(instances.map((one) => one.close()));
+    await server.kill();
+  });
+
+  describeWakes(() => ({ instances: instances.map(({ wakes }) => wakes), errors }));
+  describeSharedCache(() => ({
+    cache: instances[0]!.cache,
+    elsewhere: instances[1]!.cache,
+    advance: () => {},
+  }));
+
+  test("what somebody else sends to the channel of wake-ups is passed over", async () => {
+    const heard: string[] = [];
+    instances[0]!.wakes.onWake("odd", (id) => heard.push(id));
+    const other = new Redis(server.url);
+    for (const message of ["", "no json", "{}", "[]", '["a"]', '["a","odd"]', '["a","odd",1]']) {
+      await other.publish("{gateway}:wakes", message);
+    }
+    await other.publish("{gateway}:wakes", '["a","odd","right"]');
+    other.disconnect();
+    await until("the right one", () => heard.length > 0);
+    expect(heard).toEqual(["right"]);
+    expect(errors.filter((error) => error instanceof SyntaxError)).toEqual([]);
+  });
+
+  test("many wake-ups of one turn reach the other instance, all of them", async () => {
+    const heard = new Set<string>();
+    instances[1]!.wakes.onWake("many", (id) => heard.add(id));
+    for (let i = 0; i < 3_500; i++) instances[0]!.wakes.wake("many", `id ${i}`);
+    await until("all of them", () => heard.size === 3_500);
+  });
+
+  test("without Redis an instance wakes itself, finds nothing in the cache, and cannot delete; with it all is well again", async () => {
+    const [one, other] = instances as [Coordination, Coordination];
+    await one.cache.set("key", "value", 60_000);
+    const heard: string[][] = [[], []];
+    one.wakes.onWake("late", (id) => heard[0]!.push(id));
+    other.wakes.onWake("late", (id) => heard[1]!.push(id));
+    await server.kill();
+    one.wakes.wake("late", "alone");
+    await until("its own wake-up", () => heard[0]!.includes("alone"));
+    expect(await one.cache.get("key")).toBeUndefined();
+    await one.cache.set("key", "value", 60_000);
+    const refused = await one.cache.delete("key").catch((error: unknown) => error);
+    expect(refused).toBeInstanceOf(GatewayError);
+    await server.start();
+    await until("both to be back", () => instances.every(({ redis }) => redis!.isUp), 10_000);
+    expect(await one.cache.get("key")).toBeUndefined();
+    await until("the other to hear again", () => {
+      one.wakes.wake("late", "together");
+      return heard[1]!.includes("together");
+    });
+    expect(heard[1]).not.toContain("alone");
+  });
+});

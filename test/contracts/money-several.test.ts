@@ -1,0 +1,4 @@
+import { describeMoney } from "./money.ts";
+import { openSeveralMoney } from "./several-money.ts";
+
+describeMoney(openSeveralMoney);

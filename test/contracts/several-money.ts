@@ -1,0 +1,155 @@
+import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { organizationActor } from "../../actors/organization/actor.ts";
+import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
+import { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
+import type { Query } from "../../db/query.ts";
+import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { CreditOrders } from "../../src/services/money/credit-orders.ts";
+import { SeveralMoney } from "../../src/services/money/several.ts";
+import { type Books, giveCredit, openBooks } from "../ledger/books.ts";
+import type { OwnedMoney } from "./money/owned-money.ts";
+
+const START_MS = Date.UTC(2026, 2, 14, 12);
+
+export interface SharingInstanceOptions {
+  readonly clock: Clock;
+  readonly instance: InstanceIdentity;
+  /** The ledger's connection goes there, where it is not the database itself. */
+  readonly ledgerUrl?: string | undefined;
+}
+
+/** Money of one of several instances on these books, as the gateway composes it. */
+export function shareMoney(books: Books, options: SharingInstanceOptions) {
+  const { clock, instance } = options;
+  const context = { nowMs: 0, random: Math.random };
+  const backgroundErrors: unknown[] = [];
+  const clamped: bigint[] = [];
+  const batches: number[] = [];
+  let working = 0;
+  let fenced = 0;
+  const atWork = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    working++;
+    try {
+      return await work();
+    } finally {
+      working--;
+    }
+  };
+  const read = <Result>(query: Query<Result>) => atWork(() => query.run(books.sql));
+  const environment: ActorEnvironment = {
+    clock,
+    turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
+    commit: (effects, lineage) => atWork(() => ledger.submit(effects, lineage)),
+    read,
+  };
+  const keys = new ActorRegistry(apiKeyActor, environment);
+  const organizations = new ActorRegistry(organizationActor, environment);
+  const money = new SeveralMoney({
+    keys,
+    clock,
+    instance,
+    onClamped: (_, clampedNano) => void clamped.push(clampedNano),
+    onBackgroundError: (error) => void backgroundErrors.push(error),
+  });
+  const applicationName = `ledger ${instance.id}`;
+  const sql = books.connect(1, options.ledgerUrl, {
+    applicationName,
+    settings: SHARED_LEDGER_SETTINGS,
+  });
+  const commitBatch = commitSharedHolds((freeNano) => money.rooms.note(freeNano));
+  /** What is no batch of charges, such as a refund, is work too. */
+  class WatchedLedger extends GroupCommit {
+    override submit(...effects: Parameters<GroupCommit["submit"]>): Promise<void> {
+      return atWork(() => super.submit(...effects));
+    }
+  }
+  const ledger: GroupCommit = new WatchedLedger({
+    sql,
+    instance,
+    commitBatch: (...batch) => atWork(() => commitBatch(...batch)),
+    holds: money.desk,
+    endEarlierTry: () => endEarlierSession(sql, applicationName),
+    onCommitted: (settlements) => money.committed(settlements),
+    onFenced: () => void fenced++,
+    onPostedAbandoned: (settlement) => money.refund(settlement),
+    onBatch: (units) => void batches.push(units),
+  });
+  money.connect(ledger);
+  const orders = new CreditOrders({
+    organizations,
+    holdsAreShared: true,
+    read,
+    onError: (error) => void backgroundErrors.push(error),
+  });
+  return {
+    money,
+    ledger,
+    keys,
+    organizations,
+    orders,
+    clamped,
+    backgroundErrors,
+    batches,
+    instance,
+    get fenced() {
+      return fenced;
+    },
+    isBusy: () => working > 0 || money.desk.hasWork || ledger.queuedUnits > 0,
+  };
+}
+
+/** One of several instances on a database of its own, in the hands of a test. */
+export async function openSeveralMoney() {
+  const books = await openBooks();
+  const clock = new VirtualClock(START_MS);
+  const shared = shareMoney(books, { clock, instance: books.instance });
+  const { keys, organizations } = shared;
+  return {
+    ...shared,
+    clock,
+    books,
+    sql: books.sql,
+    addOrganization: books.addOrganization,
+    addKey: books.addKey,
+    async change(payer, changed) {
+      await keys.get(payer.keyId).ask("update", { changed, eventId: newId("evt") });
+      keys.forget(payer.keyId);
+    },
+    async remove(payer) {
+      await keys.get(payer.keyId).ask("remove", { eventId: newId("evt") });
+      keys.forget(payer.keyId);
+    },
+    async topUp(payer, amountNano) {
+      await giveCredit(books.sql, payer, amountNano);
+    },
+    async adjust(payer, amountNano) {
+      const id = newId("cmd");
+      await books.sql.begin((transaction) =>
+        insertCreditCommand(transaction, {
+          id,
+          transactionId: "",
+          organizationId: payer.organizationId,
+          amountNano,
+          description: "Correction",
+        }),
+      );
+      await shared.orders.carryOut();
+      const [row] = await books.sql`SELECT refused_code FROM credit_commands WHERE id = ${id}`;
+      return row!.refused_code === null;
+    },
+    forget(payer) {
+      keys.forget(payer.keyId);
+      organizations.forget(payer.organizationId);
+    },
+    async close() {
+      await shared.ledger.close();
+      await books.close();
+    },
+  } satisfies OwnedMoney & Record<string, unknown>;
+}

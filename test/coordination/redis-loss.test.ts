@@ -1,0 +1,251 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { createCoordination } from "../../src/coordination/create-coordination.ts";
+import type { Coordination } from "../../src/coordination/interface.ts";
+import { steadyClock } from "../../src/lib/clock.ts";
+import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
+import { findTestRedis } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
+import { type Admission, ask, busiestWindows, type Trouble } from "./admissions.ts";
+
+/** The acceptance line has windows of 60 s; GATEWAY_TEST_RATE_WINDOW_SECONDS=60 takes them. */
+const WINDOW_MS = Number(process.env.GATEWAY_TEST_RATE_WINDOW_SECONDS ?? 3) * 1_000;
+const WINDOWS = 3;
+/** 600 in a minute, and 5,000 requests in three. */
+const LIMIT = WINDOW_MS / 100;
+const REQUESTS = Math.round((5_000 * WINDOW_MS) / 60_000);
+const INSTANCES = 3;
+const TIMEOUT_MS = WINDOWS * WINDOW_MS + 30_000;
+
+// Whether there is to be one at all is decided there, loudly.
+const binary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
+
+interface Cluster {
+  readonly server: RedisServer;
+  readonly proxy: CuttingProxy;
+  readonly coordinations: readonly Coordination[];
+  /** Each loss that an instance told of. */
+  readonly lost: { readonly instance: number; readonly atMs: number }[];
+  readonly back: number[];
+}
+
+const cleanups: (() => Promise<unknown>)[] = [];
+afterAll(async () => {
+  for (const cleanup of cleanups.reverse()) await cleanup();
+});
+
+/** Three instances; the last reaches Redis through a network that can be cut. */
+async function startCluster(): Promise<Cluster> {
+  const server = await RedisServer.start(binary!);
+  const proxy = await startCuttingProxy(server.url);
+  const lost: { instance: number; atMs: number }[] = [];
+  const back: number[] = [];
+  const starting = Array.from({ length: INSTANCES }, (_, i) =>
+    createCoordination({
+      redisUrl: i === INSTANCES - 1 ? proxy.url : server.url,
+      instanceId: `ins_${i}`,
+      clock: steadyClock,
+      liveInstances: () => INSTANCES,
+      onRedisLost: () => lost.push({ instance: i, atMs: steadyClock.nowMs() }),
+      onRedisBack: () => back.push(i),
+      onError: (error) => {
+        throw error;
+      },
+      windowMs: WINDOW_MS,
+    }),
+  );
+  const coordinations = await Promise.all(starting);
+  cleanups.push(async () => {
+    await Promise.all(coordinations.map((one) => one.close()));
+    await proxy.stop();
+    await server.kill();
+  });
+  await Promise.all(coordinations.map((one) => one.start()));
+  expect(coordinations.map(({ redis }) => redis!.isUp)).toEqual([true, true, true]);
+  return { server, proxy, coordinations, lost, back };
+}
+
+interface Load {
+  readonly spread: Admission[];
+  readonly clumped: Admission[];
+}
+
+/** One key asked at times spread at random, another in clumps that all come to one instance. */
+async function load({ coordinations }: Cluster): Promise<Load> {
+  const spread: Admission[] = [];
+  const clumped: Admission[] = [];
+  const lengthMs = WINDOWS * WINDOW_MS;
+  const any = () => Math.floor(Math.random() * INSTANCES);
+  const atRandom = async () => {
+    const instance = any();
+    await Bun.sleep(Math.random() * lengthMs);
+    await ask(coordinations, instance, "spread", LIMIT, spread);
+  };
+  const clump = async () => {
+    const instance = any();
+    await Bun.sleep(Math.random() * lengthMs);
+    await Promise.all(
+      Array.from({ length: LIMIT / 2 }, () =>
+        ask(coordinations, instance, "clumped", LIMIT, clumped),
+      ),
+    );
+  };
+  await Promise.all([
+    ...Array.from({ length: REQUESTS }, atRandom),
+    ...Array.from({ length: (2 * REQUESTS) / LIMIT }, clump),
+  ]);
+  return { spread, clumped };
+}
+
+/** What a test does to Redis. */
+interface Outage extends Trouble {
+  readonly endMs: number;
+}
+
+async function outage(
+  afterMs: number,
+  lengthMs: number,
+  begin: () => Promise<unknown> | unknown,
+  end: () => Promise<unknown> | unknown,
+): Promise<Outage> {
+  await Bun.sleep(afterMs);
+  const fromMs = steadyClock.nowMs();
+  await begin();
+  const untilMs = steadyClock.nowMs();
+  await Bun.sleep(lengthMs);
+  await end();
+  return { fromMs, untilMs, endMs: steadyClock.nowMs() };
+}
+
+/** Those that a busy machine causes: an instance that had no answer in time has lost Redis, too. */
+function otherLosses({ lost }: Cluster, outages: readonly Outage[]): Trouble[] {
+  return lost
+    .filter(({ atMs }) => !outages.some(({ fromMs, endMs }) => atMs >= fromMs && atMs <= endMs))
+    .map(({ atMs }) => ({ fromMs: atMs - 500, untilMs: atMs + 500 + WINDOW_MS / 15 }));
+}
+
+function expectBounds(
+  name: string,
+  cluster: Cluster,
+  admitted: Load,
+  outages: readonly Outage[],
+): void {
+  const others = otherLosses(cluster, outages);
+  for (const [key, admissions] of Object.entries(admitted)) {
+    const busiest = busiestWindows(admissions, WINDOW_MS, [...outages, ...others]);
+    console.log(
+      `${name}, ${key}: ${admissions.length} admitted; limit ${LIMIT}, busiest window ${busiest.calm}, with a loss in it ${busiest.troubled}${others.length > 0 ? `; ${others.length} losses by a busy machine` : ""}`,
+    );
+    expect(busiest.calm).toBeLessThanOrEqual(LIMIT);
+    if (others.length === 0) expect(busiest.troubled).toBeLessThan(2 * LIMIT);
+    // It goes on admitting: at least half of what fits into three windows.
+    expect(admissions.length).toBeGreaterThan((WINDOWS * LIMIT) / 2);
+  }
+}
+
+const instancesOf = (losses: Cluster["lost"]) =>
+  [...new Set(losses.map(({ instance }) => instance))].toSorted();
+
+const allBack = ({ coordinations }: Cluster) =>
+  until("all instances to be back", () => coordinations.every(({ redis }) => redis!.isUp), 10_000);
+
+describe.skipIf(binary === null)("three instances", () => {
+  test.concurrent(
+    "together admit at most the limit in any window",
+    async () => {
+      const cluster = await startCluster();
+      const admitted = await load(cluster);
+      expectBounds("Redis there", cluster, admitted, []);
+      const full = WINDOWS * LIMIT;
+      expect(admitted.spread.length).toBeGreaterThan(0.8 * full);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.concurrent(
+    "admit less than twice the limit where Redis is lost, and at most the limit before, afterwards, and when it is back",
+    async () => {
+      const cluster = await startCluster();
+      const { server } = cluster;
+      const [admitted, loss] = await Promise.all([
+        load(cluster),
+        outage(
+          WINDOW_MS,
+          WINDOW_MS,
+          () => server.kill(),
+          () => server.start(),
+        ),
+      ]);
+      expectBounds("Redis gone for a window", cluster, admitted, [loss]);
+      await allBack(cluster);
+      expect(instancesOf(cluster.lost)).toEqual([0, 1, 2]);
+      expect([...new Set(cluster.back)].toSorted()).toEqual([0, 1, 2]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.concurrent(
+    "tell a Redis that was killed and started again empty what they admitted before",
+    async () => {
+      const cluster = await startCluster();
+      const { server } = cluster;
+      const [admitted, loss] = await Promise.all([
+        load(cluster),
+        outage(
+          1.5 * WINDOW_MS,
+          0,
+          () => server.kill(),
+          () => server.start(),
+        ),
+      ]);
+      expectBounds("Redis started again empty", cluster, admitted, [loss]);
+      await allBack(cluster);
+      expect(instancesOf(cluster.lost)).toEqual([0, 1, 2]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.concurrent(
+    "keep to it where Redis hangs for a window and then goes on with what it had",
+    async () => {
+      const cluster = await startCluster();
+      const { server } = cluster;
+      const [admitted, loss] = await Promise.all([
+        load(cluster),
+        outage(
+          WINDOW_MS,
+          WINDOW_MS,
+          () => server.pause(),
+          () => server.resume(),
+        ),
+      ]);
+      expectBounds("Redis hung for a window", cluster, admitted, [loss]);
+      await allBack(cluster);
+    },
+    TIMEOUT_MS,
+  );
+
+  test.concurrent(
+    "keep to it where one of them cannot reach Redis and the others can",
+    async () => {
+      const cluster = await startCluster();
+      const { proxy } = cluster;
+      const [admitted, loss] = await Promise.all([
+        load(cluster),
+        outage(
+          WINDOW_MS,
+          WINDOW_MS,
+          () => proxy.breakDown(),
+          () => proxy.restore(),
+        ),
+      ]);
+      // Until the others know that one is missing, which takes them a fifteenth of a window.
+      const noticed = { ...loss, untilMs: loss.untilMs + WINDOW_MS / 15 };
+      expectBounds("one cut off for a window", cluster, admitted, [noticed]);
+      await allBack(cluster);
+      expect(instancesOf(cluster.lost)).toContain(2);
+      expect(cluster.back).toContain(2);
+    },
+    TIMEOUT_MS,
+  );
+});

@@ -1,0 +1,168 @@
+import type { Redis } from "ioredis";
+import { type Asked, RateScripts, Stalled } from "../../src/coordination/redis/rate-scripts.ts";
+import { RedisRateWindows } from "../../src/coordination/redis/rate-windows.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import type { Admission } from "./admissions.ts";
+
+const WINDOW_MS = 60_000;
+const TICK_MS = 500;
+
+/** Scripts behind a network that can be cut for one instance, in a process that can be too busy. */
+class CuttableScripts extends RateScripts {
+  isCut = false;
+  /** Answers to takes that this process will not see in time. */
+  stalls = 0;
+  /** Until it resolves, answers to takes are on their way. */
+  delay: Promise<void> | undefined;
+
+  override attend(known: string | undefined, lost: string | undefined): Promise<string> {
+    return this.isCut ? Promise.reject(new Error("cut")) : super.attend(known, lost);
+  }
+
+  override async take(generation: string, asked: readonly Asked[], live: number) {
+    if (this.isCut) throw new Error("cut");
+    const answers = await super.take(generation, asked, live);
+    await this.delay;
+    if (this.stalls > 0 && this.stalls-- > 0) throw new Stalled("busy");
+    return answers;
+  }
+
+  override merge(...args: Parameters<RateScripts["merge"]>): Promise<void> {
+    return this.isCut ? Promise.reject(new Error("cut")) : super.merge(...args);
+  }
+}
+
+interface VirtualInstance {
+  readonly windows: RedisRateWindows;
+  readonly scripts: CuttableScripts;
+}
+
+/** Instances on a real Redis whose time, like theirs, is moved by hand. */
+export class VirtualCluster {
+  readonly admissions: Admission[] = [];
+  readonly #redis: Redis;
+  readonly #keyPrefix: string;
+  readonly #clock = new VirtualClock();
+  readonly #instances: VirtualInstance[] = [];
+  #live = 0;
+  /** How far Redis's clock was set. */
+  #redisAheadMs = 0;
+
+  constructor(redis: Redis, keyPrefix: string) {
+    this.#redis = redis;
+    this.#keyPrefix = keyPrefix;
+  }
+
+  get nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
+  get isAllJoined(): boolean {
+    return this.#instances.every(({ windows }) => windows.isJoined);
+  }
+
+  instance(i: number): RedisRateWindows {
+    return this.#instances[i]!.windows;
+  }
+
+  async start(instances: number): Promise<void> {
+    await this.#tellRedis();
+    this.#live = instances;
+    for (let i = 0; i < instances; i++) await this.add(false);
+  }
+
+  /** Starts a further instance; returns its number. */
+  async add(isCut: boolean): Promise<number> {
+    const number = this.#instances.length;
+    this.#live = Math.max(this.#live, number + 1);
+    // Nothing happens by itself: `advance` lets each instance attend when its time has come.
+    const clock = { nowMs: () => this.#clock.nowMs(), after: () => () => {} };
+    const scripts = new CuttableScripts({
+      redis: this.#redis,
+      clock,
+      instanceId: `ins_${number}`,
+      keyPrefix: this.#keyPrefix,
+      windowMs: WINDOW_MS,
+      clockKey: `${this.#keyPrefix}clock`,
+    });
+    scripts.isCut = isCut;
+    const windows = new RedisRateWindows({
+      scripts,
+      clock,
+      windowMs: WINDOW_MS,
+      liveInstances: () => this.#live,
+      reconnect: () => {},
+      onLost: () => {},
+      onBack: () => {},
+    });
+    await windows.start();
+    this.#instances.push({ windows, scripts });
+    return number;
+  }
+
+  async advance(byMs: number): Promise<void> {
+    let leftMs = byMs;
+    while (leftMs > 0) {
+      const stepMs = Math.min(leftMs, TICK_MS);
+      leftMs -= stepMs;
+      this.#clock.advance(stepMs);
+      await this.#tellRedis();
+      if (stepMs === TICK_MS) await this.attend();
+    }
+  }
+
+  async attend(): Promise<void> {
+    for (const { windows } of this.#instances) await windows.start();
+  }
+
+  async take(i: number, limit: number): Promise<boolean> {
+    const { isAdmitted } = await this.#instances[i]!.windows.take("key", limit);
+    const nowMs = this.nowMs;
+    if (isAdmitted) this.admissions.push({ instance: i, askedMs: nowMs, answeredMs: nowMs });
+    return isAdmitted;
+  }
+
+  cut(i: number, isCut: boolean): void {
+    this.#instances[i]!.scripts.isCut = isCut;
+  }
+
+  /** The instance does not see the answers to its next takes in time. */
+  stall(i: number, takes: number): void {
+    this.#instances[i]!.scripts.stalls = takes;
+  }
+
+  /** Holds up the answers to takes of the instance; returns the way to let them through. */
+  delay(i: number): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#instances[i]!.scripts.delay = promise;
+    return resolve;
+  }
+
+  /** As a Redis that was restarted, or that evicted: everything but the clock is gone, or what is named. */
+  async lose(pattern = "rate*"): Promise<number> {
+    const keys = await this.#keys(pattern);
+    return keys.length === 0 ? 0 : await this.#redis.del(...keys);
+  }
+
+  async count(pattern: string): Promise<number> {
+    return (await this.#keys(pattern)).length;
+  }
+
+  async setRedisClock(byMs: number): Promise<void> {
+    this.#redisAheadMs += byMs;
+    await this.#tellRedis();
+  }
+
+  async clear(): Promise<void> {
+    await Promise.all(this.#instances.map(({ windows }) => windows.close()));
+    await this.lose("*");
+  }
+
+  #keys(pattern: string): Promise<string[]> {
+    return this.#redis.keys(`${this.#keyPrefix}${pattern}`);
+  }
+
+  async #tellRedis(): Promise<void> {
+    await this.#redis.set(`${this.#keyPrefix}clock`, this.nowMs + this.#redisAheadMs);
+  }
+}

@@ -1,0 +1,117 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import { createEgressSend } from "../../src/egress/client.ts";
+import { EgressGuard } from "../../src/egress/guard.ts";
+import { NameNotResolved } from "../../src/egress/refusal.ts";
+
+const fixture = (name: string) =>
+  readFileSync(join(import.meta.dir, "../fixtures/tls", name), "utf8");
+const certificate = fixture("receiver.test.crt");
+
+const guard = new EgressGuard({
+  resolve: async (name) => {
+    if (name === "unknown.test") throw new Error("ENOTFOUND");
+    if (name === "slow.test") return new Promise<never>(() => {});
+    return ["127.0.0.1"];
+  },
+  allowedCidrs: ["127.0.0.1/32"],
+  allowsHttp: true,
+});
+const send = createEgressSend({ guard, certificateAuthorities: [certificate] });
+const post = (url: string, timeoutMs = 5_000) =>
+  send({ method: "POST", url, headers: { "x-own": "1" }, body: "{}", timeoutMs });
+
+const seen: { host: string | null; body: string }[] = [];
+let secure: Bun.Server<undefined>;
+beforeAll(() => {
+  secure = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    tls: { cert: certificate, key: fixture("receiver.test.key") },
+    async fetch(request) {
+      seen.push({ host: request.headers.get("host"), body: await request.text() });
+      return new Response("ok");
+    },
+  });
+});
+afterAll(() => secure.stop(true));
+
+test("a checked address is dialled under the name of its URL, which its certificate must have", async () => {
+  const { status } = await post(`https://receiver.test:${secure.port}/hook`);
+  expect(status).toBe(200);
+  expect(seen).toEqual([{ host: `receiver.test:${secure.port}`, body: "{}" }]);
+  await expect(post(`https://other.test:${secure.port}/hook`)).rejects.toThrow();
+  // A connection that stands for one name is not used for another.
+  expect((await post(`https://receiver.test:${secure.port}/hook`)).status).toBe(200);
+  await expect(post(`https://other.test:${secure.port}/hook`)).rejects.toThrow();
+  expect(seen).toHaveLength(2);
+});
+
+/** A server that answers as it is told, counting what was taken of its answer. */
+async function startRaw(answer: (socket: Socket) => void) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("data", () => answer(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as { port: number }).port}/`,
+    get connections() {
+      return sockets.size;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+test("of an endless answer no more than a bounded part is read", async () => {
+  let writtenBytes = 0;
+  await using server = await startRaw((socket) => {
+    socket.write("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n");
+    const piece = Buffer.alloc(65_536, "a");
+    const more = () => {
+      while (!socket.destroyed && writtenBytes < 1_000_000_000) {
+        writtenBytes += piece.length;
+        if (socket.write(piece)) continue;
+        socket.once("drain", more);
+        return;
+      }
+    };
+    more();
+  });
+  expect((await post(server.url)).status).toBe(200);
+  // What the kernel's buffers hold was written, but not read.
+  expect(writtenBytes).toBeLessThan(50_000_000);
+});
+
+test("a compressed answer is not expanded: nothing looks at whether it could be", async () => {
+  const chunked = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 7\r\n\r\nno gzip";
+  await using server = await startRaw((socket) => void socket.write(chunked));
+  const beganMs = performance.now();
+  expect((await post(server.url)).status).toBe(200);
+  // Whoever expanded it would fail, and drop the connection.
+  expect((await post(server.url)).status).toBe(200);
+  expect(performance.now() - beganMs).toBeLessThan(5_000);
+  expect(server.connections).toBe(1);
+});
+
+test("the status stands where the rest of the answer does not come", async () => {
+  await using server = await startRaw((socket) => {
+    socket.write("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\npart");
+  });
+  expect((await post(server.url)).status).toBe(200);
+});
+
+test("one time limit holds for the name, the connection and the answer", async () => {
+  await using silent = await startRaw(() => {});
+  for (const url of ["https://slow.test/", silent.url]) {
+    await expect(post(url, 100)).rejects.toMatchObject({ name: "TimeoutError" });
+  }
+  await expect(post("https://unknown.test/")).rejects.toBeInstanceOf(NameNotResolved);
+});

@@ -1,0 +1,73 @@
+import { describe, expect, test } from "bun:test";
+import { checkFile } from "../../src/services/fine-tuning/check-file.ts";
+import { textStream } from "../contracts/fine-tuning-providers.ts";
+
+const CONTEXT_TOKENS = 50;
+
+/** One token a word. */
+const limits = {
+  contextTokens: CONTEXT_TOKENS,
+  countTokens: async (text: string) => text.split(/\s+/).filter((word) => word !== "").length,
+};
+const check = (...lines: unknown[]) =>
+  checkFile(
+    textStream(
+      lines.map((line) => (typeof line === "string" ? line : JSON.stringify(line))).join("\n"),
+    ),
+    limits,
+    "training_file",
+  );
+const example = (...messages: object[]) => ({ messages });
+const user = { role: "user", content: "q" };
+const assistant = { role: "assistant", content: "a" };
+
+describe("a training file", () => {
+  test("of examples is good, and about counted", async () => {
+    const outcome = await check(
+      example(user, assistant),
+      "",
+      example(
+        { role: "system", content: [{ type: "text", text: "s" }] },
+        user,
+        { role: "assistant", tool_calls: [{ id: "c" }] },
+        { role: "tool", tool_call_id: "c", content: "t" },
+        assistant,
+      ),
+    );
+    expect(outcome).toMatchObject({ tokens: expect.any(Number) });
+  });
+
+  const FAULTS: [string, unknown[], string][] = [
+    ["is empty", [""], "no examples"],
+    ["has a line that is no JSON", [example(user, assistant), "{"], "line 2"],
+    ["has a line that is no object", [[]], "line 1 is no object"],
+    ["has a line without messages", [{}], 'line 1 has no list of "messages"'],
+    ["has an example without messages", [example()], 'line 1 has no list of "messages"'],
+    ["has a message that is none", [{ messages: [5] }], "message (1) that is no object"],
+    ["has a role that is none", [example({ role: "king", content: "x" })], 'the role "king"'],
+    ["has a message without content", [example({ role: "user" })], "no content"],
+    ["has content that is no text", [example({ role: "user", content: 5 })], "no text"],
+    ["has nothing to learn", [example(user)], "no message of the assistant"],
+  ];
+  for (const [what, lines, words] of FAULTS) {
+    test(`that ${what} has an invalid format, and the line at fault is named`, async () => {
+      expect(await check(...lines)).toMatchObject({
+        error: {
+          code: "invalid_format",
+          param: "training_file",
+          message: expect.stringContaining(words),
+        },
+      });
+    });
+  }
+
+  test("may fill the base model's context and no more", async () => {
+    const words = (count: number) => "w ".repeat(count).trim();
+    const fits = example({ role: "user", content: words(CONTEXT_TOKENS - 1) }, assistant);
+    expect(await check(fits)).toHaveProperty("tokens");
+    const exceeds = example({ role: "user", content: words(CONTEXT_TOKENS) }, assistant);
+    expect(await check(fits, exceeds)).toMatchObject({
+      error: { code: "token_limit_exceeded", message: expect.stringContaining("line 2") },
+    });
+  });
+});

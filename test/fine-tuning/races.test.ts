@@ -1,0 +1,104 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
+import { guardLease, LeaseLostError } from "../../actors/runtime/ownership/interface.ts";
+import { claimLeases } from "../../db/queries/actor-leases.ts";
+import { FINE_TUNING_JOB, loadJob } from "../../db/queries/fine-tuning-job-read.ts";
+import { JobMovedError, writeJobEffect } from "../../db/queries/fine-tuning-job-write.ts";
+import { startTuningGateway, type TuningGateway } from "../support/tuning-gateway.ts";
+import { until } from "../support/until.ts";
+
+let gateway: TuningGateway;
+beforeAll(async () => {
+  gateway = await startTuningGateway();
+}, 30_000);
+afterAll(() => gateway.stop());
+
+/** A job that runs as far as its row tells, and that nobody does anything about. */
+async function restingJob(): Promise<string> {
+  const { id } = await gateway.tune();
+  await gateway.ended(id);
+  await until("nobody owns it", async () => {
+    await gateway.hurry(id);
+    const owned = await gateway.sql`SELECT 1 FROM owned_actors WHERE id = ${id}`;
+    const [row] = await gateway.sql`SELECT due_at FROM fine_tuning_jobs WHERE id = ${id}`;
+    return owned.length === 0 && row!.due_at === null;
+  });
+  await gateway.sql`UPDATE fine_tuning_jobs SET status = 'running', finished_at = NULL
+    WHERE id = ${id}`;
+  return id;
+}
+
+test("of two writes that were decided on one state of a job, one is refused whole", async () => {
+  const id = await restingJob();
+  const before = (await loadJob(id).run(gateway.sql))!;
+  const observed = { kind: "observed", estimatedFinishMs: null } as const;
+  const write = () =>
+    writeJobEffect({
+      before,
+      after: afterTrigger(before, observed, Date.now())!,
+      dueInMs: null,
+      events: [{ level: "info", message: "x", type: "message", data: {}, providerEvent: null }],
+    });
+  const outcomes = await Promise.allSettled(
+    [write(), write(), write()].map((effect) => gateway.sql.begin((sql) => effect.run(sql))),
+  );
+  const refused = outcomes.filter((outcome) => outcome.status === "rejected");
+  expect(refused.map(({ reason }) => reason instanceof JobMovedError)).toEqual([true, true]);
+  const after = (await loadJob(id).run(gateway.sql))!;
+  expect([after.version, after.eventCount]).toEqual([before.version + 1n, before.eventCount + 1]);
+});
+
+test("nothing is written under a lease that has passed on", async () => {
+  const id = await restingJob();
+  const [instance] = await gateway.sql<{ id: string; epoch: bigint }[]>`
+    SELECT id, epoch FROM instances WHERE alive`;
+  const claim = () => claimLeases(gateway.sql, instance!, FINE_TUNING_JOB, [id], true);
+  const [first] = await claim();
+  await claim();
+  const before = (await loadJob(id).run(gateway.sql))!;
+  const after = afterTrigger(before, { kind: "cancel" }, Date.now())!;
+  const late = writeJobEffect({ before, after, dueInMs: 0, events: [] }, (sql) =>
+    guardLease(sql, first!, instance!),
+  );
+  const outcome = gateway.sql.begin((sql) => late.run(sql)).catch((error: unknown) => error);
+  expect(await outcome).toBeInstanceOf(LeaseLostError);
+  expect((await gateway.job(id)).status).toBe("running");
+});
+
+test("jobs that are cancelled in the moment in which they succeed end one way, with all that belongs to it", async () => {
+  const ids: string[] = [];
+  for (let n = 0; n < 12; n++) {
+    const { id } = await gateway.tune({ waitingReads: 0, runningReads: 1, trainedTokens: 100 });
+    ids.push(id);
+    // Spread over the few steps that are left.
+    setTimeout(() => void gateway.hurry(id), n % 4);
+    const cancel = gateway.request("POST", `/v1/fine_tuning/jobs/${id}/cancel`);
+    const again = gateway.request("POST", `/v1/fine_tuning/jobs/${id}/cancel`);
+    const statuses = [(await cancel).status, (await again).status].sort();
+    expect([
+      [200, 409],
+      [409, 409],
+    ]).toContainEqual(statuses);
+  }
+  for (const id of ids) {
+    const job = await gateway.ended(id);
+    const hasSucceeded = job.status === "succeeded";
+    const count = async (rows: PromiseLike<readonly unknown[]>) => (await rows).length;
+    const charges = gateway.sql`SELECT 1 FROM transactions t
+      JOIN fine_tuning_jobs j ON j.request_id = t.request_id WHERE j.id = ${id}`;
+    const events = gateway.sql`SELECT 1 FROM outbox WHERE data->>'job_id' = ${id}`;
+    const models = gateway.sql`SELECT 1 FROM tuned_models WHERE job_id = ${id}`;
+    const expected = hasSucceeded ? 1 : 0;
+    expect([job.status, await count(charges), await count(events), await count(models)]).toEqual([
+      hasSucceeded ? "succeeded" : "cancelled",
+      expected,
+      expected,
+      expected,
+    ]);
+  }
+  await until("no money is held", async () => {
+    const held = await gateway.sql`SELECT h.id FROM holds h
+      JOIN fine_tuning_jobs j ON j.request_id = h.id WHERE j.finished_at IS NOT NULL`;
+    return held.length === 0;
+  });
+}, 60_000);

@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import { HoldDesk } from "../../src/services/money/hold-desk.ts";
+import { PendingHold } from "../../src/services/money/pending-hold.ts";
+import { codeOf, figures, requestOf } from "../contracts/money/owned-money.ts";
+import { openSeveralMoney } from "../contracts/several-money.ts";
+import { until } from "../support/until.ts";
+import { faultsOf, holdsOf, type Payer } from "./books.ts";
+import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
+
+const PATIENCE_MS = 1_800;
+const MAX_WAIT_MS = 2_000;
+const MAX_LAST_LOOK_MS = 500;
+const MAX_QUEUED_HOLDS = 20_000;
+
+let owned: Awaited<ReturnType<typeof openSeveralMoney>>;
+beforeAll(async () => {
+  owned = await openSeveralMoney();
+});
+afterAll(() => owned.close());
+
+async function expectAllFree(payer: Payer, tokens: number): Promise<void> {
+  await until("nothing is held", async () => (await holdsOf(owned.sql)).length === 0);
+  expect(owned.money.outstandingHolds).toBe(0);
+  const held = await owned.money.hold(requestOf(payer, tokens));
+  await owned.money.settle(held, figures(0n));
+  expect(await faultsOf(owned.sql)).toEqual([]);
+}
+
+describe("where the database does not answer in time", () => {
+  test("a hold fails with 503, and is given back where it is granted afterwards", async () => {
+    const payer = await owned.addOrganization(1_000n);
+    const unlock = await lockAccount(owned.sql, `org:${payer.organizationId}`);
+    const asked = codeOf(owned.money.hold(requestOf(payer, 1_000)));
+    await untilWaiting(owned.sql);
+    // This one stands behind it and is not even asked for.
+    const queued = codeOf(owned.money.hold(requestOf(payer, 1_000)));
+    owned.clock.advance(PATIENCE_MS - 1);
+    owned.clock.advance(1);
+    expect(await Promise.all([asked, queued])).toEqual([
+      "database_unavailable",
+      "database_unavailable",
+    ]);
+    await unlock();
+    await expectAllFree(payer, 1_000);
+  });
+
+  test("a request that waited for others fails with 503 at its last look, and holds nothing", async () => {
+    const payer = await owned.addOrganization(1_000n);
+    const running = await owned.money.hold(requestOf(payer, 600));
+    const waiting = owned.money.hold(requestOf(payer, 500));
+    await until("it waits", () => !owned.isBusy());
+    const unlock = await lockAccount(owned.sql, `org:${payer.organizationId}`);
+    const outcome = codeOf(waiting);
+    owned.clock.advance(MAX_WAIT_MS);
+    await untilWaiting(owned.sql);
+    owned.clock.advance(MAX_LAST_LOOK_MS);
+    expect(await outcome).toBe("database_unavailable");
+    owned.money.release(running);
+    await unlock();
+    await expectAllFree(payer, 1_000);
+  });
+
+  test("an answer whose hold and charge are both undecided fails with 503 and costs nothing in the end", async () => {
+    const payer = await owned.addOrganization(10_000n);
+    await owned.money.settle(await owned.money.hold(requestOf(payer, 1)), figures(0n));
+    const unlock = await lockAccount(owned.sql, `org:${payer.organizationId}`);
+    // One whose charge goes along with its hold, and one that is being decided when its charge comes.
+    const decided = await owned.money.hold(requestOf(payer, 100, { mayBeginEarly: true }));
+    const along = await owned.money.hold(requestOf(payer, 100, { mayBeginEarly: true }));
+    const charges = [codeOf(owned.money.settle(along, figures(70n)))];
+    await untilWaiting(owned.sql);
+    charges.push(codeOf(owned.money.settle(decided, figures(70n))));
+    const queued = await owned.money.hold(requestOf(payer, 100, { mayBeginEarly: true }));
+    charges.push(codeOf(owned.money.settle(queued, figures(70n))));
+    owned.clock.advance(PATIENCE_MS);
+    expect(new Set(await Promise.all(charges))).toEqual(new Set(["database_unavailable"]));
+    for (const held of [along, decided, queued]) owned.money.release(held);
+    await unlock();
+    await until("all has ended", () => !owned.isBusy() && owned.money.outstandingHolds === 0);
+    const [row] = await owned.sql`SELECT credit_nano - posted_nano AS balance FROM accounts
+      WHERE id = ${`org:${payer.organizationId}`}`;
+    expect(row!.balance).toBe(10_000n);
+    await expectAllFree(payer, 10_000);
+  });
+});
+
+test("holds wait for the ledger in bounded number: a further one is told that the gateway is overloaded", () => {
+  const desk = new HoldDesk(new VirtualClock(), () => {});
+  const pending = () =>
+    new PendingHold(requestOf({ organizationId: "org_1", keyId: "key_1" }, 1), false, {
+      granted() {},
+      refused() {},
+    });
+  for (let i = 0; i < MAX_QUEUED_HOLDS; i++) desk.submit(pending());
+  expect(() => desk.submit(pending())).toThrow(expect.objectContaining({ code: "overloaded" }));
+  expect(desk.take().length).toBeLessThanOrEqual(256);
+  desk.submit(pending());
+});

@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import Type from "typebox";
+import { BodyBudget } from "../../src/http/body-budget.ts";
+import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/load-gate.ts";
+import { compileRoute } from "../../src/http/pipeline.ts";
+import type { Access, RouteDefinition } from "../../src/http/route.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { EventLoopLag } from "../../src/telemetry/event-loop-lag.ts";
+import { expectError } from "../support/error-envelope.ts";
+
+const load = { inFlight: 0, lagMs: 0 };
+const gate = new LoadGate({ inFlight: () => load.inFlight, lagMs: () => load.lagMs });
+
+function answerOf(
+  access: Access,
+  handle: RouteDefinition["handle"] = () => new Response("served"),
+  connection: string[] = [],
+) {
+  const run = compileRoute(
+    {
+      method: "POST",
+      path: "/v1/test",
+      tag: "Test",
+      summary: "Test",
+      access,
+      body: Type.Object({}),
+      responses: {},
+      handle,
+    },
+    {
+      authentication: {
+        authenticate: () => ({ kind: "secret", scopes: ["chat:completions"] }),
+      } as never,
+      whenAdmitting: () => undefined,
+      noteUse() {},
+      inFlight: { begin() {}, end() {}, isStopping: false },
+      loadGate: gate,
+      bodies: new BodyBudget(systemClock),
+      record() {},
+      onInternalError() {},
+    },
+  );
+  const request = new Request("http://localhost/v1/test", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: "{}",
+  });
+  return run({
+    request,
+    params: {},
+    keepOpen: () => void connection.push("may be quiet"),
+    mayExpire: () => void connection.push("may expire"),
+  });
+}
+
+describe("a gateway with too much to do", () => {
+  test.each([
+    ["too many requests in flight", { inFlight: MAX_IN_FLIGHT + 1, lagMs: 0 }],
+    ["an event loop that is late all the time", { inFlight: 1, lagMs: MAX_LAG_MS }],
+  ])("refuses calls of models at once: %s", async (_, state) => {
+    Object.assign(load, state);
+    const refused = await answerOf({ kind: "model", scope: "chat:completions" });
+    await expectError(refused, 503, "overloaded");
+    expect(refused.headers.get("retry-after")).toBe("1");
+  });
+
+  test("goes on with administration and with what is public", async () => {
+    Object.assign(load, { inFlight: MAX_IN_FLIGHT + 1, lagMs: MAX_LAG_MS });
+    const administration = { kind: "administration", scope: "chat:completions" } as const;
+    expect((await answerOf(administration)).status).toBe(200);
+    expect((await answerOf({ kind: "public" })).status).toBe(200);
+  });
+
+  test("takes calls again as soon as it can", async () => {
+    Object.assign(load, { inFlight: MAX_IN_FLIGHT, lagMs: MAX_LAG_MS - 1 });
+    expect((await answerOf({ kind: "model", scope: "chat:completions" })).status).toBe(200);
+  });
+});
+
+test("the connection of a stream may be quiet while that runs, and no longer", async () => {
+  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  const connection: string[] = [];
+  let end: (() => void) | undefined;
+  await answerOf(
+    { kind: "model", scope: "chat:completions" },
+    ({ log, keepOpen }) => {
+      log.isDeferred = true;
+      end = () => log.finish?.();
+      keepOpen();
+      return new Response("begun");
+    },
+    connection,
+  );
+  expect(connection).toEqual(["may be quiet"]);
+  end!();
+  expect(connection).toEqual(["may be quiet", "may expire"]);
+});
+
+describe("the lag of the event loop", () => {
+  let lag: EventLoopLag;
+  let nowMs = 0;
+  beforeAll(() => {
+    lag = new EventLoopLag(() => nowMs);
+    lag.stop();
+  });
+  afterAll(() => lag.stop());
+  const tickAfter = (ms: number) => {
+    nowMs += ms;
+    lag.tick(nowMs);
+  };
+
+  test("is what every one of the last ticks had at least, so that one long pause is none", () => {
+    tickAfter(5_000);
+    expect(lag.lagMs).toBe(0);
+    for (let tick = 0; tick < 5; tick++) tickAfter(100);
+    expect(lag.lagMs).toBe(0);
+    for (let tick = 0; tick < 5; tick++) tickAfter(350 + tick);
+    expect(lag.lagMs).toBe(250);
+    tickAfter(100);
+    expect(lag.lagMs).toBe(0);
+  });
+});

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connect, type Socket } from "node:net";
+import { BODY_PATIENCE_MS, MAX_BODIES_BYTES } from "../../src/http/body-budget.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { until } from "../support/until.ts";
+
+const BODY_BYTES = 32 * 1024 * 1024;
+const FITTING = MAX_BODIES_BYTES / BODY_BYTES;
+
+let clock: VirtualClock;
+let gateway: TestGateway;
+beforeAll(async () => {
+  clock = new VirtualClock(Date.now());
+  gateway = await startTestGateway({ clock });
+});
+afterAll(() => gateway.stop());
+
+interface SlowSender {
+  readonly socket: Socket;
+  said(): string;
+  isClosed(): boolean;
+}
+
+/** Begins a request whose body never comes whole. */
+function sendSlowly(framing: string, first = "{"): SlowSender {
+  let said = "";
+  let isClosed = false;
+  const socket = connect(Number(new URL(gateway.baseUrl).port), "127.0.0.1", () => {
+    socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer ${gateway.secretKey}\r\ncontent-type: application/json\r\n${framing}\r\n\r\n${first}`,
+    );
+  });
+  socket.on("data", (data) => {
+    said += data.toString();
+  });
+  socket.on("error", () => {});
+  socket.on("close", () => {
+    isClosed = true;
+  });
+  return { socket, said: () => said, isClosed: () => isClosed };
+}
+
+const chat = (text: string) =>
+  gateway.request("POST", "/v1/chat/completions", {
+    model: "sandbox/chat",
+    messages: [{ role: "user", content: text }],
+  });
+
+test("bodies that arrive slowly hold no more memory than a bound, whoever comes then is told, and small work goes on", async () => {
+  const senders = Array.from({ length: FITTING }, () =>
+    sendSlowly(`content-length: ${BODY_BYTES}`),
+  );
+  const late = await until("a further one is refused", async () => {
+    const one = sendSlowly(`content-length: ${BODY_BYTES}`);
+    await until(
+      "it is answered or waits",
+      () => one.said() !== "" || Bun.sleep(200).then(() => true),
+    );
+    if (one.said() !== "") return one;
+    senders.push(one);
+    return undefined;
+  });
+  expect(late.said()).toStartWith("HTTP/1.1 503");
+  expect(late.said()).toContain('"overloaded"');
+  expect(late.said().toLowerCase()).toContain("retry-after: 1");
+  const administration = await gateway.request("GET", "/v1/keys", undefined, {
+    key: gateway.managementKey,
+  });
+  expect(administration.status).toBe(200);
+  for (const { socket } of [...senders, late]) socket.destroy();
+  await until("there is room again", async () => (await chat("x".repeat(100_000))).status === 200);
+}, 20_000);
+
+test.each([
+  ["of a stated length", `content-length: ${BODY_BYTES}`, "{"],
+  ["in chunks", "transfer-encoding: chunked", "1\r\n{\r\n"],
+])(
+  "a body %s that does not come to its end is given up after a while",
+  async (_, framing, first) => {
+    const sender = sendSlowly(framing, first);
+    // The gateway has begun to read it once a later request was answered.
+    expect((await chat("hello")).status).toBe(200);
+    expect(sender.said()).toBe("");
+    clock.advance(BODY_PATIENCE_MS);
+    await until("it is told", () => sender.said().includes("client_closed_request"));
+    await until("its connection is closed", () => sender.isClosed());
+  },
+);

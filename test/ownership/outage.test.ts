@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { openConnections } from "../../src/compose/connections.ts";
+import { createMembership, type Membership } from "../../src/compose/membership.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { until } from "../support/until.ts";
+
+let database: TestDatabase;
+let sql: Database;
+const members: Member[] = [];
+beforeAll(async () => {
+  database = await createTestDatabase();
+  sql = connectDatabase(database, { poolSize: 1, applicationName: "looking" });
+});
+afterAll(async () => {
+  for (const { membership, network, close } of members) {
+    await membership.leave().catch(() => {});
+    await close();
+    await network.stop();
+  }
+  await sql.end({ timeout: 1 });
+  await database.drop();
+});
+
+interface Member {
+  readonly id: string;
+  readonly membership: Membership;
+  readonly network: CuttingProxy;
+  isFenced(): boolean;
+  close(): Promise<unknown>;
+}
+
+/** One of several instances, in this process, with a network of its own to the database. */
+async function addMember(): Promise<Member> {
+  const network = await startCuttingProxy(database.url);
+  const connections = openConnections({ url: network.url }, { poolSize: 2, clock: systemClock });
+  let isFenced = false;
+  const id = newId("ins");
+  const membership = createMembership({
+    connections,
+    instance: { id, epoch: 1n },
+    company: "several",
+    clock: systemClock,
+    telemetry: createTelemetry({ level: "silent" }),
+    onChange() {},
+    onGap() {},
+    onFenced() {
+      isFenced = true;
+    },
+    onError() {},
+    cleaningTasks: [],
+  });
+  await membership.enter();
+  await membership.start();
+  const member = { id, membership, network, isFenced: () => isFenced, close: connections.close };
+  members.push(member);
+  return member;
+}
+
+test("an outage of the database is nobody's death: those who come back later live on, and keep what they own", async () => {
+  const [early, late] = [await addMember(), await addMember()];
+  const [lease] = await late.membership.ownership.claim("webhook", ["one"]);
+  await until(
+    "both may judge others",
+    () => members.every(({ membership }) => membership.presence.lease.mayJudgeOthers),
+    INSTANCE_LEASE_MS + 10_000,
+  );
+  for (const { network } of members) network.breakDown();
+  await until(
+    "both are past their leases",
+    () => members.every(({ membership }) => !membership.presence.lease.isCurrent),
+    INSTANCE_LEASE_MS + 10_000,
+  );
+  expect(late.membership.ownership.isHeld(lease!)).toBeFalse();
+  early.network.restore();
+  await until("the first one is back", () => early.membership.presence.isFresh);
+  // It sees a heartbeat of the other one that is older than a lease, and work that seems to be free.
+  expect(await early.membership.ownership.claim("webhook", ["one"])).toEqual([]);
+  await Bun.sleep(600);
+  late.network.restore();
+  await until("the other one is back", () => late.membership.presence.isFresh);
+  expect(late.membership.ownership.isHeld(lease!)).toBeTrue();
+  expect(await sql`SELECT id FROM instances WHERE NOT alive`).toEqual([] as never);
+  expect(members.map(({ isFenced }) => isFenced())).toEqual([false, false]);
+  await until("each counts two", () =>
+    members.every(({ membership }) => membership.presence.liveInstances() === 2),
+  );
+}, 40_000);

@@ -1,0 +1,77 @@
+import { describe, expect, test } from "bun:test";
+import { Type } from "typebox";
+import { firstFault } from "../../src/http/first-fault.ts";
+import { compileCheck } from "../../src/http/validate.ts";
+import { chatCompletionBody } from "../../src/routes/chat/schema.ts";
+import { createKeyBody } from "../../src/routes/keys/schema.ts";
+
+const messages = [{ role: "user", content: "hi" }];
+
+describe("the fault of a value is told with the way to it", () => {
+  test.each<[string, unknown, string, string]>([
+    ["the value itself", [], "", "must be object"],
+    ["a field that is missing", {}, "messages", "is required"],
+    ["a field of another type", { messages: 5 }, "messages", "must be array"],
+    ["an empty list", { messages: [] }, "messages", "must not have fewer than 1 items"],
+    ["an item", { messages: [messages[0], 5] }, "messages.1", "must be object"],
+    ["a field of an item", { messages: [{ content: "x" }] }, "messages.0.role", "is required"],
+    ["one of many types", { messages, stop: {} }, "stop", "must be string"],
+    ["an optional field", { messages, temperature: 3 }, "temperature", "must be <= 2"],
+    [
+      "a name of a record",
+      { messages, logit_bias: { a: 1, b: "x" } },
+      "logit_bias.b",
+      "must be number",
+    ],
+    ["a constant", { messages, route: "x" }, "route", "must be equal to constant"],
+  ])("%s", (_what, value, path, message) => {
+    expect(firstFault(chatCompletionBody, value)).toEqual({
+      path: path === "" ? [] : path.split("."),
+      message,
+    });
+  });
+
+  test.each<[string, unknown, string, string]>([
+    ["a field nobody knows", { name: "a", nmae: "b" }, "nmae", "is not a known field"],
+    [
+      "too long a list",
+      { name: "a", allowed_models: models(1_001) },
+      "allowed_models",
+      "must not have more than 1000 items",
+    ],
+    [
+      "a value that is repeated",
+      { name: "a", scopes: ["responses", "responses"] },
+      "scopes",
+      "must not have duplicate items",
+    ],
+  ])("%s", (_what, value, path, message) => {
+    expect(firstFault(createKeyBody, value)).toEqual({ path: path.split("."), message });
+  });
+});
+
+function models(count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `a/${i}`);
+}
+
+test("what lies behind the first fault is not looked at, however much it is", () => {
+  const guarded = (items: unknown[]) => {
+    Object.defineProperty(items, items.length, {
+      enumerable: true,
+      get() {
+        throw new Error("looked at");
+      },
+    });
+    return items;
+  };
+  const schema = Type.Object({
+    first: Type.Array(Type.Object({ inner: Type.Array(Type.Integer()) })),
+    second: Type.Optional(Type.Array(Type.Integer())),
+  });
+  const check = compileCheck(schema, "invalid_body", "Request body");
+  const value = {
+    first: guarded([{ inner: [1] }, { inner: guarded([1, "2"]) }]),
+    second: guarded([]),
+  };
+  expect(() => check(value)).toThrow('Request body field "first.1.inner.1": must be integer');
+});

@@ -1,0 +1,69 @@
+import { join } from "node:path";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import { exitOf, type GatewayProcess, Grounds } from "../crash/gateway-process.ts";
+import { prepareKinds } from "../crash/kinds.ts";
+import { startUpstreamProcess, type UpstreamProcess } from "../crash/upstream-process.ts";
+import { createTestDatabase } from "../support/database.ts";
+
+/** Several gateways on one database and one Redis, each in a process of its own, with one upstream. */
+export interface Cluster {
+  readonly databaseUrl: string;
+  readonly upstream: UpstreamProcess;
+  readonly managementKey: string;
+  readonly secretKey: string;
+  /** Starts a gateway on this port and waits for it to listen. */
+  start(port?: number): Promise<Instance>;
+  stop(): Promise<void>;
+}
+
+export interface Instance {
+  readonly gateway: GatewayProcess;
+  readonly baseUrl: string;
+}
+
+export async function openCluster(
+  redisUrl: string,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Cluster> {
+  const grounds = new Grounds("several");
+  const configPath = join(grounds.folder, "gateway.config.json");
+  const [database, upstream] = await Promise.all([createTestDatabase(), startUpstreamProcess()]);
+  await prepareKinds(upstream, configPath);
+  const managementKey = generateApiKey("management").key;
+  const secretKey = generateApiKey("secret").key;
+  const environment = {
+    REDIS_URL: redisUrl,
+    DATABASE_URL: database.url,
+    DATABASE_POOL_SIZE: "3",
+    GATEWAY_CONFIG: configPath,
+    GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
+    GATEWAY_MANAGEMENT_KEY: managementKey,
+    GATEWAY_SECRET_KEY: secretKey,
+    GATEWAY_STARTING_CREDIT_USD: "1000",
+    ...settings,
+  };
+  return {
+    databaseUrl: database.url,
+    upstream,
+    managementKey,
+    secretKey,
+    async start(port = 0) {
+      const gateway = grounds.launch({
+        dataDir: grounds.newDataDir(),
+        environment: { ...environment, PORT: String(port) },
+      });
+      return { gateway, baseUrl: await gateway.listening };
+    },
+    async stop() {
+      await grounds.clear();
+      await upstream.stop();
+      await database.drop();
+    },
+  };
+}
+
+/** Stops it in order; returns its exit code. */
+export function stopInOrder({ gateway }: Instance): Promise<number | null> {
+  gateway.signal("SIGTERM");
+  return exitOf(gateway);
+}

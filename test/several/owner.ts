@@ -1,0 +1,73 @@
+import type { Lease } from "../../actors/runtime/ownership/interface.ts";
+import { guardLease } from "../../actors/runtime/ownership/interface.ts";
+import { openConnections } from "../../src/compose/connections.ts";
+import { createMembership } from "../../src/compose/membership.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+
+/*
+ * One of several instances that own actors, in a process of its own: each actor it owns notes its work in
+ * a guarded transaction again and again, slowly enough that a pause finds it in the middle of one.
+ * Arguments: the database, and a name for what it notes. Says "working" and "inside" on standard output.
+ */
+
+const KIND = "chore";
+const WORK_EVERY_MS = 100;
+const INSIDE_MS = 60;
+
+const [url, name] = process.argv.slice(2) as [string, string];
+const connections = openConnections(
+  { url },
+  { poolSize: 8, clock: systemClock, ledger: { use: "ledger", settings: {} } },
+);
+const { background: sql } = connections;
+const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
+
+const membership = createMembership({
+  connections,
+  instance,
+  company: "several",
+  clock: systemClock,
+  telemetry: createTelemetry({ level: "silent" }),
+  onChange() {},
+  onGap() {},
+  onFenced() {
+    process.exit(1);
+  },
+  onError: (error) => console.error(error),
+  cleaningTasks: [],
+});
+const { ownership, unowned } = membership;
+
+async function work(lease: Lease): Promise<void> {
+  while (ownership.isHeld(lease)) {
+    await sql
+      .begin(async (transaction) => {
+        await guardLease(transaction, lease, instance);
+        console.log("inside");
+        await Bun.sleep(INSIDE_MS);
+        await transaction`INSERT INTO chores_done (id, instance, epoch)
+          VALUES (${lease.id}, ${name}, ${lease.epoch.toString()}::bigint)`;
+      })
+      .catch((error) => console.error(String(error)));
+    await Bun.sleep(WORK_EVERY_MS);
+  }
+}
+
+unowned.register({
+  kind: KIND,
+  start: (lease) => void work(lease),
+  async findWork(limit) {
+    const rows = await sql<{ id: string }[]>`SELECT id FROM chores c
+      WHERE NOT EXISTS (SELECT 1 FROM owned_actors o WHERE o.kind = ${KIND} AND o.id = c.id)
+      ORDER BY id LIMIT ${limit}`;
+    return rows.map(({ id }) => id);
+  },
+});
+await membership.enter();
+await membership.start();
+console.log("working");
+process.on("SIGTERM", async () => {
+  await membership.leave();
+  process.exit(0);
+});

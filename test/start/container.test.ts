@@ -1,0 +1,62 @@
+import { expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { YAML } from "bun";
+import manifest from "../../package.json" with { type: "json" };
+import { CONFIG_VARIABLES } from "../../src/config/variables.ts";
+
+/* What can be known of the image and the composition without an engine to build them. */
+
+const root = join(import.meta.dir, "..", "..");
+const textOf = (name: string) => readFileSync(join(root, name), "utf8");
+const dockerfile = textOf("Dockerfile");
+
+test("all that the image copies is there, and is let through to the engine", () => {
+  const sources = [...dockerfile.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, names]) =>
+    names!.split(" "),
+  );
+  expect(sources.length).toBeGreaterThan(5);
+  const allowed = textOf(".dockerignore").split("\n");
+  expect(allowed[0]).toBe("*");
+  for (const source of sources) {
+    expect(existsSync(join(root, source))).toBeTrue();
+    expect(allowed).toContain(`!${source.split("/")[0]}`);
+  }
+});
+
+test("the image holds what its installation and its start need", () => {
+  for (const patch of Object.values(manifest.patchedDependencies)) {
+    expect(dockerfile).toContain(`COPY ${patch.slice(0, patch.lastIndexOf("/"))} `);
+  }
+  const programs = [...dockerfile.matchAll(/"(src\/[^"]+)"/g)].map(([, name]) => name!);
+  expect(programs).toHaveLength(2);
+  for (const name of programs) expect(existsSync(join(root, name))).toBeTrue();
+  const limit = /BUN_CONFIG_MAX_HTTP_REQUESTS=(\d+)/.exec(manifest.scripts.start)![1]!;
+  expect(dockerfile).toContain(`BUN_CONFIG_MAX_HTTP_REQUESTS=${limit}`);
+  expect(dockerfile).toMatch(/^USER bun$/m);
+  expect(dockerfile.match(/^FROM oven\/bun:(\S+)-slim/gm)).toHaveLength(2);
+});
+
+interface Composition {
+  readonly services: Record<
+    string,
+    { readonly environment?: Record<string, string>; readonly stop_grace_period?: string }
+  >;
+  readonly configs: Record<string, { readonly content: string }>;
+}
+
+test("the composition sets nothing but what the gateway reads, and balances over all that it starts", () => {
+  const { services, configs } = YAML.parse(textOf("compose.yaml")) as Composition;
+  const gateways = Object.keys(services).filter((name) => name.startsWith("gateway-"));
+  expect(gateways).toHaveLength(3);
+  const known = CONFIG_VARIABLES.map(({ name }) => name);
+  const graceMs = Number(
+    CONFIG_VARIABLES.find(({ name }) => name === "GATEWAY_SHUTDOWN_GRACE_MS")!.default,
+  );
+  for (const name of gateways) {
+    const { environment, stop_grace_period } = services[name]!;
+    for (const variable of Object.keys(environment!)) expect(known).toContain(variable);
+    expect(Number.parseInt(stop_grace_period!, 10) * 1_000).toBeGreaterThan(graceMs + 15_000);
+    expect(configs["load-balancer"]!.content).toContain(`${name}:3000`);
+  }
+});

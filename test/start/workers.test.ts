@@ -1,0 +1,117 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import {
+  childrenOf,
+  exitOf,
+  firstKeys,
+  type GatewayProcess,
+  Grounds,
+} from "../crash/gateway-process.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { findTestRedis } from "../support/redis.ts";
+import { until } from "../support/until.ts";
+import { chat } from "./client.ts";
+
+const TIMEOUT_MS = 60_000;
+const START_MS = 20_000;
+const redis = await findTestRedis();
+const grounds = new Grounds("workers");
+afterAll(() => grounds.clear());
+
+describe("a start that is not understood is refused with one line", () => {
+  test.each([
+    [["--workers", "2"], "REDIS_URL"],
+    [["--workers", "0"], '--workers is "0", but must be a whole number from 1 to 64'],
+    [["--worker=2"], "--workers N"],
+  ])("%p", async (parameters, accepted) => {
+    const gateway = grounds.launch({ dataDir: grounds.newDataDir(), parameters });
+    expect(await exitOf(gateway)).toBe(1);
+    expect(gateway.stderr().trimEnd().split("\n")).toHaveLength(1);
+    expect(gateway.stderr()).toContain(accepted);
+  });
+});
+
+/** The workers among what a parent has started; its embedded server is none. */
+function workersOf({ pid }: GatewayProcess): number[] {
+  return childrenOf(pid).filter((child) => {
+    try {
+      return readFileSync(`/proc/${child}/cmdline`, "utf8").includes("--as-worker");
+    } catch {
+      return false;
+    }
+  });
+}
+
+const isAlive = (pid: number) => {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+describe.skipIf(redis === undefined || process.platform !== "linux")("workers", () => {
+  test(
+    "share a port and an embedded database, come back when they die, and end together in order",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const gateway = grounds.launch({
+        dataDir,
+        parameters: ["--workers", "2"],
+        environment: { REDIS_URL: redis!.url, GATEWAY_SHUTDOWN_GRACE_MS: "2000" },
+      });
+      const baseUrl = await gateway.listening;
+      const { secret_key: key, base_url } = firstKeys(dataDir);
+      expect(base_url).toBe(baseUrl);
+      const before = workersOf(gateway);
+      expect(before).toHaveLength(2);
+      const send = () =>
+        chat(baseUrl, key).then(
+          ({ status }) => status,
+          () => "none",
+        );
+      expect(await send()).toBe(200);
+      process.kill(before[0]!, "SIGKILL");
+      await until(
+        "another one has taken its place",
+        () => workersOf(gateway).length === 2 && !workersOf(gateway).includes(before[0]!),
+        START_MS,
+      );
+      await until("the parent says so", () =>
+        gateway.stdout().includes("another one starts in 100 ms"),
+      );
+      await until("the port is served", async () => (await send()) === 200, START_MS);
+      const last = workersOf(gateway);
+      gateway.signal("SIGTERM");
+      expect(await exitOf(gateway)).toBe(0);
+      expect(last.filter(isAlive)).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "end when their parent is killed",
+    async () => {
+      const database = await createTestDatabase();
+      const gateway = grounds.launch({
+        dataDir: grounds.newDataDir(),
+        parameters: ["--workers=2"],
+        environment: {
+          REDIS_URL: redis!.url,
+          DATABASE_URL: database.url,
+          GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
+          GATEWAY_SHUTDOWN_GRACE_MS: "500",
+        },
+      });
+      await gateway.listening;
+      const workers = workersOf(gateway);
+      expect(workers).toHaveLength(2);
+      gateway.signal("SIGKILL");
+      await gateway.exited;
+      await until("they have ended", () => !workers.some(isAlive), START_MS);
+      await database.drop();
+    },
+    TIMEOUT_MS,
+  );
+});

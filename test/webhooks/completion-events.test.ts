@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { addSecretKey } from "../support/api-keys.ts";
+import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
+import { until } from "../support/until.ts";
+import { LOCAL_DELIVERY, type Receiver, startReceiver } from "./receiver.ts";
+
+let gateway: ChatGateway;
+let receiver: Receiver;
+beforeAll(async () => {
+  gateway = await startChatGateway({
+    environment: { ...LOCAL_DELIVERY, GATEWAY_COMPLETION_SUCCESS_SAMPLE: "1" },
+  });
+  receiver = startReceiver();
+});
+afterAll(async () => {
+  await receiver.stop();
+  await gateway.stop();
+});
+
+const addHook = (events: readonly string[]) =>
+  gateway.request("POST", "/v1/webhooks", { url: receiver.url, events });
+
+/** The one event of a request. */
+const eventOf = (response: Response) => {
+  const requestId = response.headers.get("x-gateway-request-id")!;
+  return until(
+    `an event of ${requestId}`,
+    () => receiver.received.find(({ event }) => event.data.request_id === requestId)?.event,
+  );
+};
+
+describe("without a webhook that wants them", () => {
+  test("completions emit nothing", async () => {
+    const model = gateway.modelThat({ do: "complete" });
+    expect((await gateway.chat(model)).status).toBe(200);
+    expect((await gateway.chat("unknown")).status).toBe(404);
+    const [count] = await gateway.sql`SELECT count(*)::int AS events FROM outbox`;
+    expect(count!.events).toBe(0);
+  });
+});
+
+describe("with one", () => {
+  let hookId: string;
+  beforeAll(async () => {
+    const created = await addHook(["completion.success", "completion.error"]);
+    hookId = (await created.json()).id;
+  });
+
+  test("a completion is reported with what it was charged, in the very next call after the webhook was made", async () => {
+    const response = await gateway.chat(gateway.modelThat({ do: "complete" }));
+    const { usage } = (await response.json()) as { usage: Record<string, number> };
+    const { type, data } = await eventOf(response);
+    expect(type).toBe("completion.success");
+    expect(data).toEqual({
+      request_id: response.headers.get("x-gateway-request-id"),
+      key_id: expect.stringMatching(/^key_/),
+      model: response.headers.get("x-gateway-model"),
+      provider: "primary",
+      status: 200,
+      usage: {
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+        total_tokens: usage.total_tokens,
+      },
+      cost_usd: Number(response.headers.get("x-gateway-cost")),
+      latency_ms: expect.any(Number),
+    });
+  });
+
+  test("a stream is reported at its end", async () => {
+    const response = await gateway.chat(gateway.modelThat({ do: "complete" }), { stream: true });
+    expect(await response.text()).toEndWith("data: [DONE]\n\n");
+    const { type, data } = await eventOf(response);
+    expect({ type, status: data.status }).toEqual({ type: "completion.success", status: 200 });
+    expect(data.cost_usd).toBeGreaterThan(0);
+  });
+
+  test("failures are reported with their status: 4xx before the provider, its own, and 5xx", async () => {
+    const limited = await addSecretKey(gateway, { dailyBudgetNano: 0n });
+    const scopeless = await addSecretKey(gateway, { scopes: ["embeddings"] });
+    const spare = gateway.modelThat({ do: "complete" });
+    const cases: [Response, number, string][] = [
+      [await gateway.chat(spare, { messages: 5 }), 400, "invalid_body"],
+      [await gateway.chat("unknown"), 404, "model_not_found"],
+      [await gateway.chat(spare, {}, { key: limited }), 402, "budget_exhausted"],
+      [await gateway.chat(spare, {}, { key: scopeless }), 403, "missing_scope"],
+      [
+        await gateway.chat(gateway.modelThat({ do: "error", status: 400 })),
+        400,
+        "provider_rejected",
+      ],
+      [await gateway.chat(gateway.modelThat({ do: "error", status: 500 })), 502, "provider_error"],
+    ];
+    for (const [response, status, code] of cases) {
+      expect(response.status).toBe(status);
+      const { type, data } = await eventOf(response);
+      expect(type).toBe("completion.error");
+      expect(data).toMatchObject({
+        status,
+        cost_usd: 0,
+        error: { code, type: expect.any(String) },
+      });
+      expect(data.key_id).toStartWith("key_");
+    }
+  });
+
+  test("a stream that breaks is an error with what was charged of it, once", async () => {
+    const model = gateway.modelThat({ do: "cut", afterEvents: 2 });
+    const response = await gateway.chat(model, { stream: true });
+    expect(await response.text()).not.toContain("[DONE]");
+    const { type, data } = await eventOf(response);
+    expect(type).toBe("completion.error");
+    expect(data).toMatchObject({ status: 502, error: { code: "provider_error" } });
+    expect(data.cost_usd).toBeGreaterThan(0);
+    const events =
+      await gateway.sql`SELECT 1 FROM outbox WHERE data->>'request_id' = ${String(data.request_id)}`;
+    expect(events).toHaveLength(1);
+  });
+
+  test("a client that goes away is a 499 with what was charged for it", async () => {
+    const leaving = new AbortController();
+    const model = gateway.modelThat({
+      do: "stall-after-events",
+      events: 8,
+      afterEvents: 5,
+    });
+    const response = await gateway.chat(model, { stream: true }, { signal: leaving.signal });
+    await response.body!.getReader().read();
+    leaving.abort();
+    const { type, data } = await eventOf(response);
+    expect(type).toBe("completion.error");
+    expect(data).toMatchObject({ status: 499, error: { code: "client_closed_request" } });
+  });
+
+  test("none is emitted any more once it is deleted", async () => {
+    await gateway.request("DELETE", `/v1/webhooks/${hookId}`);
+    const [before] = await gateway.sql`SELECT count(*)::int AS events FROM outbox`;
+    expect((await gateway.chat(gateway.modelThat({ do: "complete" }))).status).toBe(200);
+    expect((await gateway.chat("unknown")).status).toBe(404);
+    const [after] = await gateway.sql`SELECT count(*)::int AS events FROM outbox`;
+    expect(after!.events).toBe(before!.events);
+  });
+});
+
+test("the event of a completion stands or falls with its charge", async () => {
+  await addHook(["completion.success"]);
+  const response = await gateway.chat(gateway.modelThat({ do: "complete" }));
+  const [row] = await gateway.sql<{ is_same: boolean }[]>`
+    SELECT o.xid::text = t.xmin::text AS is_same FROM outbox o
+    JOIN transactions t ON t.request_id = o.data->>'request_id'
+    WHERE t.request_id = ${response.headers.get("x-gateway-request-id")}`;
+  expect(row!.is_same).toBeTrue();
+});

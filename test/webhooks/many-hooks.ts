@@ -1,0 +1,56 @@
+import type { Database } from "../../db/client.ts";
+import { createOrganization } from "../../db/queries/organization-create.ts";
+import { insertWebhook } from "../../db/queries/webhook-write.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { prepareOrganization } from "../../src/services/organizations/new-organization.ts";
+import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
+
+const secrets = new WebhookSecrets(new Uint8Array(32).fill(7));
+
+export async function addOrganization(sql: Database): Promise<string> {
+  const { organization } = prepareOrganization(
+    { name: crypto.randomUUID(), plan: "free", startingCreditNano: 0n },
+    Date.now(),
+  );
+  await sql.begin((transaction) => createOrganization(transaction, organization));
+  return organization.id;
+}
+
+export async function addHook(
+  sql: Database,
+  organizationId: string,
+  url: string,
+  secret: string,
+): Promise<string> {
+  const id = newId("whk");
+  const webhook = {
+    id,
+    organizationId,
+    url,
+    events: ["*"],
+    description: null,
+    enabled: true,
+    secret: secrets.seal(secret),
+    createdAtMs: Date.now(),
+  };
+  await insertWebhook(sql, webhook, 1_000_000);
+  return id;
+}
+
+/** One event for each number, in as many transactions as there are calls. */
+export async function emit(
+  sql: Database,
+  organizationId: string,
+  numbers: readonly number[],
+): Promise<void> {
+  const rows = numbers.map((number) => ({
+    event_id: newId("evt"),
+    organization_id: organizationId,
+    type: "key.updated",
+    data: { number, at: Date.now() },
+  }));
+  await sql`INSERT INTO outbox (event_id, organization_id, type, data)
+    SELECT event_id, organization_id, type, data
+    FROM jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb)
+      AS r (event_id text, organization_id text, type text, data jsonb)`;
+}

@@ -1,0 +1,63 @@
+/*
+ * One instance as a process of its own that does nothing but deliver webhooks: arguments are the
+ * database, its name, and the time limit of an attempt in milliseconds. It says "ready", then each
+ * second how many webhooks it acts for.
+ */
+import { openConnections } from "../../src/compose/connections.ts";
+import { createMembership } from "../../src/compose/membership.ts";
+import { createWebhooks } from "../../src/compose/webhooks.ts";
+import { readConfig } from "../../src/config.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { LOCAL_DELIVERY } from "./receiver.ts";
+
+const [url, name, attemptTimeoutMs] = process.argv.slice(2) as [string, string, string];
+const connections = openConnections({ url }, { poolSize: 4, clock: systemClock });
+const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
+const onError = (error: unknown) => console.error(name, error);
+
+const telemetry = createTelemetry({ level: "silent" });
+const membership = createMembership({
+  connections,
+  instance,
+  company: "several",
+  clock: systemClock,
+  telemetry,
+  onChange(kind, objectId) {
+    if (kind === "webhook") deliveries.changed(objectId);
+    else if (kind === "outbox") deliveries.nudge();
+  },
+  onGap: () => deliveries.changedAll(),
+  onFenced() {
+    process.exit(1);
+  },
+  onError,
+  cleaningTasks: [],
+});
+const parts = createWebhooks({
+  config: readConfig({
+    ...LOCAL_DELIVERY,
+    BUN_CONFIG_MAX_HTTP_REQUESTS: process.env.BUN_CONFIG_MAX_HTTP_REQUESTS,
+  }),
+  connections,
+  instance,
+  membership,
+  masterKey: new Uint8Array(32).fill(7),
+  clock: systemClock,
+  telemetry,
+  attemptTimeoutMs: Number(attemptTimeoutMs),
+  onError,
+});
+const { deliveries } = parts;
+await membership.enter();
+await membership.start();
+console.log("ready");
+const saying = setInterval(() => console.log(`owns ${deliveries.size}`), 1_000);
+
+process.on("SIGTERM", async () => {
+  clearInterval(saying);
+  await parts.stop();
+  await membership.leave();
+  await connections.close();
+  process.exit(0);
+});

@@ -1,0 +1,231 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { LeaseLostError, type Ownership } from "../../actors/runtime/ownership/interface.ts";
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { webhookActor } from "../../actors/webhook/actor.ts";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import type { Lease } from "../../db/queries/actor-leases.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
+import { Deliveries } from "../../src/services/webhooks/deliveries.ts";
+import { DeliveryWriter } from "../../src/services/webhooks/delivery-writer.ts";
+import { SendSlots } from "../../src/services/webhooks/send-slots.ts";
+import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
+import { addOwner, age, type TestOwner } from "../ownership/instances.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { until } from "../support/until.ts";
+import { addHook, addOrganization, emit } from "./many-hooks.ts";
+
+let database: TestDatabase;
+let sql: Database;
+let deliveriesSql: Database;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  sql = connectDatabase(database, { poolSize: 6, applicationName: "test" });
+  deliveriesSql = connectDatabase(database, {
+    poolSize: 1,
+    applicationName: "test-deliveries",
+    settings: LEDGER_SETTINGS,
+  });
+});
+afterAll(async () => {
+  await sql.end({ timeout: 1 });
+  await deliveriesSql.end({ timeout: 1 });
+  await database.drop();
+});
+
+const PAST_LEASE_MS = 60_000;
+const accepted: AttemptRecord = {
+  at: "2026-01-01T00:00:00.000Z",
+  status_code: 200,
+  error: null,
+  latency_ms: 1,
+};
+
+interface Instance {
+  readonly owner: TestOwner;
+  readonly deliveries: Deliveries;
+  readonly sent: number[];
+  readonly errors: unknown[];
+  /** Claims and begins, as a sweep does. */
+  takeOver(hook: string): Promise<Lease | undefined>;
+}
+
+/** One instance's deliveries, whose requests are answered by `answer`. */
+async function addInstance(
+  answer: (number: number) => AttemptRecord | Promise<AttemptRecord>,
+  read: <Result>(run: () => Promise<Result>) => Promise<Result> = (run) => run(),
+): Promise<Instance> {
+  const owner = await addOwner(sql);
+  const ownership: Ownership = owner.ownership;
+  const sent: number[] = [];
+  const errors: unknown[] = [];
+  const writer = new DeliveryWriter({
+    sql: deliveriesSql,
+    instance: owner.instance,
+    onNumbered: (id, isMore) => deliveries.noteNumbered(id, isMore),
+    onLost: (lease) => ownership.noteLost(lease),
+  });
+  const deliveries: Deliveries = new Deliveries({
+    sql,
+    instanceId: owner.instance.id,
+    actors: new ActorRegistry(webhookActor([10]), {
+      clock: systemClock,
+      turnContext: () => ({ nowMs: Date.now(), random: Math.random }),
+      commit: (effects) => writer.submit(effects),
+      read: (query) => read(() => query.run(sql)),
+    }),
+    ownership,
+    slots: new SendSlots(10),
+    secrets: new WebhookSecrets(new Uint8Array(32).fill(7)),
+    sendEvent: (_, event) => {
+      const { number } = event.data as { number: number };
+      sent.push(number);
+      return Promise.resolve(answer(number));
+    },
+    clock: systemClock,
+    sweep: async () => {},
+    wakeOwner: () => {},
+    onError: (error) => void errors.push(error),
+  });
+  return {
+    owner,
+    deliveries,
+    sent,
+    errors,
+    async takeOver(hook) {
+      const [lease] = await ownership.claim("webhook", [hook]);
+      if (lease !== undefined) deliveries.start(lease);
+      return lease;
+    },
+  };
+}
+
+const hookWith = async (numbers: readonly number[]): Promise<string> => {
+  const organizationId = await addOrganization(sql);
+  const hook = await addHook(sql, organizationId, "https://example.com/", "0123456789abcdef");
+  await emit(sql, organizationId, numbers);
+  return hook;
+};
+
+async function statusesOf(hook: string): Promise<string[]> {
+  const rows = await sql<{ status: string }[]>`
+    SELECT status FROM deliveries WHERE webhook_id = ${hook} ORDER BY sequence`;
+  return rows.map(({ status }) => status);
+}
+
+const untilDelivered = (hook: string, count: number) =>
+  until("all are delivered", async () => {
+    const statuses = await statusesOf(hook);
+    return statuses.length === count && statuses.every((status) => status === "delivered");
+  });
+
+describe("an owner whose lease has passed on", () => {
+  test("writes nothing of what it sent, and sends nothing more", async () => {
+    const { promise: mayAnswer, resolve: answer } = Promise.withResolvers<void>();
+    const first = await addInstance(async () => {
+      await mayAnswer;
+      return { ...accepted, status_code: 410, error: "gone" };
+    });
+    const hook = await hookWith([1, 2, 3]);
+    await first.takeOver(hook);
+    await until("the first one is under way", () => first.sent.length === 1);
+    await age(sql, first.owner, PAST_LEASE_MS);
+    const { promise: mayAccept, resolve: accept } = Promise.withResolvers<AttemptRecord>();
+    const second = await addInstance(() => mayAccept);
+    const lease = await second.takeOver(hook);
+    expect(lease?.epoch).toBe(2n);
+    await until("the new owner has sent", () => second.sent.length === 1);
+    answer();
+    await until("the old one has heard of its loss", () => first.deliveries.size === 0);
+    expect(first.sent).toEqual([1]);
+    expect(first.owner.lost).toEqual([`webhook ${hook} 1`]);
+    const [delivery] = await sql`SELECT status, attempt_count FROM deliveries
+      WHERE webhook_id = ${hook} AND sequence = 1`;
+    expect({ ...delivery }).toEqual({ status: "pending", attempt_count: 0 });
+    accept(accepted);
+    await untilDelivered(hook, 3);
+    expect(second.sent).toEqual([1, 2, 3]);
+    expect(first.errors).toEqual([]);
+  });
+
+  test("stops where its own clock says that it may have passed on, without asking anybody", async () => {
+    const instance: Instance = await addInstance(() => {
+      instance.owner.withinLease = false;
+      return accepted;
+    });
+    const hook = await hookWith([1, 2, 3]);
+    await instance.takeOver(hook);
+    await until("it has stopped", () => instance.deliveries.size === 0);
+    expect(instance.sent).toEqual([1]);
+  });
+});
+
+test("a new owner begins with what was not durable, and goes on in order", async () => {
+  const { promise: never } = Promise.withResolvers<AttemptRecord>();
+  const dead = await addInstance((number) => (number < 3 ? accepted : never));
+  const hook = await hookWith([1, 2, 3, 4, 5]);
+  await dead.takeOver(hook);
+  await until("the third one is under way", () => dead.sent.length === 3);
+  await until(
+    "two are written",
+    async () => (await statusesOf(hook)).filter((status) => status === "delivered").length === 2,
+  );
+  await age(sql, dead.owner, PAST_LEASE_MS);
+  const heir = await addInstance(() => accepted);
+  await heir.takeOver(hook);
+  await untilDelivered(hook, 5);
+  expect(heir.sent).toEqual([3, 4, 5]);
+});
+
+test("an owner that could not read goes on where it was, once it takes the webhook up again", async () => {
+  let isBroken = false;
+  let calls = 0;
+  const instance: Instance = await addInstance(
+    () => {
+      if (calls++ === 0) {
+        // With an attempt under way it is told of a change, and cannot read what it is.
+        isBroken = true;
+        instance.deliveries.changed(hook);
+      }
+      return accepted;
+    },
+    (run) => (isBroken ? Promise.reject(new Error("out of reach")) : run()),
+  );
+  const hook = await hookWith([1, 2, 3]);
+  await instance.takeOver(hook);
+  await until("it has given up", () => instance.deliveries.size === 0);
+  expect(instance.errors).toHaveLength(1);
+  isBroken = false;
+  await until("the webhook is free", async () => (await instance.takeOver(hook)) !== undefined);
+  await untilDelivered(hook, 3);
+  expect(instance.sent).toEqual([1, 1, 2, 3]);
+});
+
+test("a refusal of the guard is told as a lost lease, for that webhook alone", async () => {
+  const { owner } = await addInstance(() => accepted);
+  const [mine, foreign] = [await hookWith([1]), await hookWith([1])];
+  const [lease] = await owner.ownership.claim("webhook", [mine]);
+  const lost: Lease[] = [];
+  const writer = new DeliveryWriter({
+    sql: deliveriesSql,
+    instance: owner.instance,
+    onNumbered() {},
+    onLost: (one) => void lost.push(one),
+  });
+  const change = (one: Lease) => ({
+    kind: "statement" as const,
+    name: "delivery-number",
+    tables: [],
+    events: [],
+    change: { kind: "number" as const, lease: one },
+    run: async () => {},
+  });
+  const stale = { kind: "webhook", id: foreign, epoch: 1n };
+  const written = writer.submit([change(lease!)]);
+  const refused = writer.submit([change(stale)]).catch((error: unknown) => error);
+  await written;
+  expect(await refused).toBeInstanceOf(LeaseLostError);
+  expect(lost).toEqual([stale]);
+  expect([await statusesOf(mine), await statusesOf(foreign)]).toEqual([["pending"], []]);
+});
