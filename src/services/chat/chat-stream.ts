@@ -12,57 +12,25 @@
  * was delivered is charged); settling → closed by the durable charge or the total timeout.
  */
 
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
-import { latin1OfText } from "../../lib/event-splitter.ts";
-import { CallAbort } from "../../providers/call-abort.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
-import type { Usage } from "../billing/usage.ts";
-import {
-  type CallDependencies,
-  type CandidateCall,
-  callCandidates,
-} from "../routing/call-candidates.ts";
+import { callCandidates } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
-import { type StartedUpstream, startUpstream } from "./start-upstream.ts";
-import { type ChargeDependencies, type ChargedCall, StreamCharge } from "./stream-charge.ts";
+import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
+import { readAheadUntil } from "./read-ahead.ts";
+import { StreamAttempts } from "./stream-attempts.ts";
+import { StreamCharge, withinTime } from "./stream-charge.ts";
 import { StreamCheckpoints } from "./stream-checkpoints.ts";
+import {
+  asStreamError,
+  endedWithoutReason,
+  providerSilent,
+  requestTooLong,
+} from "./stream-errors.ts";
 import { StreamOutput } from "./stream-output.ts";
-import { type StreamAttempt, StreamRelay } from "./stream-relay.ts";
-import type { StreamTicker, Ticking } from "./stream-ticker.ts";
+import { StreamRelay } from "./stream-relay.ts";
+import type { Ticking } from "./stream-ticker.ts";
 import { Transcript } from "./transcript.ts";
 
-export interface ChatStreamDependencies extends ChargeDependencies {
-  readonly calls: CallDependencies;
-  readonly ticker: StreamTicker;
-  readonly keepaliveMs: number;
-  readonly firstTokenTimeoutMs: number;
-  readonly idleTimeoutMs: number;
-  readonly totalTimeoutMs: number;
-  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
-  whenCurrent(): Promise<void> | undefined;
-  onError(error: unknown, requestId: string): void;
-}
-
-export interface ChatStreamCall extends ChargedCall {
-  readonly requestId: string;
-  readonly candidates: readonly Candidate[];
-  readonly includeUsage: boolean;
-  /** How many answers were asked for. */
-  readonly choices: number;
-  readonly hidesReasoning: boolean;
-  providerBody(candidate: Candidate): Record<string, unknown>;
-  /** The bytes of the last chunk, which brings the usage. */
-  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string;
-  errorFrame(error: GatewayError): string;
-  readonly clientSignal: AbortSignal;
-  /** Keeps the whole stream under its idempotency key; null where it was too large to be kept. */
-  readonly store?: ((bytes: Uint8Array | null) => StatementEffect) | undefined;
-  /** Called where the stream ends in any other way than whole: errors and disconnects free the key. */
-  readonly free?: (() => void) | undefined;
-}
-
-/** Beyond this many bytes a token of the limit, a provider is not sending tokens any more. */
 const MAX_BYTES_PER_TOKEN = 64;
 const SPARE_OUTPUT_BYTES = 65_536;
 /** What may be read before the first byte may leave. */
@@ -70,12 +38,10 @@ const MAX_AHEAD_BYTES = 65_536;
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
 const MIN_CHARGE_WAIT_MS = 2_000;
 
-export class ChatStream
-  implements Ticking, CandidateCall<StartedUpstream, StartedUpstream>, EventListenerObject
-{
+export class ChatStream implements Ticking, EventListenerObject {
   readonly #dependencies: ChatStreamDependencies;
   readonly #call: ChatStreamCall;
-  readonly #abort = new CallAbort();
+  readonly #attempts: StreamAttempts;
   readonly #startedMs: number;
   readonly #output: StreamOutput;
   readonly #transcript: Transcript | undefined;
@@ -84,7 +50,6 @@ export class ChatStream
   #checkpoints: StreamCheckpoints | undefined;
   #opening: Promise<void> | undefined;
   #finishing: Promise<void> | undefined;
-  #attempt: StreamAttempt | undefined;
   #failure: GatewayError | undefined;
   #isClosed = false;
   #isGone = false;
@@ -95,13 +60,13 @@ export class ChatStream
   #isWhole = false;
   /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
   #isReading = false;
-  #isReadingAhead = false;
   /** The provider had ended before anything left. */
   #isOver = false;
 
   constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
     this.#dependencies = dependencies;
     this.#call = call;
+    this.#attempts = new StreamAttempts(call, dependencies.calls.clock);
     this.#startedMs = dependencies.calls.clock.nowMs();
     this.#transcript = call.store && new Transcript();
     this.#output = new StreamOutput(this.#startedMs, this.#transcript);
@@ -153,13 +118,9 @@ export class ChatStream
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
     const silentMs = nowMs - (this.#relay?.readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(timeout(LATE));
-    else if (silentMs >= idleTimeoutMs) this.#expire(timeout(SILENT));
-    const attempt = this.#attempt;
-    if (attempt && nowMs - attempt.startedMs >= firstTokenTimeoutMs) {
-      attempt.isExpired = true;
-      attempt.abort.abort();
-    }
+    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(requestTooLong());
+    else if (silentMs >= idleTimeoutMs) this.#expire(providerSilent());
+    this.#attempts.expire(nowMs, firstTokenTimeoutMs);
     this.#checkpoints?.tick(nowMs);
     if (this.#output.hasBody && nowMs - this.#output.lastWriteMs >= keepaliveMs) {
       this.#write(": keepalive\n\n");
@@ -171,29 +132,6 @@ export class ChatStream
     this.#clientGone();
   }
 
-  /** Tries a candidate. */
-  async start(candidate: Candidate): Promise<StartedUpstream> {
-    const startedMs = this.#nowMs();
-    const attempt: StreamAttempt = { startedMs, abort: new CallAbort(), isExpired: false };
-    this.#abort.addEventListener("abort", { handleEvent: () => attempt.abort.abort() });
-    this.#attempt = attempt;
-    try {
-      return await startUpstream(candidate, {
-        body: this.#call.providerBody(candidate),
-        requestId: this.#call.requestId,
-        hidesReasoning: this.#call.hidesReasoning,
-        nowSeconds: Math.floor(startedMs / 1_000),
-        attempt,
-      });
-    } finally {
-      this.#attempt = undefined;
-    }
-  }
-
-  accept(started: StartedUpstream): StartedUpstream {
-    return started;
-  }
-
   cutShort(): void {
     this.#expire(stopping());
   }
@@ -202,12 +140,13 @@ export class ChatStream
     const { calls, money } = this.#dependencies;
     this.#call.hold.confirmed?.catch((error: GatewayError) => {
       this.#failure ??= error;
-      this.#abort.abort();
+      this.#attempts.abort.abort();
     });
     try {
       this.#assertClient();
-      const served = await callCandidates(calls, this.#call.candidates, this.#abort, this);
-      const relay = new StreamRelay(served, () => this.#nowMs());
+      const attempts = this.#attempts;
+      const served = await callCandidates(calls, this.#call.candidates, attempts.abort, attempts);
+      const relay = new StreamRelay(served, this.#outputLimitBytes(), () => this.#nowMs());
       this.#relay = relay;
       const charge = new StreamCharge(this.#dependencies, this.#call, relay, () =>
         this.#elapsedMs(),
@@ -216,7 +155,8 @@ export class ChatStream
       this.#call.log.firstTokenMs = this.#elapsedMs();
       this.#assertClient();
       this.#checkpoints = new StreamCheckpoints(calls.clock, () => charge.checkpoint());
-      this.#isOver = this.#readArrived(relay);
+      // Where all of it has come by now, its charge stands for a checkpoint.
+      this.#isOver = relay.readArrived(MAX_AHEAD_BYTES);
       if (this.#isOver) await this.#call.hold.confirmed;
       else await this.#coverFirstEvent(this.#checkpoints, relay);
       this.#assertClient();
@@ -229,7 +169,7 @@ export class ChatStream
       // What a provider had produced for a client that went away is charged; otherwise nothing left here.
       if (this.#charge !== undefined && this.#isClosed) await this.#settleQuietly(499);
       else money.release(this.#call.hold);
-      this.#abort.abort();
+      this.#attempts.abort.abort();
       this.#detach();
       throw error;
     } finally {
@@ -242,39 +182,11 @@ export class ChatStream
     throw clientClosed();
   }
 
-  /** True where the provider's whole answer has come by now: then its charge stands for a checkpoint. */
-  #readArrived(relay: StreamRelay): boolean {
-    const isOver = relay.readArrived(MAX_AHEAD_BYTES);
-    // What goes beyond the limit fails, behind what came before, when reading goes on.
-    return isOver && this.#isWithinLimit();
-  }
-
-  /**
-   * Waits for the first checkpoint and reads on meanwhile. A stream that is over by then needs none: its
-   * charge is made durable instead, before anything leaves.
-   */
   async #coverFirstEvent(checkpoints: StreamCheckpoints, relay: StreamRelay): Promise<void> {
     const covered = checkpoints.cover(relay.rewriter.outputTokens);
-    covered.catch(() => {});
-    this.#isReadingAhead = true;
-    const isOver = await Promise.race([covered.then(() => false), this.#readAhead(relay)]);
-    this.#isReadingAhead = false;
-    this.#isOver = isOver;
-    await (isOver ? this.#call.hold.confirmed : covered);
-  }
-
-  /** True where the provider came to its end in the ordinary way. */
-  async #readAhead(relay: StreamRelay): Promise<boolean> {
-    const { rewriter } = relay;
-    try {
-      while (this.#isReadingAhead && relay.pendingBytes < MAX_AHEAD_BYTES) {
-        if (rewriter.failure || this.#isClosed) return false;
-        if (!(await this.#read(relay))) return rewriter.hasFinished;
-      }
-    } catch {
-      // What came before is still to be delivered; the failure shows again when reading goes on.
-    }
-    return false;
+    const mayReadOn = () => !this.#isClosed;
+    this.#isOver = await readAheadUntil(covered, relay, MAX_AHEAD_BYTES, mayReadOn);
+    await (this.#isOver ? this.#call.hold.confirmed : covered);
   }
 
   async #pull(): Promise<void> {
@@ -285,7 +197,7 @@ export class ChatStream
         if (this.#isOver) return await this.#finishOnce();
         if (relay.pendingBytes > 0) return await this.#deliver(relay);
         this.#isReading = true;
-        const isMore = await this.#read(relay);
+        const isMore = await relay.read();
         this.#isReading = false;
         if (!isMore && !this.#isClosed) return await this.#finishOnce();
       }
@@ -293,14 +205,6 @@ export class ChatStream
       this.#isReading = false;
       await this.#fail(error);
     }
-  }
-
-  async #read(relay: StreamRelay): Promise<boolean> {
-    const isMore = await relay.read();
-    if (!this.#isWithinLimit()) {
-      throw new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
-    }
-    return isMore;
   }
 
   async #deliver(relay: StreamRelay): Promise<void> {
@@ -322,12 +226,7 @@ export class ChatStream
 
   async #finish(relay: StreamRelay, charge: StreamCharge): Promise<void> {
     const { rewriter, candidate } = relay;
-    if (!rewriter.hasFinished) {
-      throw new GatewayError(
-        "provider_error",
-        "The provider's stream ended without a finish reason.",
-      );
-    }
+    if (!rewriter.hasFinished) throw endedWithoutReason();
     relay.end(true);
     this.#isSettling = true;
     const { includeUsage, usageChunk, store } = this.#call;
@@ -354,26 +253,20 @@ export class ChatStream
     const error = this.#failure ?? asStreamError(thrown);
     this.#call.log.errorCode = error.code;
     this.#dependencies.onError(error.cause ?? error, this.#call.requestId);
-    this.#abort.abort();
+    this.#attempts.abort.abort();
     this.#relay?.end(false);
     if (this.#isOpen && !this.#isSettling) {
       this.#isSettling = true;
-      await this.#withinItsTime(this.#settleQuietly(200));
+      const leftMs = this.#dependencies.totalTimeoutMs - this.#elapsedMs();
+      await withinTime(
+        this.#settleQuietly(200),
+        this.#dependencies.calls.clock,
+        Math.max(leftMs, MIN_CHARGE_WAIT_MS),
+      );
     }
     this.#isClosed = false;
     this.#write(this.#call.errorFrame(error));
     this.#close();
-  }
-
-  async #withinItsTime(charge: Promise<void>): Promise<void> {
-    const { calls, totalTimeoutMs } = this.#dependencies;
-    const leftMs = totalTimeoutMs - this.#elapsedMs();
-    let cancelTimer: (() => void) | undefined;
-    const timeIsUp = new Promise<void>((resolve) => {
-      cancelTimer = calls.clock.after(Math.max(leftMs, MIN_CHARGE_WAIT_MS), resolve);
-    });
-    await Promise.race([charge, timeIsUp]);
-    cancelTimer?.();
   }
 
   /** The client went away: the provider is stopped at once, and what it had produced is charged. */
@@ -383,7 +276,7 @@ export class ChatStream
     this.#isGone = true;
     this.#call.log.status = 499;
     this.#call.log.errorCode = "client_closed_request";
-    this.#abort.abort();
+    this.#attempts.abort.abort();
     this.#relay?.cancel();
     this.#relay?.end(true);
     // A stream that is still opening sees that it is closed, and ends itself.
@@ -397,24 +290,22 @@ export class ChatStream
   #expire(failure: GatewayError): void {
     if (this.#failure) return;
     this.#failure = failure;
-    this.#abort.abort();
+    this.#attempts.abort.abort();
     this.#relay?.cancel();
     // Where nobody waits for the provider, nobody else would end the stream.
     if (!this.#isOpening && !this.#isReading) void this.#fail(this.#failure);
   }
 
-  async #settleQuietly(status: 200 | 499): Promise<void> {
-    try {
-      await this.#charge!.settle(status);
-    } catch (error) {
-      this.#dependencies.onError(error, this.#call.requestId);
-    }
+  #settleQuietly(status: 200 | 499): Promise<void> {
+    return this.#charge!.settle(status).catch((error) =>
+      this.#dependencies.onError(error, this.#call.requestId),
+    );
   }
 
-  #isWithinLimit(): boolean {
+  /** Beyond this a provider is not sending tokens of its limit any more. */
+  #outputLimitBytes(): number {
     const { hold, choices } = this.#call;
-    const limit = hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
-    return this.#relay!.rewriter.outputBytes <= limit;
+    return hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
   }
 
   #nowMs(): number {
@@ -443,26 +334,4 @@ export class ChatStream
     if (!this.#isWhole) this.#call.free?.();
     finish?.();
   }
-}
-
-const LATE = "The request took too long.";
-const SILENT = "The provider fell silent.";
-
-function timeout(message: string): GatewayError {
-  return new GatewayError("provider_timeout", message);
-}
-
-function asStreamError(thrown: unknown): GatewayError {
-  if (thrown instanceof GatewayError) return thrown;
-  if (thrown instanceof ProviderFailure) {
-    return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
-  }
-  return new GatewayError("internal", "Something went wrong inside the gateway.", {
-    cause: thrown,
-  });
-}
-
-/** A frame of the stream, as bytes kept as characters. */
-export function frameOf(value: unknown): string {
-  return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }

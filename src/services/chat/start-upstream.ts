@@ -1,7 +1,7 @@
+import type { CallAbort } from "../../providers/call-abort.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { ProviderCall } from "./provider-call.ts";
-import type { StreamAttempt } from "./stream-relay.ts";
 import { StreamRewriter } from "./stream-rewriter.ts";
 
 export interface StartedUpstream {
@@ -9,6 +9,13 @@ export interface StartedUpstream {
   readonly rewriter: StreamRewriter;
   /** The first event, rewritten. */
   readonly firstOutput: string;
+}
+
+/** A try, and the stream that may come of it. */
+export interface StreamAttempt {
+  readonly abort: CallAbort;
+  /** True where it was aborted because the first event did not come in time. */
+  isExpired: boolean;
 }
 
 export interface UpstreamStart {

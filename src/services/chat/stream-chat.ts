@@ -1,8 +1,10 @@
 import type { GatewayError } from "../../lib/errors.ts";
+import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { usageBody } from "../billing/usage.ts";
 import type { Idempotency } from "../idempotency/idempotency.ts";
-import { ChatStream, type ChatStreamDependencies, frameOf } from "./chat-stream.ts";
+import { ChatStream } from "./chat-stream.ts";
+import type { ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import {
   type AdmittedChat,
@@ -92,4 +94,9 @@ async function firstEventOrKeepalive(
   } finally {
     cancelTimer?.();
   }
+}
+
+/** A frame of the stream, as bytes kept as characters. */
+function frameOf(value: unknown): string {
+  return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }

@@ -1,8 +1,8 @@
-import type { CallAbort } from "../../providers/call-abort.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { Served } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
+import { beyondLimit } from "./stream-errors.ts";
 import type { StreamRewriter } from "./stream-rewriter.ts";
 
 /** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
@@ -15,19 +15,22 @@ export class StreamRelay {
   readonly trail: readonly string[];
   readonly #served: Served<StartedUpstream>;
   readonly #reader: PieceReader;
+  readonly #maxOutputBytes: number;
   readonly #nowMs: () => number;
   /** Bytes kept as characters. */
   #pending: string;
   #reading: ReturnType<PieceReader["read"]> | undefined;
   #readingSinceMs: number | undefined;
 
-  constructor(served: Served<StartedUpstream>, nowMs: () => number) {
+  /** An answer of more than `maxOutputBytes` fails behind what came before it. */
+  constructor(served: Served<StartedUpstream>, maxOutputBytes: number, nowMs: () => number) {
     const { reader, rewriter, firstOutput } = served.answer;
     this.rewriter = rewriter;
     this.candidate = served.candidate;
     this.trail = served.trail;
     this.#served = served;
     this.#reader = reader;
+    this.#maxOutputBytes = maxOutputBytes;
     this.#nowMs = nowMs;
     this.#pending = firstOutput;
   }
@@ -60,7 +63,7 @@ export class StreamRelay {
       // What came before is still to be delivered; the failure shows again when reading goes on.
       return false;
     }
-    if (!rewriter.isDone || !rewriter.hasFinished) return false;
+    if (!rewriter.isDone || !rewriter.hasFinished || this.#isBeyondLimit()) return false;
     this.#drain();
     return true;
   }
@@ -68,6 +71,7 @@ export class StreamRelay {
   /** Reads one piece of the provider's stream. False where that has ended. */
   async read(): Promise<boolean> {
     const { rewriter } = this;
+    if (this.#isBeyondLimit()) throw beyondLimit();
     if (rewriter.isDone) {
       this.#drain();
       return false;
@@ -85,7 +89,12 @@ export class StreamRelay {
     this.#readingSinceMs = undefined;
     const output = done ? rewriter.end() : rewriter.push(value!);
     this.#pending += output;
+    if (this.#isBeyondLimit()) throw beyondLimit();
     return !done || output !== "";
+  }
+
+  #isBeyondLimit(): boolean {
+    return this.rewriter.outputBytes > this.#maxOutputBytes;
   }
 
   /** Tells the endpoint's health how the call ended; once. */
@@ -113,11 +122,4 @@ export class StreamRelay {
       }
     })();
   }
-}
-
-/** An attempt to start a stream, which ends with its stream, or when its first event does not come in time. */
-export interface StreamAttempt {
-  readonly startedMs: number;
-  readonly abort: CallAbort;
-  isExpired: boolean;
 }
