@@ -114,11 +114,17 @@ export function changeHeld(
     state.day.accountId === change.dayAccount ? held(state.day, change.byNano) : state.day;
   const month =
     state.month.accountId === change.monthAccount ? held(state.month, change.byNano) : state.month;
-  return { ...state, day, month };
+  return { id: state.id, record: state.record, day, month, exhausted: state.exhausted };
 }
 
 function held(account: PeriodAccount, byNano: bigint): PeriodAccount {
-  return { ...account, heldNano: account.heldNano + byNano };
+  return {
+    accountId: account.accountId,
+    period: account.period,
+    postedNano: account.postedNano,
+    longHeldNano: account.longHeldNano,
+    heldNano: account.heldNano + byNano,
+  };
 }
 
 /** Spend only grows, so of two totals the larger is the newer. */

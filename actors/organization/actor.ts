@@ -8,6 +8,7 @@ import { loadOrganization } from "../../db/queries/organization-load.ts";
 import { defineActor, type Turn } from "../runtime/definition.ts";
 import {
   type BalanceTotals,
+  changeHeld,
   headroom,
   keepHolds,
   noteTotals,
@@ -51,7 +52,7 @@ export const organizationActor = defineActor({
       state: OrganizationState,
       { byNano }: { byNano: bigint },
     ): Turn<OrganizationState, undefined> => ({
-      state: { ...state, heldNano: state.heldNano + byNano },
+      state: changeHeld(state, byNano),
       reply: undefined,
     }),
 

@@ -39,6 +39,20 @@ export function headroom(state: OrganizationState): OrganizationHeadroom {
   };
 }
 
+/** Adds to (or, negative, takes from) what is held. */
+export function changeHeld(state: OrganizationState, byNano: bigint): OrganizationState {
+  // Member by member, because it is done twice for each request.
+  return {
+    id: state.id,
+    record: state.record,
+    creditNano: state.creditNano,
+    postedNano: state.postedNano,
+    sequence: state.sequence,
+    longHeldNano: state.longHeldNano,
+    heldNano: state.heldNano + byNano,
+  };
+}
+
 export function noteTotals(state: OrganizationState, totals: BalanceTotals): OrganizationState {
   return totals.sequence > state.sequence ? { ...state, ...totals } : state;
 }

@@ -59,17 +59,26 @@ function touchedAccounts(batch: LedgerBatch): {
 } {
   const ids = new Set<string>();
   const fresh = new Map<string, unknown>();
+  let last: Settlement | undefined;
+  const touch = (settlement: Settlement, kind: "day" | "month", id: string): void => {
+    if (ids.has(id)) return;
+    ids.add(id);
+    if (batch.knownAccounts.has(id)) return;
+    fresh.set(id, newAccountRow(id, kind, settlement));
+  };
   for (const settlement of batch.settlements) {
-    ids.add(settlement.orgAccount);
-    for (const [kind, id] of [
-      ["day", settlement.dayAccount],
-      ["month", settlement.monthAccount],
-    ] as const) {
-      if (ids.has(id)) continue;
-      ids.add(id);
-      if (batch.knownAccounts.has(id)) continue;
-      fresh.set(id, newAccountRow(id, kind, settlement));
+    // Most of a batch has its accounts in common with its neighbour.
+    if (
+      last?.dayAccount === settlement.dayAccount &&
+      last.monthAccount === settlement.monthAccount &&
+      last.orgAccount === settlement.orgAccount
+    ) {
+      continue;
     }
+    last = settlement;
+    ids.add(settlement.orgAccount);
+    touch(settlement, "day", settlement.dayAccount);
+    touch(settlement, "month", settlement.monthAccount);
   }
   return {
     account_ids: [...ids],

@@ -87,20 +87,27 @@ export class GroupCommit {
 
   /** Resolves when the effects are durable. Rejects where they are known not to be. */
   submit(effects: readonly Effect[], abandonment?: Abandonment): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#enqueue(unitOf(effects, abandonment, resolve, reject));
+    });
+  }
+
+  #enqueue(unit: Unit): void {
     // What the last units bring with them, such as refunds, is still written.
-    if (this.#closed && !this.#running)
-      return Promise.reject(new GatewayError("overloaded", "The gateway is stopping."));
-    if (this.#queue.length >= MAX_QUEUED_UNITS && !effects.some(isOwed)) {
-      return Promise.reject(
+    if (this.#closed && !this.#running) {
+      unit.reject(new GatewayError("overloaded", "The gateway is stopping."));
+      return;
+    }
+    if (this.#queue.length >= MAX_QUEUED_UNITS && !isOwed(unit)) {
+      unit.reject(
         new GatewayError("overloaded", "Too many writes are waiting for the database.", {
           retryAfterSeconds: 1,
         }),
       );
+      return;
     }
-    return new Promise((resolve, reject) => {
-      this.#queue.push(unitOf(effects, abandonment, resolve, reject));
-      this.#start();
-    });
+    this.#queue.push(unit);
+    this.#start();
   }
 
   /** The source of holds has some to ask for. */
@@ -111,7 +118,8 @@ export class GroupCommit {
   #start(): void {
     if (this.#running) return;
     this.#running = true;
-    queueMicrotask(() => void this.#pump());
+    // At the end of this turn of the event loop: what else it brings goes into the same batch.
+    setImmediate(() => void this.#pump());
   }
 
   /** Writes what is queued, then takes nothing more. Gives up where the database stays out of reach. */
@@ -129,7 +137,9 @@ export class GroupCommit {
 
   async #pump(): Promise<void> {
     const { holds } = this.#dependencies;
-    while (this.#queue.length > 0 || holds?.hasWork === true) {
+    for (let isFirst = true; this.#queue.length > 0 || holds?.hasWork === true; isFirst = false) {
+      // As at the beginning: what came in one turn of the event loop with the last commit's end goes along.
+      if (!isFirst) await new Promise((resolve) => setImmediate(resolve));
       const units = this.#queue.splice(0, MAX_BATCH_UNITS);
       const startedMs = performance.now();
       const ledger = units.filter((unit) => unit.statements.length === 0);
@@ -174,7 +184,7 @@ export class GroupCommit {
     const { sql, instance, commitBatch = commitInMemoryHolds } = this.#dependencies;
     return commitBatch(sql, instance, {
       checkpoints: latestCheckpoints(units),
-      settlements: units.flatMap((unit) => unit.settlements),
+      settlements: settlementsOf(units),
       releases: units.flatMap((unit) => unit.releases),
       holds: units.flatMap((unit) => unit.hold?.demand ?? []),
       knownAccounts: this.#knownAccounts,
@@ -218,7 +228,7 @@ export class GroupCommit {
   #committed(units: readonly Unit[], committed: Awaited<ReturnType<CommitBatch>>): void {
     if (this.#knownAccounts.size > MAX_KNOWN_ACCOUNTS) this.#knownAccounts.clear();
     for (const id of committed.accountIds) this.#knownAccounts.add(id);
-    const settlements = units.flatMap((unit) => unit.settlements);
+    const settlements = settlementsOf(units);
     if (settlements.length > 0) this.#dependencies.onCommitted(settlements, committed.totals);
     for (const unit of units) {
       unit.hold?.decided(committed.verdicts.get(unit.hold.demand.requestId)!);
@@ -234,8 +244,8 @@ export class GroupCommit {
  * What was delivered has to be charged, and what is not needed any more given back; there is no more of
  * either than there are requests.
  */
-function isOwed(effect: Effect): boolean {
-  return effect.kind === "release" || (effect.kind === "settle" && effect.settlement.hasAttempt);
+function isOwed({ releases, settlements }: Unit): boolean {
+  return releases.length > 0 || settlements.some(({ hasAttempt }) => hasAttempt);
 }
 
 function locksAccounts({ statements }: Unit): boolean {
@@ -244,12 +254,18 @@ function locksAccounts({ statements }: Unit): boolean {
 
 /** Drops units that were given up before they were tried. */
 function withoutAbandoned(units: readonly Unit[]): readonly Unit[] {
-  if (units.every((unit) => unit.abandonment?.isAbandoned !== true)) return units;
+  if (!units.some((unit) => unit.abandonment?.isAbandoned === true)) return units;
   return units.filter((unit) => {
     if (unit.abandonment?.isAbandoned !== true) return true;
     unit.reject(new Error("given up before it was written"));
     return false;
   });
+}
+
+function settlementsOf(units: readonly Unit[]): Settlement[] {
+  const settlements: Settlement[] = [];
+  for (const unit of units) for (const one of unit.settlements) settlements.push(one);
+  return settlements;
 }
 
 function unitOf(

@@ -7,7 +7,12 @@ export function settlementRows(settlements: readonly Settlement[]): {
 } {
   const groups = new Map<string, number>();
   const groupRows: Record<string, unknown>[] = [];
+  let last: Settlement | undefined;
+  let lastGroup = 0;
   const rows = settlements.map((settlement, n) => {
+    if (last !== undefined && isSameGroup(last, settlement)) {
+      return settlementRow(settlement, n, lastGroup);
+    }
     const name = `${settlement.dayAccount} ${settlement.model} ${settlement.provider} ${settlement.status} ${settlement.estimated} ${settlement.description}`;
     let g = groups.get(name);
     if (g === undefined) {
@@ -15,9 +20,25 @@ export function settlementRows(settlements: readonly Settlement[]): {
       groups.set(name, g);
       groupRows.push(groupRow(settlement, g));
     }
+    last = settlement;
+    lastGroup = g;
     return settlementRow(settlement, n, g);
   });
   return { groups: groupRows, settlements: rows };
+}
+
+/** Most of a batch has all of this in common with its neighbour. */
+function isSameGroup(one: Settlement, other: Settlement): boolean {
+  return (
+    one.dayAccount === other.dayAccount &&
+    one.monthAccount === other.monthAccount &&
+    one.orgAccount === other.orgAccount &&
+    one.model === other.model &&
+    one.provider === other.provider &&
+    one.status === other.status &&
+    one.estimated === other.estimated &&
+    one.description === other.description
+  );
 }
 
 function groupRow(settlement: Settlement, g: number): Record<string, unknown> {

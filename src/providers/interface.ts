@@ -1,3 +1,5 @@
+import type { AbortNotice } from "./call-abort.ts";
+
 /**
  * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:
  * an adapter for another format translates, so that metering and relaying exist once.
@@ -15,13 +17,30 @@ export interface ChatCall {
   readonly requestId: string;
   /** Aborts the upstream call at once. */
   readonly signal: AbortSignal;
+  /** The same for who can do without a signal, which may not exist until it is asked for. */
+  readonly abortNotice?: AbortNotice;
+}
+
+/** Pieces of an answer, as a reader of a stream gives them. */
+export interface PieceReader {
+  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>;
+  /** A piece that has come already; undefined where there is none, or the answer is over. */
+  take?(): Uint8Array | undefined;
+  /** True where the answer has ended and everything was read. */
+  readonly isOver?: boolean;
+  cancel(): Promise<void>;
 }
 
 export type ChatAnswer =
   /** `completion` is the parsed JSON of the provider: not yet trusted to have any shape. */
   | { readonly kind: "completion"; readonly completion: unknown }
   /** `body` is SSE in OpenAI's wire form, in pieces cut anywhere; cancelling it aborts the upstream call. */
-  | { readonly kind: "stream"; readonly body: ReadableStream<Uint8Array> };
+  | {
+      readonly kind: "stream";
+      readonly body: ReadableStream<Uint8Array>;
+      /** Reads the body, in its place, without a stream in between; where there is none, the body is read. */
+      reader?(): PieceReader;
+    };
 
 export interface ChatProvider {
   /** Throws ProviderFailure for every outcome that is no answer. */

@@ -63,7 +63,13 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     settings: SHARED_LEDGER_SETTINGS,
   });
   const commitBatch = commitSharedHolds((freeNano) => money.rooms.note(freeNano));
-  const ledger: GroupCommit = new GroupCommit({
+  /** What is no batch of charges, such as a refund, is work too. */
+  class WatchedLedger extends GroupCommit {
+    override submit(...effects: Parameters<GroupCommit["submit"]>): Promise<void> {
+      return atWork(() => super.submit(...effects));
+    }
+  }
+  const ledger: GroupCommit = new WatchedLedger({
     sql,
     instance,
     commitBatch: (...batch) => atWork(() => commitBatch(...batch)),

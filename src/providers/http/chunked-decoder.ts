@@ -5,6 +5,8 @@ export const MAX_CHUNK_LINE_BYTES = 4_096;
 /** Of all trailer fields, which are read and dropped. */
 export const MAX_TRAILER_BYTES = 65_536;
 
+/** Line end, a size of up to seven digits, line end. */
+const MAX_PLAIN_LINE_BYTES = 11;
 const CR = 13;
 const LF = 10;
 
@@ -43,13 +45,14 @@ export class ChunkedDecoder {
    * are moved together in place, because that is cheaper than a copy, and than an array for each.
    * Throws HttpError.
    */
-  decode(bytes: Uint8Array, offset: number): Uint8Array {
+  decode(bytes: Buffer, offset: number): Buffer {
     let at = offset;
     let start = offset;
     let end = offset;
     while (at < bytes.length && this.#state !== DONE) {
       if (this.#state !== DATA) {
-        this.#step(bytes[at++]!);
+        at = this.#state === DATA_CR ? this.#nextChunk(bytes, at) : at;
+        if (this.#state !== DATA) this.#step(bytes[at++]!);
         continue;
       }
       const taken = Math.min(this.#remainingBytes, bytes.length - at);
@@ -62,6 +65,25 @@ export class ChunkedDecoder {
     }
     this.position = at;
     return bytes.subarray(start, end);
+  }
+
+  /**
+   * From behind a chunk's data to the data of the next one, where what is between has come whole and in
+   * its ordinary form; else it stays where it is.
+   */
+  #nextChunk(bytes: Buffer, start: number): number {
+    if (start + MAX_PLAIN_LINE_BYTES > bytes.length) return start;
+    if (bytes[start] !== CR || bytes[start + 1] !== LF) return start;
+    let at = start + 2;
+    let sizeBytes = 0;
+    for (let digit = hexDigit(bytes[at]!); digit !== -1; digit = hexDigit(bytes[at]!)) {
+      if (++at === start + MAX_PLAIN_LINE_BYTES - 1) return start;
+      sizeBytes = sizeBytes * 16 + digit;
+    }
+    if (sizeBytes === 0 || bytes[at] !== CR || bytes[at + 1] !== LF) return start;
+    this.#state = DATA;
+    this.#remainingBytes = sizeBytes;
+    return at + 2;
   }
 
   #step(byte: number): void {

@@ -24,6 +24,8 @@ export class ConnectionPool implements ConnectionOwner {
   readonly #port: number;
   /** The longest idle first. */
   readonly #idle: HttpConnection[] = [];
+  /** Connections whose requests go out together, at the end of this turn of the event loop. */
+  #toSend: HttpConnection[] = [];
   #openConnections = 0;
   #isSweepDue = false;
 
@@ -39,6 +41,21 @@ export class ConnectionPool implements ConnectionOwner {
     if (connection === undefined) this.#open(exchange);
     else connection.reuse(exchange);
   }
+
+  /**
+   * A write wakes the server where that sleeps, which costs more than the write itself: in one burst all
+   * but the first find it awake.
+   */
+  sendSoon(connection: HttpConnection): void {
+    this.#toSend.push(connection);
+    if (this.#toSend.length === 1) setImmediate(this.#sendAll);
+  }
+
+  readonly #sendAll = (): void => {
+    const connections = this.#toSend;
+    this.#toSend = [];
+    for (const connection of connections) connection.send();
+  };
 
   onIdle(connection: HttpConnection): void {
     if (this.#idle.length >= MAX_IDLE_CONNECTIONS) {

@@ -9,6 +9,8 @@ export type Connect = (options: Bun.TCPSocketConnectOptions<HttpConnection>) => 
 /** What a connection tells the pool it belongs to. */
 export interface ConnectionOwner {
   readonly nowMs: () => number;
+  /** The connection's `send` is to be called soon. */
+  sendSoon(connection: HttpConnection): void;
   /** The connection is free for another exchange. */
   onIdle(connection: HttpConnection): void;
   /** The connection is gone; told once. */
@@ -54,8 +56,14 @@ export class HttpConnection implements ExchangeCarrier {
     this.#isReused = true;
     this.#exchange = exchange;
     exchange.carriedBy(this);
+    this.#hasSent = false;
     this.#socket!.ref();
-    this.#send();
+    this.#owner.sendSoon(this);
+  }
+
+  /** Sends the request, unless it was given up before. */
+  send(): void {
+    if (!this.#isGone && this.#exchange !== undefined) this.#send();
   }
 
   opened(socket: Bun.Socket<HttpConnection>): void {

@@ -1,3 +1,5 @@
+import type { AbortNotice } from "../call-abort.ts";
+import type { PieceReader } from "../interface.ts";
 import { type BodyFraming, framingOf } from "./body-framing.ts";
 import { ChunkedDecoder } from "./chunked-decoder.ts";
 import { decoderOf } from "./content-decoding.ts";
@@ -29,7 +31,7 @@ export class Exchange implements BodySource, EventListenerObject {
   readonly requestText: string;
   readonly connectTimeoutMs: number;
   readonly #method: string;
-  readonly #signal: AbortSignal;
+  readonly #signal: AbortNotice;
   readonly #resolve: (response: ProviderResponse) => void;
   readonly #reject: (error: unknown) => void;
   #carrier: ExchangeCarrier | undefined;
@@ -164,7 +166,7 @@ export class Exchange implements BodySource, EventListenerObject {
   }
 
   #receiveBody(bytes: Buffer, offset: number): void {
-    let piece: Uint8Array;
+    let piece: Buffer;
     let position = bytes.length;
     let isOver = false;
     if (this.#chunks !== undefined) {
@@ -222,6 +224,18 @@ class ExchangeResponse implements ProviderResponse {
       this.#stream = this.#decode === undefined ? raw : this.#decode(raw);
     }
     return this.#stream;
+  }
+
+  wholeText(): string | undefined {
+    return this.#decode === undefined ? this.#source?.wholeText() : undefined;
+  }
+
+  get hasBody(): boolean {
+    return this.#source !== null;
+  }
+
+  reader(): PieceReader {
+    return this.#decode === undefined ? this.#source!.reader() : this.body!.getReader();
   }
 
   text(): Promise<string> {

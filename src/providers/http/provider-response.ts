@@ -1,3 +1,6 @@
+import type { AbortNotice } from "../call-abort.ts";
+import type { PieceReader } from "../interface.ts";
+
 /** What the adapters use of a response: `fetch` and the client of this folder both give it. */
 export interface ProviderResponse {
   readonly status: number;
@@ -6,6 +9,12 @@ export interface ProviderResponse {
   readonly body: ReadableStream<Uint8Array> | null;
   /** The whole body: its size is the caller's to judge first, by its content-length. */
   text(): Promise<string>;
+  /** The same where all of it has come, in place of a wait; undefined else. */
+  wholeText?(): string | undefined;
+  /** Whether `body` is not null, without making it. */
+  readonly hasBody?: boolean;
+  /** Reads the body, in place of `body`. */
+  reader?(): PieceReader;
 }
 
 export interface ProviderRequest {
@@ -13,7 +22,7 @@ export interface ProviderRequest {
   /** Prepared once for each object, which must not change afterwards. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  readonly signal: AbortSignal;
+  readonly signal: AbortNotice;
   /** Milliseconds until a new connection must stand. */
   readonly connectTimeoutMs: number;
 }

@@ -1,3 +1,5 @@
+import type { PieceReader } from "../interface.ts";
+
 /** Bytes that may lie unread before the connection is paused. */
 export const MAX_UNREAD_BYTES = 262_144;
 
@@ -9,10 +11,12 @@ export interface BodySource {
   abandon(): void;
 }
 
-/** The bytes of one response, pushed by the connection and pulled by one reader. */
-export class ResponseBody {
+type PieceRead = { done: boolean; value?: Uint8Array | undefined };
+
+/** The bytes of one response, pushed by the connection and pulled by one reader: itself, a stream, or a text. */
+export class ResponseBody implements PieceReader {
   readonly #source: BodySource;
-  #pieces: Uint8Array[] = [];
+  #pieces: Buffer[] = [];
   #unreadBytes = 0;
   #isPaused = false;
   #hasEnded = false;
@@ -21,6 +25,8 @@ export class ResponseBody {
   #failure: unknown;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #isPulled = false;
+  #reading: { resolve(read: PieceRead): void; reject(failure: unknown): void } | undefined;
+  #isCancelled = false;
   #text: { resolve(text: string): void; reject(failure: unknown): void } | undefined;
 
   constructor(source: BodySource) {
@@ -28,7 +34,12 @@ export class ResponseBody {
   }
 
   /** `piece` is handed on as it is: it must not be written to afterwards. */
-  push(piece: Uint8Array): void {
+  push(piece: Buffer): void {
+    if (this.#isCancelled) return;
+    if (this.#reading !== undefined) {
+      this.#endReading().resolve({ done: false, value: piece });
+      return;
+    }
     if (this.#isPulled) {
       this.#isPulled = false;
       this.#controller!.enqueue(piece);
@@ -43,6 +54,7 @@ export class ResponseBody {
 
   end(): void {
     this.#hasEnded = true;
+    if (this.#reading !== undefined) this.#endReading().resolve({ done: true });
     this.#text?.resolve(this.#takeText());
     if (this.#controller !== undefined && this.#pieces.length === 0) this.#controller.close();
   }
@@ -52,6 +64,7 @@ export class ResponseBody {
     if (this.#hasEnded || this.#hasFailed) return;
     this.#hasFailed = true;
     this.#failure = failure;
+    if (this.#reading !== undefined) this.#endReading().reject(failure);
     this.#text?.reject(failure);
     if (this.#pieces.length === 0) this.#controller?.error(failure);
   }
@@ -72,6 +85,58 @@ export class ResponseBody {
       this.#text = { resolve, reject };
       this.#resume();
     });
+  }
+
+  /** All of it, where it has come; the caller is its reader then. */
+  wholeText(): string | undefined {
+    if (!this.#hasEnded || this.#isTaken) return undefined;
+    this.#isTaken = true;
+    return this.#takeText();
+  }
+
+  /** The caller becomes the reader of the pieces. */
+  reader(): PieceReader {
+    if (this.#isTaken) throw new TypeError("the body is already being read");
+    this.#isTaken = true;
+    return this;
+  }
+
+  take(): Uint8Array | undefined {
+    if (this.#pieces.length === 0) return undefined;
+    const piece = this.#takePieces();
+    this.#resume();
+    return piece;
+  }
+
+  get isOver(): boolean {
+    return this.#hasEnded && this.#pieces.length === 0;
+  }
+
+  /** Only behind the answer to the last one. */
+  read(): Promise<PieceRead> {
+    const value = this.take();
+    if (value !== undefined) return Promise.resolve({ done: false, value });
+    if (this.#hasFailed) return Promise.reject(this.#failure);
+    if (this.#hasEnded || this.#isCancelled) return Promise.resolve({ done: true });
+    return new Promise((resolve, reject) => {
+      this.#reading = { resolve, reject };
+      this.#resume();
+    });
+  }
+
+  cancel(): Promise<void> {
+    this.#isCancelled = true;
+    this.#pieces = [];
+    this.#unreadBytes = 0;
+    if (this.#reading !== undefined) this.#endReading().resolve({ done: true });
+    if (!this.#hasEnded && !this.#hasFailed) this.#source.abandon();
+    return Promise.resolve();
+  }
+
+  #endReading() {
+    const reading = this.#reading!;
+    this.#reading = undefined;
+    return reading;
   }
 
   stream(): ReadableStream<Uint8Array> {
@@ -109,7 +174,7 @@ export class ResponseBody {
     this.#source.resume();
   }
 
-  #takePieces(): Uint8Array {
+  #takePieces(): Buffer {
     const pieces = this.#pieces;
     this.#pieces = [];
     this.#unreadBytes = 0;
@@ -121,6 +186,6 @@ export class ResponseBody {
     const bytes = this.#takePieces();
     const hasMark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
     const start = hasMark ? 3 : 0;
-    return Buffer.from(bytes.buffer, bytes.byteOffset + start, bytes.length - start).toString();
+    return bytes.toString("utf8", start);
   }
 }

@@ -4,33 +4,38 @@ const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** No control character but the tab may stand in a value. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
 const NO_VALUE = /[\x00-\x08\x0a-\x1f\x7f]/;
+/** Anything at all that may be wrong with lines of fields: one look at all of them instead of two at each. */
+const SUSPECT =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
+  /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n|\r\n(?![!#$%&'*+\-.^_`|~0-9A-Za-z]+:)/;
 
 /** The status line and the header fields of one response (RFC 9112, sections 4 and 5). */
 export class ResponseHead {
   readonly status: number;
   readonly isHttp10: boolean;
-  readonly #names: readonly string[];
-  readonly #values: readonly string[];
+  /** Each line with its line end in front, as it came and in small letters: only what is asked for is cut out. */
+  readonly #fields: string;
+  readonly #smallFields: string;
 
-  constructor(
-    status: number,
-    isHttp10: boolean,
-    names: readonly string[],
-    values: readonly string[],
-  ) {
+  constructor(status: number, isHttp10: boolean, fields: string) {
     this.status = status;
     this.isHttp10 = isHttp10;
-    this.#names = names;
-    this.#values = values;
+    this.#fields = fields;
+    // One character a byte: those beyond ASCII keep their length too.
+    this.#smallFields = fields.toLowerCase();
   }
 
   /** The values of a field, joined with commas; null where there is none. */
   get(name: string): string | null {
-    const wanted = name.toLowerCase();
+    const mark = `\r\n${name.toLowerCase()}:`;
     let joined: string | null = null;
-    for (let at = 0; at < this.#names.length; at++) {
-      if (this.#names[at] !== wanted) continue;
-      joined = joined === null ? this.#values[at]! : `${joined}, ${this.#values[at]}`;
+    let at = this.#smallFields.indexOf(mark);
+    while (at !== -1) {
+      const lineEnd = this.#fields.indexOf("\r\n", at + mark.length);
+      const end = lineEnd === -1 ? this.#fields.length : lineEnd;
+      const value = this.#fields.slice(at + mark.length, end).trim();
+      joined = joined === null ? value : `${joined}, ${value}`;
+      at = this.#smallFields.indexOf(mark, end);
     }
     return joined;
   }
@@ -48,23 +53,21 @@ export function parseHead(text: string): ResponseHead {
   if (lineEnd < 12 || (lineEnd > 12 && text[12] !== " ")) throw malformed("a broken status line");
   const status = decimal(text.slice(9, 12));
   if (status === undefined || status < 100) throw malformed("a status that is none");
+  const fields = text.slice(lineEnd);
+  if (SUSPECT.test(fields)) complain(fields);
+  return new ResponseHead(status, minor === 0, fields);
+}
 
-  const names: string[] = [];
-  const values: string[] = [];
-  for (let at = lineEnd + 2; at < text.length; at = lineEnd + 2) {
-    lineEnd = text.indexOf("\r\n", at);
-    if (lineEnd === -1) lineEnd = text.length;
-    const colon = text.indexOf(":", at);
-    if (colon === -1 || colon > lineEnd) throw malformed("a header line without a name");
-    const name = text.slice(at, colon);
+/** Throws what is wrong with the first line that is no field. */
+function complain(fields: string): never {
+  for (const line of fields.slice(2).split("\r\n")) {
+    const colon = line.indexOf(":");
+    if (colon === -1) throw malformed("a header line without a name");
     // A folded line begins with a space, which no name contains.
-    if (!NAME.test(name)) throw malformed("a header name that is none");
-    const value = text.slice(colon + 1, lineEnd);
-    if (NO_VALUE.test(value)) throw malformed("control characters in a header");
-    names.push(name.toLowerCase());
-    values.push(value.trim());
+    if (!NAME.test(line.slice(0, colon))) throw malformed("a header name that is none");
+    if (NO_VALUE.test(line.slice(colon + 1))) throw malformed("control characters in a header");
   }
-  return new ResponseHead(status, minor === 0, names, values);
+  throw malformed("header lines that are none");
 }
 
 /** A number of at most 15 decimal digits and nothing else. */

@@ -8,17 +8,19 @@ export const MAX_ERROR_BODY_BYTES = 64 * 1024;
 export const ERROR_BODY_TIMEOUT_MS = 3_000;
 
 /**
- * The text of a response, or undefined when it is longer than `maxBytes`, of which no more is read.
- * Rejects when the body breaks off.
+ * The text of a response, or undefined when it is longer than `maxBytes`, of which no more is read; at
+ * once where it has come already. Rejects when the body breaks off.
  */
 export function readWhole(
   response: ProviderResponse,
   maxBytes: number,
-): Promise<string | undefined> {
+): string | Promise<string | undefined> {
   const length = response.headers.get("content-length");
   // An encoded body can grow without bound while it is expanded, so its length proves nothing.
   const provesLength = length !== null && response.headers.get("content-encoding") === null;
-  if (provesLength && Number(length) <= maxBytes) return response.text();
+  if (provesLength && Number(length) <= maxBytes) {
+    return response.wholeText?.() ?? response.text();
+  }
   return readPieces(response, maxBytes);
 }
 

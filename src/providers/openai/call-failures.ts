@@ -1,3 +1,4 @@
+import type { AbortNotice } from "../call-abort.ts";
 import { ProviderFailure } from "../interface.ts";
 
 export function connectTimeout(): ProviderFailure {
@@ -10,7 +11,7 @@ export function brokenAnswer(what: string): ProviderFailure {
 }
 
 /** What was thrown during a call, as the failure that it is: an abort comes before everything else. */
-export function failureOfThrown(error: unknown, signal: AbortSignal): ProviderFailure {
+export function failureOfThrown(error: unknown, signal: AbortNotice): ProviderFailure {
   if (signal.aborted) {
     return new ProviderFailure("aborted", "the call was aborted", { cause: signal.reason });
   }

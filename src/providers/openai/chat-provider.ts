@@ -6,6 +6,7 @@ import type {
   ChatAnswer,
   ChatCall,
   ChatProvider,
+  PieceReader,
   ProviderFailure,
   ProviderSettings,
 } from "../interface.ts";
@@ -89,11 +90,15 @@ class OpenAiChatProvider implements ChatProvider {
       const response = await this.#send(call);
       this.#guard?.sawAnswer(this.#clock.nowMs());
       if (response.status < 200 || response.status > 299) throw await this.#refusal(response);
-      if (call.stream) return await this.#streamOf(response);
-      const text = await readWhole(response, MAX_COMPLETION_BYTES);
-      return { kind: "completion", completion: this.#parsed(text) };
+      if (call.stream) {
+        const answer = this.#streamOf(response);
+        return answer instanceof Promise ? await answer : answer;
+      }
+      const text = readWhole(response, MAX_COMPLETION_BYTES);
+      const parsed = this.#parsed(text instanceof Promise ? await text : text);
+      return { kind: "completion", completion: parsed };
     } catch (error) {
-      throw failureOfThrown(error, call.signal);
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }
   }
 
@@ -104,7 +109,7 @@ class OpenAiChatProvider implements ChatProvider {
         method: "POST",
         headers: this.#headers,
         body,
-        signal: call.signal,
+        signal: call.abortNotice ?? call.signal,
         connectTimeoutMs: this.#connectTimeoutMs,
       });
     }
@@ -154,8 +159,8 @@ class OpenAiChatProvider implements ChatProvider {
   #streamOf(response: ProviderResponse): ChatAnswer | Promise<ChatAnswer> {
     const contentType = response.headers.get("content-type");
     if (contentType === "text/event-stream" || isEventStream(contentType)) {
-      if (response.body === null) throw brokenAnswer("an empty body");
-      return { kind: "stream", body: response.body };
+      if (!hasBody(response)) throw brokenAnswer("an empty body");
+      return new StreamAnswer(response);
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
@@ -193,6 +198,28 @@ class OpenAiChatProvider implements ChatProvider {
 
   #failureContext() {
     return { nowMs: this.#clock.nowMs(), apiKey: this.#apiKey };
+  }
+}
+
+function hasBody(response: ProviderResponse): boolean {
+  return response.hasBody ?? response.body !== null;
+}
+
+/** The body of a response, as a stream or piece by piece, as its reader wants it. */
+class StreamAnswer {
+  readonly kind = "stream";
+  readonly #response: ProviderResponse;
+
+  constructor(response: ProviderResponse) {
+    this.#response = response;
+  }
+
+  get body(): ReadableStream<Uint8Array> {
+    return this.#response.body!;
+  }
+
+  reader(): PieceReader {
+    return this.#response.reader?.() ?? this.body.getReader();
   }
 }
 

@@ -1,4 +1,5 @@
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
 import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
 import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
 import type { ChatRequest } from "../../services/chat/request.ts";
@@ -22,7 +23,8 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
           schema: chatCompletion,
         },
       },
-      handle: async (context) => responseOf(context, await chat.complete(chatContext(context))),
+      handle: (context) =>
+        chat.complete(chatContext(context)).then((outcome) => responseOf(context, outcome)),
     },
   ];
 }
@@ -43,14 +45,14 @@ function chatContext(context: RequestContext) {
 }
 
 function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
-  const headers: Record<string, string> = { ...outcome.headers };
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
-    headers["x-gateway-idempotent-replay"] = "true";
+    const headers = { ...outcome.headers, "x-gateway-idempotent-replay": "true" };
     return new Response(outcome.body as Uint8Array<ArrayBuffer>, {
       status: outcome.status,
       headers,
     });
   }
-  return new Response(outcome.body, { headers });
+  const body = outcome.kind === "stream" ? outcome.body : bodyInPieces(outcome.body);
+  return new Response(body, { headers: outcome.headers });
 }

@@ -3,11 +3,12 @@ import type { RateWindows } from "../../coordination/interface.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { ChatProvider } from "../../providers/interface.ts";
-import { takeRate } from "../billing/admit.ts";
+import { type RateHeaders, takeRate } from "../billing/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
 import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
 import { EarlyHoldRefused } from "../money/early-refusal.ts";
+import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
@@ -17,7 +18,7 @@ import {
   resolveModels,
 } from "../routing/plan-route.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
-import { costBound, promptSize } from "./cost-bound.ts";
+import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 import { routePreferences } from "./route-preferences.ts";
@@ -45,41 +46,84 @@ export class ChatCompletions {
     this.#dependencies = dependencies;
   }
 
-  async complete(context: ChatContext): Promise<ChatOutcome> {
-    const { request, caller, log } = context;
+  /** Throws, or rejects, with the error of whatever refuses or fails the request. */
+  complete(context: ChatContext): Promise<ChatOutcome> {
+    const { request } = context;
     assertSupported(request);
     const claim = claimOf(context);
     const routed = this.#route(context);
-    const plan = routed instanceof Promise ? await routed : routed;
+    return routed instanceof Promise
+      ? routed.then((plan) => this.#admitRate(context, plan, claim))
+      : this.#admitRate(context, routed, claim);
+  }
+
+  #admitRate(
+    context: ChatContext,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+  ): Promise<ChatOutcome> {
+    const { caller, log } = context;
     const taken = takeRate(this.#dependencies.rates, caller);
-    const headers = taken instanceof Promise ? await taken : taken;
-    log.headers = headers;
+    if (claim !== undefined || taken instanceof Promise) {
+      return this.#completeSlowly(context, plan, claim, taken);
+    }
+    log.headers = taken;
     log.model = plan.models[0]!.id;
-    if (claim !== undefined) {
-      const replay = await this.#dependencies.idempotency.claim(claim, context.clientSignal);
-      if (replay !== undefined) {
-        return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
-      }
+    return this.#serve(context, plan, undefined, true);
+  }
+
+  /** The way of a request whose limit or idempotency key has to be waited for. */
+  async #completeSlowly(
+    context: ChatContext,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    taken: RateHeaders | Promise<RateHeaders>,
+  ): Promise<ChatOutcome> {
+    const headers = await taken;
+    context.log.headers = headers;
+    context.log.model = plan.models[0]!.id;
+    if (claim === undefined) return this.#serve(context, plan, claim, true);
+    const { idempotency } = this.#dependencies;
+    const replay = await idempotency.claim(claim, context.clientSignal);
+    if (replay !== undefined) {
+      return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      return await this.#serve(context, plan, claim, claim === undefined);
+      return await this.#serve(context, plan, claim, false);
     } catch (error) {
-      if (claim !== undefined) this.#dependencies.idempotency.free(claim);
-      if (!(error instanceof EarlyHoldRefused)) throw error;
-      // Nothing has left: the request begins again, and this time waits for its hold.
-      delete log.errorCode;
-      return this.#serve(context, plan, claim, false);
+      await idempotency.freeBeforeAnswer(claim);
+      throw error;
     }
   }
 
-  async #serve(
+  #serve(
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
     mayBeginEarly: boolean,
   ): Promise<ChatOutcome> {
-    const chat = await this.#admit(context, plan, claim, mayBeginEarly);
-    return context.request.stream === true
+    const admitted = this.#admit(context, plan, claim, mayBeginEarly);
+    return admitted instanceof Promise
+      ? admitted.then((chat) => this.#run(chat))
+      : this.#run(admitted);
+  }
+
+  #run(chat: AdmittedChat): Promise<ChatOutcome> {
+    const outcome = this.#answer(chat);
+    return chat.hold.confirmed === undefined
+      ? outcome
+      : outcome.catch((error) => this.#beginAgain(chat, error));
+  }
+
+  /** Nothing has left where a hold was refused late: the request begins again, and waits for its hold. */
+  #beginAgain(chat: AdmittedChat, error: unknown): Promise<ChatOutcome> {
+    if (!(error instanceof EarlyHoldRefused)) throw error;
+    delete chat.log.errorCode;
+    return this.#serve(chat, chat.plan, chat.claim, false);
+  }
+
+  #answer(chat: AdmittedChat): Promise<ChatOutcome> {
+    return chat.request.stream === true
       ? streamChat(this.#dependencies, chat)
       : completeChat(this.#dependencies, chat);
   }
@@ -101,15 +145,18 @@ export class ChatCompletions {
     return planRoute(models, preferences, providers);
   }
 
-  async #admit(
+  /** At once where the actors are in memory and the money is there. */
+  #admit(
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
     mayBeginEarly: boolean,
-  ): Promise<AdmittedChat> {
+  ): AdmittedChat | Promise<AdmittedChat> {
     const { request, caller } = context;
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
-    if (!organization.isActive) await organization.activate();
+    if (!organization.isActive) {
+      return organization.activate().then(() => this.#admit(context, plan, claim, mayBeginEarly));
+    }
     const fee = feeOf(organization.turn("headroom", undefined).plan, plan);
     const size = promptSize(request);
     const held = this.#dependencies.money.hold({
@@ -121,17 +168,36 @@ export class ChatCompletions {
       feeBasisPoints: fee,
       mayBeginEarly,
     });
-    const hold = held instanceof Promise ? await held : held;
-    return {
-      ...context,
-      plan,
-      size,
-      hold,
-      claim,
-      hidesReasoning: request.include_reasoning === false || request.reasoning?.exclude === true,
-      details: recordedDetails(request),
-    };
+    return held instanceof Promise
+      ? held.then((hold) => admittedChat(context, plan, size, hold, claim))
+      : admittedChat(context, plan, size, held, claim);
   }
+}
+
+function admittedChat(
+  context: ChatContext,
+  plan: RoutePlan,
+  size: PromptSize,
+  hold: Hold,
+  claim: IdempotencyClaim | undefined,
+): AdmittedChat {
+  const { request } = context;
+  return {
+    caller: context.caller,
+    requestId: context.requestId,
+    startedMs: context.startedMs,
+    request,
+    bodyText: context.bodyText,
+    idempotencyHeader: context.idempotencyHeader,
+    clientSignal: context.clientSignal,
+    log: context.log,
+    plan,
+    size,
+    hold,
+    claim,
+    hidesReasoning: request.include_reasoning === false || request.reasoning?.exclude === true,
+    details: recordedDetails(request),
+  };
 }
 
 function feeOf(planName: string | undefined, plan: RoutePlan): bigint {
@@ -168,10 +234,14 @@ function claimOf(context: ChatContext): IdempotencyClaim | undefined {
 
 /** What is kept of the request for its owner: no prompt. */
 function recordedDetails(request: ChatRequest): Record<string, unknown> | null {
-  const details: Record<string, unknown> = {};
-  for (const field of ["user", "session_id", "trace", "metadata"] as const) {
+  let details: Record<string, unknown> | null = null;
+  for (const field of RECORDED_FIELDS) {
     const value = request[field];
-    if (value !== undefined && value !== null) details[field] = value;
+    if (value === undefined || value === null) continue;
+    details ??= {};
+    details[field] = value;
   }
-  return Object.keys(details).length === 0 ? null : details;
+  return details;
 }
+
+const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;

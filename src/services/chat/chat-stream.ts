@@ -12,93 +12,47 @@
  * was delivered is charged); settling → closed by the durable charge or the total timeout.
  */
 
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
-import { latin1OfText } from "../../lib/event-splitter.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
-import type { Usage } from "../billing/usage.ts";
-import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
-import { type CallDependencies, callCandidates } from "../routing/call-candidates.ts";
+import { callCandidates } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
-import { bothEffects, type ChargeEvents } from "./charge-events.ts";
-import {
-  chargeFigures,
-  estimatedUsage,
-  type MeteredCall,
-  noteCharge,
-  settlementFigures,
-} from "./chat-meter.ts";
-import { type StartedUpstream, startUpstream } from "./start-upstream.ts";
+import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
+import { readAheadUntil } from "./read-ahead.ts";
+import { StreamAttempts } from "./stream-attempts.ts";
+import { StreamCharge, withinTime } from "./stream-charge.ts";
 import { StreamCheckpoints } from "./stream-checkpoints.ts";
-import type { StreamTicker, Ticking } from "./stream-ticker.ts";
+import {
+  asStreamError,
+  endedWithoutReason,
+  providerSilent,
+  requestTooLong,
+} from "./stream-errors.ts";
+import { StreamOutput } from "./stream-output.ts";
+import { StreamRelay } from "./stream-relay.ts";
+import type { Ticking } from "./stream-ticker.ts";
 import { Transcript } from "./transcript.ts";
 
-export interface ChatStreamDependencies {
-  readonly money: MoneyPort;
-  readonly calls: CallDependencies;
-  readonly ticker: StreamTicker;
-  readonly events?: ChargeEvents | undefined;
-  readonly keepaliveMs: number;
-  readonly firstTokenTimeoutMs: number;
-  readonly idleTimeoutMs: number;
-  readonly totalTimeoutMs: number;
-  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
-  whenCurrent(): Promise<void> | undefined;
-  onError(error: unknown, requestId: string): void;
-}
-
-export interface ChatStreamCall {
-  readonly requestId: string;
-  readonly hold: Hold;
-  readonly candidates: readonly Candidate[];
-  readonly details: Record<string, unknown> | null;
-  readonly includeUsage: boolean;
-  /** How many answers were asked for. */
-  readonly choices: number;
-  readonly hidesReasoning: boolean;
-  /** Tokens that are charged where the provider tells none. */
-  promptTokens(candidate: Candidate): number;
-  providerBody(candidate: Candidate): Record<string, unknown>;
-  /** The bytes of the last chunk, which brings the usage. */
-  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string;
-  errorFrame(error: GatewayError): string;
-  readonly clientSignal: AbortSignal;
-  readonly log: RequestFacts;
-  /** Keeps the whole stream under its idempotency key; null where it was too large to be kept. */
-  readonly store?: ((bytes: Uint8Array | null) => StatementEffect) | undefined;
-  /** Called where the stream ends in any other way than whole: errors and disconnects free the key. */
-  readonly free?: (() => void) | undefined;
-}
-
-/** Beyond this many bytes a token of the limit, a provider is not sending tokens any more. */
 const MAX_BYTES_PER_TOKEN = 64;
 const SPARE_OUTPUT_BYTES = 65_536;
 /** What may be read before the first byte may leave. */
 const MAX_AHEAD_BYTES = 65_536;
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
 const MIN_CHARGE_WAIT_MS = 2_000;
-/** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
-const DRAIN_MS = 1_000;
 
-export class ChatStream implements Ticking {
+export class ChatStream implements Ticking, EventListenerObject {
   readonly #dependencies: ChatStreamDependencies;
   readonly #call: ChatStreamCall;
-  readonly #abort = new AbortController();
+  readonly #attempts: StreamAttempts;
   readonly #startedMs: number;
-  #upstream:
-    | (StartedUpstream & { candidate: Candidate; end(isSuccess: boolean): void })
-    | undefined;
-  #trail: readonly string[] = [];
+  readonly #output: StreamOutput;
+  readonly #transcript: Transcript | undefined;
+  #relay: StreamRelay | undefined;
+  #charge: StreamCharge | undefined;
   #checkpoints: StreamCheckpoints | undefined;
-  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  #pending = "";
   #opening: Promise<void> | undefined;
-  #attempt: { readonly startedMs: number; expire(): void } | undefined;
-  #readingSinceMs: number | undefined;
-  #lastWriteMs: number;
+  #finishing: Promise<void> | undefined;
   #failure: GatewayError | undefined;
   #isClosed = false;
+  #isGone = false;
   #isSettling = false;
   #isOpening = true;
   /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
@@ -106,20 +60,18 @@ export class ChatStream implements Ticking {
   #isWhole = false;
   /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
   #isReading = false;
-  #isReadingAhead = false;
   /** The provider had ended before anything left. */
   #isOver = false;
-  #reading: ReturnType<ReadableStreamDefaultReader<Uint8Array>["read"]> | undefined;
-  readonly #transcript: Transcript | undefined;
 
   constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
     this.#dependencies = dependencies;
     this.#call = call;
+    this.#attempts = new StreamAttempts(call, dependencies.calls.clock);
     this.#startedMs = dependencies.calls.clock.nowMs();
-    this.#lastWriteMs = this.#startedMs;
     this.#transcript = call.store && new Transcript();
+    this.#output = new StreamOutput(this.#startedMs, this.#transcript);
     call.log.isDeferred = true;
-    call.clientSignal.addEventListener("abort", this.#clientGone);
+    call.clientSignal.addEventListener("abort", this);
     dependencies.ticker.add(this);
     // A client that has gone already will not be told of again.
     if (call.clientSignal.aborted) this.#clientGone();
@@ -127,11 +79,11 @@ export class ChatStream implements Ticking {
 
   /** The candidate that answers, once it is known. */
   get candidate(): Candidate | undefined {
-    return this.#upstream?.candidate;
+    return this.#relay?.candidate;
   }
 
   get trail(): readonly string[] {
-    return this.#trail;
+    return this.#relay?.trail ?? [];
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
@@ -140,32 +92,44 @@ export class ChatStream implements Ticking {
     return this.#opening;
   }
 
+  /**
+   * The same, and where the provider has ended before anything may leave, waits for the charge too:
+   * then all of the stream may leave at once, and `whole` has it.
+   */
+  async openOrFinish(): Promise<void> {
+    await this.open();
+    if (!this.#isOver) return;
+    await this.#finishOnce();
+    if (this.#isGone) throw clientClosed();
+  }
+
+  /** Everything, where the stream was closed before its body was asked for: it needs none then. */
+  whole(): Uint8Array | undefined {
+    return this.#output.whole();
+  }
+
   body(): ReadableStream<Uint8Array> {
-    return new ReadableStream<Uint8Array>(
-      {
-        start: (controller) => {
-          this.#controller = controller;
-        },
-        pull: () => this.#pull(),
-        cancel: () => {
-          this.#controller = undefined;
-          this.#clientGone();
-        },
-      },
-      { highWaterMark: 0 },
+    return this.#output.body(
+      () => this.#pull(),
+      () => this.#clientGone(),
     );
   }
 
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
-    const silentMs = nowMs - (this.#readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(timeout(LATE));
-    else if (silentMs >= idleTimeoutMs) this.#expire(timeout(SILENT));
-    if (this.#attempt && nowMs - this.#attempt.startedMs >= firstTokenTimeoutMs) {
-      this.#attempt.expire();
-    }
+    const silentMs = nowMs - (this.#relay?.readingSinceMs ?? nowMs);
+    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(requestTooLong());
+    else if (silentMs >= idleTimeoutMs) this.#expire(providerSilent());
+    this.#attempts.expire(nowMs, firstTokenTimeoutMs);
     this.#checkpoints?.tick(nowMs);
-    if (nowMs - this.#lastWriteMs >= keepaliveMs) this.#write(": keepalive\n\n", nowMs);
+    if (this.#output.hasBody && nowMs - this.#output.lastWriteMs >= keepaliveMs) {
+      this.#write(": keepalive\n\n");
+    }
+  }
+
+  /** The client's signal has aborted. */
+  handleEvent(): void {
+    this.#clientGone();
   }
 
   cutShort(): void {
@@ -176,36 +140,36 @@ export class ChatStream implements Ticking {
     const { calls, money } = this.#dependencies;
     this.#call.hold.confirmed?.catch((error: GatewayError) => {
       this.#failure ??= error;
-      this.#abort.abort();
+      this.#attempts.abort.abort();
     });
     try {
       this.#assertClient();
-      const served = await callCandidates(
-        calls,
-        this.#call.candidates,
-        this.#abort.signal,
-        (candidate) => this.#start(candidate),
+      const attempts = this.#attempts;
+      const served = await callCandidates(calls, this.#call.candidates, attempts.abort, attempts);
+      const relay = new StreamRelay(served, this.#outputLimitBytes(), () => this.#nowMs());
+      this.#relay = relay;
+      const charge = new StreamCharge(this.#dependencies, this.#call, relay, () =>
+        this.#elapsedMs(),
       );
-      this.#trail = served.trail;
-      this.#upstream = { ...served.answer, candidate: served.candidate, end: served.end };
-      this.#pending = served.answer.firstOutput;
-      this.#call.log.firstTokenMs = calls.clock.nowMs() - this.#startedMs;
+      this.#charge = charge;
+      this.#call.log.firstTokenMs = this.#elapsedMs();
       this.#assertClient();
-      this.#checkpoints = new StreamCheckpoints(calls.clock, async () => {
-        await money.checkpoint(this.#call.hold, this.#charge());
-      });
-      await this.#coverFirstEvent(this.#checkpoints, this.#upstream.rewriter.outputTokens);
+      this.#checkpoints = new StreamCheckpoints(calls.clock, () => charge.checkpoint());
+      // Where all of it has come by now, its charge stands for a checkpoint.
+      this.#isOver = relay.readArrived(MAX_AHEAD_BYTES);
+      if (this.#isOver) await this.#call.hold.confirmed;
+      else await this.#coverFirstEvent(this.#checkpoints, relay);
       this.#assertClient();
       this.#isOpen = true;
     } catch (thrown) {
       const error = this.#failure ?? thrown;
       this.#call.log.errorCode = error instanceof GatewayError ? error.code : "internal";
       // The provider did its part; its endpoint must not count this call as running for ever.
-      this.#upstream?.end(true);
+      this.#relay?.end(true);
       // What a provider had produced for a client that went away is charged; otherwise nothing left here.
-      if (this.#upstream !== undefined && this.#isClosed) await this.#settleQuietly(499);
+      if (this.#charge !== undefined && this.#isClosed) await this.#settleQuietly(499);
       else money.release(this.#call.hold);
-      this.#abort.abort();
+      this.#attempts.abort.abort();
       this.#detach();
       throw error;
     } finally {
@@ -218,71 +182,24 @@ export class ChatStream implements Ticking {
     throw clientClosed();
   }
 
-  /**
-   * Waits for the first checkpoint and reads on meanwhile. A stream that is over by then needs none: its
-   * charge is made durable instead, before anything leaves.
-   */
-  async #coverFirstEvent(checkpoints: StreamCheckpoints, tokens: number): Promise<void> {
-    const covered = checkpoints.cover(tokens);
-    covered.catch(() => {});
-    this.#isReadingAhead = true;
-    const isOver = await Promise.race([covered.then(() => false), this.#readAhead()]);
-    this.#isReadingAhead = false;
-    this.#isOver = isOver;
-    await (isOver ? this.#call.hold.confirmed : covered);
-  }
-
-  /** True where the provider came to its end in the ordinary way. */
-  async #readAhead(): Promise<boolean> {
-    const { rewriter } = this.#upstream!;
-    try {
-      while (this.#isReadingAhead && this.#pending.length < MAX_AHEAD_BYTES) {
-        if (rewriter.failure || this.#isClosed) return false;
-        if (!(await this.#read())) return rewriter.hasFinished;
-      }
-    } catch {
-      // What came before is still to be delivered; the failure shows again when reading goes on.
-    }
-    return false;
-  }
-
-  async #start(candidate: Candidate): Promise<StartedUpstream> {
-    const { clock } = this.#dependencies.calls;
-    const attempt = new AbortController();
-    const abort = () => attempt.abort();
-    this.#abort.signal.addEventListener("abort", abort);
-    let isExpired = false;
-    this.#attempt = {
-      startedMs: clock.nowMs(),
-      expire: () => {
-        isExpired = true;
-        attempt.abort();
-      },
-    };
-    try {
-      return await startUpstream(candidate, {
-        body: this.#call.providerBody(candidate),
-        requestId: this.#call.requestId,
-        hidesReasoning: this.#call.hidesReasoning,
-        nowSeconds: Math.floor(clock.nowMs() / 1_000),
-        controller: attempt,
-        isExpired: () => isExpired,
-      });
-    } finally {
-      this.#attempt = undefined;
-    }
+  async #coverFirstEvent(checkpoints: StreamCheckpoints, relay: StreamRelay): Promise<void> {
+    const covered = checkpoints.cover(relay.rewriter.outputTokens);
+    const mayReadOn = () => !this.#isClosed;
+    this.#isOver = await readAheadUntil(covered, relay, MAX_AHEAD_BYTES, mayReadOn);
+    await (this.#isOver ? this.#call.hold.confirmed : covered);
   }
 
   async #pull(): Promise<void> {
     try {
       await this.open();
+      const relay = this.#relay!;
       while (!this.#isClosed) {
-        if (this.#isOver) return await this.#finish();
-        if (this.#pending !== "") return await this.#deliver();
+        if (this.#isOver) return await this.#finishOnce();
+        if (relay.pendingBytes > 0) return await this.#deliver(relay);
         this.#isReading = true;
-        const isMore = await this.#read();
+        const isMore = await relay.read();
         this.#isReading = false;
-        if (!isMore && !this.#isClosed) return await this.#finish();
+        if (!isMore && !this.#isClosed) return await this.#finishOnce();
       }
     } catch (error) {
       this.#isReading = false;
@@ -290,59 +207,39 @@ export class ChatStream implements Ticking {
     }
   }
 
-  /** Reads one piece of the provider's stream. False when that has ended. */
-  async #read(): Promise<boolean> {
-    const { reader, rewriter } = this.#upstream!;
-    if (rewriter.isDone) {
-      drain(reader);
-      return false;
-    }
-    if (rewriter.failure) throw rewriter.failure;
-    this.#readingSinceMs = this.#dependencies.calls.clock.nowMs();
-    // Reading ahead and reading on may wait for the same piece; whoever comes first takes it.
-    this.#reading ??= reader.read();
-    const reading = this.#reading;
-    const { done, value } = await reading.catch((cause: unknown) => {
-      throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
-    });
-    if (this.#reading !== reading) return true;
-    this.#reading = undefined;
-    this.#readingSinceMs = undefined;
-    const output = done ? rewriter.end() : rewriter.push(value);
-    this.#pending += output;
-    this.#assertWithinLimit(rewriter.outputBytes);
-    return !done || output !== "";
-  }
-
-  async #deliver(): Promise<void> {
-    const output = this.#pending;
-    this.#pending = "";
-    await this.#checkpoints!.admit(this.#upstream!.rewriter.outputTokens);
+  async #deliver(relay: StreamRelay): Promise<void> {
+    const { outputTokens } = relay.rewriter;
+    const output = relay.takeOutput();
+    await this.#checkpoints!.admit(outputTokens);
     // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) await current;
-    this.#write(output, this.#dependencies.calls.clock.nowMs());
+    this.#write(output);
   }
 
-  async #finish(): Promise<void> {
-    const { rewriter, candidate, end } = this.#upstream!;
-    if (!rewriter.hasFinished) {
-      throw new GatewayError(
-        "provider_error",
-        "The provider's stream ended without a finish reason.",
-      );
-    }
-    end(true);
+  #finishOnce(): Promise<void> {
+    this.#finishing ??= this.#finish(this.#relay!, this.#charge!).catch((error) =>
+      this.#fail(error),
+    );
+    return this.#finishing;
+  }
+
+  async #finish(relay: StreamRelay, charge: StreamCharge): Promise<void> {
+    const { rewriter, candidate } = relay;
+    if (!rewriter.hasFinished) throw endedWithoutReason();
+    relay.end(true);
     this.#isSettling = true;
     const { includeUsage, usageChunk, store } = this.#call;
-    const usage = this.#usage();
-    const costNano = this.#charge().chargeNano;
-    const last = includeUsage ? usageChunk(usage, costNano, rewriter.created, candidate) : "";
-    const ending = `${this.#pending}${last}data: [DONE]\n\n`;
-    await this.#settle(200, store?.(this.#transcript?.bytes(ending) ?? null));
+    const usage = charge.usage();
+    const figures = charge.figures(usage);
+    const last = includeUsage
+      ? usageChunk(usage, figures.chargeNano, rewriter.created, candidate)
+      : "";
+    const ending = `${relay.takeOutput()}${last}data: [DONE]\n\n`;
+    await charge.settle(200, figures, store?.(this.#transcript?.bytes(ending) ?? null));
     this.#isWhole = true;
     if (this.#isClosed) return;
-    this.#write(ending, this.#dependencies.calls.clock.nowMs());
+    this.#write(ending);
     this.#close();
   }
 
@@ -356,160 +253,85 @@ export class ChatStream implements Ticking {
     const error = this.#failure ?? asStreamError(thrown);
     this.#call.log.errorCode = error.code;
     this.#dependencies.onError(error.cause ?? error, this.#call.requestId);
-    this.#abort.abort();
-    this.#upstream?.end(false);
+    this.#attempts.abort.abort();
+    this.#relay?.end(false);
     if (this.#isOpen && !this.#isSettling) {
       this.#isSettling = true;
-      await this.#withinItsTime(this.#settleQuietly(200));
+      const leftMs = this.#dependencies.totalTimeoutMs - this.#elapsedMs();
+      await withinTime(
+        this.#settleQuietly(200),
+        this.#dependencies.calls.clock,
+        Math.max(leftMs, MIN_CHARGE_WAIT_MS),
+      );
     }
     this.#isClosed = false;
-    this.#write(this.#call.errorFrame(error), this.#dependencies.calls.clock.nowMs());
+    this.#write(this.#call.errorFrame(error));
     this.#close();
   }
 
-  async #withinItsTime(charge: Promise<void>): Promise<void> {
-    const { calls, totalTimeoutMs } = this.#dependencies;
-    const leftMs = this.#startedMs + totalTimeoutMs - calls.clock.nowMs();
-    let cancelTimer: (() => void) | undefined;
-    const timeIsUp = new Promise<void>((resolve) => {
-      cancelTimer = calls.clock.after(Math.max(leftMs, MIN_CHARGE_WAIT_MS), resolve);
-    });
-    await Promise.race([charge, timeIsUp]);
-    cancelTimer?.();
-  }
-
   /** The client went away: the provider is stopped at once, and what it had produced is charged. */
-  readonly #clientGone = (): void => {
+  #clientGone(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#isGone = true;
     this.#call.log.status = 499;
     this.#call.log.errorCode = "client_closed_request";
-    this.#abort.abort();
-    this.#upstream?.reader.cancel().catch(() => {});
-    this.#upstream?.end(true);
+    this.#attempts.abort.abort();
+    this.#relay?.cancel();
+    this.#relay?.end(true);
     // A stream that is still opening sees that it is closed, and ends itself.
     if (this.#isOpening) return;
     const isOwed = this.#isOpen && !this.#isSettling;
     this.#isSettling ||= isOwed;
     const settled = isOwed ? this.#settleQuietly(499) : Promise.resolve();
     void settled.finally(() => this.#detach());
-  };
+  }
 
   #expire(failure: GatewayError): void {
     if (this.#failure) return;
     this.#failure = failure;
-    this.#abort.abort();
-    this.#upstream?.reader.cancel().catch(() => {});
+    this.#attempts.abort.abort();
+    this.#relay?.cancel();
     // Where nobody waits for the provider, nobody else would end the stream.
     if (!this.#isOpening && !this.#isReading) void this.#fail(this.#failure);
   }
 
-  /** Charges what the provider reports, or what was seen of its answer. */
-  async #settle(status: 200 | 499, also?: StatementEffect): Promise<void> {
-    const { log, hold } = this.#call;
-    const figures = this.#charge();
-    noteCharge(log, figures);
-    const { money, events } = this.#dependencies;
-    const settled = settlementFigures(figures, status);
-    const wanted = events?.ofCharge(hold, settled, log.errorCode);
-    const event = wanted instanceof Promise ? await wanted : wanted;
-    await money.settle(hold, settled, bothEffects(also, event));
-    if (event !== undefined) events!.noteWritten();
-  }
-
-  #charge(): ChargeFigures {
-    return chargeFigures(this.#metered(), this.#usage());
-  }
-
-  async #settleQuietly(status: 200 | 499): Promise<void> {
-    try {
-      await this.#settle(status);
-    } catch (error) {
-      this.#dependencies.onError(error, this.#call.requestId);
-    }
-  }
-
-  #usage(): Usage {
-    const { rewriter, candidate } = this.#upstream!;
-    return (
-      rewriter.usage ?? estimatedUsage(this.#call.promptTokens(candidate), rewriter.outputTokens)
+  #settleQuietly(status: 200 | 499): Promise<void> {
+    return this.#charge!.settle(status).catch((error) =>
+      this.#dependencies.onError(error, this.#call.requestId),
     );
   }
 
-  #metered(): MeteredCall {
-    const { candidate } = this.#upstream!;
-    return {
-      hold: this.#call.hold,
-      model: candidate.model,
-      providerId: candidate.providerId,
-      latencyMs: this.#dependencies.calls.clock.nowMs() - this.#startedMs,
-      details: this.#call.details,
-    };
-  }
-
-  #assertWithinLimit(outputBytes: number): void {
+  /** Beyond this a provider is not sending tokens of its limit any more. */
+  #outputLimitBytes(): number {
     const { hold, choices } = this.#call;
-    const limit = hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
-    if (outputBytes > limit) {
-      throw new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
-    }
+    return hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
   }
 
-  #write(output: string, nowMs: number): void {
-    if (this.#isClosed || this.#controller === undefined || output === "") return;
-    this.#lastWriteMs = nowMs;
-    this.#transcript?.add(output);
-    this.#controller.enqueue(Buffer.from(output, "latin1"));
+  #nowMs(): number {
+    return this.#dependencies.calls.clock.nowMs();
+  }
+
+  #elapsedMs(): number {
+    return this.#nowMs() - this.#startedMs;
+  }
+
+  #write(output: string): void {
+    if (!this.#isClosed) this.#output.write(output, this.#nowMs());
   }
 
   #close(): void {
     this.#isClosed = true;
     this.#detach();
-    this.#controller?.close();
+    this.#output.close();
   }
 
   #detach(): void {
     this.#dependencies.ticker.remove(this);
-    this.#call.clientSignal.removeEventListener("abort", this.#clientGone);
+    this.#call.clientSignal.removeEventListener("abort", this);
     const { finish } = this.#call.log;
     this.#call.log.finish = undefined;
     if (!this.#isWhole) this.#call.free?.();
     finish?.();
   }
-}
-
-const LATE = "The request took too long.";
-const SILENT = "The provider fell silent.";
-
-function timeout(message: string): GatewayError {
-  return new GatewayError("provider_timeout", message);
-}
-
-function asStreamError(thrown: unknown): GatewayError {
-  if (thrown instanceof GatewayError) return thrown;
-  if (thrown instanceof ProviderFailure) {
-    return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
-  }
-  return new GatewayError("internal", "Something went wrong inside the gateway.", {
-    cause: thrown,
-  });
-}
-
-/** Reads a stream to its end in the background, so that its connection can be used again. */
-function drain(reader: ReadableStreamDefaultReader<Uint8Array>): void {
-  const timer = setTimeout(() => reader.cancel().catch(() => {}), DRAIN_MS);
-  void (async () => {
-    try {
-      while (!(await reader.read()).done);
-    } catch {
-      // A connection that breaks behind its [DONE] has said everything.
-    } finally {
-      clearTimeout(timer);
-    }
-  })();
-}
-
-/** A frame of the stream, as bytes kept as characters. */
-export function frameOf(value: unknown): string {
-  return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }

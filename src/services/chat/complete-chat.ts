@@ -1,11 +1,17 @@
-import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
+import type { Deadline, DeadlineQueue } from "../../lib/deadline-queue.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
+import { CallAbort } from "../../providers/call-abort.ts";
 import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
 import { type Usage, usageBody } from "../billing/usage.ts";
 import type { Idempotency } from "../idempotency/idempotency.ts";
 import type { MoneyPort } from "../money/interface.ts";
-import { type CallDependencies, callCandidates } from "../routing/call-candidates.ts";
+import {
+  type CallDependencies,
+  type CandidateCall,
+  callCandidates,
+  type Served,
+} from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
@@ -13,12 +19,12 @@ import { estimatedPromptTokens } from "./cost-bound.ts";
 import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
 import {
   type AdmittedChat,
-  admissionHeaders,
+  answerHeaders,
   type ChatOutcome,
-  routeHeaders,
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
+import { ProviderCall } from "./provider-call.ts";
 
 export interface CompleteChatDependencies {
   readonly money: MoneyPort;
@@ -36,77 +42,84 @@ export async function completeChat(
   dependencies: CompleteChatDependencies,
   chat: AdmittedChat,
 ): Promise<ChatOutcome> {
-  const { money, calls } = dependencies;
-  const { hold, log, request } = chat;
-  const abort = new AbortController();
-  let isExpired = false;
-  const stop = () => abort.abort();
-  chat.clientSignal.addEventListener("abort", stop);
-  let refusal: unknown;
-  hold.confirmed?.catch((error) => {
-    refusal = error;
-    abort.abort();
-  });
-  const deadline = dependencies.deadlines.add(() => {
-    isExpired = true;
-    abort.abort();
-  });
-  let isAnswered = false;
+  const run = new CompletionRun(dependencies, chat);
   try {
-    if (chat.clientSignal.aborted) {
-      throw clientClosed();
-    }
-    const served = await callCandidates(
-      calls,
-      chat.plan.candidates,
-      abort.signal,
-      async (candidate) => {
-        const answer = await candidate.provider.chat({
-          model: candidate.upstreamModel,
-          body: providerBody(request, candidate.upstreamModel, sentOutputTokens(chat)),
-          stream: false,
-          requestId: chat.requestId,
-          signal: abort.signal,
-        });
-        return normaliseCompletion(completionOf(answer), {
-          hidesReasoning: chat.hidesReasoning,
-          nowSeconds: Math.floor(calls.clock.nowMs() / 1_000),
-        });
-      },
-    );
+    if (chat.clientSignal.aborted) throw clientClosed();
+    const served = await callCandidates(dependencies.calls, chat.plan.candidates, run.abort, run);
     served.end(true);
-    isAnswered = true;
-    return await settleCompletion(
-      dependencies,
-      chat,
-      served.answer,
-      served.candidate,
-      served.trail,
-    );
+    run.isAnswered = true;
+    return await settleCompletion(dependencies, chat, served);
   } catch (error) {
     // Where a charge is under way or durable this does nothing.
-    money.release(hold);
-    if (refusal !== undefined) throw refusal;
-    if (isExpired) {
-      if (dependencies.isCutShort()) throw stopping();
-      throw new GatewayError("provider_timeout", "The provider did not respond in time.", {
-        cause: error,
-      });
-    }
-    throw error;
+    dependencies.money.release(chat.hold);
+    if (run.refusal !== undefined) throw run.refusal;
+    if (!run.isExpired) throw error;
+    throw dependencies.isCutShort() ? stopping() : expired(error);
   } finally {
-    deadline.cancel();
-    chat.clientSignal.removeEventListener("abort", stop);
-    if (!isAnswered) log.costNano = 0n;
+    run.end();
+  }
+}
+
+function expired(cause: unknown): GatewayError {
+  return new GatewayError("provider_timeout", "The provider did not respond in time.", { cause });
+}
+
+/** The calls of one completion, and what may end them early: the client, and the total timeout. */
+class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListenerObject {
+  readonly abort = new CallAbort();
+  isExpired = false;
+  isAnswered = false;
+  /** Why the hold was refused after the call had begun. */
+  refusal: unknown;
+  readonly #calls: CallDependencies;
+  readonly #chat: AdmittedChat;
+  readonly #deadline: Deadline;
+
+  constructor({ calls, deadlines }: CompleteChatDependencies, chat: AdmittedChat) {
+    this.#calls = calls;
+    this.#chat = chat;
+    chat.clientSignal.addEventListener("abort", this);
+    chat.hold.confirmed?.catch((error) => {
+      this.refusal = error;
+      this.abort.abort();
+    });
+    this.#deadline = deadlines.add(() => {
+      this.isExpired = true;
+      this.abort.abort();
+    });
+  }
+
+  /** The client went away. */
+  handleEvent(): void {
+    this.abort.abort();
+  }
+
+  start(candidate: Candidate): Promise<ChatAnswer> {
+    const chat = this.#chat;
+    const body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
+    return candidate.provider.chat(
+      new ProviderCall(candidate.upstreamModel, body, chat.requestId, this.abort),
+    );
+  }
+
+  accept(answer: ChatAnswer): Completion {
+    return normaliseCompletion(completionOf(answer), {
+      hidesReasoning: this.#chat.hidesReasoning,
+      nowSeconds: Math.floor(this.#calls.clock.nowMs() / 1_000),
+    });
+  }
+
+  end(): void {
+    this.#deadline.cancel();
+    this.#chat.clientSignal.removeEventListener("abort", this);
+    if (!this.isAnswered) this.#chat.log.costNano = 0n;
   }
 }
 
 async function settleCompletion(
   { money, idempotency, events }: CompleteChatDependencies,
   chat: AdmittedChat,
-  completion: Completion,
-  candidate: Candidate,
-  trail: readonly string[],
+  { answer: completion, candidate, trail }: Served<Completion>,
 ): Promise<ChatOutcome> {
   const { hold, log } = chat;
   const usage = completion.usage ?? estimateOf(chat, completion, candidate);
@@ -123,20 +136,15 @@ async function settleCompletion(
   );
   const { chargeNano } = figures;
   noteCharge(log, figures);
-  const body = JSON.stringify({
-    ...completion.body,
-    id: `chatcmpl-${chat.requestId.slice(4)}`,
-    model: candidate.model.id,
-    choices: completion.choices,
-    usage: usageBody(usage, usdNumber(chargeNano)),
-  });
-  const headers = {
-    ...admissionHeaders(chat),
-    ...routeHeaders(chat, candidate, trail),
-    "content-type": "application/json",
-    "x-gateway-latency-ms": String(Math.round(latencyMs)),
-    "x-gateway-cost": usdText(chargeNano),
-  };
+  const { body: answered } = completion;
+  answered.id = `chatcmpl-${chat.requestId.slice(4)}`;
+  answered.model = candidate.model.id;
+  answered.usage = usageBody(usage, usdNumber(chargeNano));
+  const body = JSON.stringify(answered);
+  const headers = answerHeaders(chat, candidate, trail);
+  headers["content-type"] = "application/json";
+  headers["x-gateway-latency-ms"] = String(figures.latencyMs);
+  headers["x-gateway-cost"] = usdText(chargeNano);
   const isGone = chat.clientSignal.aborted;
   const stored =
     chat.claim === undefined || isGone

@@ -5,9 +5,8 @@ import { finishReason } from "./finish-reason.ts";
 import { isFields, normaliseContent } from "./provider-content.ts";
 
 export interface Completion {
-  /** In the gateway's form, still without id, model and usage. */
+  /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
   readonly body: Record<string, unknown>;
-  readonly choices: readonly Record<string, unknown>[];
   /** Undefined where the provider told none that can be true. */
   readonly usage: Usage | undefined;
   /** Tokens of the answer, counted here. */
@@ -20,38 +19,45 @@ export interface NormaliseOptions {
   readonly nowSeconds: number;
 }
 
-/** Brings an unstreamed answer into the form of spec 2.4. Throws ProviderFailure where it is no answer. */
+/**
+ * Brings an unstreamed answer into the form of spec 2.4, in place: it was parsed for this call alone. Throws
+ * ProviderFailure where it is no answer.
+ */
 export function normaliseCompletion(raw: unknown, options: NormaliseOptions): Completion {
   if (!isFields(raw)) throw broken("an answer that is no object");
   if (!Array.isArray(raw.choices) || raw.choices.length === 0)
     throw broken("an answer without choices");
   let bytes = 0;
-  const choices = raw.choices.map((choice: unknown, position: number) => {
+  raw.choices.forEach((choice: unknown, position: number) => {
     if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
-    const message: Record<string, unknown> = { ...choice.message, role: "assistant" };
-    normaliseContent(message);
-    message.content ??= null;
-    bytes += bytesOf(message.content) + bytesOf(message.reasoning) + bytesOf(message.tool_calls);
-    if (options.hidesReasoning) delete message.reasoning;
-    const isRefused = typeof message.refusal === "string" && message.refusal !== "";
-    return {
-      ...choice,
-      index: typeof choice.index === "number" ? choice.index : position,
-      message,
-      finish_reason: isRefused ? "content_filter" : (finishReason(choice.finish_reason) ?? "stop"),
-    };
+    bytes += normaliseChoice(choice, choice.message, position, options.hidesReasoning);
   });
-  const { x_groq: groq, usage, ...rest } = raw;
-  return {
-    body: {
-      ...rest,
-      object: "chat.completion",
-      created: Number.isSafeInteger(raw.created) ? raw.created : options.nowSeconds,
-    },
-    choices,
-    usage: readUsage(usage) ?? readUsage(isFields(groq) ? groq.usage : undefined),
-    estimatedTokens: tokensOfBytes(bytes),
-  };
+  const groq = raw.x_groq;
+  const usage = readUsage(raw.usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+  if (groq !== undefined) delete raw.x_groq;
+  raw.object = "chat.completion";
+  if (!Number.isSafeInteger(raw.created)) raw.created = options.nowSeconds;
+  return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
+}
+
+/** Returns the bytes of what the choice says. */
+function normaliseChoice(
+  choice: Record<string, unknown>,
+  message: Record<string, unknown>,
+  position: number,
+  hidesReasoning: boolean,
+): number {
+  message.role = "assistant";
+  normaliseContent(message);
+  message.content ??= null;
+  const bytes = bytesOf(message.content) + bytesOf(message.reasoning) + bytesOf(message.tool_calls);
+  if (hidesReasoning) delete message.reasoning;
+  const isRefused = typeof message.refusal === "string" && message.refusal !== "";
+  if (typeof choice.index !== "number") choice.index = position;
+  choice.finish_reason = isRefused
+    ? "content_filter"
+    : (finishReason(choice.finish_reason) ?? "stop");
+  return bytes;
 }
 
 function bytesOf(value: unknown): number {

@@ -2,7 +2,7 @@ import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Caller } from "../caller.ts";
 import type { Hold } from "../money/interface.ts";
-import type { RoutePlan } from "../routing/plan-route.ts";
+import type { Candidate, RoutePlan } from "../routing/plan-route.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 
@@ -38,6 +38,12 @@ export type ChatOutcome =
       readonly headers: Record<string, string>;
       readonly body: ReadableStream<Uint8Array>;
     }
+  /** A stream that was over before anything could leave. */
+  | {
+      readonly kind: "whole-stream";
+      readonly headers: Record<string, string>;
+      readonly body: Uint8Array;
+    }
   /** The stored result of an earlier call with the same idempotency key. */
   | {
       readonly kind: "replay";
@@ -51,22 +57,18 @@ export function sentOutputTokens({ request, hold }: AdmittedChat): number | unde
   return hold.isLowered ? hold.outputTokens : statedOutputLimit(request);
 }
 
-/** Headers that tell what the hold was lowered to, and how the call was routed. */
-export function admissionHeaders(chat: AdmittedChat): Record<string, string> {
-  const headers: Record<string, string> = { ...chat.log.headers };
-  if (chat.hold.isLowered) headers["x-gateway-max-tokens"] = String(chat.hold.outputTokens);
-  return headers;
-}
-
-export function routeHeaders(
+/** Headers that tell what the hold was lowered to, and, where that is known, how the call was routed. */
+export function answerHeaders(
   chat: AdmittedChat,
-  candidate: { readonly model: { readonly id: string }; readonly providerId: string },
+  candidate: Candidate | undefined,
   trail: readonly string[],
 ): Record<string, string> {
-  const headers: Record<string, string> = {
-    "x-gateway-provider": candidate.providerId,
-    "x-gateway-model": candidate.model.id,
-  };
+  const headers: Record<string, string> = {};
+  for (const name in chat.log.headers) headers[name] = chat.log.headers[name]!;
+  if (chat.hold.isLowered) headers["x-gateway-max-tokens"] = String(chat.hold.outputTokens);
+  if (candidate === undefined) return headers;
+  headers["x-gateway-provider"] = candidate.providerId;
+  headers["x-gateway-model"] = candidate.model.id;
   if (chat.request.route_explain === true) {
     const planned = chat.plan.candidates.map(({ endpointId }) => endpointId).join(", ");
     headers["x-gateway-route-explain"] = headerText(

@@ -1,14 +1,15 @@
 import type { GatewayError } from "../../lib/errors.ts";
+import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { usageBody } from "../billing/usage.ts";
 import type { Idempotency } from "../idempotency/idempotency.ts";
-import { ChatStream, type ChatStreamDependencies, frameOf } from "./chat-stream.ts";
+import { ChatStream } from "./chat-stream.ts";
+import type { ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import {
   type AdmittedChat,
-  admissionHeaders,
+  answerHeaders,
   type ChatOutcome,
-  routeHeaders,
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
@@ -65,16 +66,15 @@ export async function streamChat(
   });
   const isOpen = await firstEventOrKeepalive(stream, calls.clock, dependencies.keepaliveMs);
   const { candidate } = stream;
-  return {
-    kind: "stream",
-    headers: {
-      ...admissionHeaders(chat),
-      ...(isOpen && candidate ? routeHeaders(chat, candidate, stream.trail) : {}),
-      ...STREAM_HEADERS,
-      "x-gateway-latency-ms": String(Math.round(performance.now() - chat.startedMs)),
-    },
-    body: stream.body(),
-  };
+  const whole = stream.whole();
+  // What is over needs no further care, and is told of like any other answer.
+  if (whole !== undefined) chat.log.isDeferred = false;
+  const headers = answerHeaders(chat, isOpen ? candidate : undefined, stream.trail);
+  Object.assign(headers, STREAM_HEADERS);
+  headers["x-gateway-latency-ms"] = String(Math.round(performance.now() - chat.startedMs));
+  return whole === undefined
+    ? { kind: "stream", headers, body: stream.body() }
+    : { kind: "whole-stream", headers, body: whole };
 }
 
 async function firstEventOrKeepalive(
@@ -87,11 +87,16 @@ async function firstEventOrKeepalive(
     cancelTimer = clock.after(keepaliveMs, () => resolve(false));
   });
   try {
-    const opening = stream.open();
+    const opening = stream.openOrFinish();
     // Where the stream is opened before this is known, its body tells the failure.
     opening.catch(() => {});
     return await Promise.race([opening.then(() => true), silence]);
   } finally {
     cancelTimer?.();
   }
+}
+
+/** A frame of the stream, as bytes kept as characters. */
+function frameOf(value: unknown): string {
+  return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }

@@ -21,6 +21,7 @@ const MAX_KEY_CHARACTERS = 255;
 const POLL_MS = 50;
 /** Keys that wait to be freed while the database is away; further ones wait for the next start. */
 const MAX_WAITING_FREES = 10_000;
+const FREE_PATIENCE_MS = 100;
 const FREE_RETRY_MS = 100;
 
 export interface IdempotencyDependencies {
@@ -102,6 +103,20 @@ export class Idempotency {
     this.#freeing ??= this.#freeAll().finally(() => {
       this.#freeing = undefined;
     });
+  }
+
+  /**
+   * The same, and waits for it a moment: who is told an error may call again at once, with another body.
+   * A database that is out of reach holds nobody up.
+   */
+  async freeBeforeAnswer(claim: IdempotencyClaim): Promise<void> {
+    this.free(claim);
+    let cancelTimer: (() => void) | undefined;
+    const patience = new Promise<void>((resolve) => {
+      cancelTimer = this.#dependencies.clock.after(FREE_PATIENCE_MS, resolve);
+    });
+    await Promise.race([this.#freeing, patience]);
+    cancelTimer?.();
   }
 
   /** Waits for keys that are being freed, as far as the database answers; the next start frees the rest. */

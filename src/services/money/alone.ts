@@ -34,6 +34,9 @@ export type OrganizationActors = ActorRegistry<
   (typeof organizationActor)["verbs"]
 >;
 
+type KeyCell = ReturnType<ApiKeyActors["get"]>;
+type OrganizationCell = ReturnType<OrganizationActors["get"]>;
+
 export interface AloneMoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
@@ -91,7 +94,7 @@ export class AloneMoney implements MoneyPort {
     }
     const queue = this.#queues.get(request.organizationId);
     if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
-    const verdict = this.#look(request);
+    const verdict = this.#lookAt(request, key, organization);
     if (verdict.kind === "held") return verdict.hold;
     if (verdict.kind === "short") return this.#wait(request, verdict.of);
     return this.#refuse(request, verdict.error);
@@ -208,11 +211,7 @@ export class AloneMoney implements MoneyPort {
     this.#settling.delete(hold.requestId);
     const byNano = -hold.holdNano;
     this.#organization(hold)?.turn("changeHeld", { byNano });
-    this.#key(hold)?.turn("changeHeld", {
-      dayAccount: hold.dayAccount,
-      monthAccount: hold.monthAccount,
-      byNano,
-    });
+    this.#key(hold)?.turn("changeHeld", changeOf(hold, byNano));
     return true;
   }
 
@@ -257,11 +256,27 @@ export class AloneMoney implements MoneyPort {
 
   /** Decides over key and organization at once, without a wait in between, and holds where it can. */
   #look(request: HoldRequest): WaitVerdict {
-    const headroom = this.#headroom(request);
+    const { keys, organizations } = this.#dependencies;
+    return this.#lookAt(
+      request,
+      keys.get(request.keyId),
+      organizations.get(request.organizationId),
+    );
+  }
+
+  #lookAt(request: HoldRequest, key: KeyCell, organization: OrganizationCell): WaitVerdict {
+    const headroom: Headroom = {
+      key: key.turn("headroom", undefined),
+      organization: organization.turn("headroom", undefined),
+    };
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
     const decision = decideHold(request, freeNano(headroom));
     if (decision.isHeld) {
-      return { kind: "held", hold: this.#begin(request, headroom, decision) };
+      const hold = this.#holdOf(request, headroom, decision);
+      this.#holds.set(hold.requestId, hold);
+      organization.turn("changeHeld", { byNano: hold.holdNano });
+      key.turn("changeHeld", changeOf(hold, hold.holdNano));
+      return { kind: "held", hold };
     }
     const error = refusal(headroom, request);
     if (isShortBySpend(headroom, request)) return { kind: "refused", error };
@@ -269,12 +284,12 @@ export class AloneMoney implements MoneyPort {
     return { kind: "short", of: isOrganizationShort ? "organization" : "key", error };
   }
 
-  #begin(
+  #holdOf(
     request: HoldRequest,
     headroom: Headroom,
     decision: { holdNano: bigint; outputTokens: number },
   ): Hold {
-    const hold: Hold = {
+    return {
       requestId: request.requestId,
       organizationId: request.organizationId,
       keyId: request.keyId,
@@ -287,16 +302,6 @@ export class AloneMoney implements MoneyPort {
       isLowered: decision.outputTokens < request.outputTokens,
       admittedAtMs: this.#dependencies.clock.nowMs(),
     };
-    this.#holds.set(hold.requestId, hold);
-    this.#dependencies.organizations
-      .get(request.organizationId)
-      .turn("changeHeld", { byNano: hold.holdNano });
-    this.#dependencies.keys.get(request.keyId).turn("changeHeld", {
-      dayAccount: hold.dayAccount,
-      monthAccount: hold.monthAccount,
-      byNano: hold.holdNano,
-    });
-    return hold;
   }
 
   async #wait(request: HoldRequest, shortOf: "organization" | "key"): Promise<Hold> {
@@ -326,6 +331,10 @@ export class AloneMoney implements MoneyPort {
     if (!this.#key(request) || !this.#organization(request)) return;
     await tellExhausted(this.#dependencies, request, this.#headroom(request));
   }
+}
+
+function changeOf({ dayAccount, monthAccount }: Hold, byNano: bigint) {
+  return { dayAccount, monthAccount, byNano };
 }
 
 /** In memory, and nothing of it waiting to become durable. */

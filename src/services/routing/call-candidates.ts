@@ -4,6 +4,7 @@ import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import type { AbortNotice } from "../../providers/call-abort.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Candidate } from "./plan-route.ts";
 import { asCallerError } from "./provider-error.ts";
@@ -25,6 +26,14 @@ export interface Served<Answer> {
   end(isSuccess: boolean): void;
 }
 
+/** What a caller does with each candidate that is tried. */
+export interface CandidateCall<Raw, Answer> {
+  /** Throws ProviderFailure where there is no answer. */
+  start(candidate: Candidate): Promise<Raw>;
+  /** Reads the answer, at once. Throws ProviderFailure where it is none. */
+  accept(raw: Raw, candidate: Candidate): Answer;
+}
+
 /** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request for ever. */
 const MAX_CALLS = 12;
 const MAX_RETRY_ROUNDS = 2;
@@ -34,13 +43,13 @@ const MAX_DELAY_MS = 2_000;
 /**
  * Tries the candidates in order until one answers; then, while failures were of a kind that passes,
  * again after a pause with full jitter. Happens only before the first byte of an answer. Throws the
- * caller's error of the last failure, or GatewayError client_closed_request where `signal` aborts.
+ * caller's error of the last failure, or GatewayError client_closed_request where `abort` happens.
  */
-export async function callCandidates<Answer>(
+export async function callCandidates<Raw, Answer>(
   dependencies: CallDependencies,
   candidates: readonly Candidate[],
-  signal: AbortSignal,
-  call: (candidate: Candidate) => Promise<Answer>,
+  abort: AbortNotice,
+  call: CandidateCall<Raw, Answer>,
 ): Promise<Served<Answer>> {
   if (candidates.length === 0) {
     throw new GatewayError("no_provider_available", "No provider is available for this model.", {
@@ -52,24 +61,28 @@ export async function callCandidates<Answer>(
   let calls = 0;
   for (let round = 0; round <= MAX_RETRY_ROUNDS; round++) {
     const tried = round === 0 ? byHealth(dependencies, candidates) : candidates;
-    const refusedModels = new Set<string>();
+    let refusedModels: Set<string> | undefined;
     for (const candidate of tried) {
       if (calls >= MAX_CALLS) break;
-      if (refusedModels.has(candidate.model.id)) continue;
+      if (refusedModels?.has(candidate.model.id)) continue;
       const endpoint = dependencies.endpoints.get(candidate.endpointId);
       if (!endpoint.isActive) await endpoint.activate();
       if (round > 0 && !endpoint.turn("takeRetry", undefined)) continue;
       calls++;
-      const outcome = await tryOnce(dependencies, endpoint, candidate, call);
-      if (!(outcome instanceof ProviderFailure)) {
+      const startedMs = dependencies.clock.nowMs();
+      endpoint.turn("begin", undefined);
+      try {
+        const answer = call.accept(await call.start(candidate), candidate);
         trail.push(`${candidate.endpointId}=ok`);
-        return { ...outcome, candidate, trail };
+        return new ServedCall(answer, candidate, trail, endpoint, dependencies.clock, startedMs);
+      } catch (error) {
+        failure = noteFailure(endpoint, error);
       }
-      failure = outcome;
-      trail.push(`${candidate.endpointId}=${outcome.kind}`);
-      if (signal.aborted || outcome.kind === "aborted") throw clientClosed();
+      trail.push(`${candidate.endpointId}=${failure.kind}`);
+      if (abort.aborted || failure.kind === "aborted") throw clientClosed();
       // What one model's provider rejects, another endpoint of the same model rejects too.
-      if (outcome.kind === "rejected" || outcome.kind === "content_policy") {
+      if (failure.kind === "rejected" || failure.kind === "content_policy") {
+        refusedModels ??= new Set();
         refusedModels.add(candidate.model.id);
       }
     }
@@ -80,7 +93,7 @@ export async function callCandidates<Answer>(
       calls >= MAX_CALLS
     )
       break;
-    await pause(dependencies, signal, round, failure.retryAfterMs);
+    await pause(dependencies, abort, round, failure.retryAfterMs);
   }
   throw asCallerError(
     failure ?? new ProviderFailure("unavailable", "no provider was tried"),
@@ -106,45 +119,60 @@ function byHealth(
 
 type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
-async function tryOnce<Answer>(
-  { clock }: CallDependencies,
-  endpoint: EndpointCell,
-  candidate: Candidate,
-  call: (candidate: Candidate) => Promise<Answer>,
-): Promise<Pick<Served<Answer>, "answer" | "end"> | ProviderFailure> {
-  const startedMs = clock.nowMs();
-  endpoint.turn("begin", undefined);
-  try {
-    const answer = await call(candidate);
-    let isEnded = false;
-    const end = (isSuccess: boolean): void => {
-      if (isEnded) return;
-      isEnded = true;
-      const latencyMs = clock.nowMs() - startedMs;
-      endpoint.turn(
-        "end",
-        isSuccess ? { kind: "success", latencyMs } : { kind: "failure", retryAfterMs: undefined },
-      );
-    };
-    return { answer, end };
-  } catch (error) {
-    if (!(error instanceof ProviderFailure)) {
-      endpoint.turn("end", { kind: "neutral" });
-      throw error;
-    }
-    const isNeutral =
-      error.kind === "rejected" || error.kind === "content_policy" || error.kind === "aborted";
-    endpoint.turn(
-      "end",
-      isNeutral
-        ? { kind: "neutral" }
-        : {
-            kind: "failure",
-            retryAfterMs: error.kind === "rate_limited" ? error.retryAfterMs : undefined,
-          },
-    );
-    return error;
+class ServedCall<Answer> implements Served<Answer> {
+  readonly answer: Answer;
+  readonly candidate: Candidate;
+  readonly trail: readonly string[];
+  readonly #endpoint: EndpointCell;
+  readonly #clock: Clock;
+  readonly #startedMs: number;
+  #isEnded = false;
+
+  constructor(
+    answer: Answer,
+    candidate: Candidate,
+    trail: readonly string[],
+    endpoint: EndpointCell,
+    clock: Clock,
+    startedMs: number,
+  ) {
+    this.answer = answer;
+    this.candidate = candidate;
+    this.trail = trail;
+    this.#endpoint = endpoint;
+    this.#clock = clock;
+    this.#startedMs = startedMs;
   }
+
+  end(isSuccess: boolean): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    const latencyMs = this.#clock.nowMs() - this.#startedMs;
+    this.#endpoint.turn(
+      "end",
+      isSuccess ? { kind: "success", latencyMs } : { kind: "failure", retryAfterMs: undefined },
+    );
+  }
+}
+
+/** Tells the endpoint's actor of a call that failed. Throws what is no failure of the provider. */
+function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
+  if (!(error instanceof ProviderFailure)) {
+    endpoint.turn("end", { kind: "neutral" });
+    throw error;
+  }
+  const isNeutral =
+    error.kind === "rejected" || error.kind === "content_policy" || error.kind === "aborted";
+  endpoint.turn(
+    "end",
+    isNeutral
+      ? { kind: "neutral" }
+      : {
+          kind: "failure",
+          retryAfterMs: error.kind === "rate_limited" ? error.retryAfterMs : undefined,
+        },
+  );
+  return error;
 }
 
 /** Failures that another try may not meet. A timeout has used up the caller's patience already. */
@@ -155,20 +183,21 @@ function isPassing(failure: ProviderFailure): boolean {
 
 async function pause(
   { clock, random }: CallDependencies,
-  signal: AbortSignal,
+  abort: AbortNotice,
   round: number,
   retryAfterMs: number | undefined,
 ): Promise<void> {
   const ceilingMs = Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** round);
   const delayMs = Math.max(random() * ceilingMs, retryAfterMs ?? 0);
   await new Promise<void>((resolve) => {
+    const listener = { handleEvent: finish };
     const cancel = clock.after(delayMs, finish);
     function finish(): void {
       cancel();
-      signal.removeEventListener("abort", finish);
+      abort.removeEventListener("abort", listener);
       resolve();
     }
-    signal.addEventListener("abort", finish);
+    abort.addEventListener("abort", listener);
   });
-  if (signal.aborted) throw clientClosed();
+  if (abort.aborted) throw clientClosed();
 }

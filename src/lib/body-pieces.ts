@@ -1,0 +1,30 @@
+/**
+ * Bun sends the head of an answer that was waited for with a system call for each name, value and line
+ * end where its body begins with more than 16 KB in one piece; in smaller pieces all of it goes out at once.
+ */
+const MAX_PIECE_BYTES = 12_288;
+
+export function enqueueInPieces(
+  controller: ReadableStreamDefaultController<Uint8Array>,
+  bytes: Uint8Array,
+): void {
+  if (bytes.length <= MAX_PIECE_BYTES) {
+    controller.enqueue(bytes);
+    return;
+  }
+  for (let at = 0; at < bytes.length; at += MAX_PIECE_BYTES) {
+    controller.enqueue(bytes.subarray(at, at + MAX_PIECE_BYTES));
+  }
+}
+
+/** The body of an answer that is there as a whole. */
+export function bodyInPieces(body: string | Uint8Array): BodyInit {
+  if (body.length <= MAX_PIECE_BYTES) return body as BodyInit;
+  const bytes = typeof body === "string" ? Buffer.from(body) : body;
+  return new ReadableStream<Uint8Array>({
+    start(controller) {
+      enqueueInPieces(controller, bytes);
+      controller.close();
+    },
+  });
+}

@@ -1,0 +1,39 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { GatewayError } from "../../lib/errors.ts";
+import type { Usage } from "../billing/usage.ts";
+import type { CallDependencies } from "../routing/call-candidates.ts";
+import type { Candidate } from "../routing/plan-route.ts";
+import type { ChargeDependencies, ChargedCall } from "./stream-charge.ts";
+import type { StreamTicker } from "./stream-ticker.ts";
+
+/** What all streams of the gateway share. */
+export interface ChatStreamDependencies extends ChargeDependencies {
+  readonly calls: CallDependencies;
+  readonly ticker: StreamTicker;
+  readonly keepaliveMs: number;
+  readonly firstTokenTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly totalTimeoutMs: number;
+  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
+  whenCurrent(): Promise<void> | undefined;
+  onError(error: unknown, requestId: string): void;
+}
+
+/** What one stream is asked for. */
+export interface ChatStreamCall extends ChargedCall {
+  readonly requestId: string;
+  readonly candidates: readonly Candidate[];
+  readonly includeUsage: boolean;
+  /** How many answers were asked for. */
+  readonly choices: number;
+  readonly hidesReasoning: boolean;
+  providerBody(candidate: Candidate): Record<string, unknown>;
+  /** The bytes of the last chunk, which brings the usage. */
+  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string;
+  errorFrame(error: GatewayError): string;
+  readonly clientSignal: AbortSignal;
+  /** Keeps the whole stream under its idempotency key; null where it was too large to be kept. */
+  readonly store?: ((bytes: Uint8Array | null) => StatementEffect) | undefined;
+  /** Called where the stream ends in any other way than whole: errors and disconnects free the key. */
+  readonly free?: (() => void) | undefined;
+}

@@ -1,0 +1,51 @@
+import type { Clock } from "../../lib/clock.ts";
+import { CallAbort } from "../../providers/call-abort.ts";
+import type { CandidateCall } from "../routing/call-candidates.ts";
+import type { Candidate } from "../routing/plan-route.ts";
+import type { ChatStreamCall } from "./chat-stream-call.ts";
+import { type StartedUpstream, type StreamAttempt, startUpstream } from "./start-upstream.ts";
+
+/** Candidates that are tried for one stream, each until its first event comes, or does not come in time. */
+export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUpstream> {
+  /** Ends the attempt under way, and the stream that came of one. */
+  readonly abort = new CallAbort();
+  readonly #call: ChatStreamCall;
+  readonly #clock: Clock;
+  #running: StreamAttempt | undefined;
+  #startedMs = 0;
+
+  constructor(call: ChatStreamCall, clock: Clock) {
+    this.#call = call;
+    this.#clock = clock;
+  }
+
+  async start(candidate: Candidate): Promise<StartedUpstream> {
+    const attempt: StreamAttempt = { abort: new CallAbort(), isExpired: false };
+    this.abort.addEventListener("abort", { handleEvent: () => attempt.abort.abort() });
+    this.#startedMs = this.#clock.nowMs();
+    this.#running = attempt;
+    try {
+      return await startUpstream(candidate, {
+        body: this.#call.providerBody(candidate),
+        requestId: this.#call.requestId,
+        hidesReasoning: this.#call.hidesReasoning,
+        nowSeconds: Math.floor(this.#startedMs / 1_000),
+        attempt,
+      });
+    } finally {
+      this.#running = undefined;
+    }
+  }
+
+  accept(started: StartedUpstream): StartedUpstream {
+    return started;
+  }
+
+  /** Gives up an attempt that has waited for its first event for so long. */
+  expire(nowMs: number, afterMs: number): void {
+    const attempt = this.#running;
+    if (attempt === undefined || nowMs - this.#startedMs < afterMs) return;
+    attempt.isExpired = true;
+    attempt.abort.abort();
+  }
+}

@@ -1,0 +1,98 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Usage } from "../billing/usage.ts";
+import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
+import type { Candidate } from "../routing/plan-route.ts";
+import { bothEffects, type ChargeEvents } from "./charge-events.ts";
+import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
+import type { StreamRelay } from "./stream-relay.ts";
+
+export interface ChargeDependencies {
+  readonly money: MoneyPort;
+  readonly events?: ChargeEvents | undefined;
+}
+
+export interface ChargedCall {
+  readonly hold: Hold;
+  readonly details: Record<string, unknown> | null;
+  /** Tokens that are charged where the provider tells none. */
+  promptTokens(candidate: Candidate): number;
+  readonly log: RequestFacts;
+}
+
+/** Resolves with the promise, or when the time is up. */
+export async function withinTime(
+  promise: Promise<void>,
+  clock: Clock,
+  timeMs: number,
+): Promise<void> {
+  let cancelTimer: (() => void) | undefined;
+  const timeIsUp = new Promise<void>((resolve) => {
+    cancelTimer = clock.after(timeMs, resolve);
+  });
+  await Promise.race([promise, timeIsUp]);
+  cancelTimer?.();
+}
+
+/** What a running stream costs: what the provider reports, or what was seen of its answer. */
+export class StreamCharge {
+  readonly #money: MoneyPort;
+  readonly #events: ChargeEvents | undefined;
+  readonly #call: ChargedCall;
+  readonly #relay: StreamRelay;
+  readonly #elapsedMs: () => number;
+
+  constructor(
+    { money, events }: ChargeDependencies,
+    call: ChargedCall,
+    relay: StreamRelay,
+    elapsedMs: () => number,
+  ) {
+    this.#money = money;
+    this.#events = events;
+    this.#call = call;
+    this.#relay = relay;
+    this.#elapsedMs = elapsedMs;
+  }
+
+  usage(): Usage {
+    const { rewriter, candidate } = this.#relay;
+    return (
+      rewriter.usage ?? estimatedUsage(this.#call.promptTokens(candidate), rewriter.outputTokens)
+    );
+  }
+
+  figures(usage = this.usage()): ChargeFigures {
+    const { candidate } = this.#relay;
+    const { hold, details } = this.#call;
+    return chargeFigures(
+      {
+        hold,
+        model: candidate.model,
+        providerId: candidate.providerId,
+        latencyMs: this.#elapsedMs(),
+        details,
+      },
+      usage,
+    );
+  }
+
+  checkpoint(): Promise<void> {
+    return this.#money.checkpoint(this.#call.hold, this.figures());
+  }
+
+  async settle(
+    status: 200 | 499,
+    figures: ChargeFigures = this.figures(),
+    also?: StatementEffect,
+  ): Promise<void> {
+    const { log, hold } = this.#call;
+    noteCharge(log, figures);
+    const settled = settlementFigures(figures, status);
+    const wanted = this.#events?.ofCharge(hold, settled, log.errorCode);
+    const event = wanted instanceof Promise ? await wanted : wanted;
+    await this.#money.settle(hold, settled, bothEffects(also, event));
+    if (event !== undefined) this.#events!.noteWritten();
+  }
+}

@@ -1,0 +1,29 @@
+import { GatewayError } from "../../lib/errors.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
+
+export function requestTooLong(): GatewayError {
+  return new GatewayError("provider_timeout", "The request took too long.");
+}
+
+export function providerSilent(): GatewayError {
+  return new GatewayError("provider_timeout", "The provider fell silent.");
+}
+
+export function beyondLimit(): GatewayError {
+  return new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
+}
+
+export function endedWithoutReason(): GatewayError {
+  return new GatewayError("provider_error", "The provider's stream ended without a finish reason.");
+}
+
+/** What a stream that has begun tells of whatever was thrown. */
+export function asStreamError(thrown: unknown): GatewayError {
+  if (thrown instanceof GatewayError) return thrown;
+  if (thrown instanceof ProviderFailure) {
+    return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
+  }
+  return new GatewayError("internal", "Something went wrong inside the gateway.", {
+    cause: thrown,
+  });
+}

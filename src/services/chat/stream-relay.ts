@@ -1,0 +1,125 @@
+import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import type { Served } from "../routing/call-candidates.ts";
+import type { Candidate } from "../routing/plan-route.ts";
+import type { StartedUpstream } from "./start-upstream.ts";
+import { beyondLimit } from "./stream-errors.ts";
+import type { StreamRewriter } from "./stream-rewriter.ts";
+
+/** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
+const DRAIN_MS = 1_000;
+
+/** The provider's side of a running stream: what it sends, rewritten, until somebody takes it. */
+export class StreamRelay {
+  readonly rewriter: StreamRewriter;
+  readonly candidate: Candidate;
+  readonly trail: readonly string[];
+  readonly #served: Served<StartedUpstream>;
+  readonly #reader: PieceReader;
+  readonly #maxOutputBytes: number;
+  readonly #nowMs: () => number;
+  /** Bytes kept as characters. */
+  #pending: string;
+  #reading: ReturnType<PieceReader["read"]> | undefined;
+  #readingSinceMs: number | undefined;
+
+  /** An answer of more than `maxOutputBytes` fails behind what came before it. */
+  constructor(served: Served<StartedUpstream>, maxOutputBytes: number, nowMs: () => number) {
+    const { reader, rewriter, firstOutput } = served.answer;
+    this.rewriter = rewriter;
+    this.candidate = served.candidate;
+    this.trail = served.trail;
+    this.#served = served;
+    this.#reader = reader;
+    this.#maxOutputBytes = maxOutputBytes;
+    this.#nowMs = nowMs;
+    this.#pending = firstOutput;
+  }
+
+  get pendingBytes(): number {
+    return this.#pending.length;
+  }
+
+  /** Since when the provider has been silent, where somebody waits for it. */
+  get readingSinceMs(): number | undefined {
+    return this.#readingSinceMs;
+  }
+
+  takeOutput(): string {
+    const output = this.#pending;
+    this.#pending = "";
+    return output;
+  }
+
+  /** Reads what has come already. True where that was everything, and came to its end in the ordinary way. */
+  readArrived(maxBytes: number): boolean {
+    const { rewriter } = this;
+    try {
+      while (this.#pending.length < maxBytes && !rewriter.isDone && !rewriter.failure) {
+        const piece = this.#reader.take?.();
+        if (piece === undefined) return false;
+        this.#pending += rewriter.push(piece);
+      }
+    } catch {
+      // What came before is still to be delivered; the failure shows again when reading goes on.
+      return false;
+    }
+    if (!rewriter.isDone || !rewriter.hasFinished || this.#isBeyondLimit()) return false;
+    this.#drain();
+    return true;
+  }
+
+  /** Reads one piece of the provider's stream. False where that has ended. */
+  async read(): Promise<boolean> {
+    const { rewriter } = this;
+    if (this.#isBeyondLimit()) throw beyondLimit();
+    if (rewriter.isDone) {
+      this.#drain();
+      return false;
+    }
+    if (rewriter.failure) throw rewriter.failure;
+    this.#readingSinceMs = this.#nowMs();
+    // Reading ahead and reading on may wait for the same piece; whoever comes first takes it.
+    this.#reading ??= this.#reader.read();
+    const reading = this.#reading;
+    const { done, value } = await reading.catch((cause: unknown) => {
+      throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
+    });
+    if (this.#reading !== reading) return true;
+    this.#reading = undefined;
+    this.#readingSinceMs = undefined;
+    const output = done ? rewriter.end() : rewriter.push(value!);
+    this.#pending += output;
+    if (this.#isBeyondLimit()) throw beyondLimit();
+    return !done || output !== "";
+  }
+
+  #isBeyondLimit(): boolean {
+    return this.rewriter.outputBytes > this.#maxOutputBytes;
+  }
+
+  /** Tells the endpoint's health how the call ended; once. */
+  end(isSuccess: boolean): void {
+    this.#served.end(isSuccess);
+  }
+
+  /** Nobody wants the rest. */
+  cancel(): void {
+    this.#reader.cancel().catch(() => {});
+  }
+
+  /** Reads to the end in the background, so that the connection can be used again. */
+  #drain(): void {
+    const reader = this.#reader;
+    if (reader.isOver === true) return;
+    const timer = setTimeout(() => this.cancel(), DRAIN_MS);
+    void (async () => {
+      try {
+        while (!(await reader.read()).done);
+      } catch {
+        // A connection that breaks behind its [DONE] has said everything.
+      } finally {
+        clearTimeout(timer);
+      }
+    })();
+  }
+}
