@@ -15,10 +15,13 @@ export interface ClusterOptions {
   readonly context: ModelContext;
   readonly promises: Promises;
   readonly requests: Map<string, RequestRecord>;
-  readonly company: "alone" | "several";
+  readonly company: Company;
   readonly guards: GatewayGuards;
   readonly faults: FaultPlan;
 }
+
+/** One gateway at a time; several; or one, and several in its place once it is gone. */
+export type Company = "alone" | "several" | "changing";
 
 const MAX_STARTS = 20;
 /** Restarts come soon enough that a schedule stays short. */
@@ -36,6 +39,13 @@ export class Cluster {
     this.#options = options;
   }
 
+  /** Of an instance that starts now. */
+  get #company(): "alone" | "several" {
+    const { company } = this.#options;
+    if (company !== "changing") return company;
+    return this.gateways.length === 0 ? "alone" : "several";
+  }
+
   get living(): SimulatedGateway[] {
     return this.gateways.filter(({ process }) => !process.isGone);
   }
@@ -45,9 +55,11 @@ export class Cluster {
   }
 
   start(): void {
-    const { world, company, faults } = this.#options;
+    const { world, faults } = this.#options;
+    const company = this.#company;
     const gateway = new SimulatedGateway({
       ...this.#options,
+      company,
       name: `${company === "alone" ? "a" : "s"}${this.gateways.length}`,
       epoch: BigInt(this.gateways.length + 1),
       onSend: (_, connection) => {
@@ -61,14 +73,14 @@ export class Cluster {
 
   /** A request arrives at one of the instances, if any takes connections. */
   send(plan: RequestPlan): void {
-    const { world, promises, requests, company } = this.#options;
+    const { world, promises, requests } = this.#options;
     const ready = this.ready;
     if (ready.length === 0) return;
     const gateway = world.random.pick(ready);
     const record = new RequestRecord(
       plan,
       world.nowMs,
-      () => company === "alone" && gateway.money.outstandingHolds > 0,
+      () => gateway.company === "alone" && gateway.money.outstandingHolds > 0,
     );
     requests.set(plan.requestId, record);
     this.#running.set(record, gateway);
@@ -92,11 +104,14 @@ export class Cluster {
   }
 
   #breakSoon(connection: Connection): void {
-    const { world, faults } = this.#options;
+    const { world, faults, server } = this.#options;
     const { random } = world;
-    world.after(random.between(0, 3 + faults.usualCommitMs * 2), "cut", () =>
-      connection.break(random.delay(1, 200), random.delay(1, 400)),
-    );
+    world.after(random.between(0, 3 + faults.usualCommitMs * 2), "cut", () => {
+      connection.break(random.delay(1, 200), random.delay(1, 400));
+      if (faults.refusedShare > 0 && random.chance(0.5)) {
+        server.manners.refusesUntilMs = world.nowMs + random.between(20, 400);
+      }
+    });
   }
 
   #gone(gateway: SimulatedGateway): void {
@@ -107,7 +122,8 @@ export class Cluster {
       record.hasDied ||= !this.#isEnding;
       if (record.end === undefined) record.isLost = true;
     }
-    if (this.gateways.length < MAX_STARTS) {
+    const isChange = this.#options.company === "changing" && this.gateways.length === 1;
+    for (let count = isChange ? 2 : 1; count > 0 && this.gateways.length < MAX_STARTS; count--) {
       world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => this.start());
     }
   }

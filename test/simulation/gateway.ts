@@ -41,6 +41,7 @@ const POOL_SIZE = 3;
 /** One instance of the gateway in a process of its own, composed of what the product is composed of. */
 export class SimulatedGateway {
   readonly process: Process;
+  readonly company: "alone" | "several";
   readonly link: Link;
   readonly money: MoneyPort;
   readonly ledger: GroupCommit;
@@ -54,6 +55,7 @@ export class SimulatedGateway {
     const { world, company, guards, name } = options;
     this.process = new Process(world, name);
     this.link = new Link(world, this.process);
+    this.company = company;
     this.isAnswerAfterCharge = guards.answerAfterCharge;
     const { clock } = this.process;
     const instance = { id: `ins_${name}`, epoch: options.epoch };

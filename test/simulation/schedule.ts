@@ -20,6 +20,8 @@ export interface ScheduleOptions {
   readonly seed: number;
   readonly guards?: Guards;
   readonly keepsTrace?: boolean;
+  /** See planFaults. */
+  readonly hasLateRefusals?: boolean;
 }
 
 export interface ScheduleResult {
@@ -32,6 +34,7 @@ export interface ScheduleResult {
   readonly counts: Readonly<Record<string, number>>;
 }
 
+const COMPANIES = ["alone", "alone", "several", "several", "several", "changing"] as const;
 const MAX_STEPS = 200_000;
 const START_MS = Date.UTC(2026, 2, 14, 12);
 /** Shortly before a day and a month end. */
@@ -59,7 +62,7 @@ class Schedule {
   readonly #administration: Administration;
   readonly #workMs: number;
 
-  constructor(world: World, { seed, guards = EVERY_GUARD }: ScheduleOptions) {
+  constructor(world: World, { seed, guards = EVERY_GUARD, hasLateRefusals = false }: ScheduleOptions) {
     this.#world = world;
     this.#seed = seed;
     const { random } = world;
@@ -72,7 +75,7 @@ class Schedule {
       isInterrupted: () => random.chance(0.15),
       shuffled: (items) => [...items].sort(() => random.next() - 0.5),
     };
-    this.#faults = planFaults(random);
+    this.#faults = planFaults(random, hasLateRefusals);
     const { requests, context } = { requests: this.#requests, context: this.#context };
     this.#promises = new Promises(
       context,
@@ -80,8 +83,8 @@ class Schedule {
       (text) => world.note(text),
       requests,
     );
-    this.#server = new ModelledServer(world, tables, { ...this.#faults }, this.#promises);
-    const company = random.chance(0.35) ? "alone" : "several";
+    this.#server = new ModelledServer(world, tables, { ...this.#faults, refusesUntilMs: 0 }, this.#promises);
+    const company = random.pick(COMPANIES);
     this.#cluster = new Cluster({
       world,
       server: this.#server,
@@ -94,7 +97,7 @@ class Schedule {
     });
     const payers = planPayers(random);
     this.#server.commit(firstRows(context, payers));
-    const count = company === "alone" ? 1 : random.integer(2, 3);
+    const count = company === "several" ? random.integer(2, 3) : 1;
     for (let i = 0; i < count; i++) this.#cluster.start();
     this.#workMs = random.between(1_000, 7_000);
     const settlingMs = 200;
@@ -116,6 +119,11 @@ class Schedule {
       this.#at(random.between(0, this.#workMs), "administration", () => this.#administration.act());
     }
     this.#planFaults();
+    if (company === "changing") {
+      this.#at(random.between(500, this.#workMs), "change", () => {
+        for (const { process } of this.#cluster.living) process.kill();
+      });
+    }
   }
 
   run(): ScheduleResult {

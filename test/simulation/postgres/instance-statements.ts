@@ -1,7 +1,9 @@
+import type { ModelContext } from "./model-context.ts";
 import { rowsOf, written } from "./outcome.ts";
 import type { Listed } from "./statement-text.ts";
 import type { ModelledStatement } from "./statements.ts";
 import type { InstanceRow } from "./tables.ts";
+import type { Running, Transaction } from "./transaction.ts";
 
 /** As instance_lease() has it. */
 export const INSTANCE_LEASE_MS = 3_000;
@@ -10,12 +12,13 @@ export const INSTANCE_LEASE_MS = 3_000;
 export const instanceStatements: readonly ModelledStatement[] = [
   {
     name: "insert instance",
-    begins: "INSERT INTO instances (id, epoch) VALUES",
-    *run({ tables, nowMs }, transaction, [id, epoch]) {
+    begins: "INSERT INTO instances (id, epoch, is_alone) VALUES",
+    *run({ tables, nowMs }, transaction, [id, epoch, is_alone]) {
       yield* tables.instances.insert(transaction, id, {
         id,
         epoch: BigInt(epoch),
         alive: true,
+        is_alone,
         is_settled: false,
         heartbeat_at_ms: nowMs(),
       });
@@ -44,26 +47,16 @@ export const instanceStatements: readonly ModelledStatement[] = [
   },
   {
     name: "bury others",
-    begins:
-      "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE id <> ?",
-    *run({ tables }, transaction, [own]) {
-      let count = 0;
-      for (const { id } of [...tables.instances.all(transaction)]) {
-        if (id === own) continue;
-        const row = yield* tables.instances.lock(transaction, id, "update");
-        if (row?.alive !== true) continue;
-        yield* tables.instances.update(transaction, id, () => ({ ...row, alive: false }));
-        count++;
-      }
-      return written(count);
+    begins: "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE id <> ?",
+    *run(context, transaction, [own]) {
+      return written(yield* buryAll(context, transaction, ({ id }) => id !== own));
     },
   },
   {
     name: "bury the alone",
-    begins: "UPDATE instances SET alive = false WHERE id IN ( SELECT i.id FROM instances i WHERE",
-    // Whether there is one of several is not mixed with whether there is a lone one in a schedule.
-    *run() {
-      return written(0);
+    begins: "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE is_alone",
+    *run(context, transaction) {
+      return written(yield* buryAll(context, transaction, ({ is_alone }) => is_alone));
     },
   },
   {
@@ -148,3 +141,19 @@ export const instanceStatements: readonly ModelledStatement[] = [
     },
   },
 ];
+
+function* buryAll(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  isMeant: (row: InstanceRow) => boolean,
+): Running<number> {
+  let count = 0;
+  for (const { id, alive } of [...tables.instances.all(transaction)].filter(isMeant)) {
+    if (!alive) continue;
+    const row = yield* tables.instances.lock(transaction, id, "update");
+    if (row?.alive !== true) continue;
+    yield* tables.instances.update(transaction, id, () => ({ ...row, alive: false }));
+    count++;
+  }
+  return count;
+}

@@ -18,6 +18,8 @@ export interface ServerManners {
   longestCommitMs: number;
   /** Of the batches of the ledger: how many are refused although nothing is wrong with them. */
   refusedShare: number;
+  /** The disk is full until then. */
+  refusesUntilMs: number;
 }
 
 /**
@@ -104,7 +106,9 @@ export class ModelledServer {
 
   refusalOf(statement: Statement): ModelledError | undefined {
     if (statement.isLedgerBatch !== true) return undefined;
-    if (!this.world.random.chance(this.manners.refusedShare)) return undefined;
+    const { refusedShare, refusesUntilMs } = this.manners;
+    const isFull = this.world.nowMs < refusesUntilMs;
+    if (!isFull && !this.world.random.chance(refusedShare)) return undefined;
     return new ModelledError(DISK_FULL, "no space left on device");
   }
 }

@@ -66,6 +66,7 @@ export interface InstanceRow {
   readonly id: string;
   readonly epoch: bigint;
   readonly alive: boolean;
+  readonly is_alone: boolean;
   readonly is_settled: boolean;
   readonly heartbeat_at_ms: number;
 }
