@@ -131,7 +131,8 @@ export class Administration {
     const expectTimes = (times: number) => () =>
       promises.watch(() => {
         const posted = this.#postedTimes(entry.transactionId, description);
-        if (posted !== times) broken("M3", `${description} is posted ${posted} times, not ${times}`);
+        if (posted !== times)
+          broken("M3", `${description} is posted ${posted} times, not ${times}`);
       });
     gateway.process.after(0, description, () => {
       gateway.ledger.submit([effect]).then(expectTimes(1), () => {

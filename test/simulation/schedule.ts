@@ -62,7 +62,10 @@ class Schedule {
   readonly #administration: Administration;
   readonly #workMs: number;
 
-  constructor(world: World, { seed, guards = EVERY_GUARD, hasLateRefusals = false }: ScheduleOptions) {
+  constructor(
+    world: World,
+    { seed, guards = EVERY_GUARD, hasLateRefusals = false }: ScheduleOptions,
+  ) {
     this.#world = world;
     this.#seed = seed;
     const { random } = world;
@@ -83,7 +86,12 @@ class Schedule {
       (text) => world.note(text),
       requests,
     );
-    this.#server = new ModelledServer(world, tables, { ...this.#faults, refusesUntilMs: 0 }, this.#promises);
+    this.#server = new ModelledServer(
+      world,
+      tables,
+      { ...this.#faults, refusesUntilMs: 0 },
+      this.#promises,
+    );
     const company = random.pick(COMPANIES);
     this.#cluster = new Cluster({
       world,

@@ -47,14 +47,16 @@ export const instanceStatements: readonly ModelledStatement[] = [
   },
   {
     name: "bury others",
-    begins: "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE id <> ?",
+    begins:
+      "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE id <> ?",
     *run(context, transaction, [own]) {
       return written(yield* buryAll(context, transaction, ({ id }) => id !== own));
     },
   },
   {
     name: "bury the alone",
-    begins: "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE is_alone",
+    begins:
+      "UPDATE instances SET alive = false WHERE id IN ( SELECT id FROM instances WHERE is_alone",
     *run(context, transaction) {
       return written(yield* buryAll(context, transaction, ({ is_alone }) => is_alone));
     },
