@@ -153,6 +153,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const orders = new CreditOrders({
     organizations: world.organizations,
     holdsAreShared: areSeveral,
+    clock,
     read,
     onError,
   });
@@ -289,6 +290,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     async close() {
       clearInterval(sweep);
       lag.stop();
+      orders.close();
       await tuning.close();
       await idempotency.close();
       await files.close();

@@ -83,6 +83,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   const orders = new CreditOrders({
     organizations,
     holdsAreShared: false,
+    clock,
     read,
     onError: (error) => void backgroundErrors.push(error),
   });

@@ -84,6 +84,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const orders = new CreditOrders({
     organizations,
     holdsAreShared: true,
+    clock,
     read,
     onError: (error) => void backgroundErrors.push(error),
   });

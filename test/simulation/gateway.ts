@@ -98,7 +98,13 @@ export class SimulatedGateway {
     this.money = money;
     this.ledger = ledger;
     this.keys = keys;
-    const orders = new CreditOrders({ organizations, holdsAreShared: isShared, read, onError });
+    const orders = new CreditOrders({
+      organizations,
+      holdsAreShared: isShared,
+      clock,
+      read,
+      onError,
+    });
     this.membership = createMembership({
       // Nothing else of the connections is asked for.
       connections: { background: sql, lock: lock.sql } as Connections,

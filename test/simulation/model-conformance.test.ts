@@ -77,7 +77,7 @@ test(
   "the model answers and writes what the SQL functions answer and write",
   async () => {
     for (let round = 0; round < ROUNDS; round++) await compareRound(new SeededRandom(SEED + round));
-  // Whatever can come back has come back.
+    // Whatever can come back has come back.
     for (const kind of KINDS)
       expect({ kind, count: seen.get(kind) ?? 0 }).not.toEqual({ kind, count: 0 });
   },

@@ -1,5 +1,6 @@
 import { type CreditCommand, pendingCreditCommands } from "../../../db/queries/credit-commands.ts";
 import type { Query } from "../../../db/query.ts";
+import type { Clock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
 import type { OrganizationActors } from "./alone.ts";
 
@@ -7,15 +8,21 @@ export interface CreditOrdersDependencies {
   readonly organizations: OrganizationActors;
   /** True where holds stand in the database, which then knows what may be taken. */
   readonly holdsAreShared: boolean;
+  readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
   onError(error: unknown): void;
 }
+
+/** Whoever gave an order waits for it, so a failure is tried again although no news comes. */
+const RETRY_MS = 500;
 
 /** Carries out orders on balances that an operator gave in another process. */
 export class CreditOrders {
   readonly #dependencies: CreditOrdersDependencies;
   #running: Promise<void> | undefined;
   #isAskedAgain = false;
+  #cancelRetry: (() => void) | undefined;
+  #isClosed = false;
 
   constructor(dependencies: CreditOrdersDependencies) {
     this.#dependencies = dependencies;
@@ -30,6 +37,11 @@ export class CreditOrders {
     return this.#running;
   }
 
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelRetry?.();
+  }
+
   async #run(): Promise<void> {
     try {
       // An order that came while others were carried out was not among those that were read.
@@ -40,8 +52,17 @@ export class CreditOrders {
         }
       }
     } catch (error) {
-      this.#dependencies.onError(error);
+      this.#tryAgain(error);
     }
+  }
+
+  #tryAgain(error: unknown): void {
+    this.#dependencies.onError(error);
+    if (this.#isClosed) return;
+    this.#cancelRetry ??= this.#dependencies.clock.after(RETRY_MS, () => {
+      this.#cancelRetry = undefined;
+      void this.carryOut();
+    });
   }
 
   /** An order that fails stays where it is and keeps no other from being carried out. */
@@ -51,7 +72,7 @@ export class CreditOrders {
       // As many may wait behind those that one look reads.
       this.#isAskedAgain = true;
     } catch (error) {
-      this.#dependencies.onError(error);
+      this.#tryAgain(error);
     }
   }
 

@@ -9,7 +9,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
   {
     name: "load key",
     begins: "SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano FROM api_keys k LEFT JOIN",
-    *run({ tables }, transaction, [listed, id]) {
+    look({ tables }, transaction, [listed, id]) {
       const key = tables.apiKeys.read(transaction, id);
       if (key === undefined || key.deleted_at !== null) return rowsOf([]);
       const rows = ((listed as Listed).of as readonly string[]).flatMap((accountId) => {
@@ -25,7 +25,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
   {
     name: "load organization",
     begins: "SELECT o.id, o.name, o.plan, a.credit_nano,",
-    *run({ tables }, transaction, [id]) {
+    look({ tables }, transaction, [id]) {
       const organization = tables.organizations.read(transaction, id);
       const account = tables.accounts.read(transaction, `org:${id as string}`);
       if (organization === undefined || account === undefined) return rowsOf([]);
@@ -81,7 +81,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
   {
     name: "notify",
     begins: "SELECT pg_notify(",
-    *run(_context, transaction, [channel, payload]) {
+    look(_context, transaction, [channel, payload]) {
       transaction.notifications.push(`${channel as string} ${payload as string}`);
       return rowsOf([]);
     },
@@ -105,7 +105,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
   {
     name: "pending orders",
     begins: "SELECT id, organization_id, amount_nano, description FROM credit_commands",
-    *run({ tables }, transaction) {
+    look({ tables }, transaction) {
       const pending = [...tables.creditCommands.all(transaction)].filter(
         ({ done_at }) => done_at === null,
       );

@@ -61,7 +61,8 @@ export class Connection {
   #accept(): void {
     if (!this.#server.isUp) {
       const code = this.#server.world.random.chance(0.5) ? CONNECTION_REFUSED : STARTING_UP;
-      return this.#toClient.send("db refused", () => this.#lost(code));
+      this.#toClient.send("db refused", () => this.#lost(code));
+      return;
     }
     const { name, settings } = this.#options;
     this.#session = this.#server.open(name, settings, () =>

@@ -81,7 +81,7 @@ export const instanceStatements: readonly ModelledStatement[] = [
   {
     name: "silent instances",
     begins: "SELECT id FROM instances WHERE id <> ? AND alive AND heartbeat_at <=",
-    *run({ tables, nowMs }, transaction, [own, limit]) {
+    look({ tables, nowMs }, transaction, [own, limit]) {
       const ids: string[] = [];
       for (const { id } of [...tables.instances.all(transaction)].slice(0, limit)) {
         if (id === own || !tables.instances.tryLock(transaction, id, "update")) continue;
@@ -106,14 +106,14 @@ export const instanceStatements: readonly ModelledStatement[] = [
     name: "leases",
     begins: "SELECT kind, id, epoch FROM actor_leases",
     // No actor of a schedule has an owner.
-    *run() {
+    look() {
       return rowsOf([]);
     },
   },
   {
     name: "free idempotency keys",
     begins: "DELETE FROM idempotency_records",
-    *run() {
+    look() {
       return written(0);
     },
   },
@@ -121,7 +121,7 @@ export const instanceStatements: readonly ModelledStatement[] = [
     (mode): ModelledStatement => ({
       name: "take advisory lock",
       begins: `SELECT pg_try_advisory_lock${mode === "shared" ? "_shared" : ""}(`,
-      *run(_context, _transaction, [lock], session) {
+      look(_context, _transaction, [lock], session) {
         return rowsOf([{ taken: session.tryAdvisoryLock(String(lock), mode) }]);
       },
     }),
@@ -129,14 +129,14 @@ export const instanceStatements: readonly ModelledStatement[] = [
   {
     name: "holds advisory lock",
     begins: "SELECT EXISTS ( SELECT 1 FROM pg_locks",
-    *run(_context, _transaction, [lock], session) {
+    look(_context, _transaction, [lock], session) {
       return rowsOf([{ is_held: session.advisoryLocks.has(String(lock)) }]);
     },
   },
   {
     name: "recent changes",
     begins: "SELECT id, kind, object_id FROM changes WHERE",
-    *run({ tables, nowMs }, transaction, [seconds]) {
+    look({ tables, nowMs }, transaction, [seconds]) {
       const since = nowMs() - Number(seconds) * 1_000;
       const rows = [...tables.changes.all(transaction)].filter((row) => row.changed_at_ms > since);
       return rowsOf(rows.sort((one, other) => Number(one.id - other.id)));

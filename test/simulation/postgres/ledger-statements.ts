@@ -92,7 +92,7 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   {
     name: "attempts of the dead",
     begins: "SELECT a.* FROM attempts a LEFT JOIN instances i",
-    *run({ tables }, transaction, [after, limit]) {
+    look({ tables }, transaction, [after, limit]) {
       const rows = [...tables.attempts.all(transaction)]
         .filter((row) => {
           const instance = tables.instances.read(transaction, row.instance_id);
@@ -106,7 +106,7 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   {
     name: "holds of the dead",
     begins: "SELECT h.id, h.org_account, h.day_account, h.month_account FROM holds h LEFT JOIN",
-    *run({ tables }, transaction, [after, limit]) {
+    look({ tables }, transaction, [after, limit]) {
       const rows = [...tables.holds.all(transaction)]
         .filter((row) => {
           if (row.instance_id === null || row.id <= after) return false;
@@ -121,7 +121,7 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   {
     name: "end earlier session",
     begins: "SELECT pg_terminate_backend(pid) FROM pg_stat_activity",
-    *run(_context, _transaction, [name], session) {
+    look(_context, _transaction, [name], session) {
       return rowsOf(session.endOthersNamed(name).map(() => ({})));
     },
   },

@@ -108,9 +108,15 @@ export class Session {
 
   #next(): void {
     if (this.#isBusy || this.isClosed) return;
-    if (this.#isClientGone || this.#isTerminated) return this.#close();
+    if (this.#isClientGone || this.#isTerminated) {
+      this.#close();
+      return;
+    }
     const request = this.#inbox.shift();
-    if (request === undefined) return this.#idle();
+    if (request === undefined) {
+      this.#idle();
+      return;
+    }
     this.#isBusy = true;
     this.#endIdling();
     const { kind, statement } = request;
@@ -136,13 +142,17 @@ export class Session {
 
   #carryOut(request: Request): void {
     if (this.#isExplicit && this.#hasFailed) {
-      return this.#answer(request, new ModelledError(ABORTED_TRANSACTION, "transaction failed"));
+      this.#answer(request, new ModelledError(ABORTED_TRANSACTION, "transaction failed"));
+      return;
     }
     this.#transaction ??= new Transaction();
     const transaction = this.#transaction;
     transaction.isLedgerBatch = request.statement!.isLedgerBatch === true && !this.#isExplicit;
     const refusal = this.#server.refusalOf(request.statement!);
-    if (refusal !== undefined) return this.#fail(request, refusal);
+    if (refusal !== undefined) {
+      this.#fail(request, refusal);
+      return;
+    }
     this.#advance(request, request.statement!.run(this, transaction));
   }
 
@@ -152,9 +162,13 @@ export class Session {
       step = running.next();
     } catch (error) {
       if (!(error instanceof ModelledError)) this.#server.onFault(error);
-      return this.#fail(request, error as ModelledError);
+      this.#fail(request, error as ModelledError);
+      return;
     }
-    if (step.done) return this.#finish(request, step.value, !this.#isExplicit);
+    if (step.done) {
+      this.#finish(request, step.value, !this.#isExplicit);
+      return;
+    }
     if (step.value === A_MOMENT) {
       this.#later(this.#server.workMs(), "goes on", () => this.#advance(request, running));
       return;
@@ -198,11 +212,18 @@ export class Session {
   }
 
   #finish(request: Request, outcome: Outcome, commits: boolean): void {
-    if (!commits) return this.#answer(request, outcome);
-    if (this.#isExplicit && this.#hasFailed) return this.#rollBack(request);
+    if (!commits) {
+      this.#answer(request, outcome);
+      return;
+    }
+    if (this.#isExplicit && this.#hasFailed) {
+      this.#rollBack(request);
+      return;
+    }
     if (this.#transaction!.changed.size === 0) {
       this.#commit();
-      return this.#answer(request, outcome);
+      this.#answer(request, outcome);
+      return;
     }
     this.#isCommitting = true;
     this.#later(this.#server.commitMs(), "commit", () => {

@@ -6,18 +6,23 @@ import type { Outcome, Session, Statement } from "./session.ts";
 import type { TaggedStatement } from "./statement-text.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
+// biome-ignore lint/suspicious/noExplicitAny: values of statements are of every type
+type Values = readonly any[];
+
 /** How the model carries out the statements whose text begins as `begins` says. */
 export interface ModelledStatement {
   readonly name: string;
   readonly begins: string;
   readonly isLedgerBatch?: boolean;
-  run(
+  /** What may have to wait for others. */
+  run?(
     context: ModelContext,
     transaction: Transaction,
-    // biome-ignore lint/suspicious/noExplicitAny: values of statements are of every type
-    values: readonly any[],
+    values: Values,
     session: Session,
   ): Running<Outcome>;
+  /** What never waits. */
+  look?(context: ModelContext, transaction: Transaction, values: Values, session: Session): Outcome;
 }
 
 const STATEMENTS: readonly ModelledStatement[] = [
@@ -38,10 +43,13 @@ export function modelledStatement(
     if (modelled === undefined) return undefined;
     known.set(text, modelled);
   }
-  const { name, isLedgerBatch = false, run } = modelled;
+  const { name, isLedgerBatch = false, run, look } = modelled;
   return {
     name,
     isLedgerBatch,
-    run: (session, transaction) => run(context, transaction, values, session),
+    *run(session, transaction) {
+      if (run !== undefined) return yield* run(context, transaction, values, session);
+      return look!(context, transaction, values, session);
+    },
   };
 }
