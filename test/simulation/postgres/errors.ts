@@ -16,7 +16,6 @@ export const LOCK_TIMEOUT = "55P03";
 export const FENCED = "GW001";
 export const BEYOND_HOLD = "GW002";
 export const DISK_FULL = "53100";
-export const TERMINATED = "57P01";
 export const STARTING_UP = "57P03";
 export const ABORTED_TRANSACTION = "25P02";
 export const CONNECTION_CLOSED = "CONNECTION_CLOSED";
