@@ -9,10 +9,11 @@ export interface FaultPlan {
   readonly serverCrashes: number;
   /** Of the statements that are sent: how many lose their connection at some moment of their way. */
   readonly brokenShare: number;
-  /** Of the batches of the ledger: how many are refused although nothing is wrong with them. */
+  /** Of the batches of the ledger, and changes of keys: how many are refused for nothing. */
   readonly refusedShare: number;
   readonly usualCommitMs: number;
   readonly longestCommitMs: number;
+  readonly longCommitShare: number;
 }
 
 /**
@@ -35,6 +36,7 @@ export function planFaults(random: SeededRandom, hasLateRefusals: boolean): Faul
     refusedShare,
     usualCommitMs: isSlow ? 60 : 3,
     longestCommitMs: random.pick([20, 400, isQuiet ? 400 : 2_500]),
+    longCommitShare: random.pick([0.03, 0.03, 0.25]),
   };
   if (refusedShare === 0 || hasLateRefusals) return plan;
   return { ...plan, brokenShare: 0, partings: 0, serverCrashes: 0 };
