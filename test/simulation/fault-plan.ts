@@ -32,7 +32,7 @@ export function planFaults(random: SeededRandom, hasLateRefusals: boolean): Faul
     pauses: some(2),
     partings: some(2),
     serverCrashes: some(1),
-    brokenShare: !isQuiet && random.chance(0.5) ? random.pick([0.02, 0.1]) : 0,
+    brokenShare: !isQuiet && random.chance(0.5) ? random.pick([0.02, 0.1, 0.3]) : 0,
     refusedShare,
     usualCommitMs: isSlow ? 60 : 3,
     longestCommitMs: random.pick([20, 400, isQuiet ? 400 : 2_500]),

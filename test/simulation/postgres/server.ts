@@ -110,7 +110,9 @@ export class ModelledServer {
     if (statement.isRefusable !== true) return undefined;
     const { refusedShare, refusesUntilMs } = this.manners;
     const isFull = this.world.nowMs < refusesUntilMs;
-    if (!isFull && !this.world.random.chance(refusedShare)) return undefined;
+    // Changes of keys are few: more of them are refused.
+    const share = statement.isLedgerBatch ? refusedShare : Math.min(0.5, refusedShare * 10);
+    if (!isFull && !this.world.random.chance(share)) return undefined;
     return new ModelledError(DISK_FULL, "no space left on device");
   }
 }
