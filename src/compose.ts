@@ -272,6 +272,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     world.keys.passivateIdle();
     world.organizations.passivateIdle();
     world.endpoints.passivateIdle();
+    tuning.passivateIdle();
     webhooks.passivateIdle();
   }, PASSIVATION_SWEEP_MS);
 

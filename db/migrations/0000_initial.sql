@@ -235,6 +235,7 @@ CREATE TABLE "instances" (
 	"id" text PRIMARY KEY NOT NULL,
 	"epoch" bigint NOT NULL,
 	"alive" boolean DEFAULT true NOT NULL,
+	"is_alone" boolean DEFAULT false NOT NULL,
 	"is_settled" boolean DEFAULT false NOT NULL,
 	"started_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
 	"heartbeat_at" timestamp with time zone DEFAULT clock_timestamp() NOT NULL

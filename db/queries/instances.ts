@@ -14,8 +14,13 @@ export interface Pulse {
   readonly hasEstate: boolean;
 }
 
-export async function insertInstance(sql: Database, instance: InstanceIdentity): Promise<void> {
-  await sql`INSERT INTO instances (id, epoch) VALUES (${instance.id}, ${instance.epoch.toString()}::bigint)`;
+export async function insertInstance(
+  sql: Database,
+  instance: InstanceIdentity,
+  isAlone = false,
+): Promise<void> {
+  await sql`INSERT INTO instances (id, epoch, is_alone)
+    VALUES (${instance.id}, ${instance.epoch.toString()}::bigint, ${isAlone})`;
 }
 
 export async function heartbeat(sql: Database, instance: InstanceIdentity): Promise<Pulse> {
@@ -46,6 +51,15 @@ export async function leave(sql: Database, instance: InstanceIdentity): Promise<
 export async function buryOthers(sql: Database, id: string): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
     SELECT id FROM instances WHERE id <> ${id} AND alive ORDER BY id FOR UPDATE)`;
+}
+
+/**
+ * Declares those dead that were to be the only one: for one that has entered as one of several, so that
+ * nobody is alone any more.
+ */
+export async function buryAlone(sql: Database): Promise<void> {
+  await sql`UPDATE instances SET alive = false WHERE id IN (
+    SELECT id FROM instances WHERE is_alone AND alive ORDER BY id FOR UPDATE)`;
 }
 
 const MAX_BURIALS = 32;

@@ -6,6 +6,8 @@ export const instances = pgTable("instances", {
   id: text("id").primaryKey(),
   epoch: bigint("epoch", { mode: "bigint" }).notNull(),
   alive: boolean("alive").notNull().default(true),
+  /** True where it is the only one, and holds money in its memory. */
+  isAlone: boolean("is_alone").notNull().default(false),
   /** Set once nothing is left to do of what it was doing when it died. */
   isSettled: boolean("is_settled").notNull().default(false),
   startedAt: timestamp("started_at", { withTimezone: true })

@@ -43,6 +43,8 @@ export interface FineTuningParts {
   /** A change was told that may concern jobs and their models. */
   onChange(kind: string, objectId: string): void;
   onGap(): void;
+  /** To be called every few seconds. */
+  passivateIdle(): void;
   /** Leaves every job where it stands, for the next owner. */
   close(): Promise<void>;
 }
@@ -76,6 +78,7 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
       tunedModels.forgetAll();
       feeds.noticeAll();
     },
+    passivateIdle: () => jobs.passivateIdle(),
     async close() {
       feeds.stop();
       await owner.stop();

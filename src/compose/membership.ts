@@ -85,8 +85,8 @@ export function createMembership(options: MembershipOptions): Membership {
     ownership,
     unowned,
     async enter() {
-      if (company === "several") return join(lock, sql, instance);
-      noteSettled(telemetry, await takeOver(lock, sql, instance), onError);
+      const become = company === "several" ? join : takeOver;
+      noteSettled(telemetry, await become(lock, sql, instance), onError);
     },
     async start() {
       await presence.start();

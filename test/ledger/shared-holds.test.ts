@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
-import { buryAlonePredecessors } from "../../db/ledger/bury-alone.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
+import { insertInstance } from "../../db/queries/instances.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import type { Hold } from "../../src/services/money/interface.ts";
-import { takeOver } from "../../src/services/presence/joining.ts";
+import { join, takeOver } from "../../src/services/presence/joining.ts";
 import { codeOf, figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
 import { shareMoney } from "../contracts/several-money.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
@@ -321,7 +321,8 @@ test("a charge without its hold, or beyond it, is refused: a fault of the progra
 describe("where the database changes hands", () => {
   test("what a lone gateway held in its memory is charged before several admit anything", async () => {
     const [one, two] = [await open(), await open()];
-    const lone = await books.addInstance();
+    const lone = { id: newId("ins"), epoch: 1n };
+    await insertInstance(books.sql, lone, true);
     const payer = await books.addOrganization(1_000n);
     const { ledger } = recordingLedger(books.connect(), lone);
     const stream = settlement(payer, { hasAttempt: true, chargeNano: 900n });
@@ -329,9 +330,10 @@ describe("where the database changes hands", () => {
     const running = await two.money.hold(requestOf(await payerWith(10n), 10));
     await two.money.checkpoint(running, figures(1n));
     // It was killed just now: no lease has run out.
-    await buryAlonePredecessors(books.sql);
-    const estate = await settleDead(books.sql, one.instance);
+    const lock = connectDatabase({ url: books.url }, { poolSize: 1, applicationName: "lock" });
+    const estate = await join(lock, books.sql, { id: newId("ins"), epoch: 1n });
     expect(estate).toEqual({ settled: 1, released: 0, failures: [] });
+    await lock.end({ timeout: 1 });
     expect(await spentOf(payer)).toBe(900n);
     expect(await codeOf(one.money.hold(requestOf(payer, 101)))).toBe("insufficient_credits");
     await two.money.settle(running, figures(2n));

@@ -12,6 +12,7 @@ const PATIENCE_MS = 1_800;
 const MAX_WAIT_MS = 2_000;
 const MAX_LAST_LOOK_MS = 500;
 const MAX_QUEUED_HOLDS = 20_000;
+const RELEASE_RETRY_MS = 1_000;
 
 let owned: Awaited<ReturnType<typeof openSeveralMoney>>;
 beforeAll(async () => {
@@ -83,6 +84,20 @@ describe("where the database does not answer in time", () => {
     expect(row!.balance).toBe(10_000n);
     await expectAllFree(payer, 10_000);
   });
+});
+
+test("a release that the database refuses is tried again until it is written", async () => {
+  const payer = await owned.addOrganization(1_000n);
+  const held = await owned.money.hold(requestOf(payer, 1_000));
+  await owned.sql`ALTER FUNCTION ledger_exchange RENAME TO ledger_exchange_away`;
+  owned.money.release(held);
+  for (let failures = 1; failures <= 2; failures++) {
+    await until("it is refused", () => owned.backgroundErrors.length === failures);
+    if (failures < 2) owned.clock.advance(RELEASE_RETRY_MS);
+  }
+  await owned.sql`ALTER FUNCTION ledger_exchange_away RENAME TO ledger_exchange`;
+  owned.clock.advance(RELEASE_RETRY_MS);
+  await expectAllFree(payer, 1_000);
 });
 
 test("holds wait for the ledger in bounded number: a further one is told that the gateway is overloaded", () => {

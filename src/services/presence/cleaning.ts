@@ -43,7 +43,6 @@ export class Cleaning {
     await removeOldChanges(sql);
     await removeOldCommitMarks(sql);
     await removeOldIdempotencyRecords(sql);
-    await removeOldCommitMarks(sql);
     await removeDeadInstances(sql);
     for (const task of this.#dependencies.tasks) await task();
   }

@@ -2,7 +2,7 @@ import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { DeadSettled } from "../../../db/ledger/settle-dead.ts";
 import { type Company, takeGatewayLock } from "../../../db/queries/instance-lock.ts";
-import { buryOthers, insertInstance } from "../../../db/queries/instances.ts";
+import { buryAlone, buryOthers, insertInstance } from "../../../db/queries/instances.ts";
 import { settleEstates } from "./estates.ts";
 
 const LOCK_PATIENCE_MS = 3_000;
@@ -30,19 +30,25 @@ export async function takeOver(
   instance: InstanceIdentity,
 ): Promise<DeadSettled> {
   await enter(lockConnection, "alone");
-  await insertInstance(sql, instance);
+  await insertInstance(sql, instance, true);
   await buryOthers(sql, instance.id);
   return settleEstates(sql, instance);
 }
 
-/** Becomes one of several instances. What others left is settled once they are past their leases. */
+/**
+ * Becomes one of several instances. What the others leave is settled once they are past their leases: it
+ * is held in the database. What a lone predecessor held was in its memory, so it is declared dead, and
+ * what it left is charged, before anything is admitted: else the same money were given away twice.
+ */
 export async function join(
   lockConnection: Database,
   sql: Database,
   instance: InstanceIdentity,
-): Promise<void> {
+): Promise<DeadSettled> {
   await enter(lockConnection, "several");
   await insertInstance(sql, instance);
+  await buryAlone(sql);
+  return settleEstates(sql, instance);
 }
 
 /** A predecessor that was killed a moment ago may still be losing its session. */
