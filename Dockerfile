@@ -10,12 +10,14 @@ RUN bun install --frozen-lockfile --production --omit=optional
 
 FROM oven/bun:1.4.5-slim
 WORKDIR /app
-# What main.ts does not set itself: Bun reads the limit of outbound requests when it starts.
+# What main.ts does not set itself: Bun reads the limit of outbound requests, and how much memory to
+# reckon with, when it starts.
 ENV NODE_ENV=production \
     HOST=0.0.0.0 \
     PORT=3000 \
     DATA_DIR=/data \
-    BUN_CONFIG_MAX_HTTP_REQUESTS=65336
+    BUN_CONFIG_MAX_HTTP_REQUESTS=65336 \
+    BUN_JSC_forceRAMSize=2600000000
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json tsconfig.json LICENSE ./
 COPY actors actors

@@ -31,8 +31,9 @@ test("the image holds what its installation and its start need", () => {
   const programs = [...dockerfile.matchAll(/"(src\/[^"]+)"/g)].map(([, name]) => name!);
   expect(programs).toHaveLength(2);
   for (const name of programs) expect(existsSync(join(root, name))).toBeTrue();
-  const limit = /BUN_CONFIG_MAX_HTTP_REQUESTS=(\d+)/.exec(manifest.scripts.start)![1]!;
-  expect(dockerfile).toContain(`BUN_CONFIG_MAX_HTTP_REQUESTS=${limit}`);
+  const settings = manifest.scripts.start.match(/\bBUN_\w+=\d+/g)!;
+  expect(settings).toHaveLength(2);
+  for (const setting of settings) expect(dockerfile).toContain(setting);
   expect(dockerfile).toMatch(/^USER bun$/m);
   expect(dockerfile.match(/^FROM oven\/bun:(\S+)-slim/gm)).toHaveLength(2);
 });

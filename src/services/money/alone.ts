@@ -17,6 +17,7 @@ import type {
   SettlementFigures,
 } from "./interface.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
+import { PayerActors } from "./payer-actors.ts";
 import { refundEffect } from "./refund.ts";
 import { freeNano, type Headroom, isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { SettlePatience } from "./settle-patience.ts";
@@ -33,9 +34,6 @@ export type OrganizationActors = ActorRegistry<
   StateOf<typeof organizationActor>,
   (typeof organizationActor)["verbs"]
 >;
-
-type KeyCell = ReturnType<ApiKeyActors["get"]>;
-type OrganizationCell = ReturnType<OrganizationActors["get"]>;
 
 export interface AloneMoneyDependencies {
   readonly keys: ApiKeyActors;
@@ -54,6 +52,7 @@ export interface AloneMoneyDependencies {
  */
 export class AloneMoney implements MoneyPort {
   readonly #dependencies: AloneMoneyDependencies;
+  readonly #payers: PayerActors;
   readonly #holds = new Map<string, Hold>();
   /** Holds whose checkpoints were handed in, and whether one of them is known to be written. */
   readonly #withAttempt = new Map<string, "asked for" | "written">();
@@ -65,12 +64,13 @@ export class AloneMoney implements MoneyPort {
 
   constructor(dependencies: AloneMoneyDependencies) {
     this.#dependencies = dependencies;
+    this.#payers = new PayerActors(dependencies.keys, dependencies.organizations);
     this.#patience = new SettlePatience(dependencies.clock);
     this.#longHoldEnds = {
       instance: dependencies.instance,
       submit: (effect) => this.#ledger!.submit([effect]),
       ended: (hold) => {
-        this.#forget(hold);
+        this.#payers.forget(hold);
         this.#queues.get(hold.organizationId)?.drain();
       },
     };
@@ -87,14 +87,11 @@ export class AloneMoney implements MoneyPort {
 
   /** At once where both actors are in memory and the money is there. */
   hold(request: HoldRequest): Hold | Promise<Hold> {
-    const key = this.#dependencies.keys.get(request.keyId);
-    const organization = this.#dependencies.organizations.get(request.organizationId);
-    if (!isSettled(key) || !isSettled(organization)) {
-      return this.#activate(request).then(() => this.hold(request));
-    }
+    const settled = this.#payers.whenSettled(request);
+    if (settled !== undefined) return settled.then(() => this.hold(request));
     const queue = this.#queues.get(request.organizationId);
     if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
-    const verdict = this.#lookAt(request, key, organization);
+    const verdict = this.#look(request);
     if (verdict.kind === "held") return verdict.hold;
     if (verdict.kind === "short") return this.#wait(request, verdict.of);
     return this.#refuse(request, verdict.error);
@@ -154,7 +151,7 @@ export class AloneMoney implements MoneyPort {
     const hold = await this.hold(requestOfLong(request));
     try {
       await this.#ledger!.submit([placeLongHoldEffect(hold, also)]);
-      this.#forget(hold);
+      this.#payers.forget(hold);
     } finally {
       // Nothing is decided any more before the actors have loaded what is held in the database now.
       this.release(hold);
@@ -169,28 +166,9 @@ export class AloneMoney implements MoneyPort {
     return endLongHold(this.#longHoldEnds, id, undefined, also);
   }
 
-  #forget({ keyId, organizationId }: { readonly keyId: string; readonly organizationId: string }) {
-    this.#dependencies.keys.forget(keyId);
-    this.#dependencies.organizations.forget(organizationId);
-  }
-
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */
   committed(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
-    const noted = new Set<string>();
-    for (const settlement of settlements) {
-      // A key's day stands for its month and its organization: most of a batch has them in common.
-      if (noted.has(settlement.dayAccount)) continue;
-      noted.add(settlement.dayAccount);
-      const organizationTotals = totals.get(settlement.orgAccount);
-      if (organizationTotals) {
-        this.#organization(settlement)?.turn("noteTotals", organizationTotals);
-      }
-      const key = this.#key(settlement);
-      for (const accountId of [settlement.dayAccount, settlement.monthAccount]) {
-        const account = totals.get(accountId);
-        if (account) key?.turn("notePosted", { accountId, postedNano: account.postedNano });
-      }
-    }
+    this.#payers.notePosted(settlements, totals);
     const touched = new Set<string>();
     for (const settlement of settlements) {
       const hold = this.#holds.get(settlement.requestId);
@@ -209,73 +187,19 @@ export class AloneMoney implements MoneyPort {
     if (!this.#holds.delete(hold.requestId)) return false;
     this.#withAttempt.delete(hold.requestId);
     this.#settling.delete(hold.requestId);
-    const byNano = -hold.holdNano;
-    this.#organization(hold)?.turn("changeHeld", { byNano });
-    this.#key(hold)?.turn("changeHeld", changeOf(hold, byNano));
+    this.#payers.changeHeld(hold, -hold.holdNano);
     return true;
-  }
-
-  /** Undefined where the actor is not in memory: one that knows of a hold always is. */
-  #key({ keyId }: { readonly keyId: string }) {
-    const key = this.#dependencies.keys.peek(keyId);
-    return key?.isLoaded === true ? key : undefined;
-  }
-
-  #organization({ organizationId }: { readonly organizationId: string }) {
-    const organization = this.#dependencies.organizations.peek(organizationId);
-    return organization?.isLoaded === true ? organization : undefined;
-  }
-
-  /** Both actors in memory, and nothing of theirs waiting to become durable. */
-  async #activate(request: HoldRequest): Promise<void> {
-    const key = this.#dependencies.keys.get(request.keyId);
-    const organization = this.#dependencies.organizations.get(request.organizationId);
-    while (!isSettled(key) || !isSettled(organization)) {
-      if (!key.isActive) await key.activate();
-      if (!organization.isActive) await organization.activate();
-      await Promise.allSettled([key.gate, organization.gate]);
-    }
-  }
-
-  /** Undefined where both actors are in memory, up to date, and durable. */
-  #whenSettled(request: HoldRequest): Promise<void> | undefined {
-    const key = this.#dependencies.keys.get(request.keyId);
-    const organization = this.#dependencies.organizations.get(request.organizationId);
-    if (isSettled(key) && isSettled(organization)) return undefined;
-    return this.#activate(request);
-  }
-
-  #headroom(request: HoldRequest): Headroom {
-    return {
-      key: this.#dependencies.keys.get(request.keyId).turn("headroom", undefined),
-      organization: this.#dependencies.organizations
-        .get(request.organizationId)
-        .turn("headroom", undefined),
-    };
   }
 
   /** Decides over key and organization at once, without a wait in between, and holds where it can. */
   #look(request: HoldRequest): WaitVerdict {
-    const { keys, organizations } = this.#dependencies;
-    return this.#lookAt(
-      request,
-      keys.get(request.keyId),
-      organizations.get(request.organizationId),
-    );
-  }
-
-  #lookAt(request: HoldRequest, key: KeyCell, organization: OrganizationCell): WaitVerdict {
-    const headroom: Headroom = {
-      key: key.turn("headroom", undefined),
-      organization: organization.turn("headroom", undefined),
-    };
+    const headroom = this.#payers.headroom(request);
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
     const decision = decideHold(request, freeNano(headroom));
     if (decision.isHeld) {
       const hold = this.#holdOf(request, headroom, decision);
       this.#holds.set(hold.requestId, hold);
-      organization.turn("changeHeld", { byNano: hold.holdNano });
-      key.turn("changeHeld", changeOf(hold, hold.holdNano));
+      this.#payers.changeHeld(hold, hold.holdNano);
       return { kind: "held", hold };
     }
     const error = refusal(headroom, request);
@@ -308,12 +232,13 @@ export class AloneMoney implements MoneyPort {
     let queue = this.#queues.get(request.organizationId);
     if (queue === undefined) {
       queue = new WaitQueue(this.#dependencies.clock, {
-        whenSettled: (waiting) => this.#whenSettled(waiting),
+        whenSettled: (waiting) => this.#payers.whenSettled(waiting),
         look: (waiting) => this.#look(waiting),
       });
       this.#queues.set(request.organizationId, queue);
     }
-    if (queue.length >= MAX_WAITING_REQUESTS) throw refusal(this.#headroom(request), request);
+    if (queue.length >= MAX_WAITING_REQUESTS)
+      throw refusal(this.#payers.headroom(request), request);
     try {
       return await queue.wait(request, shortOf);
     } catch (error) {
@@ -328,16 +253,7 @@ export class AloneMoney implements MoneyPort {
 
   /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
   async #tellExhausted(request: HoldRequest): Promise<void> {
-    if (!this.#key(request) || !this.#organization(request)) return;
-    await tellExhausted(this.#dependencies, request, this.#headroom(request));
+    if (!this.#payers.areLoaded(request)) return;
+    await tellExhausted(this.#dependencies, request, this.#payers.headroom(request));
   }
-}
-
-function changeOf({ dayAccount, monthAccount }: Hold, byNano: bigint) {
-  return { dayAccount, monthAccount, byNano };
-}
-
-/** In memory, and nothing of it waiting to become durable. */
-function isSettled(cell: { readonly isActive: boolean; readonly gate: unknown }): boolean {
-  return cell.isActive && cell.gate === undefined;
 }
