@@ -32,6 +32,7 @@ export class Cluster {
   readonly gateways: SimulatedGateway[] = [];
   hasFaults = true;
   #isEnding = false;
+  #restarts = 0;
   readonly #options: ClusterOptions;
   readonly #running = new Map<RequestRecord, SimulatedGateway>();
 
@@ -127,8 +128,10 @@ export class Cluster {
       if (record.end === undefined) record.isLost = true;
     }
     const wanted = this.#company === "alone" ? 1 : 2;
-    for (let count = this.living.length; count < wanted; count++) {
+    while (this.living.length + this.#restarts < wanted) {
+      this.#restarts++;
       world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => {
+        this.#restarts--;
         if (this.living.length < wanted) this.start();
       });
     }
