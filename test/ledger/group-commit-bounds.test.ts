@@ -21,6 +21,7 @@ describe("bounds", () => {
     new GroupCommit({
       sql: books.connect(),
       instance: books.instance,
+      endEarlierTry: () => Promise.resolve(),
       onCommitted() {},
       onFenced() {},
       onPostedAbandoned() {},
