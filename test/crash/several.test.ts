@@ -300,7 +300,7 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
     look(grounds.cluster.databaseUrl, async (sql) => {
       const [row] = await sql`SELECT count(*)::int AS missing FROM outbox o
         JOIN webhooks w USING (organization_id)
-        WHERE o.type = ANY (${sql.array(EVENTS)}::text[]) AND NOT EXISTS (SELECT 1 FROM deliveries d
+        WHERE o.type IN ${sql(EVENTS)} AND NOT EXISTS (SELECT 1 FROM deliveries d
           WHERE d.outbox_id = o.id AND d.webhook_id = w.id AND d.status = 'delivered')`;
       return row!.missing === 0;
     });
