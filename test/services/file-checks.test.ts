@@ -146,6 +146,18 @@ describe("a training line is refused, and named, that", () => {
       "line 2",
       "nested deeper",
     ],
+    [
+      "holds a NUL character",
+      '{"messages":[{"role":"user","content":"a\\u0000b"}]}',
+      "line 2",
+      "NUL character",
+    ],
+    [
+      "holds a lone surrogate, in a name",
+      '{"messages":[{"role":"user","content":"a","\\ud800":1}]}',
+      "line 2",
+      "lone surrogate",
+    ],
     ["begins with a byte order mark", `\ufeff${GOOD}`, "line 2", "is not valid JSON"],
   ])("%s", (_, line, param, words) => {
     const fault = faultOf("fine-tune", `${GOOD}\n${line}\n${GOOD}\n`)!;
