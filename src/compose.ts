@@ -69,11 +69,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
   const areSeveral = config.redisUrl !== undefined;
   const connections = openConnections(options.database, {
+    instance,
     poolSize: config.databasePoolSize,
     clock,
-    ledger: areSeveral
-      ? { use: `ledger-${instance.id}`, settings: SHARED_LEDGER_SETTINGS }
-      : { use: "ledger", settings: LEDGER_SETTINGS },
+    ledgerSettings: areSeveral ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
   });
   const { sql, background } = connections;
   const onError = (error: unknown): void =>
