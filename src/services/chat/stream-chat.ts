@@ -61,7 +61,12 @@ export async function streamChat(
     errorFrame: (error) => frameOf(dependencies.errorEnvelope(error, chat.requestId)),
     clientSignal: chat.clientSignal,
     log: chat.log,
-    store: claim && ((bytes) => idempotency.store(claim, 200, STREAM_HEADERS, bytes)),
+    store:
+      claim &&
+      ((bytes) => {
+        const headers = answerHeaders(chat, stream.candidate, stream.trail);
+        return idempotency.store(claim, 200, Object.assign(headers, STREAM_HEADERS), bytes);
+      }),
     free: claim && (() => idempotency.free(claim)),
   });
   const isOpen = await firstEventOrKeepalive(stream, calls.clock, dependencies.keepaliveMs);
