@@ -9,6 +9,12 @@ export async function leaveCommitMark(sql: DatabaseTransaction, id: string): Pro
   return left.count > 0;
 }
 
+/** Whether a transaction was committed that can be under way no more. */
+export async function isCommitMarkLeft(sql: Database, id: string): Promise<boolean> {
+  const [mark] = await sql`SELECT 1 FROM commit_marks WHERE id = ${id}`;
+  return mark !== undefined;
+}
+
 const REMOVAL_BATCH = 10_000;
 
 /** No writer asks again after so long. */

@@ -66,6 +66,10 @@ export class Driver {
     this.#upstreamPid = upstreamPid;
   }
 
+  get upstreamPid(): number {
+    return this.#upstreamPid;
+  }
+
   /** Right answers of the gateway so far. */
   get gatewayAnswers(): number {
     return this.#gatewayAnswers;

@@ -21,6 +21,8 @@ export interface GatewayOptions {
   readonly logPath: string | undefined;
   /** Where its CPU profile goes; undefined: none. */
   readonly profileDir: string | undefined;
+  /** Further settings, by the names of their variables. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 export interface GatewayProcess {
@@ -106,7 +108,7 @@ function startCommand(profileDir: string | undefined) {
 }
 
 function settings(
-  { folder, databaseUrl }: GatewayOptions,
+  { folder, databaseUrl, settings: further }: GatewayOptions,
   port: number,
   configPath: string,
 ): Record<string, string> {
@@ -119,6 +121,7 @@ function settings(
     ...(databaseUrl === undefined
       ? {}
       : { DATABASE_URL: databaseUrl, GATEWAY_MASTER_KEY: masterKey }),
+    ...further,
   };
 }
 

@@ -48,7 +48,8 @@ async function main(): Promise<number> {
       await cleanups.run();
       process.stderr.write(`\n${summariseProfiles(profileDir, oldProfiles)}\n`);
     }
-    return results.wrongAnswers === 0 && results.ledger.isExact ? 0 : 1;
+    const isRight = results.wrongAnswers === 0 && results.ledger.isExact;
+    return isRight && (results.several?.findings.length ?? 0) === 0 ? 0 : 1;
   } catch (error) {
     if (!isInterrupted) process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
     return isInterrupted ? INTERRUPTED : 1;

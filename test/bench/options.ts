@@ -1,7 +1,16 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 
-const SECTIONS = ["chat", "stream", "spread", "keys", "aborts", "start", "commit-delay"] as const;
+const SECTIONS = [
+  "chat",
+  "stream",
+  "spread",
+  "keys",
+  "aborts",
+  "start",
+  "commit-delay",
+  "several",
+] as const;
 export type Section = (typeof SECTIONS)[number];
 
 export interface BenchOptions {

@@ -1,6 +1,12 @@
 import type { Comparison } from "./compare.ts";
 import type { Measurement } from "./driver.ts";
-import type { AbortedStreams, BenchResults, ManyKeys } from "./results.ts";
+import type {
+  AbortedStreams,
+  BenchResults,
+  ManyKeys,
+  SeveralInstances,
+  SeveralMeasurement,
+} from "./results.ts";
 import { LABELS, MAIN_CONNECTIONS } from "./sections.ts";
 import { table } from "./table.ts";
 import { judge } from "./targets.ts";
@@ -12,6 +18,7 @@ export function report(results: BenchResults): string {
     `${results.machine}\n${results.database}\nGateway with authentication, rate limit, daily and monthly budget, ledger, metrics and request log on.`,
     comparisonBlock(results),
     coresBlock(rows),
+    ...(results.several ? [severalBlock(results.several)] : []),
     [
       `commit latency (p50 of single inserts): ${ms(results.commitMs)}${delayed ? `; with commit_delay 2000: ${ms(delayed.commitMs)}` : ""}`,
       `first start: ${seconds(results.firstStartMs)}${laterStartMs === undefined ? "" : `; later start: ${seconds(laterStartMs)}`}`,
@@ -92,6 +99,35 @@ function coresBlock(rows: readonly Comparison[]): string {
     ]),
     ["left", "left"],
   );
+}
+
+function severalBlock(several: SeveralInstances): string {
+  const line = (what: string, one: SeveralMeasurement, ratio: number | undefined) => [
+    what,
+    one.ratePerSecond.toFixed(0),
+    ratio?.toFixed(2) ?? "",
+    one.p50Ms.toFixed(2),
+    one.p99Ms.toFixed(2),
+    one.cpuMicrosPerRequest.toFixed(0),
+  ];
+  const lines = table(
+    [
+      `several, chat, ${MAIN_CONNECTIONS} connections`,
+      "req/s",
+      "ratio",
+      "p50 ms",
+      "p99 ms",
+      "CPU µs/req",
+    ],
+    [
+      line("alone", several.alone, undefined),
+      line("one of several, with Redis", several.shared, several.sharedRatio),
+      line("one of three", several.one, undefined),
+      line("three", several.three, several.threeRatio),
+    ],
+    ["left"],
+  );
+  return [lines, ...several.findings.map((finding) => `wrong: ${finding}`)].join("\n");
 }
 
 function manyKeysLine(keys: ManyKeys): string {

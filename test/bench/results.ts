@@ -15,6 +15,7 @@ export interface BenchResults {
   readonly delayed?: DelayedCommits;
   readonly manyKeys?: ManyKeys;
   readonly aborts?: AbortedStreams;
+  readonly several?: SeveralInstances | undefined;
   readonly ledger: LedgerCheck;
   readonly answers: number;
   readonly wrongAnswers: number;
@@ -25,6 +26,29 @@ export interface BenchResults {
 export interface DelayedCommits {
   readonly commitMs: number;
   readonly rows: readonly Comparison[];
+}
+
+export interface SeveralMeasurement {
+  /** Of all of them together. */
+  readonly ratePerSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly cpuMicrosPerRequest: number;
+}
+
+/** Chat at gateways that share a database and a Redis, in comparison. */
+export interface SeveralInstances {
+  /** Without a Redis. */
+  readonly alone: SeveralMeasurement;
+  /** One of several, the only one there is. */
+  readonly shared: SeveralMeasurement;
+  readonly sharedRatio: number;
+  /** One of three that are there, and all of them. */
+  readonly one: SeveralMeasurement;
+  readonly three: SeveralMeasurement;
+  readonly threeRatio: number;
+  /** What was wrong with their ledgers or their answers. */
+  readonly findings: readonly string[];
 }
 
 export interface ManyKeys {

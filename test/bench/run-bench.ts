@@ -18,7 +18,13 @@ import {
 import { checkLedger } from "./ledger-check.ts";
 import type { BenchOptions } from "./options.ts";
 import type { BenchResults } from "./results.ts";
-import { measureDelayedCommits, measureSections, type Stage } from "./sections.ts";
+import {
+  MAIN_CONNECTIONS,
+  measureDelayedCommits,
+  measureSections,
+  type Stage,
+} from "./sections.ts";
+import { measureSeveral } from "./several.ts";
 
 /** Starts everything, measures what was asked for, and compares the ledger with what was answered. */
 export async function runBench(
@@ -33,6 +39,9 @@ export async function runBench(
   const commitMs = await commitLatencyMs(sql);
   const measured = await measureSections(stand.stage);
   const again = await measureAgain(stand, cleanups);
+  const several = options.sections.has("several")
+    ? await measureSeveral(stand.stage, stand.gatewayOptions, MAIN_CONNECTIONS, cleanups)
+    : undefined;
   const ledger = await checkLedger(again.sql, {
     answers: driver.gatewayAnswers,
     abortedStreams: driver.abortedStreams,
@@ -47,6 +56,7 @@ export async function runBench(
     laterStartMs: again.laterStartMs,
     ...measured,
     delayed: again.delayed,
+    several,
     ledger,
     answers: driver.gatewayAnswers,
     wrongAnswers: driver.wrong,

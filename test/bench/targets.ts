@@ -40,6 +40,10 @@ export function judge(results: BenchResults): TargetResult[] {
       atMost("streams still open at the upstream after them", aborts.leftAtUpstream, 0, ""),
     );
   }
+  if (results.several !== undefined) {
+    const wrong = results.several.findings.length;
+    targets.push(atMost("differences in the ledgers of several", wrong, 0, ""));
+  }
   targets.push(atMost("first start", results.firstStartMs, FIRST_START_MS, "ms"));
   if (laterStartMs !== undefined) {
     targets.push(atMost("later start", laterStartMs, LATER_START_MS, "ms"));

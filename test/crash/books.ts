@@ -61,6 +61,12 @@ export async function brokenRules(sql: Database): Promise<string[]> {
           WHERE a.key_id = t.key_id AND a.kind = 'day')`,
     ],
     [
+      "M3 what an account holds is not the sum of its holds",
+      await sql`SELECT a.id, a.held_nano::text FROM accounts a WHERE a.held_nano <> (
+        SELECT coalesce(sum(h.hold_nano), 0) FROM holds h
+        WHERE a.id IN (h.org_account, h.day_account, h.month_account))`,
+    ],
+    [
       "M3 a request was charged twice",
       await sql`SELECT request_id FROM transactions WHERE request_id IS NOT NULL
         GROUP BY request_id HAVING count(*) > 1`,

@@ -128,7 +128,7 @@ test(
     let { gateway, baseUrl } = await start();
     const keys = firstKeys(dataDir);
     const limited = await createLimitedKey(baseUrl, keys.management_key, limitNano);
-    const poor = createPoorOrganization(dataDir, limitNano);
+    const poor = createPoorOrganization({ DATA_DIR: dataDir }, limitNano);
     const load = new Load({
       workers: WORKERS,
       random: seededRandom(SEED + 1),

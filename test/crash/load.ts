@@ -9,6 +9,9 @@ export interface Sent {
   readonly kind: Kind;
   /** When each delivered token came, on a clock that stands still while this process does. */
   readonly tokenTimesMs: number[];
+  /** The secret key and the gateway that it was sent with, and to, last. */
+  key: string | undefined;
+  baseUrl: string | undefined;
   tries: number;
   requestId: string | undefined;
   /** Undefined where no answer began. */
@@ -50,7 +53,7 @@ export class Load {
   /** To be sent again. */
   readonly #insisting: { sent: Sent; key: string }[] = [];
   #finished: Sent[] = [];
-  #baseUrl: string | undefined;
+  #baseUrls: readonly string[] = [];
   #isEnding = false;
   #wake: (() => void)[] = [];
   #count = 0;
@@ -69,23 +72,25 @@ export class Load {
     return this.#pending.size;
   }
 
-  /** A gateway is there. */
-  open(baseUrl: string): void {
-    this.#baseUrl = baseUrl;
+  /** These gateways are there, and no others. */
+  open(...baseUrls: readonly string[]): void {
+    this.#baseUrls = baseUrls;
     for (const wake of this.#wake.splice(0)) wake();
   }
 
   /** No request begins from now on. */
   close(): void {
-    this.#baseUrl = undefined;
+    this.#baseUrls = [];
   }
 
-  /** Now a process is killed: what is on its way may be cut. */
-  noteCut(): void {
-    for (const sent of this.#pending) sent.wasCut = true;
+  /** Now a process is killed: what is on its way, to this gateway or to any, may be cut. */
+  noteCut(baseUrl?: string): void {
+    const isThere = (sent: Sent) => baseUrl === undefined || sent.baseUrl === baseUrl;
+    for (const sent of this.#pending) if (isThere(sent)) sent.wasCut = true;
     const sinceMs = performance.now() - LEAVING_MS;
     for (const sent of this.#finished) {
-      if (sent.kind.leavesAfterTokens !== undefined && sent.endedAtMs > sinceMs) sent.wasCut = true;
+      const hasLeft = sent.kind.leavesAfterTokens !== undefined && sent.endedAtMs > sinceMs;
+      if (hasLeft && isThere(sent)) sent.wasCut = true;
     }
   }
 
@@ -97,14 +102,14 @@ export class Load {
   /** Ends the clients once their last answers have ended. */
   async end(): Promise<void> {
     this.#isEnding = true;
-    this.open(this.#baseUrl ?? "");
+    this.open(...this.#baseUrls);
     await Promise.all(this.#workers);
     this.#clock.stop();
   }
 
   async #work(kinds: readonly Kind[]): Promise<void> {
     for (;;) {
-      while (this.#baseUrl === undefined && !this.#isEnding) {
+      while (this.#baseUrls.length === 0 && !this.#isEnding) {
         await new Promise<void>((resolve) => this.#wake.push(resolve));
       }
       const again = this.#insisting.shift();
@@ -120,8 +125,11 @@ export class Load {
     this.#pending.add(sent);
     sent.tries++;
     sent.startedAtMs = performance.now();
+    const place = Math.floor(this.#options.random() * this.#baseUrls.length);
+    sent.key = key;
+    sent.baseUrl = this.#baseUrls[place] ?? "";
     try {
-      await receive(sent, this.#baseUrl ?? "", key, this.#clock);
+      await receive(sent, sent.baseUrl, key, this.#clock);
     } catch {
       // Connections break when a gateway dies; what had come until then is noted.
     }
@@ -143,6 +151,8 @@ export function sentOf(tag: string, kind: Kind): Sent {
     tag,
     kind,
     tokenTimesMs: [],
+    key: undefined,
+    baseUrl: undefined,
     tries: 0,
     requestId: undefined,
     status: undefined,

@@ -3,14 +3,17 @@ import { join } from "node:path";
 const CLI = join(import.meta.dir, "..", "..", "src", "cli", "main.ts");
 
 /** Another organization, with so much credit, made by the operator's command beside a running gateway. */
-export function createPoorOrganization(dataDir: string, creditNano: bigint): { secret: string } {
+export function createPoorOrganization(
+  environment: Readonly<Record<string, string>>,
+  creditNano: bigint,
+): { secret: string } {
   const command = [process.execPath, "--no-env-file", CLI];
   const { stdout, stderr, success } = Bun.spawnSync(
     [...command, "org", "create", "--name", "Poor", "--json"],
     {
       env: {
         PATH: process.env.PATH,
-        DATA_DIR: dataDir,
+        ...environment,
         GATEWAY_STARTING_CREDIT_USD: (Number(creditNano) / 1e9).toFixed(9),
       },
     },

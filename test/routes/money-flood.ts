@@ -1,6 +1,5 @@
-import { sendRaw } from "../support/raw-http.ts";
+import { type RawTarget, sendRaw } from "../support/raw-http.ts";
 import { parseStream } from "../support/stream-reader.ts";
-import type { MoneyGateway } from "./money-gateway.ts";
 
 /** What became of one request of a flood. */
 export interface Outcome {
@@ -23,20 +22,24 @@ export interface Flood {
 
 /**
  * Sends so many requests, every other one streamed, each over a connection of its own: `fetch` would
- * hold most of them back in this process.
+ * hold most of them back in this process. They go around the gateways where there are several.
  */
-export function flood(gateway: MoneyGateway, options: Flood): Promise<Outcome[]> {
+export function flood(
+  gateways: RawTarget | readonly RawTarget[],
+  options: Flood,
+): Promise<Outcome[]> {
   const { requests, spreadMs = 0 } = options;
+  const all = [gateways].flat();
   return Promise.all(
     Array.from({ length: requests }, async (_, i) => {
       if (spreadMs > 0) await Bun.sleep((i * spreadMs) / requests);
-      return send(gateway, options, i % 2 === 1);
+      return send(all[i % all.length]!, options, (i & 1) === 1);
     }),
   );
 }
 
 async function send(
-  gateway: MoneyGateway,
+  gateway: RawTarget,
   { key, body }: Flood,
   isStreamed: boolean,
 ): Promise<Outcome> {

@@ -29,11 +29,10 @@ export async function startMoneyGateway(
   options: { creditUsd?: number; plan?: string; clock?: Clock } = {},
 ): Promise<MoneyGateway> {
   const upstream = await startUpstream();
-  upstream.behave("exact", answerOf(EXACT_TOKENS));
-  upstream.behave("roomy", answerOf(ROOMY_TOKENS));
+  for (const [model, behaviour] of MONEY_BEHAVIOURS) upstream.behave(model, behaviour);
   const folder = mkdtempSync(join(tmpdir(), "money-gateway-"));
   const configPath = join(folder, "gateway.config.json");
-  writeFileSync(configPath, JSON.stringify(configuration(upstream.baseUrl)));
+  writeFileSync(configPath, JSON.stringify(moneyConfiguration(upstream.baseUrl)));
   const gateway = await startTestGateway({
     environment: { GATEWAY_CONFIG: configPath },
     startingCreditUsd: options.creditUsd,
@@ -64,7 +63,12 @@ function answerOf(tokens: number) {
   return { do: "complete", content: "word".repeat(tokens), events: Math.min(tokens, 10) } as const;
 }
 
-function configuration(baseUrl: string) {
+export const MONEY_BEHAVIOURS = [
+  ["exact", answerOf(EXACT_TOKENS)],
+  ["roomy", answerOf(ROOMY_TOKENS)],
+] as const;
+
+export function moneyConfiguration(baseUrl: string) {
   const model = (slug: string, maxOutputTokens: number) => ({
     id: `test/${slug}`,
     category: "chat",

@@ -3,7 +3,7 @@ import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { exitOf, type GatewayProcess, Grounds } from "../crash/gateway-process.ts";
 import { prepareKinds } from "../crash/kinds.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "../crash/upstream-process.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /** Several gateways on one database and one Redis, each in a process of its own, with one upstream. */
 export interface Cluster {
@@ -11,8 +11,10 @@ export interface Cluster {
   readonly upstream: UpstreamProcess;
   readonly managementKey: string;
   readonly secretKey: string;
+  /** What each gateway is told. */
+  readonly environment: Readonly<Record<string, string>>;
   /** Starts a gateway on this port and waits for it to listen. */
-  start(port?: number): Promise<Instance>;
+  start(port?: number, settings?: Readonly<Record<string, string>>): Promise<Instance>;
   stop(): Promise<void>;
 }
 
@@ -24,10 +26,11 @@ export interface Instance {
 export async function openCluster(
   redisUrl: string,
   settings: Readonly<Record<string, string>> = {},
+  openDatabase: () => Promise<TestDatabase> = createTestDatabase,
 ): Promise<Cluster> {
   const grounds = new Grounds("several");
   const configPath = join(grounds.folder, "gateway.config.json");
-  const [database, upstream] = await Promise.all([createTestDatabase(), startUpstreamProcess()]);
+  const [database, upstream] = await Promise.all([openDatabase(), startUpstreamProcess()]);
   await prepareKinds(upstream, configPath);
   const managementKey = generateApiKey("management").key;
   const secretKey = generateApiKey("secret").key;
@@ -47,10 +50,11 @@ export async function openCluster(
     upstream,
     managementKey,
     secretKey,
-    async start(port = 0) {
+    environment,
+    async start(port = 0, ownSettings = {}) {
       const gateway = grounds.launch({
         dataDir: grounds.newDataDir(),
-        environment: { ...environment, PORT: String(port) },
+        environment: { ...environment, PORT: String(port), ...ownSettings },
       });
       return { gateway, baseUrl: await gateway.listening };
     },

@@ -14,6 +14,11 @@ const TIMEOUT_MS = 90_000;
 const REVOCATION_MS = 1_000;
 /** A loaded machine. */
 const TOLERANCE_MS = 500;
+/** Requests a second while all are restarted; 200 is the full proof. */
+const ROLLING_RATE = Number(process.env.GATEWAY_TEST_ROLLING_RATE ?? 40);
+/** What those are: one in ten a long stream, which a restart has to wait for. */
+const ROLLING_KINDS = ["plain", "short", "plain", "slow-plain", "insistent"];
+const LONG_KIND = "crawling";
 const redis = await findTestRedis();
 
 describe.skipIf(redis === undefined)("several gateways", () => {
@@ -121,13 +126,22 @@ describe.skipIf(redis === undefined)("several gateways", () => {
       });
       await until("all are ready", () => ready.size === 3);
       const all: Sent[] = [];
-      const clients = Array.from({ length: 6 }, async (_, client) => {
-        for (let turn = client; !isOver; turn++) {
-          const choice = [...ready];
-          const kind = ["plain", "short", "slow-plain", "steady"][turn % 4]!;
-          all.push(await send(instances[choice[turn % choice.length]!]!, kind));
+      // At a rate of their own, however slow the answers are.
+      const clients: Promise<void>[] = [];
+      const arrivals = (async () => {
+        const beganMs = performance.now();
+        while (!isOver) {
+          const due = Math.floor(((performance.now() - beganMs) * ROLLING_RATE) / 1_000);
+          while (clients.length < due) {
+            const turn = clients.length;
+            const choice = [...ready];
+            const kind = turn % 10 === 9 ? LONG_KIND : ROLLING_KINDS[turn % ROLLING_KINDS.length]!;
+            const request = send(instances[choice[turn % choice.length]!]!, kind);
+            clients.push(request.then((sent) => void all.push(sent)));
+          }
+          await Bun.sleep(2);
         }
-      });
+      })();
       for (let n = 0; n < instances.length; n++) {
         const port = Number(new URL(instances[n]!.baseUrl).port);
         expect(await stopInOrder(instances[n]!)).toBe(0);
@@ -135,8 +149,9 @@ describe.skipIf(redis === undefined)("several gateways", () => {
         await until("it is ready", () => ready.has(n));
       }
       isOver = true;
-      await Promise.all([...clients, ...look]);
-      console.log(`${all.length} requests during three restarts`);
+      await Promise.all([arrivals, ...look]);
+      await Promise.all(clients);
+      console.log(`${all.length} requests, ${ROLLING_RATE} a second, during three restarts`);
       expect(all.filter(({ isWhole }) => !isWhole)).toEqual([]);
       expect(all.length).toBeGreaterThan(50);
       await Promise.all(instances.map(({ baseUrl }) => holdsEnded(baseUrl)));

@@ -23,7 +23,7 @@ export interface ClusterOptions {
 /** One gateway at a time; several; or one, and several in its place once it is gone. */
 export type Company = "alone" | "several" | "changing";
 
-const MAX_STARTS = 20;
+const MAX_STARTS = 60;
 /** Restarts come soon enough that a schedule stays short. */
 const LONGEST_RESTART_MS = 1_500;
 
@@ -32,6 +32,7 @@ export class Cluster {
   readonly gateways: SimulatedGateway[] = [];
   hasFaults = true;
   #isEnding = false;
+  #restarts = 0;
   readonly #options: ClusterOptions;
   readonly #running = new Map<RequestRecord, SimulatedGateway>();
 
@@ -55,6 +56,7 @@ export class Cluster {
   }
 
   start(): void {
+    if (this.gateways.length >= MAX_STARTS) return;
     const { world, faults } = this.#options;
     const company = this.#company;
     const gateway = new SimulatedGateway({
@@ -93,7 +95,10 @@ export class Cluster {
   /** Nothing more goes wrong; what has begun to is over in its time. */
   calm(): void {
     this.hasFaults = false;
-    this.#options.server.manners.refusedShare = 0;
+    const { manners } = this.#options.server;
+    manners.refusedShare = 0;
+    // Where every fourth heartbeat takes seconds, nobody is taken for dead.
+    manners.longCommitShare = 0;
   }
 
   /** All at once, when nothing more is to be done by them. */
@@ -122,9 +127,13 @@ export class Cluster {
       record.hasDied ||= !this.#isEnding;
       if (record.end === undefined) record.isLost = true;
     }
-    const isChange = this.#options.company === "changing" && this.gateways.length === 1;
-    for (let count = isChange ? 2 : 1; count > 0 && this.gateways.length < MAX_STARTS; count--) {
-      world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => this.start());
+    const wanted = this.#company === "alone" ? 1 : 2;
+    while (this.living.length + this.#restarts < wanted) {
+      this.#restarts++;
+      world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => {
+        this.#restarts--;
+        if (this.living.length < wanted) this.start();
+      });
     }
   }
 }

@@ -9,10 +9,11 @@ export interface FaultPlan {
   readonly serverCrashes: number;
   /** Of the statements that are sent: how many lose their connection at some moment of their way. */
   readonly brokenShare: number;
-  /** Of the batches of the ledger: how many are refused although nothing is wrong with them. */
+  /** Of the batches of the ledger, and changes of keys: how many are refused for nothing. */
   readonly refusedShare: number;
   readonly usualCommitMs: number;
   readonly longestCommitMs: number;
+  readonly longCommitShare: number;
 }
 
 /**
@@ -31,10 +32,11 @@ export function planFaults(random: SeededRandom, hasLateRefusals: boolean): Faul
     pauses: some(2),
     partings: some(2),
     serverCrashes: some(1),
-    brokenShare: !isQuiet && random.chance(0.5) ? random.pick([0.02, 0.1]) : 0,
+    brokenShare: !isQuiet && random.chance(0.5) ? random.pick([0.02, 0.1, 0.3]) : 0,
     refusedShare,
     usualCommitMs: isSlow ? 60 : 3,
     longestCommitMs: random.pick([20, 400, isQuiet ? 400 : 2_500]),
+    longCommitShare: random.pick([0.03, 0.03, 0.25]),
   };
   if (refusedShare === 0 || hasLateRefusals) return plan;
   return { ...plan, brokenShare: 0, partings: 0, serverCrashes: 0 };

@@ -98,13 +98,12 @@ export class Promises implements Observer, ClientSide {
     this.counts.delivered++;
     const nowMs = this.#nowMs();
     const { requestId } = record.plan;
-    const attempt = this.#context.tables.attempts.read(undefined, requestId);
-    if (attempt === undefined) {
+    const covered = this.#coveredTokens(record);
+    if (covered === undefined) {
       broken("M4", `of ${requestId} something is delivered before a checkpoint is durable`);
     }
     record.deliveries.push({ atMs: nowMs, tokens });
     record.deliveredTokens = tokens;
-    const covered = attempt.completion_tokens;
     const ahead = record.deliveries.find((delivery) => delivery.tokens > covered);
     if (tokens - covered > MAX_AHEAD_TOKENS) {
       broken("M4", `${requestId} is ${tokens - covered} tokens ahead of its checkpoint`);
@@ -112,6 +111,14 @@ export class Promises implements Observer, ClientSide {
     if (ahead !== undefined && nowMs - ahead.atMs > MAX_AHEAD_MS) {
       broken("M4", `${requestId} is ${nowMs - ahead.atMs} ms ahead of its checkpoint`);
     }
+  }
+
+  /** What is billed whatever happens: by a checkpoint, or where somebody else has charged that already. */
+  #coveredTokens({ plan }: RequestRecord): number | undefined {
+    const attempt = this.#context.tables.attempts.read(undefined, plan.requestId);
+    if (attempt !== undefined) return attempt.completion_tokens;
+    const usage = this.ledger.usageOf(plan.requestId);
+    return usage && Number(-usage.amount_nano) - plan.fixedNano;
   }
 
   #failed(record: RequestRecord, error: GatewayError): void {

@@ -107,7 +107,7 @@ class Schedule {
     this.#server.commit(firstRows(context, payers));
     const count = company === "several" ? random.integer(2, 3) : 1;
     for (let i = 0; i < count; i++) this.#cluster.start();
-    this.#workMs = random.between(1_000, 7_000);
+    this.#workMs = random.between(500, random.pick([1_500, 3_000, 7_000]));
     const settlingMs = 200;
     for (let number = 1; number <= random.integer(4, 36); number++) {
       const plan = planRequest(random, payers, number);
@@ -217,6 +217,7 @@ class Schedule {
       if (victim === undefined || victim.link.isParted) return;
       victim.link.part();
       this.#at(random.between(50, 5_000), "heal", () => victim.link.heal());
+      if (random.chance(0.4)) this.#cluster.start();
       for (const { connections } of victim.drivers) {
         for (const connection of connections) {
           if (random.chance(0.4))

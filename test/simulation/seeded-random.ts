@@ -35,7 +35,7 @@ export class SeededRandom {
   }
 
   /** Mostly short, at times much longer: what networks and disks do. */
-  delay(usualMs: number, longestMs: number): number {
-    return this.chance(0.03) ? this.between(usualMs, longestMs) : this.between(0.01, usualMs);
+  delay(usualMs: number, longestMs: number, longShare = 0.03): number {
+    return this.chance(longShare) ? this.between(usualMs, longestMs) : this.between(0.01, usualMs);
   }
 }

@@ -1,5 +1,9 @@
 import { connect } from "node:net";
-import type { TestGateway } from "./gateway.ts";
+
+/** Whatever listens there. */
+export interface RawTarget {
+  readonly baseUrl: string;
+}
 
 export interface RawRequest {
   readonly method?: string;
@@ -10,7 +14,7 @@ export interface RawRequest {
 }
 
 /** Sends a request over a bare socket, with what no HTTP client would send, and reads the answer. */
-export async function sendRaw(gateway: TestGateway, request: RawRequest): Promise<Response> {
+export async function sendRaw(gateway: RawTarget, request: RawRequest): Promise<Response> {
   const { method = "POST", path = "/v1/chat/completions", headers = [], body = "" } = request;
   const bytes = Buffer.from(body as string);
   const head = [
@@ -24,7 +28,7 @@ export async function sendRaw(gateway: TestGateway, request: RawRequest): Promis
 }
 
 /** Writes the bytes as they are and reads all that is answered until the connection closes. */
-export function exchange(gateway: TestGateway, parts: readonly Uint8Array[]): Promise<Response> {
+export function exchange(gateway: RawTarget, parts: readonly Uint8Array[]): Promise<Response> {
   return new Promise((resolve, reject) => {
     const received: Buffer[] = [];
     const socket = connect(Number(new URL(gateway.baseUrl).port), "127.0.0.1", () => {

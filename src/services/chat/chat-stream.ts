@@ -65,6 +65,8 @@ export class ChatStream implements Ticking, EventListenerObject {
   /** Ends the wait for the database while the stream opens. */
   #giveUpOpening: ((failure: GatewayError) => void) | undefined;
   #hasGivenUp = false;
+  /** Why the charge of all of it was not written. */
+  #unwritten: unknown;
 
   constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
     this.#dependencies = dependencies;
@@ -97,13 +99,15 @@ export class ChatStream implements Ticking, EventListenerObject {
 
   /**
    * The same, and where the provider has ended before anything may leave, waits for the charge too:
-   * then all of the stream may leave at once, and `whole` has it.
+   * then all of the stream may leave at once, and `whole` has it. Rejects where it cannot be written.
    */
   async openOrFinish(): Promise<void> {
     await this.open();
     if (!this.#isOver) return;
     await this.#finishOnce();
     if (this.#isGone) throw clientClosed();
+    // Nothing has left: what kept the charge from being written has a status of its own.
+    if (this.#unwritten !== undefined && !this.#output.hasBody) throw this.#unwritten;
   }
 
   /** Everything, where the stream was closed before its body was asked for: it needs none then. */
@@ -240,9 +244,10 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   #finishOnce(): Promise<void> {
-    this.#finishing ??= this.#finish(this.#relay!, this.#charge!).catch((error) =>
-      this.#fail(error),
-    );
+    this.#finishing ??= this.#finish(this.#relay!, this.#charge!).catch((error) => {
+      if (this.#isSettling) this.#unwritten = error;
+      return this.#fail(error);
+    });
     return this.#finishing;
   }
 

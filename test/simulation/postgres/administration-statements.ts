@@ -35,6 +35,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
   },
   {
     name: "update key",
+    isRefusable: true,
     begins: "UPDATE api_keys SET ?, version = version + 1 WHERE id = ? AND deleted_at IS NULL",
     *run({ tables }, transaction, [columns, id]) {
       const changed = (columns as Listed).of as Partial<ApiKeyRow>;

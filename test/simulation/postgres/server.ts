@@ -16,7 +16,8 @@ export interface Observer {
 export interface ServerManners {
   usualCommitMs: number;
   longestCommitMs: number;
-  /** Of the batches of the ledger: how many are refused although nothing is wrong with them. */
+  longCommitShare: number;
+  /** Of what may be refused: how much is, although nothing is wrong with it. */
   refusedShare: number;
   /** The disk is full until then. */
   refusesUntilMs: number;
@@ -101,14 +102,17 @@ export class ModelledServer {
   }
 
   commitMs(): number {
-    return this.world.random.delay(this.manners.usualCommitMs, this.manners.longestCommitMs);
+    const { usualCommitMs, longestCommitMs, longCommitShare } = this.manners;
+    return this.world.random.delay(usualCommitMs, longestCommitMs, longCommitShare);
   }
 
   refusalOf(statement: Statement): ModelledError | undefined {
-    if (statement.isLedgerBatch !== true) return undefined;
+    if (statement.isRefusable !== true) return undefined;
     const { refusedShare, refusesUntilMs } = this.manners;
     const isFull = this.world.nowMs < refusesUntilMs;
-    if (!isFull && !this.world.random.chance(refusedShare)) return undefined;
+    // Changes of keys are few: more of them are refused.
+    const share = statement.isLedgerBatch ? refusedShare : Math.min(0.5, refusedShare * 10);
+    if (!isFull && !this.world.random.chance(share)) return undefined;
     return new ModelledError(DISK_FULL, "no space left on device");
   }
 }

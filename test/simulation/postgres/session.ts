@@ -13,6 +13,8 @@ export interface Statement {
   readonly name: string;
   /** A batch of the ledger: what it does is one transaction on its own, and locks what it needs in order. */
   readonly isLedgerBatch?: boolean;
+  /** The server may refuse it although nothing is wrong with it. */
+  readonly isRefusable?: boolean;
   run(session: Session, transaction: Transaction): Running<Outcome>;
 }
 

@@ -14,6 +14,7 @@ export interface ModelledStatement {
   readonly name: string;
   readonly begins: string;
   readonly isLedgerBatch?: boolean;
+  readonly isRefusable?: boolean;
   /** What may have to wait for others. */
   run?(
     context: ModelContext,
@@ -43,10 +44,11 @@ export function modelledStatement(
     if (modelled === undefined) return undefined;
     known.set(text, modelled);
   }
-  const { name, isLedgerBatch = false, run, look } = modelled;
+  const { name, isLedgerBatch = false, isRefusable = isLedgerBatch, run, look } = modelled;
   return {
     name,
     isLedgerBatch,
+    isRefusable,
     *run(session, transaction) {
       if (run !== undefined) return yield* run(context, transaction, values, session);
       return look!(context, transaction, values, session);

@@ -1,0 +1,185 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { hashApiKey } from "../../src/lib/api-key-format.ts";
+import { brokenRules, look } from "../crash/books.ts";
+import { createPoorOrganization } from "../crash/poor-organization.ts";
+import { flood, type Outcome } from "../routes/money-flood.ts";
+import {
+  EXACT_TOKENS,
+  MONEY_BEHAVIOURS,
+  moneyConfiguration,
+  ROOMY_TOKENS,
+  TOKEN_CHARGE_NANO,
+} from "../routes/money-gateway.ts";
+import { findTestRedis } from "../support/redis.ts";
+import { until } from "../support/until.ts";
+import { type Cluster, type Instance, openCluster } from "./cluster.ts";
+
+/* Three processes, and more requests at once than there is money for. */
+
+/** Of requests whose hold is 20 times their charge; 30 shows the same at the pace of a busy key. */
+const ARRIVAL_SECONDS = Number(process.env.GATEWAY_TEST_ARRIVAL_SECONDS ?? 3);
+const TIMEOUT_MS = 60_000 + ARRIVAL_SECONDS * 1_000;
+const SETTLED_MS = 15_000;
+const REQUESTS = 2_000;
+const PAID_REQUESTS = 200;
+const EXACT_NANO = BigInt(EXACT_TOKENS) * TOKEN_CHARGE_NANO;
+const ROOMY_NANO = BigInt(ROOMY_TOKENS) * TOKEN_CHARGE_NANO;
+const EXACT = { model: "test/exact", max_tokens: EXACT_TOKENS };
+/** A limit of 20 times what it gives. */
+const ROOMY = { model: "test/roomy" };
+const redis = await findTestRedis();
+
+describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 requests", () => {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-races-"));
+  let cluster: Cluster;
+  let instances: Instance[];
+  beforeAll(async () => {
+    const configPath = join(folder, "gateway.config.json");
+    cluster = await openCluster(redis!.url, { GATEWAY_CONFIG: configPath });
+    for (const [model, behaviour] of MONEY_BEHAVIOURS) {
+      await cluster.upstream.behave(model, behaviour);
+    }
+    writeFileSync(configPath, JSON.stringify(moneyConfiguration(cluster.upstream.baseUrl)));
+    const first = await cluster.start();
+    instances = [first, ...(await Promise.all([cluster.start(), cluster.start()]))];
+  }, TIMEOUT_MS);
+  afterAll(async () => {
+    await cluster?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const payers: [string, (nano: bigint) => Promise<string>, string][] = [
+    [
+      "budget",
+      async (nano) => {
+        const response = await fetch(`${instances[0]!.baseUrl}/v1/keys`, {
+          method: "POST",
+          headers: {
+            authorization: `Bearer ${cluster.managementKey}`,
+            "content-type": "application/json",
+          },
+          body: JSON.stringify({
+            name: crypto.randomUUID(),
+            monthly_budget_usd: Number(nano) / 1e9,
+          }),
+        });
+        expect(response.status).toBe(201);
+        return ((await response.json()) as { key: string }).key;
+      },
+      "budget_exhausted",
+    ],
+    [
+      "balance",
+      async (nano) => createPoorOrganization(cluster.environment, nano).secret,
+      "insufficient_credits",
+    ],
+  ];
+
+  /** What the ledger says that this key has spent, once nothing is held any more. */
+  async function spentOf(secret: string): Promise<{ spent: bigint; charges: number }> {
+    return look(cluster.databaseUrl, async (sql) => {
+      await until(
+        "nothing is held",
+        async () => {
+          const [left] = await sql<{ count: number }[]>`
+            SELECT (SELECT count(*) FROM holds)::int + (SELECT count(*) FROM attempts)::int AS count`;
+          return left!.count === 0;
+        },
+        SETTLED_MS,
+      );
+      expect(await brokenRules(sql)).toEqual([]);
+      const [row] = await sql<{ spent: bigint; charges: number }[]>`
+        SELECT coalesce(-sum(t.amount_nano), 0)::bigint AS spent, count(t.id)::int AS charges
+        FROM api_keys k LEFT JOIN transactions t ON t.key_id = k.id
+        WHERE k.key_hash = ${hashApiKey(secret)}`;
+      return row!;
+    });
+  }
+
+  const successesOf = (outcomes: readonly Outcome[], code: string) => {
+    const refusals = outcomes.filter((one) => one.code !== undefined);
+    expect(new Set(refusals.map((one) => `${one.status} ${one.code}`))).toEqual(
+      new Set([`402 ${code}`]),
+    );
+    return outcomes.length - refusals.length;
+  };
+
+  describe.each(payers)("of a %s", (_, payerWith, code) => {
+    test(
+      "spend it to the last and not beyond, where each request holds what it costs",
+      async () => {
+        const limit = EXACT_NANO * BigInt(PAID_REQUESTS);
+        const key = await payerWith(limit);
+        const outcomes = await flood(instances, { key, body: EXACT, requests: REQUESTS });
+        const successes = successesOf(outcomes, code);
+        const { spent, charges } = await spentOf(key);
+        console.info(`${successes} of ${REQUESTS} succeeded, ${limit - spent} nano-USD are left`);
+        expect(successes).toBeWithin(195, PAID_REQUESTS + 1);
+        expect(charges).toBe(successes);
+        expect(spent).toBe(EXACT_NANO * BigInt(successes));
+      },
+      TIMEOUT_MS,
+    );
+
+    test(
+      `serve at least 180 that hold 20 times what they cost, arriving over ${ARRIVAL_SECONDS} s`,
+      async () => {
+        const limit = ROOMY_NANO * BigInt(PAID_REQUESTS);
+        const key = await payerWith(limit);
+        const outcomes = await flood(instances, {
+          key,
+          body: ROOMY,
+          requests: REQUESTS,
+          spreadMs: ARRIVAL_SECONDS * 1_000,
+        });
+        const successes = successesOf(outcomes, code);
+        const { spent } = await spentOf(key);
+        console.info(`${successes} of ${REQUESTS} succeeded, ${limit - spent} nano-USD are left`);
+        expect(successes).toBeGreaterThanOrEqual(180);
+        expect(spent).toBeLessThanOrEqual(limit);
+      },
+      TIMEOUT_MS,
+    );
+
+    test(
+      "overspend nothing when one of them is killed meanwhile",
+      async () => {
+        const limit = EXACT_NANO * BigInt(PAID_REQUESTS);
+        const key = await payerWith(limit);
+        const [victim, ...others] = instances as [Instance, ...Instance[]];
+        const options = { key, body: EXACT, requests: REQUESTS / 2 };
+        // What the killed one is asked ends anyhow: in an answer, a broken one or none.
+        const doomed = Array.from({ length: REQUESTS / 4 }, () =>
+          flood(victim, { ...options, requests: 1 }).catch(() => []),
+        );
+        const sound = flood(others, options);
+        await until("it is at work", async () => (await chargesOf(key)) > 0, SETTLED_MS);
+        victim.gateway.signal("SIGKILL");
+        await victim.gateway.exited;
+        const answered = (await Promise.all(doomed))
+          .flat()
+          .filter((one) => one.status === 200 && one.costUsd !== undefined).length;
+        const outcomes = await sound;
+        const successes = answered + outcomes.filter((one) => one.code === undefined).length;
+        const { spent, charges } = await spentOf(key);
+        console.info(`${successes} succeeded, ${charges} were charged, one was killed`);
+        expect(successes).toBeLessThanOrEqual(PAID_REQUESTS);
+        expect(charges).toBeGreaterThanOrEqual(successes);
+        expect(spent).toBeLessThanOrEqual(limit);
+        instances = [...others, await cluster.start()];
+      },
+      TIMEOUT_MS,
+    );
+  });
+
+  const chargesOf = (secret: string) =>
+    look(cluster.databaseUrl, async (sql) => {
+      const [row] = await sql<{ count: number }[]>`
+        SELECT count(*)::int AS count FROM transactions t JOIN api_keys k ON k.id = t.key_id
+        WHERE k.key_hash = ${hashApiKey(secret)}`;
+      return row!.count;
+    });
+});
