@@ -36,7 +36,7 @@ export async function streamChat(
   dependencies: StreamChatDependencies,
   chat: AdmittedChat,
 ): Promise<ChatOutcome> {
-  const { calls, idempotency } = dependencies;
+  const { idempotency } = dependencies;
   const { claim } = chat;
   const stream = new ChatStream(dependencies, {
     requestId: chat.requestId,
@@ -69,7 +69,11 @@ export async function streamChat(
       }),
     free: claim && (() => idempotency.free(claim)),
   });
-  const isOpen = await firstEventOrKeepalive(stream, calls.clock, dependencies.keepaliveMs);
+  const isOpen = await firstEventOrKeepalive(
+    stream,
+    dependencies.steadyClock,
+    dependencies.keepaliveMs,
+  );
   const { candidate } = stream;
   const whole = stream.whole();
   // What is over needs no further care, and is told of like any other answer.
@@ -84,7 +88,7 @@ export async function streamChat(
 
 async function firstEventOrKeepalive(
   stream: ChatStream,
-  clock: ChatStreamDependencies["calls"]["clock"],
+  clock: ChatStreamDependencies["steadyClock"],
   keepaliveMs: number,
 ): Promise<boolean> {
   let cancelTimer: (() => void) | undefined;
