@@ -85,7 +85,7 @@ export class StreamCharge {
   /** Ends the hold behind a checkpoint of what never left: nothing is charged. */
   waive(): Promise<void> {
     const figures = this.figures(estimatedUsage(0, 0));
-    return this.#money.settle(this.#call.hold, settlementFigures(figures, 200));
+    return this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
   }
 
   async settle(

@@ -51,7 +51,7 @@ export interface ChargeFigures extends UsageFigures {
 }
 
 export interface SettlementFigures extends ChargeFigures {
-  /** 200, or 499 where the client went away. */
+  /** 200, 499 where the client went away, or 408 where its time was up before anything left. */
   readonly status: number;
   readonly description: string;
 }
