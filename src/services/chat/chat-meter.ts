@@ -36,7 +36,10 @@ export function chargeFigures(call: MeteredCall, usage: Usage): ChargeFigures {
 }
 
 /** The same as the end of the call, with the status that its client was told. */
-export function settlementFigures(figures: ChargeFigures, status: 200 | 408 | 499): SettlementFigures {
+export function settlementFigures(
+  figures: ChargeFigures,
+  status: 200 | 408 | 499,
+): SettlementFigures {
   return { ...figures, status, description: `Chat completion: ${figures.model}` };
 }
 
