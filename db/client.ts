@@ -33,6 +33,8 @@ export function connectDatabase(target: DatabaseTarget, options: ConnectOptions)
     connection: {
       application_name: options.applicationName,
       TimeZone: "UTC",
+      // What is told to be durable is: a server may have it otherwise.
+      synchronous_commit: "on",
       ...options.settings,
     },
     types: { bigint: postgres.BigInt },

@@ -89,7 +89,9 @@ function storable(params: Readonly<Record<string, string>> = {}): Record<string,
 /** As a parameter has it, or as the rest of a path still has it. */
 const NUL = /\0|%00/;
 
+/** Of a body whose length is not stated the server tells what a GET would, and sends nothing of it. */
 function withoutBody(response: Response): Response {
+  if (!response.headers.has("content-length")) return response;
   void response.body?.cancel();
   return new Response(null, { status: response.status, headers: response.headers });
 }

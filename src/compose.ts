@@ -4,32 +4,27 @@ import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection
 import type { Query } from "../db/query.ts";
 import { createApp } from "./app.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
+import { composeChat } from "./compose/chat.ts";
 import { openConnections } from "./compose/connections.ts";
 import { openCoordination } from "./compose/coordination.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
+import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { BodyBudget } from "./http/body-budget.ts";
-import { errorEnvelope } from "./http/error-response.ts";
 import { LoadGate } from "./http/load-gate.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
-import { DeadlineQueue } from "./lib/deadline-queue.ts";
 import { newId } from "./lib/ids.ts";
-import { buildCatalogue } from "./providers/catalogue/build-catalogue.ts";
-import { createModelIndex, type ModelIndex } from "./providers/catalogue/model-index.ts";
 import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
-import { ChatCompletions } from "./services/chat/chat-completions.ts";
-import { StreamTicker } from "./services/chat/stream-ticker.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
-import { publishSearch } from "./services/models/publish-search.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
@@ -69,11 +64,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
   const areSeveral = config.redisUrl !== undefined;
   const connections = openConnections(options.database, {
+    instance,
     poolSize: config.databasePoolSize,
     clock,
-    ledger: areSeveral
-      ? { use: `ledger-${instance.id}`, settings: SHARED_LEDGER_SETTINGS }
-      : { use: "ledger", settings: LEDGER_SETTINGS },
+    ledgerSettings: areSeveral ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
   });
   const { sql, background } = connections;
   const onError = (error: unknown): void =>
@@ -131,8 +125,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
   });
   await membership.enter();
-  const models = await loadModels(config);
-  await publishSearch(background, models);
+  const models = await composeModels(config, background);
   const world = createActorWorld({
     sql,
     clock,
@@ -197,8 +190,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.start();
   await coordination.start();
 
-  const ticker = new StreamTicker(clock);
-  const deadlines = new DeadlineQueue(clock, config.upstreamTimeouts.totalMs);
   const inFlight = new InFlight();
   const lag = new EventLoopLag();
   const lastUse = new LastUse(background, onError);
@@ -209,7 +200,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     maxWaitMs: upstreamTimeouts.totalMs,
   });
-  const chat = new ChatCompletions({
+  const { chat, ticker, deadlines } = composeChat({
+    clock,
+    config,
+    world,
     money,
     tunedModels,
     providers: createProviders(providerSettings, {
@@ -218,20 +212,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       tunedModels: sandboxModels,
     }),
     rates: coordination.rates,
-    organizations: world.organizations,
     idempotency,
     events: webhooks.completionEvents,
-    calls: { endpoints: world.endpoints, clock, random: Math.random },
-    ticker,
-    keepaliveMs: config.keepaliveMs,
-    firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
-    idleTimeoutMs: upstreamTimeouts.idleMs,
-    totalTimeoutMs: upstreamTimeouts.totalMs,
-    deadlines,
     isCutShort: () => inFlight.isCutShort,
-    errorEnvelope,
     whenCurrent: () => presence.whenCurrent(),
-    onError: (error, requestId) =>
+    onStreamError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
@@ -305,9 +290,4 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       }
     },
   };
-}
-
-async function loadModels(config: GatewayConfig): Promise<ModelIndex> {
-  const { providers, models, sandbox } = config;
-  return createModelIndex(await buildCatalogue({ providers, models, sandbox, now: new Date() }));
 }

@@ -19,6 +19,7 @@ import {
   unitOfHold,
   withoutAbandoned,
 } from "./units.ts";
+import { findWritten, untilAnswered } from "./written-before.ts";
 
 export type { Abandonment } from "./units.ts";
 
@@ -37,8 +38,8 @@ export interface GroupCommitDependencies {
   readonly commitBatch?: CommitBatch;
   /** Asks for holds with each batch. */
   readonly holds?: HoldSource;
-  /** Resolves when a try whose outcome is unknown is certainly over. */
-  endEarlierTry?(): Promise<void>;
+  /** Resolves when a try whose outcome is unknown is certainly over: committed or undone. */
+  endEarlierTry(): Promise<void>;
   /** For the waits between tries. */
   readonly clock?: Clock;
 }
@@ -52,11 +53,15 @@ const MAX_CLOSE_MS = 5_000;
 /** Conflicts with other writers that a new try resolves. */
 const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
 const UNIQUE_VIOLATION = "23505";
+/** An account that a charge needs has no row. */
+const NOT_NULL_VIOLATION = "23502";
 
 /**
  * Commits what queued during the last commit with the next one: no timer, no added wait. One commit is
  * under way at a time. A broken connection leaves the outcome unknown, so the batch runs again and
  * passes over what is already posted; a definite failure splits the batch, so that one bad row fails alone.
+ * Behind an unknown outcome a definite failure says nothing of the earlier try: what that has written is
+ * looked up, and counts as written.
  */
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
@@ -139,7 +144,7 @@ export class GroupCommit {
       const startedMs = performance.now();
       const ledger = units.filter((unit) => unit.statements.length === 0);
       if (holds !== undefined) for (const hold of holds.take()) ledger.push(unitOfHold(hold));
-      if (ledger.length > 0) await this.#settleUnits(ledger, false);
+      if (ledger.length > 0) await this.#settleUnits(ledger);
       const administration = units.filter((unit) => unit.statements.length > 0);
       if (administration.length > 0) await this.#writeUnits(administration);
       this.#dependencies.onBatch?.(units.length, performance.now() - startedMs);
@@ -148,9 +153,9 @@ export class GroupCommit {
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  async #settleUnits(asked: readonly Unit[], outcomeUnknown: boolean): Promise<void> {
+  async #settleUnits(asked: readonly Unit[]): Promise<void> {
     let units = asked;
-    let recheck = outcomeUnknown;
+    let recheck = false;
     let committed: Awaited<ReturnType<CommitBatch>> | undefined;
     while (committed === undefined) {
       // An earlier try of unknown outcome may yet post what was given up: then it is posted and refunded.
@@ -161,12 +166,14 @@ export class GroupCommit {
       } catch (error) {
         if (isOutcomeUnknown(error)) {
           recheck = true;
-          await sleep(this.#clock, RETRY_DELAY_MS);
-          await this.#dependencies.endEarlierTry?.();
+          await this.#endEarlierTry();
         } else if (TRANSIENT_STATES.has(sqlState(error) ?? "")) {
           await sleep(this.#clock, 1);
         } else if (sqlState(error) === UNIQUE_VIOLATION && !recheck) {
           recheck = true;
+        } else if (sqlState(error) === NOT_NULL_VIOLATION && this.#knownAccounts.size > 0) {
+          // One that was taken for known is not there: the next try makes it.
+          this.#knownAccounts.clear();
         } else {
           return this.#split(units, error, recheck);
         }
@@ -187,15 +194,34 @@ export class GroupCommit {
     });
   }
 
+  /** The next try comes after this. What stood in the database may be another one than stands there now. */
+  async #endEarlierTry(): Promise<void> {
+    this.#knownAccounts.clear();
+    await sleep(this.#clock, RETRY_DELAY_MS);
+    await this.#dependencies.endEarlierTry();
+  }
+
   async #split(units: readonly Unit[], error: unknown, recheck: boolean): Promise<void> {
     if (sqlState(error) === FENCED) this.#dependencies.onFenced();
+    const isSure = !recheck && sqlState(error) !== undefined;
+    const rest = isSure ? units : await this.#withoutWritten(units);
     if (units.length === 1 || sqlState(error) === FENCED) {
-      for (const unit of units) unit.reject(error);
+      for (const unit of rest) unit.reject(error);
       return;
     }
-    const middle = units.length >> 1;
-    await this.#settleUnits(units.slice(0, middle), recheck);
-    await this.#settleUnits(units.slice(middle), recheck);
+    const middle = rest.length >> 1;
+    await this.#settleUnits(rest.slice(0, middle));
+    await this.#settleUnits(rest.slice(middle));
+  }
+
+  /** Units that an earlier try has not written. The others are told that they are. */
+  async #withoutWritten(units: readonly Unit[]): Promise<readonly Unit[]> {
+    await this.#endEarlierTry();
+    const { written, rest, committed } = await untilAnswered(this.#clock, () =>
+      findWritten(this.#dependencies.sql, units),
+    );
+    if (written.length > 0) this.#committed(written, committed);
+    return rest;
   }
 
   async #writeUnits(asked: readonly Unit[]): Promise<void> {
@@ -210,7 +236,9 @@ export class GroupCommit {
     let committed: Awaited<ReturnType<CommitBatch>>;
     try {
       const { sql, instance, commitBatch = commitInMemoryHolds } = this.#dependencies;
-      committed = await commitStatements({ sql, instance, commitBatch, clock: this.#clock }, units);
+      const endEarlierTry = () => this.#endEarlierTry();
+      const writer = { sql, instance, commitBatch, clock: this.#clock, endEarlierTry };
+      committed = await commitStatements(writer, units);
     } catch (error) {
       if (sqlState(error) === FENCED) this.#dependencies.onFenced();
       if (units.length === 1) return units[0]!.reject(error);

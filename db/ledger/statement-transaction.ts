@@ -1,13 +1,14 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
-import { leaveCommitMark } from "../queries/commit-marks.ts";
+import { isCommitMarkLeft, leaveCommitMark } from "../queries/commit-marks.ts";
 import type { CommitBatch, CommittedBatch } from "./batch-commit.ts";
 import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import type { StatementEffect } from "./effects.ts";
 import type { HoldRelease } from "./hold-rows.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
 import type { Checkpoint, Settlement } from "./rows.ts";
+import { untilAnswered } from "./written-before.ts";
 
 interface StatementUnit {
   readonly checkpoints: readonly Checkpoint[];
@@ -21,11 +22,13 @@ interface StatementWriter {
   readonly instance: InstanceIdentity;
   readonly commitBatch: CommitBatch;
   readonly clock: Clock;
+  /** Resolves, after a moment, when a try whose outcome is unknown is certainly over. */
+  endEarlierTry(): Promise<void>;
 }
 
 const RETRY_DELAY_MS = 50;
-/** Conflicts with other writers, and a pause in the middle (25P03), that a new try resolves. */
-const TRANSIENT_STATES = new Set(["25P03", "40001", "40P01", "55P03"]);
+/** Conflicts with other writers that a new try resolves. */
+const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
 const NOTHING_COMMITTED: CommittedBatch = {
   accountIds: [],
   totals: new Map(),
@@ -43,7 +46,7 @@ class CommittedBeforeError extends Error {}
 /**
  * Writes units that hold statements of administration in one fenced transaction. Where the connection
  * breaks during the commit, it is tried again, and the mark that it leaves tells what became of the
- * earlier try.
+ * earlier try. Throws only where nothing was written.
  */
 export async function commitStatements(
   writer: StatementWriter,
@@ -52,6 +55,7 @@ export async function commitStatements(
   const { sql, instance } = writer;
   const mark = newId("cmt");
   let committed = NOTHING_COMMITTED;
+  let isUnknown = false;
   for (;;) {
     try {
       await sql.begin(async (transaction) => {
@@ -68,9 +72,17 @@ export async function commitStatements(
       return committed;
     } catch (error) {
       if (error instanceof CommittedBeforeError) return committed;
-      const isTransient = TRANSIENT_STATES.has(sqlState(error) ?? "");
-      if (!isTransient && !isOutcomeUnknown(error)) throw error;
-      await sleep(writer.clock, RETRY_DELAY_MS);
+      if (isOutcomeUnknown(error)) {
+        isUnknown = true;
+        await writer.endEarlierTry();
+      } else if (TRANSIENT_STATES.has(sqlState(error) ?? "")) {
+        await sleep(writer.clock, RETRY_DELAY_MS);
+      } else {
+        // That this try has written nothing says nothing of an earlier one, which is over.
+        const isLeft = () => isCommitMarkLeft(sql, mark);
+        if (isUnknown && (await untilAnswered(writer.clock, isLeft))) return committed;
+        throw error;
+      }
     }
   }
 }

@@ -21,11 +21,15 @@ export interface Unit {
 }
 
 /**
- * What was delivered has to be charged, and what is not needed any more given back; there is no more of
- * either than there are requests.
+ * What was delivered has to be charged, and what is not needed any more or was charged in vain given
+ * back; there is no more of any than there are requests.
  */
-export function isOwed({ releases, settlements }: Unit): boolean {
-  return releases.length > 0 || settlements.some(({ hasAttempt }) => hasAttempt);
+export function isOwed({ releases, settlements, statements }: Unit): boolean {
+  return (
+    releases.length > 0 ||
+    settlements.some(({ hasAttempt }) => hasAttempt) ||
+    statements.some((statement) => statement.isOwed === true)
+  );
 }
 
 export function locksAccounts({ statements }: Unit): boolean {

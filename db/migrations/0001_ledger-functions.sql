@@ -62,6 +62,7 @@ DECLARE
   p_settlements jsonb := p_batch->'settlements';
   p_recheck boolean := p_batch ? 'recheck';
   p_account_ids text[];
+  v_locked bigint;
   v_totals jsonb;
   v_periods text[];
 BEGIN
@@ -105,6 +106,11 @@ BEGIN
   p_account_ids := ARRAY(SELECT jsonb_array_elements_text(p_batch->'account_ids'));
   -- Batches that lock in the order of ids cannot deadlock.
   PERFORM 1 FROM accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE;
+  -- Without its accounts a charge must fail, not vanish. p_account_ids holds each of them once.
+  GET DIAGNOSTICS v_locked = ROW_COUNT;
+  IF v_locked < cardinality(p_account_ids) THEN
+    RAISE EXCEPTION 'a charge without its account' USING ERRCODE = 'not_null_violation';
+  END IF;
 
   WITH settlements AS MATERIALIZED (
     SELECT s.n AS position, s.r AS request_id, 'txn_' || substr(s.r, 5) AS transaction_id,
@@ -143,7 +149,6 @@ BEGIN
       -s.charge_nano, o.first_balance_nano - sum(s.charge_nano) OVER w, s.description, s.key_id,
       s.request_id, s.model, s.provider, s.status, s.prompt_tokens, s.cached_prompt_tokens,
       s.completion_tokens, s.reasoning_tokens, s.estimated, s.latency_ms, s.details
-    -- Without its account a charge must fail, not vanish: a sequence that is null is refused.
     FROM settlements s LEFT JOIN organizations o ON o.id = s.org_account
     WINDOW w AS (PARTITION BY s.org_account ORDER BY s.position ROWS UNBOUNDED PRECEDING)
   ), settled AS (

@@ -48,6 +48,7 @@ DECLARE
   v_available bigint;
   v_size bigint;
   v_tokens numeric;
+  v_updated bigint;
   h record;
 BEGIN
   -- The fence. It must be a locking read of its own: a condition inside another statement would be
@@ -207,6 +208,15 @@ BEGIN
     last_used_at = CASE WHEN u.count > 0 AND a.kind <> 'org' THEN clock_timestamp() ELSE a.last_used_at END
   FROM unnest(v_ids, v_charged, v_moved, v_count) AS u (id, charged, moved, count)
   WHERE a.id = u.id AND (u.count > 0 OR u.moved <> 0);
+  -- Without its accounts a charge must fail, not vanish.
+  GET DIAGNOSTICS v_updated = ROW_COUNT;
+  IF v_updated < (SELECT count(*) FROM unnest(v_moved, v_count) AS u (moved, count) WHERE u.count > 0 OR u.moved <> 0)
+    AND EXISTS (
+      SELECT 1 FROM unnest(v_ids, v_count) AS u (id, count)
+      WHERE u.count > 0 AND NOT EXISTS (SELECT 1 FROM accounts a WHERE a.id = u.id))
+  THEN
+    RAISE EXCEPTION 'a charge without its account' USING ERRCODE = 'not_null_violation';
+  END IF;
 
   IF p_checkpoints IS NOT NULL THEN
     INSERT INTO attempts (request_id, instance_id, epoch, organization_id, key_id, org_account,
@@ -229,7 +239,6 @@ BEGIN
     INSERT INTO transactions (organization_id, sequence, id, type, amount_nano, balance_after_nano,
       description, key_id, request_id, model, provider, status, prompt_tokens, cached_prompt_tokens,
       completion_tokens, reasoning_tokens, estimated, latency_ms, details)
-    -- Without its account a charge must fail, not vanish: a sequence that is null is refused.
     SELECT g.organization_id, v_sequence[g.o] + row_number() OVER w, 'txn_' || substr(s.r, 5), 'usage',
       -s.c, v_balance[g.o] - sum(s.c) OVER w, g.description, g.key_id, s.r, g.model, g.provider, g.status,
       s.p, coalesce(s.cp, 0), s.o, coalesce(s.ro, 0), g.estimated, s.l, s.d

@@ -45,6 +45,12 @@ export async function recentChanges(sql: Database): Promise<Change[]> {
   return rows.map((row) => ({ id: row.id, kind: row.kind, objectId: row.object_id }));
 }
 
-export async function removeOldChanges(sql: Database): Promise<void> {
-  await sql`DELETE FROM changes WHERE changed_at < clock_timestamp() - interval '10 minutes'`;
+const REMOVAL_BATCH = 10_000;
+
+/** Removes a bounded number of them. True where there may be more. */
+export async function removeOldChanges(sql: Database): Promise<boolean> {
+  const removed = await sql`DELETE FROM changes WHERE id IN (
+    SELECT id FROM changes WHERE changed_at < clock_timestamp() - interval '10 minutes'
+    LIMIT ${REMOVAL_BATCH})`;
+  return removed.count === REMOVAL_BATCH;
 }

@@ -31,10 +31,15 @@ export async function claimIdempotencyKey(
   instance: InstanceIdentity,
   claim: IdempotencyClaim,
 ): Promise<ClaimOutcome> {
+  // The locked row keeps whoever declares this instance dead waiting: a claim is never left behind by one
+  // whose keys were freed before it came.
   const inserted = await sql`
+    WITH claimant AS MATERIALIZED (
+      SELECT id, epoch FROM instances
+      WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive FOR KEY SHARE)
     INSERT INTO idempotency_records (key_id, idempotency_key, body_hash, request_id, instance_id, epoch)
     SELECT ${claim.keyId}, ${claim.idempotencyKey}, ${claim.bodyHash}, ${claim.requestId}, id, epoch
-    FROM instances WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive
+    FROM claimant
     ON CONFLICT (key_id, idempotency_key) DO UPDATE
       SET body_hash = EXCLUDED.body_hash, request_id = EXCLUDED.request_id,
         instance_id = EXCLUDED.instance_id, epoch = EXCLUDED.epoch, status = NULL, headers = NULL,
@@ -85,9 +90,11 @@ export async function freeIdempotencyKey(sql: Database, claim: IdempotencyClaim)
 
 const REMOVAL_BATCH = 1_000;
 
-export async function removeOldIdempotencyRecords(sql: Database): Promise<void> {
-  await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
+/** Removes a bounded number of them. True where there may be more. */
+export async function removeOldIdempotencyRecords(sql: Database): Promise<boolean> {
+  const removed = await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
     SELECT key_id, idempotency_key FROM idempotency_records
     WHERE created_at < clock_timestamp() - interval '24 hours' AND status IS NOT NULL
     LIMIT ${REMOVAL_BATCH})`;
+  return removed.count === REMOVAL_BATCH;
 }

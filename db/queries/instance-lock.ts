@@ -21,7 +21,9 @@ export async function takeGatewayLock(sql: Database, company: Company): Promise<
 
 /**
  * True where this session holds the lock, taking it where it was lost: a restart of the database ends the
- * session that held it, and the driver then goes on with another one.
+ * session that held it, and the driver then goes on with another one. Where the server has not noticed
+ * yet that the earlier session's client is gone, that session is ended, and this throws: the next look
+ * finds the lock. Sessions of this name are those of this gateway.
  */
 export async function keepGatewayLock(sql: Database, company: Company): Promise<boolean> {
   const [row] = await sql<{ is_held: boolean }[]>`
@@ -29,5 +31,12 @@ export async function keepGatewayLock(sql: Database, company: Company): Promise<
       SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
         AND (classid::bigint << 32) + objid::bigint = ${GATEWAY_LOCK}::bigint
     ) AS is_held`;
-  return row!.is_held || takeGatewayLock(sql, company);
+  if (row!.is_held || (await takeGatewayLock(sql, company))) return true;
+  const ended = await sql`SELECT pg_terminate_backend(l.pid)
+    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()
+      AND (l.classid::bigint << 32) + l.objid::bigint = ${GATEWAY_LOCK}::bigint
+      AND a.application_name = current_setting('application_name') AND a.pid <> pg_backend_pid()`;
+  if (ended.length === 0) return false;
+  throw new Error("an earlier session of this gateway held its lock and is being ended");
 }

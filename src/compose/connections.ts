@@ -1,6 +1,7 @@
 import { boundedDatabase } from "../../db/bounded-database.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { Clock } from "../lib/clock.ts";
 
@@ -23,9 +24,10 @@ export interface Connections {
 export function openConnections(
   target: DatabaseTarget,
   options: {
+    readonly instance: InstanceIdentity;
     readonly poolSize: number;
     readonly clock: Clock;
-    readonly ledger?: { readonly use: string; readonly settings: Record<string, string> };
+    readonly ledgerSettings: Record<string, string>;
   },
 ): Connections {
   const open = (size: number, use: string, settings?: Record<string, string>): Database =>
@@ -35,15 +37,16 @@ export function openConnections(
       settings: { ...INSTANCE_SETTINGS, ...settings },
     });
   const background = open(options.poolSize, "pool");
-  const { use, settings } = options.ledger ?? { use: "ledger", settings: LEDGER_SETTINGS };
-  const ledger = open(1, use, settings);
+  // Sessions that are found and ended by their names bear the name of the instance.
+  const own = (use: string): string => `${use}-${options.instance.id}`;
+  const ledger = open(1, own("ledger"), options.ledgerSettings);
   const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
-  const lock = open(1, "lock");
+  const lock = open(1, own("lock"));
   return {
     sql: boundedDatabase(background, options.clock),
     background,
     ledger,
-    ledgerName: `gateway-${use}`,
+    ledgerName: `gateway-${own("ledger")}`,
     deliveries,
     lock,
     close: () =>

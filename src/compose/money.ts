@@ -46,6 +46,7 @@ export function createMoney(parts: {
     sql,
     instance,
     onFenced: parts.onFenced,
+    endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
     onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
   };
   if (parts.areSeveral) {
@@ -54,7 +55,6 @@ export function createMoney(parts: {
       ...common,
       commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
       holds: money.desk,
-      endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
       onCommitted: (settlements) => money.committed(settlements),
       onPostedAbandoned: (settlement) => money.refund(settlement),
     });

@@ -1,6 +1,10 @@
 import { GatewayError } from "../lib/errors.ts";
 
-export const MAX_JSON_BYTES = 32 * 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
+/** Of a call of a model: prompts bring their images. */
+export const MAX_MODEL_JSON_BYTES = 32 * MEBIBYTE;
+/** Of any other call. Parsing holds up everybody, for a second or more where a body is of the largest. */
+export const MAX_JSON_BYTES = MEBIBYTE;
 /** Deeper nesting is refused: what parses it survives, what writes it out again does not. */
 export const MAX_JSON_DEPTH = 64;
 

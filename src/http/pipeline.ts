@@ -5,12 +5,19 @@ import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Authentication } from "../services/authentication.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { BodyBudget } from "./body-budget.ts";
+import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 import { asGatewayError, errorResponse } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 import { readJsonBody } from "./read-body.ts";
 import { compileQuery } from "./read-query.ts";
 import type { Access, RequestContext, RouteDefinition } from "./route.ts";
 import { compileCheck } from "./validate.ts";
+
+/**
+ * What a key may do is asked again where a body took longer than this to come: a change takes effect
+ * within a second, for requests on their way too.
+ */
+const MAX_KEY_AGE_MS = 250;
 
 export interface PipelineDependencies {
   readonly authentication: Authentication;
@@ -52,7 +59,28 @@ export function compileRoute(
   const checkBody = route.body && compileCheck(route.body, "invalid_body", "Request body");
   const isPublic = route.access.kind === "public";
   const isModel = route.access.kind === "model";
+  const maxBodyBytes = isModel ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES;
   const { inFlight } = dependencies;
+
+  /** The key as it stands now, at once where that is known. Throws where it may not call this route. */
+  function admit(request: Request, identity: Identity): ApiKeyRecord | Promise<ApiKeyRecord> {
+    const admitting = dependencies.whenAdmitting();
+    if (admitting !== undefined) return admitting.then(() => authenticate(request, identity));
+    return authenticate(request, identity);
+  }
+
+  function authenticate(
+    request: Request,
+    identity: Identity,
+  ): ApiKeyRecord | Promise<ApiKeyRecord> {
+    const found = dependencies.authentication.authenticate(request.headers.get("authorization"));
+    const accept = (key: ApiKeyRecord): ApiKeyRecord => {
+      identity.key = key;
+      assertAccess(route.access, key);
+      return key;
+    };
+    return found instanceof Promise ? found.then(accept) : accept(found);
+  }
 
   async function handle(
     incoming: Incoming,
@@ -65,19 +93,18 @@ export function compileRoute(
     let key: ApiKeyRecord | undefined;
     if (isModel) dependencies.loadGate.admit();
     if (!isPublic) {
-      const admitting = dependencies.whenAdmitting();
-      if (admitting !== undefined) await admitting;
-      const found = dependencies.authentication.authenticate(request.headers.get("authorization"));
-      key = found instanceof Promise ? await found : found;
-      identity.key = key;
-      assertAccess(route.access, key);
+      const admitted = admit(request, identity);
+      key = admitted instanceof Promise ? await admitted : admitted;
       if (route.access.kind !== "model") dependencies.noteUse(key.id);
     }
     assertStorable(incoming.params);
     let body: unknown;
     let bodyText = "";
     if (checkBody !== undefined) {
-      const json = await readJsonBody(request, dependencies.bodies);
+      const readSinceMs = performance.now();
+      const json = await readJsonBody(request, dependencies.bodies, maxBodyBytes);
+      const isKeyOld = performance.now() - readSinceMs > MAX_KEY_AGE_MS;
+      if (!isPublic && isKeyOld) key = await admit(request, identity);
       bodyText = json.text;
       body = json.value;
       checkBody(body);
@@ -90,6 +117,7 @@ export function compileRoute(
       params: incoming.params,
       query,
       caller: { key: key! },
+      admitAgain: async () => ({ key: await admit(request, identity) }),
       body,
       bodyText,
       log,

@@ -1,6 +1,6 @@
 import { GatewayError } from "../lib/errors.ts";
 import type { BodyBudget } from "./body-budget.ts";
-import { MAX_JSON_BYTES, parseJson } from "./check-json.ts";
+import { parseJson } from "./check-json.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
@@ -12,7 +12,11 @@ export interface JsonBody {
 }
 
 /** Reads a JSON body: content type 415, size 413, then JSON 400 (contract §4, order of checks). */
-export async function readJsonBody(request: Request, budget: BodyBudget): Promise<JsonBody> {
+export async function readJsonBody(
+  request: Request,
+  budget: BodyBudget,
+  maxBytes: number,
+): Promise<JsonBody> {
   const contentType = request.headers.get("content-type");
   if (contentType === null || !JSON_TYPE.test(contentType) || FOREIGN_CHARSET.test(contentType)) {
     throw new GatewayError(
@@ -21,24 +25,24 @@ export async function readJsonBody(request: Request, budget: BodyBudget): Promis
     );
   }
   const stated = request.headers.get("content-length");
-  if (Number(stated ?? 0) > MAX_JSON_BYTES) throw tooLarge();
+  if (Number(stated ?? 0) > maxBytes) throw tooLarge(maxBytes);
   // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
   const hasLength = stated !== null && !request.headers.has("transfer-encoding");
   let bytes: ArrayBuffer | Uint8Array;
   try {
     bytes = await (hasLength
       ? readWhole(request, Number(stated), budget)
-      : readPieces(request, budget));
+      : readPieces(request, budget, maxBytes));
   } catch (error) {
-    throw unread(error);
+    throw unread(error, maxBytes);
   }
   const text = decode(bytes);
   return { value: parseJson(text), text };
 }
 
-function unread(error: unknown): GatewayError {
+function unread(error: unknown, maxBytes: number): GatewayError {
   if (error instanceof GatewayError) return error;
-  if ((error as { code?: string }).code === "ERR_BODY_TOO_LARGE") return tooLarge();
+  if ((error as { code?: string }).code === "ERR_BODY_TOO_LARGE") return tooLarge(maxBytes);
   return new GatewayError("client_closed_request", "The request body did not arrive whole.", {
     cause: error,
   });
@@ -61,7 +65,11 @@ async function readWhole(
 }
 
 /** A body without a stated length may have no end, so no more of it is read than may be kept. */
-async function readPieces(request: Request, budget: BodyBudget): Promise<Uint8Array> {
+async function readPieces(
+  request: Request,
+  budget: BodyBudget,
+  maxBytes: number,
+): Promise<Uint8Array> {
   const reader = request.body?.getReader();
   if (reader === undefined) return new Uint8Array();
   const pieces: Uint8Array[] = [];
@@ -78,7 +86,7 @@ async function readPieces(request: Request, budget: BodyBudget): Promise<Uint8Ar
       if (done) return Buffer.concat(pieces);
       budget.take(value.byteLength);
       readBytes += value.byteLength;
-      if (readBytes > MAX_JSON_BYTES) throw tooLarge();
+      if (readBytes > maxBytes) throw tooLarge(maxBytes);
       pieces.push(value);
     }
   } finally {
@@ -102,9 +110,9 @@ function decode(bytes: ArrayBuffer | Uint8Array): string {
   }
 }
 
-function tooLarge(): GatewayError {
+function tooLarge(maxBytes: number): GatewayError {
   return new GatewayError(
     "payload_too_large",
-    `A JSON request body may hold at most ${MAX_JSON_BYTES / 1024 / 1024} MB.`,
+    `A JSON request body may hold at most ${maxBytes / 1024 / 1024} MB.`,
   );
 }

@@ -31,6 +31,8 @@ export interface RequestContext {
   readonly query: Readonly<Record<string, unknown>>;
   /** The caller's key; absent on public routes. */
   readonly caller: Caller;
+  /** The same as it stands now, for who has waited. Rejects where the key may not call any more. */
+  admitAgain(): Promise<Caller>;
   /** The parsed body, checked against the route's schema. */
   readonly body: unknown;
   /** UTF-8 bytes of the body as it came. */

@@ -25,6 +25,22 @@ export const steadyClock: Clock = {
   after: systemClock.after,
 };
 
+/** What measures the time that passes by this clock, and never goes back although the clock does. */
+export function steady(clock: Clock): Clock {
+  if (clock === systemClock) return steadyClock;
+  let lastMs = clock.nowMs();
+  let behindMs = 0;
+  return {
+    nowMs() {
+      const nowMs = clock.nowMs();
+      if (nowMs + behindMs < lastMs) behindMs = lastMs - nowMs;
+      lastMs = nowMs + behindMs;
+      return lastMs;
+    },
+    after: (delayMs, run) => clock.after(delayMs, run),
+  };
+}
+
 /** A clock that stands still until it is advanced; due callbacks run in the order of their times. */
 export class VirtualClock implements Clock {
   #nowMs: number;

@@ -5,6 +5,7 @@ import {
   ActorRegistry,
   type PassivationPolicy,
 } from "../../actors/runtime/registry.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
 import { type Abandonment, GroupCommit } from "../../db/ledger/group-commit.ts";
 import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
@@ -71,9 +72,11 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
   });
+  const sql = books.connect(1, await options.ledgerUrl?.(books.url));
   const ledger: WatchedLedger = new WatchedLedger({
-    sql: books.connect(1, await options.ledgerUrl?.(books.url)),
+    sql,
     instance: books.instance,
+    endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
     onCommitted: (settlements, totals) => money.committed(settlements, totals),
     onFenced: () => void backgroundErrors.push(new Error("fenced")),
     onPostedAbandoned: (settlement) => money.refund(settlement),

@@ -28,7 +28,7 @@ const LOAD_MS = { least: 250, most: 900 };
 const DOWN_MS = { least: 50, most: 300 };
 const QUIET_TIMEOUT_MS = 3 * INSTANCE_LEASE_MS + 10_000;
 /** What the limited key and the poor organization may spend a round, less than what they are asked for. */
-const ROUND_NANO = chargeOf(0, 1_500);
+const ROUND_NANO = chargeOf(0, 600);
 const EVENTS = ["budget.threshold", "budget.exhausted", "completion.error"];
 
 const PLAIN = KINDS.find(({ name }) => name === "plain")!;
@@ -168,7 +168,7 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
     await Bun.sleep(between(DOWN_MS));
     load.close();
     load.noteCut();
-    await grounds.databaseIsBack();
+    await grounds.reviveDatabase();
     for (const baseUrl of urlsBut()) await untilReady(baseUrl);
     load.open(...urlsBut());
     await Bun.sleep(between(LOAD_MS));

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { GroupCommit, MAX_QUEUED_UNITS } from "../../db/ledger/group-commit.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
+import { refundEffect } from "../../src/services/money/refund.ts";
 import { type Books, openBooks, postedOf, settlement } from "./books.ts";
 import { recordingLedger, traceEffect, tracesOf } from "./recording-ledger.ts";
 import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
@@ -21,6 +22,7 @@ describe("bounds", () => {
     new GroupCommit({
       sql: books.connect(),
       instance: books.instance,
+      endEarlierTry: () => Promise.resolve(),
       onCommitted() {},
       onFenced() {},
       onPostedAbandoned() {},
@@ -47,6 +49,31 @@ describe("bounds", () => {
     expect(new Set(await outcomes)).toEqual(new Set(["rejected"]));
     expect(await postedOf(books.sql, [owed.requestId])).toHaveLength(1);
     expect(ledger.queuedUnits).toBe(0);
+  });
+
+  test("what was charged for an answer that never left is refunded however much waits", async () => {
+    const payer = await books.addOrganization(1_000_000_000n);
+    const recording = recordingLedger(books.connect(), books.instance, (charged) => {
+      refund = ledger.submit([refundEffect(charged)]);
+    });
+    const { ledger } = recording;
+    let refund: Promise<void> | undefined;
+    const release = await lockAccount(books.sql, orgAccountId(payer.organizationId));
+    const patience = { isAbandoned: false };
+    const charged = ledger.submit([settle(settlement(payer))], patience);
+    await untilWaiting(books.sql);
+    // Its caller was told of a failure while the commit was under way.
+    patience.isAbandoned = true;
+    const given = { isAbandoned: true };
+    const one = [settle(settlement(payer))];
+    const waiting = Array.from({ length: MAX_QUEUED_UNITS }, () => ledger.submit(one, given));
+    const outcomes = statuses(waiting);
+    await release();
+    await Promise.all([charged, outcomes]);
+    await refund!;
+    const refunds = await books.sql`SELECT 1 FROM transactions
+      WHERE type = 'refund' AND organization_id = ${payer.organizationId}`;
+    expect(refunds).toHaveLength(1);
   });
 
   test("closing writes what is queued and what that brings with it, and takes nothing afterwards", async () => {

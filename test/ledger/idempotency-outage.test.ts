@@ -65,3 +65,24 @@ test("a claim of unknown outcome frees no key that another call holds", async ()
     WHERE idempotency_key = ${held.idempotencyKey}`;
   expect([...rows]).toEqual([{ request_id: held.requestId }]);
 });
+
+test("a call that comes while its key is being freed waits for it, whatever its body is", async () => {
+  // Its bound never comes, however slow this machine is.
+  const clock = { nowMs: () => 0, after: systemClock.after };
+  const slow = new Idempotency({
+    sql,
+    instance: books.instance,
+    masterKey: new Uint8Array(32),
+    clock,
+    maxWaitMs: 0,
+  });
+  const failed = claimOf("being freed");
+  expect(await slow.claim(failed, NEVER)).toBeUndefined();
+  const { cuts } = network;
+  network.arm("cut before it arrives", failed.idempotencyKey);
+  slow.free(failed);
+  await until("it could not be freed at once", () => network.cuts > cuts);
+  const next = { ...claimOf(failed.idempotencyKey), bodyHash: "another" };
+  expect(await slow.claim(next, NEVER)).toBeUndefined();
+  await slow.close();
+});

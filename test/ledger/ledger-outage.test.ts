@@ -13,7 +13,7 @@ import {
   settlement,
 } from "./books.ts";
 import { recordingLedger, traceEffect, tracesOf } from "./recording-ledger.ts";
-import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
+import { lockAccount } from "./standing-in-the-way.ts";
 
 const TROUBLES: Trouble[] = ["cut before it arrives", "cut while it runs", "lose its reply"];
 
@@ -98,15 +98,24 @@ describe.each(TROUBLES)("where the connection breaks, %s", (trouble) => {
   );
 });
 
-test("a batch that the server still works on when it is tried again is posted once, whoever comes first", async () => {
+/** The session of the ledger that waits for a lock. */
+function untilOneWaits(): Promise<{ pid: number }> {
+  return until("a session waits for a lock", async () => {
+    const [row] = await books.sql<{ pid: number }[]>`SELECT pid FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name = 'ledger' AND wait_event_type = 'Lock'`;
+    return row;
+  });
+}
+
+test("a try that the server still works on while its client is gone is ended, and its batch posted once", async () => {
   const { ledger, told } = openLedger();
   const payer = await books.addOrganization(1_000_000n);
   const one = settlement(payer);
   const release = await lockAccount(books.sql, orgAccountId(payer.organizationId));
   proxy.arm("cut while it runs", one.requestId);
   const submitted = ledger.submit([settle(one)]);
-  // The try whose client is gone, and the one that follows it.
-  await untilWaiting(books.sql, 2);
+  const { pid } = await untilOneWaits();
+  await until("the next try waits in its place", async () => (await untilOneWaits()).pid !== pid);
   await release();
   await submitted;
   expect(told).toEqual([one.requestId]);

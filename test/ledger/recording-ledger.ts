@@ -1,5 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
@@ -29,6 +30,7 @@ export function recordingLedger(
   const ledger = new GroupCommit({
     sql,
     instance,
+    endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
     onCommitted(settlements, committed) {
       for (const settlement of settlements) told.push(settlement.requestId);
       for (const [id, total] of committed) totals.set(id, total);

@@ -118,6 +118,7 @@ export function scriptedStream(
       money,
       calls: { endpoints, clock, random: () => 0 },
       ticker,
+      steadyClock: clock,
       keepaliveMs: 15_000,
       firstTokenTimeoutMs: TOTAL_TIMEOUT_MS,
       idleTimeoutMs: TOTAL_TIMEOUT_MS,

@@ -38,9 +38,12 @@ interface Member {
 /** One of several instances, in this process, with a network of its own to the database. */
 async function addMember(): Promise<Member> {
   const network = await startCuttingProxy(database.url);
-  const connections = openConnections({ url: network.url }, { poolSize: 2, clock: systemClock });
   let isFenced = false;
   const id = newId("ins");
+  const connections = openConnections(
+    { url: network.url },
+    { instance: { id, epoch: 1n }, poolSize: 2, clock: systemClock, ledgerSettings: {} },
+  );
   const membership = createMembership({
     connections,
     instance: { id, epoch: 1n },

@@ -39,6 +39,10 @@ test("a stream is replayed byte for byte, as a stream, without a second call or 
     const again = await gateway.chat(slug, STREAM, header(key));
     expect([again.status, isReplay(again)]).toEqual([200, true]);
     expect(again.headers.get("content-type")).toStartWith("text/event-stream");
+    for (const name of ["x-gateway-provider", "x-gateway-model"]) {
+      expect(again.headers.get(name)).toBe(first.headers.get(name)!);
+    }
+    expect(again.headers.get("x-gateway-model")).toBe(`test/${slug}`);
     expect(await again.text()).toBe(text);
     expect(await billOf(gateway, idOf(again))).toBeUndefined();
   }

@@ -34,7 +34,7 @@ interface Told {
 }
 
 async function told(
-  form: (typeof FORMS)[number],
+  form: readonly [(typeof FORMS)[number][0], Record<string, unknown>],
   behaviour: Parameters<ChatGateway["modelThat"]>[0],
 ): Promise<Told> {
   const response = await gateway.chat(gateway.modelThat(behaviour), form[1]);
@@ -104,6 +104,17 @@ describe.each(FORMS)("%s", (...form) => {
     expect(answer.bill).toMatchObject({ completionTokens: 12, reasoningTokens: 7 });
     expectConsistent(answer);
   });
+
+  test.each([{ url: "data:image/png;base64,AA==" }, "https://example.com/a.png"])(
+    "a small image that comes to many tokens (%j) is charged whole",
+    async (image_url) => {
+      const messages = [{ role: "user", content: [{ type: "image_url", image_url }] }];
+      const usage = { prompt_tokens: 30_000, completion_tokens: 5 };
+      const answer = await told([form[0], { ...form[1], messages }], { do: "complete", usage });
+      expect(answer.bill).toMatchObject({ promptTokens: 30_000, completionTokens: 5 });
+      expectConsistent(answer);
+    },
+  );
 
   test("a usage beyond the hold is charged as the hold, logged and counted as clamped", async () => {
     const clampedBefore = await gauge(gateway, "gateway_charge_clamped_total");

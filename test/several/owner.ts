@@ -16,12 +16,12 @@ const WORK_EVERY_MS = 100;
 const INSIDE_MS = 60;
 
 const [url, name] = process.argv.slice(2) as [string, string];
+const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 const connections = openConnections(
   { url },
-  { poolSize: 8, clock: systemClock, ledger: { use: "ledger", settings: {} } },
+  { instance, poolSize: 8, clock: systemClock, ledgerSettings: {} },
 );
 const { background: sql } = connections;
-const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 
 const membership = createMembership({
   connections,

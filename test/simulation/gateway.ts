@@ -65,7 +65,7 @@ export class SimulatedGateway {
       new ModelledDriver({ ...options, link: this.link, poolSize, applicationName, settings });
     const pool = open(POOL_SIZE, `gateway-pool-${name}`);
     const ledgerDriver = open(1, ledgerName, isShared ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS);
-    const lock = open(1, `gateway-lock-${name}`);
+    const lock = open(1, `gateway-lock-${name}-${options.epoch}`);
     this.drivers = [pool, ledgerDriver, lock];
     const { sql } = pool;
     const onError = (error: unknown): void => {

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Clock } from "../../src/lib/clock.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import { startUpstream, type Upstream } from "../upstream/server.ts";
 import { startTestGateway, type TestGateway } from "./gateway.ts";
@@ -22,6 +23,7 @@ export interface ChatGatewayOptions {
   /** Type of the provider `primary`, whose differences of the wire format then hold. */
   readonly primaryType?: string;
   readonly startingCreditUsd?: number;
+  readonly clock?: Clock;
 }
 
 export interface ChatGateway extends TestGateway {
@@ -52,6 +54,7 @@ export async function startChatGateway(options: ChatGatewayOptions = {}): Promis
   const gateway = await startTestGateway({
     environment: { GATEWAY_CONFIG: configPath, ...options.environment },
     startingCreditUsd: options.startingCreditUsd,
+    clock: options.clock,
   });
   rmSync(folder, { recursive: true });
   let usedModels = 0;

@@ -1,5 +1,5 @@
 const POLL_MS = 5;
-const TIMEOUT_MS = 5_000;
+const TIMEOUT_MS = 20_000;
 
 /**
  * Resolves with what `look` finds, once it finds something other than undefined or false. Rejects after

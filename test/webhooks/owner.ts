@@ -12,8 +12,11 @@ import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import { LOCAL_DELIVERY } from "./receiver.ts";
 
 const [url, name, attemptTimeoutMs] = process.argv.slice(2) as [string, string, string];
-const connections = openConnections({ url }, { poolSize: 4, clock: systemClock });
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
+const connections = openConnections(
+  { url },
+  { instance, poolSize: 4, clock: systemClock, ledgerSettings: {} },
+);
 const onError = (error: unknown) => console.error(name, error);
 
 const telemetry = createTelemetry({ level: "silent" });

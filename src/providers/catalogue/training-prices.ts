@@ -11,7 +11,8 @@ interface Published {
 
 /**
  * What OpenAI publishes (https://platform.openai.com/docs/pricing, "Fine-tuning"); no list of the
- * packages has prices of training. Base models are named with their date, as the jobs name them.
+ * packages has prices of training. Compared with copies of that page of August 2026, standard processing
+ * without data sharing. Base models are named with their date, as the jobs name them.
  */
 const PUBLISHED: Readonly<Record<string, Readonly<Record<string, Published>>>> = {
   openai: {

@@ -34,6 +34,7 @@ function chatContext(context: RequestContext) {
   assertRecordable(request);
   return {
     caller: context.caller,
+    admitAgain: context.admitAgain,
     requestId: context.requestId,
     startedMs: context.startedMs,
     request,

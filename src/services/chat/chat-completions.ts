@@ -19,7 +19,7 @@ import {
 } from "../routing/plan-route.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
-import type { AdmittedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
+import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 import { routePreferences } from "./route-preferences.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
@@ -47,7 +47,7 @@ export class ChatCompletions {
   }
 
   /** Throws, or rejects, with the error of whatever refuses or fails the request. */
-  complete(context: ChatContext): Promise<ChatOutcome> {
+  complete(context: ArrivedChat): Promise<ChatOutcome> {
     const { request } = context;
     assertSupported(request);
     const claim = claimOf(context);
@@ -58,7 +58,7 @@ export class ChatCompletions {
   }
 
   #admitRate(
-    context: ChatContext,
+    context: ArrivedChat,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
   ): Promise<ChatOutcome> {
@@ -74,7 +74,7 @@ export class ChatCompletions {
 
   /** The way of a request whose limit or idempotency key has to be waited for. */
   async #completeSlowly(
-    context: ChatContext,
+    context: ArrivedChat,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
     taken: RateHeaders | Promise<RateHeaders>,
@@ -86,10 +86,13 @@ export class ChatCompletions {
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, context.clientSignal);
     if (replay !== undefined) {
+      await context.admitAgain();
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      return await this.#serve(context, plan, claim, false);
+      // The wait for another call may have been long, and the key changed meanwhile.
+      const current = { ...context, caller: await context.admitAgain() };
+      return await this.#serve(current, await this.#route(current), claim, false);
     } catch (error) {
       await idempotency.freeBeforeAnswer(claim);
       throw error;

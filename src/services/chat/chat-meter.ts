@@ -4,6 +4,9 @@ import type { RequestFacts } from "../../lib/request-facts.ts";
 import { providerCostFemto, type Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "../money/interface.ts";
 
+/** What the column takes. */
+const MAX_LATENCY_MS = 2 ** 31 - 1;
+
 export interface MeteredCall {
   readonly hold: Hold;
   readonly model: CatalogueModel;
@@ -27,7 +30,7 @@ export function chargeFigures(call: MeteredCall, usage: Usage): ChargeFigures {
     completionTokens: usage.completionTokens,
     reasoningTokens: usage.reasoningTokens,
     estimated: usage.estimated,
-    latencyMs: Math.round(call.latencyMs),
+    latencyMs: Math.min(Math.max(0, Math.round(call.latencyMs)), MAX_LATENCY_MS),
     details: call.details,
   };
 }

@@ -1,4 +1,5 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { CallDependencies } from "../routing/call-candidates.ts";
@@ -10,6 +11,8 @@ import type { StreamTicker } from "./stream-ticker.ts";
 export interface ChatStreamDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
   readonly ticker: StreamTicker;
+  /** Measures what passes; nobody sets it back. */
+  readonly steadyClock: Clock;
   readonly keepaliveMs: number;
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;

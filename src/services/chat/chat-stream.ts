@@ -62,14 +62,17 @@ export class ChatStream implements Ticking, EventListenerObject {
   #isReading = false;
   /** The provider had ended before anything left. */
   #isOver = false;
+  /** Ends the wait for the database while the stream opens. */
+  #giveUpOpening: ((failure: GatewayError) => void) | undefined;
+  #hasGivenUp = false;
   /** Why the charge of all of it was not written. */
   #unwritten: unknown;
 
   constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
     this.#dependencies = dependencies;
     this.#call = call;
-    this.#attempts = new StreamAttempts(call, dependencies.calls.clock);
-    this.#startedMs = dependencies.calls.clock.nowMs();
+    this.#attempts = new StreamAttempts(call, dependencies.calls.clock, dependencies.steadyClock);
+    this.#startedMs = dependencies.steadyClock.nowMs();
     this.#transcript = call.store && new Transcript();
     this.#output = new StreamOutput(this.#startedMs, this.#transcript);
     call.log.isDeferred = true;
@@ -122,8 +125,10 @@ export class ChatStream implements Ticking, EventListenerObject {
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
     const silentMs = nowMs - (this.#relay?.readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) this.#expire(requestTooLong());
-    else if (silentMs >= idleTimeoutMs) this.#expire(providerSilent());
+    if (nowMs - this.#startedMs >= totalTimeoutMs) {
+      this.#expire(requestTooLong());
+      this.#giveUpOpening?.(this.#failure!);
+    } else if (silentMs >= idleTimeoutMs) this.#expire(providerSilent());
     this.#attempts.expire(nowMs, firstTokenTimeoutMs);
     this.#checkpoints?.tick(nowMs);
     if (this.#output.hasBody && nowMs - this.#output.lastWriteMs >= keepaliveMs) {
@@ -141,7 +146,7 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   async #open(): Promise<void> {
-    const { calls, money } = this.#dependencies;
+    const { calls, money, steadyClock } = this.#dependencies;
     this.#call.hold.confirmed?.catch((error: GatewayError) => {
       this.#failure ??= error;
       this.#attempts.abort.abort();
@@ -158,11 +163,12 @@ export class ChatStream implements Ticking, EventListenerObject {
       this.#charge = charge;
       this.#call.log.firstTokenMs = this.#elapsedMs();
       this.#assertClient();
-      this.#checkpoints = new StreamCheckpoints(calls.clock, () => charge.checkpoint());
+      this.#checkpoints = new StreamCheckpoints(steadyClock, () => charge.checkpoint());
       // Where all of it has come by now, its charge stands for a checkpoint.
       this.#isOver = relay.readArrived(MAX_AHEAD_BYTES);
-      if (this.#isOver) await this.#call.hold.confirmed;
-      else await this.#coverFirstEvent(this.#checkpoints, relay);
+      const { confirmed } = this.#call.hold;
+      if (!this.#isOver) await this.#inTime(this.#coverFirstEvent(this.#checkpoints, relay));
+      else if (confirmed !== undefined) await this.#inTime(confirmed);
       this.#assertClient();
       this.#isOpen = true;
     } catch (thrown) {
@@ -172,12 +178,28 @@ export class ChatStream implements Ticking, EventListenerObject {
       this.#relay?.end(true);
       // What a provider had produced for a client that went away is charged; otherwise nothing left here.
       if (this.#charge !== undefined && this.#isClosed) await this.#settleQuietly(499);
+      // A checkpoint may yet come to stand there: what ends it is written behind it, and nobody waits.
+      else if (this.#hasGivenUp && this.#checkpoints?.isWriting) void this.#waiveQuietly();
       else money.release(this.#call.hold);
       this.#attempts.abort.abort();
       this.#detach();
       throw error;
     } finally {
       this.#isOpening = false;
+    }
+  }
+
+  /** Rejects where the stream's time is up before. */
+  async #inTime(waiting: Promise<void>): Promise<void> {
+    const { promise: timeIsUp, reject } = Promise.withResolvers<never>();
+    this.#giveUpOpening = (failure) => {
+      this.#hasGivenUp = true;
+      reject(failure);
+    };
+    try {
+      await Promise.race([waiting, timeIsUp]);
+    } finally {
+      this.#giveUpOpening = undefined;
     }
   }
 
@@ -265,7 +287,7 @@ export class ChatStream implements Ticking, EventListenerObject {
       const leftMs = this.#dependencies.totalTimeoutMs - this.#elapsedMs();
       await withinTime(
         this.#settleQuietly(200),
-        this.#dependencies.calls.clock,
+        this.#dependencies.steadyClock,
         Math.max(leftMs, MIN_CHARGE_WAIT_MS),
       );
     }
@@ -307,6 +329,12 @@ export class ChatStream implements Ticking, EventListenerObject {
     );
   }
 
+  #waiveQuietly(): Promise<void> {
+    return this.#charge!.waive().catch((error) =>
+      this.#dependencies.onError(error, this.#call.requestId),
+    );
+  }
+
   /** Beyond this a provider is not sending tokens of its limit any more. */
   #outputLimitBytes(): number {
     const { hold, choices } = this.#call;
@@ -314,7 +342,7 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   #nowMs(): number {
-    return this.#dependencies.calls.clock.nowMs();
+    return this.#dependencies.steadyClock.nowMs();
   }
 
   #elapsedMs(): number {

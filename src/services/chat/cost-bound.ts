@@ -8,6 +8,26 @@ export const TOKENS_AROUND_MESSAGE = 8;
 /** Added once for the request: the template's own beginning and end. */
 export const TOKENS_AROUND_REQUEST = 16;
 
+/** What an image comes to about, for an estimate; its bytes say little of its tokens. */
+const TOKENS_OF_MEDIUM = 1_000;
+
+/** Parts whose bytes are no text, in any of the names that providers know them by. */
+const MEDIA_TYPES = new Set([
+  "image",
+  "image_url",
+  "input_image",
+  "audio",
+  "audio_url",
+  "input_audio",
+  "video",
+  "video_url",
+  "input_video",
+  "file",
+  "input_file",
+]);
+/** Members of a message that bring media of an earlier answer back. */
+const MEDIA_FIELDS = new Set(["audio", "images"]);
+
 /** Members that never become part of a prompt; everything else may, unknown ones included. */
 const NOT_PROMPT_FIELDS = new Set([
   "messages",
@@ -42,11 +62,11 @@ const NOT_PROMPT_FIELDS = new Set([
 
 /** The size of a prompt, as far as it can be known without a tokenizer. */
 export interface PromptSize {
-  /** UTF-8 bytes of everything that becomes part of the prompt: no token is shorter than a byte. */
+  /** UTF-8 bytes of all text that becomes part of the prompt: no token of it is shorter than a byte. */
   readonly bytes: number;
   readonly messages: number;
-  /** True where media is given by URL, so that its size is not known here. */
-  readonly hasUnknownMedia: boolean;
+  /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
+  readonly media: number;
 }
 
 export interface CostBound {
@@ -57,47 +77,44 @@ export interface CostBound {
 
 export function promptSize(request: ChatRequest): PromptSize {
   let bytes = 0;
-  let hasUnknownMedia = false;
+  let media = 0;
   for (const message of request.messages) {
     const { content } = message;
     if (typeof content === "string") bytes += Buffer.byteLength(content);
     else if (Array.isArray(content)) {
       for (const part of content as ContentPart[]) {
-        if (isMediaByUrl(part)) hasUnknownMedia = true;
-        bytes += jsonBytes(part);
+        if (part.type !== "text") media += 1;
+        if (!MEDIA_TYPES.has(part.type)) bytes += jsonBytes(part);
       }
     }
     for (const field in message) {
-      if (field !== "content" && field !== "role") bytes += jsonBytes(message[field]);
+      if (field === "content" || field === "role") continue;
+      if (MEDIA_FIELDS.has(field)) media += message[field] ? 1 : 0;
+      else bytes += jsonBytes(message[field]);
     }
   }
   // Tools, formats, documents: whatever a provider may make part of the prompt.
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
-  return { bytes, messages: request.messages.length, hasUnknownMedia };
+  return { bytes, messages: request.messages.length, media };
 }
 
 function jsonBytes(value: unknown): number {
   return value === undefined || value === null ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-function isMediaByUrl(part: ContentPart): boolean {
-  if (part.type === "text") return false;
-  const url = (part[part.type] as { url?: unknown } | undefined)?.url;
-  return typeof url === "string" ? !url.startsWith("data:") : part.type === "file";
-}
-
 /** Prompt tokens that the request cannot exceed (contract §6). */
 export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
-  if (size.hasUnknownMedia) return model.contextLength;
+  if (size.media > 0) return model.contextLength;
   const bound = size.bytes + size.messages * TOKENS_AROUND_MESSAGE + TOKENS_AROUND_REQUEST;
   return Math.min(bound, model.contextLength);
 }
 
 /** Prompt tokens for an answer whose provider told none. Never above the bound. */
 export function estimatedPromptTokens(size: PromptSize, model: CatalogueModel): number {
-  return Math.min(tokensOfPrompt(size.bytes, size.messages), promptTokenBound(size, model));
+  const tokens = tokensOfPrompt(size.bytes, size.messages) + size.media * TOKENS_OF_MEDIUM;
+  return Math.min(tokens, promptTokenBound(size, model));
 }
 
 /** An upper bound of the cost over all models that may serve the request: one hold covers the chain. */

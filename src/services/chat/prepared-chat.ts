@@ -20,6 +20,12 @@ export interface ChatContext {
   readonly log: RequestFacts;
 }
 
+/** A chat completion as it arrives. */
+export interface ArrivedChat extends ChatContext {
+  /** The caller as it stands now. Rejects where its key may not call any more. */
+  admitAgain(): Promise<Caller>;
+}
+
 /** A chat completion that was admitted: routed, within its limits, and with money held for it. */
 export interface AdmittedChat extends ChatContext {
   readonly plan: RoutePlan;

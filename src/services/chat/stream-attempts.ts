@@ -11,25 +11,27 @@ export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUps
   readonly abort = new CallAbort();
   readonly #call: ChatStreamCall;
   readonly #clock: Clock;
+  readonly #steadyClock: Clock;
   #running: StreamAttempt | undefined;
   #startedMs = 0;
 
-  constructor(call: ChatStreamCall, clock: Clock) {
+  constructor(call: ChatStreamCall, clock: Clock, steadyClock: Clock) {
     this.#call = call;
     this.#clock = clock;
+    this.#steadyClock = steadyClock;
   }
 
   async start(candidate: Candidate): Promise<StartedUpstream> {
     const attempt: StreamAttempt = { abort: new CallAbort(), isExpired: false };
     this.abort.addEventListener("abort", { handleEvent: () => attempt.abort.abort() });
-    this.#startedMs = this.#clock.nowMs();
+    this.#startedMs = this.#steadyClock.nowMs();
     this.#running = attempt;
     try {
       return await startUpstream(candidate, {
         body: this.#call.providerBody(candidate),
         requestId: this.#call.requestId,
         hidesReasoning: this.#call.hidesReasoning,
-        nowSeconds: Math.floor(this.#startedMs / 1_000),
+        nowSeconds: Math.floor(this.#clock.nowMs() / 1_000),
         attempt,
       });
     } finally {

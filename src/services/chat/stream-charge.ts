@@ -82,6 +82,12 @@ export class StreamCharge {
     return this.#money.checkpoint(this.#call.hold, this.figures());
   }
 
+  /** Ends the hold behind a checkpoint of what never left: nothing is charged. */
+  waive(): Promise<void> {
+    const figures = this.figures(estimatedUsage(0, 0));
+    return this.#money.settle(this.#call.hold, settlementFigures(figures, 200));
+  }
+
   async settle(
     status: 200 | 499,
     figures: ChargeFigures = this.figures(),

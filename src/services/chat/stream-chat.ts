@@ -36,7 +36,7 @@ export async function streamChat(
   dependencies: StreamChatDependencies,
   chat: AdmittedChat,
 ): Promise<ChatOutcome> {
-  const { calls, idempotency } = dependencies;
+  const { idempotency } = dependencies;
   const { claim } = chat;
   const stream = new ChatStream(dependencies, {
     requestId: chat.requestId,
@@ -61,10 +61,19 @@ export async function streamChat(
     errorFrame: (error) => frameOf(dependencies.errorEnvelope(error, chat.requestId)),
     clientSignal: chat.clientSignal,
     log: chat.log,
-    store: claim && ((bytes) => idempotency.store(claim, 200, STREAM_HEADERS, bytes)),
+    store:
+      claim &&
+      ((bytes) => {
+        const headers = answerHeaders(chat, stream.candidate, stream.trail);
+        return idempotency.store(claim, 200, Object.assign(headers, STREAM_HEADERS), bytes);
+      }),
     free: claim && (() => idempotency.free(claim)),
   });
-  const isOpen = await firstEventOrKeepalive(stream, calls.clock, dependencies.keepaliveMs);
+  const isOpen = await firstEventOrKeepalive(
+    stream,
+    dependencies.steadyClock,
+    dependencies.keepaliveMs,
+  );
   const { candidate } = stream;
   const whole = stream.whole();
   // What is over needs no further care, and is told of like any other answer.
@@ -79,7 +88,7 @@ export async function streamChat(
 
 async function firstEventOrKeepalive(
   stream: ChatStream,
-  clock: ChatStreamDependencies["calls"]["clock"],
+  clock: ChatStreamDependencies["steadyClock"],
   keepaliveMs: number,
 ): Promise<boolean> {
   let cancelTimer: (() => void) | undefined;

@@ -26,6 +26,11 @@ export class StreamCheckpoints {
     this.#write = write;
   }
 
+  /** True where a checkpoint was asked for and it is not known what became of it. */
+  get isWriting(): boolean {
+    return this.#running !== undefined;
+  }
+
   /** Resolves when a checkpoint covers this many tokens. */
   async cover(tokens: number): Promise<void> {
     this.#seenTokens = Math.max(this.#seenTokens, tokens);

@@ -11,7 +11,7 @@ import {
   type StoredResult,
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import { seal, unseal } from "../../lib/seal.ts";
 
@@ -22,6 +22,9 @@ const POLL_MS = 50;
 /** Keys that wait to be freed while the database is away; further ones wait for the next start. */
 const MAX_WAITING_FREES = 10_000;
 const FREE_PATIENCE_MS = 100;
+/** How long a call waits for its key where this process is just freeing it. */
+const MAX_WAIT_FOR_FREE_MS = 250;
+const FREE_POLL_MS = 10;
 const FREE_RETRY_MS = 100;
 
 export interface IdempotencyDependencies {
@@ -43,6 +46,8 @@ export interface Replay {
 export class Idempotency {
   readonly #dependencies: IdempotencyDependencies;
   readonly #toFree: IdempotencyClaim[] = [];
+  /** How often each key is among them. */
+  readonly #beingFreed = new Map<string, number>();
   #freeing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -53,11 +58,19 @@ export class Idempotency {
   /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
     const { masterKey, clock, maxWaitMs } = this.#dependencies;
-    const untilMs = clock.nowMs() + maxWaitMs;
+    const beganMs = clock.nowMs();
+    const untilMs = beganMs + maxWaitMs;
     for (;;) {
+      const mayBeFreed = this.#isBeingFreed(claim);
       const outcome = await this.#tryClaim(claim);
       if (outcome.kind === "claimed") return undefined;
       if (outcome.kind === "done") return replayOf(outcome.result, masterKey);
+      // The call that had it has ended in an error, and its client knows.
+      const isFreeSoon = mayBeFreed || this.#isBeingFreed(claim);
+      if (isFreeSoon && clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted) {
+        await sleep(clock, FREE_POLL_MS);
+        continue;
+      }
       if (outcome.kind === "conflict") {
         throw conflict("This idempotency key was used with a different request.");
       }
@@ -66,7 +79,7 @@ export class Idempotency {
       if (signal.aborted) {
         throw clientClosed();
       }
-      await new Promise<void>((resolve) => void clock.after(POLL_MS, resolve));
+      await sleep(clock, POLL_MS);
     }
   }
 
@@ -99,7 +112,11 @@ export class Idempotency {
 
   /** Errors and disconnects free the key, at once or as soon as the database can be reached again. */
   free(claim: IdempotencyClaim): void {
-    if (this.#toFree.length < MAX_WAITING_FREES) this.#toFree.push(claim);
+    if (this.#toFree.length < MAX_WAITING_FREES) {
+      this.#toFree.push(claim);
+      const name = nameOf(claim);
+      this.#beingFreed.set(name, (this.#beingFreed.get(name) ?? 0) + 1);
+    }
     this.#freeing ??= this.#freeAll().finally(() => {
       this.#freeing = undefined;
     });
@@ -132,11 +149,27 @@ export class Idempotency {
       try {
         await freeIdempotencyKey(sql, claim);
         this.#toFree.shift();
+        this.#noteFreed(claim);
       } catch {
-        await new Promise<void>((resolve) => void clock.after(FREE_RETRY_MS, resolve));
+        await sleep(clock, FREE_RETRY_MS);
       }
     }
   }
+
+  #isBeingFreed(claim: IdempotencyClaim): boolean {
+    return this.#beingFreed.has(nameOf(claim));
+  }
+
+  #noteFreed(claim: IdempotencyClaim): void {
+    const name = nameOf(claim);
+    const others = this.#beingFreed.get(name)! - 1;
+    if (others > 0) this.#beingFreed.set(name, others);
+    else this.#beingFreed.delete(name);
+  }
+}
+
+function nameOf({ keyId, idempotencyKey }: IdempotencyClaim): string {
+  return `${keyId} ${idempotencyKey}`;
 }
 
 function replayOf(result: StoredResult, masterKey: Uint8Array): Replay {

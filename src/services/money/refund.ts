@@ -17,6 +17,7 @@ export function refundEffect(settlement: Settlement): StatementEffect {
     name: "refund",
     tables: ["accounts", "transactions", "changes"],
     events: [],
+    isOwed: true,
     async run(sql) {
       await postCredit(sql, entry);
     },

@@ -16,6 +16,8 @@ export interface CleaningDependencies {
 }
 
 const CLEANING_MS = 60_000;
+/** Batches of one kind in one clean-up; what is left is for the next one. */
+const MAX_ROUNDS = 1_000;
 
 /** Removes what nobody will ask for any more, in bounded batches, on one instance at a time. */
 export class Cleaning {
@@ -40,9 +42,11 @@ export class Cleaning {
 
   async #clean(): Promise<void> {
     const { sql } = this.#dependencies;
-    await removeOldChanges(sql);
-    await removeOldCommitMarks(sql);
-    await removeOldIdempotencyRecords(sql);
+    for (const remove of [removeOldChanges, removeOldCommitMarks, removeOldIdempotencyRecords]) {
+      for (let round = 0; round < MAX_ROUNDS && this.#cancel !== undefined; round++) {
+        if (!(await remove(sql))) break;
+      }
+    }
     await removeDeadInstances(sql);
     for (const task of this.#dependencies.tasks) await task();
   }

@@ -11,6 +11,13 @@ export const INSTANCE_LEASE_MS = 3_000;
 /** Statements by which instances live and are declared dead: db/queries/instances.ts and changes.ts. */
 export const instanceStatements: readonly ModelledStatement[] = [
   {
+    name: "end the earlier session of the lock",
+    begins: "SELECT pg_terminate_backend(l.pid) FROM pg_locks l",
+    look(_context, _transaction, _values, session) {
+      return rowsOf(session.endOthersNamed(session.name).map(() => ({})));
+    },
+  },
+  {
     name: "insert instance",
     begins: "INSERT INTO instances (id, epoch, is_alone) VALUES",
     *run({ tables, nowMs }, transaction, [id, epoch, is_alone]) {

@@ -30,6 +30,9 @@ export function* ledgerCommit(
   yield* createAccounts(context, transaction, batch);
   const ids = batch.account_ids ?? [];
   yield* lockAccounts(context, transaction, ids);
+  if (ids.some((id) => context.tables.accounts.read(transaction, id) === undefined)) {
+    throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
+  }
   const recheck = batch.recheck === true;
   const charges = chargesOf(batch).filter(
     (charge) => !(recheck && isPosted(context, transaction, charge.requestId)),

@@ -233,12 +233,15 @@ function* moveTotals(
 ): Running<void> {
   for (const { id, charged, moved, count } of places) {
     if (count === 0n && moved === 0n) continue;
-    yield* tables.accounts.update(transaction, id, (before) => ({
+    const moving = yield* tables.accounts.update(transaction, id, (before) => ({
       ...before,
       posted_nano: before.posted_nano + charged,
       held_nano: before.held_nano + moved,
       sequence: before.sequence + (before.kind === "org" ? count : 0n),
     }));
+    if (moving === undefined && count > 0n) {
+      throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
+    }
   }
 }
 

@@ -48,6 +48,40 @@ export const ledgerStatements: readonly ModelledStatement[] = [
     },
   },
   {
+    name: "look for a commit mark",
+    begins: "SELECT 1 FROM commit_marks WHERE id =",
+    look({ tables }, transaction, [id]) {
+      return rowsOf(tables.commitMarks.read(transaction, id) === undefined ? [] : [{}]);
+    },
+  },
+  {
+    name: "which are posted",
+    begins: "SELECT request_id FROM transactions WHERE request_id = ANY (",
+    look({ tables }, transaction, [listed]) {
+      const ids = (listed as Listed).of as readonly string[];
+      const posted = ids.filter((id) => tables.usages.read(transaction, id) !== undefined);
+      return rowsOf(posted.map((request_id) => ({ request_id })));
+    },
+  },
+  {
+    name: "which have attempts",
+    begins: "SELECT request_id, charge_nano FROM attempts WHERE request_id = ANY (",
+    look: ({ tables }, transaction, [listed]) =>
+      rowsOf(tables.attempts.readAll(transaction, (listed as Listed).of as readonly string[])),
+  },
+  {
+    name: "which hold",
+    begins: "SELECT id, hold_nano FROM holds WHERE id = ANY (",
+    look: ({ tables }, transaction, [listed]) =>
+      rowsOf(tables.holds.readAll(transaction, (listed as Listed).of as readonly string[])),
+  },
+  {
+    name: "totals of accounts",
+    begins: "SELECT id, credit_nano, posted_nano, sequence FROM accounts WHERE id = ANY (",
+    look: ({ tables }, transaction, [listed]) =>
+      rowsOf(tables.accounts.readAll(transaction, (listed as Listed).of as readonly string[])),
+  },
+  {
     name: "ledger_post_credit",
     begins: "SELECT id, balance_after_nano, created_at FROM ledger_post_credit(",
     *run(context, transaction, [id, organizationId, type, amount, description]) {

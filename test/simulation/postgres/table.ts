@@ -37,6 +37,11 @@ export class Table<Value> {
     }
   }
 
+  /** The same of several; those that are not there are left out. */
+  readAll(transaction: Transaction | undefined, ids: readonly string[]): Value[] {
+    return ids.map((id) => this.read(transaction, id)).filter((value) => value !== undefined);
+  }
+
   /** Locks the row and returns its latest version: what was waited for is seen. */
   *lock(transaction: Transaction, id: string, mode: LockMode): Running<Value | undefined> {
     const row = this.#rows.get(id);

@@ -1,0 +1,120 @@
+import { type Clock, sleep } from "../../src/lib/clock.ts";
+import type { Database } from "../client.ts";
+import type { CommittedBatch } from "./batch-commit.ts";
+import type { HoldDemand, HoldVerdict } from "./hold-rows.ts";
+import type { AccountTotals, Settlement } from "./rows.ts";
+import { settlementsOf, type Unit } from "./units.ts";
+
+const RETRY_DELAY_MS = 50;
+const NANO_FEMTO_BASIS_POINTS = 10_000_000_000n;
+const BASIS_POINTS = 10_000n;
+
+export interface WrittenBefore {
+  readonly written: readonly Unit[];
+  readonly rest: readonly Unit[];
+  /** What the commit of `written` would have told. */
+  readonly committed: CommittedBatch;
+}
+
+interface Found {
+  readonly posted: ReadonlySet<string>;
+  /** Charges of attempts. */
+  readonly attempts: ReadonlyMap<string, bigint>;
+  /** Amounts of holds. */
+  readonly holds: ReadonlyMap<string, bigint>;
+}
+
+/** Asks until there is an answer: nothing may be told or tried again before it is known. */
+export async function untilAnswered<Answer>(
+  clock: Clock,
+  ask: () => Promise<Answer>,
+): Promise<Answer> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch {
+      await sleep(clock, RETRY_DELAY_MS);
+    }
+  }
+}
+
+/**
+ * Which units stand in the database, after a try whose outcome is unknown. That try must be over. What
+ * only gives back counts as not written: to give back again changes nothing.
+ */
+export async function findWritten(sql: Database, units: readonly Unit[]): Promise<WrittenBefore> {
+  const found = await find(sql, units);
+  const written = units.filter((unit) => isWritten(unit, found));
+  const rest = units.filter((unit) => !written.includes(unit));
+  const totals = await totalsOf(sql, settlementsOf(written));
+  const verdicts = new Map<string, HoldVerdict>();
+  for (const { hold } of written) {
+    if (hold === undefined) continue;
+    verdicts.set(hold.demand.requestId, grantedOf(hold.demand, found));
+  }
+  return { written, rest, committed: { accountIds: totals.keys(), totals, verdicts } };
+}
+
+async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
+  const settled = settlementsOf(units).map(({ requestId }) => requestId);
+  const kept = units.flatMap(({ checkpoints }) => checkpoints.map(({ requestId }) => requestId));
+  const asked = units.flatMap(({ hold }) => hold?.demand.requestId ?? []);
+  const posted = await sql<{ request_id: string }[]>`SELECT request_id FROM transactions
+    WHERE request_id = ANY (${sql.array(settled)}::text[])`;
+  const attempts = await sql<{ request_id: string; charge_nano: bigint }[]>`
+    SELECT request_id, charge_nano FROM attempts
+    WHERE request_id = ANY (${sql.array(kept)}::text[])`;
+  const holds = await sql<{ id: string; hold_nano: bigint }[]>`SELECT id, hold_nano FROM holds
+    WHERE id = ANY (${sql.array(asked)}::text[])`;
+  return {
+    posted: new Set(posted.map((row) => row.request_id)),
+    attempts: new Map(attempts.map((row) => [row.request_id, row.charge_nano])),
+    holds: new Map(holds.map((row) => [row.id, row.hold_nano])),
+  };
+}
+
+/** A unit is written as a whole or not at all. Charges of attempts only grow. */
+function isWritten({ settlements, checkpoints, hold }: Unit, found: Found): boolean {
+  if (settlements.length > 0) return settlements.every((one) => found.posted.has(one.requestId));
+  if (hold !== undefined) return found.holds.has(hold.demand.requestId);
+  return (
+    checkpoints.length > 0 &&
+    checkpoints.every((one) => (found.attempts.get(one.requestId) ?? -1n) >= one.chargeNano)
+  );
+}
+
+function grantedOf(demand: HoldDemand, { holds }: Found): HoldVerdict {
+  // One that was charged in the same commit holds nothing any more.
+  const holdNano = holds.get(demand.requestId) ?? demand.fullNano;
+  const { lowering, fullNano } = demand;
+  if (lowering === undefined || holdNano >= fullNano) return { kind: "granted", holdNano };
+  // As ledger_exchange reckons it.
+  const { fixedFemto, perTokenFemto, feeBasisPoints, maxTokens } = lowering;
+  const paidFemto = (holdNano * NANO_FEMTO_BASIS_POINTS) / (BASIS_POINTS + feeBasisPoints);
+  const tokens = Number((paidFemto - fixedFemto) / perTokenFemto);
+  return { kind: "granted", holdNano, outputTokens: Math.min(maxTokens, tokens) };
+}
+
+async function totalsOf(
+  sql: Database,
+  settlements: readonly Settlement[],
+): Promise<Map<string, AccountTotals>> {
+  const ids = new Set<string>();
+  for (const { orgAccount, dayAccount, monthAccount } of settlements) {
+    ids.add(orgAccount).add(dayAccount).add(monthAccount);
+  }
+  const totals = new Map<string, AccountTotals>();
+  if (ids.size === 0) return totals;
+  const rows = await sql<
+    { id: string; credit_nano: bigint; posted_nano: bigint; sequence: bigint }[]
+  >`SELECT id, credit_nano, posted_nano, sequence FROM accounts
+    WHERE id = ANY (${sql.array([...ids])}::text[])`;
+  for (const row of rows) {
+    totals.set(row.id, {
+      creditNano: row.credit_nano,
+      postedNano: row.posted_nano,
+      sequence: row.sequence,
+    });
+  }
+  return totals;
+}
