@@ -63,9 +63,13 @@ function answerOf(tokens: number) {
   return { do: "complete", content: "word".repeat(tokens), events: Math.min(tokens, 10) } as const;
 }
 
+/** `test/silent` says nothing for longer than any test: what was held for it stays held. */
+const SILENCE_MS = 600_000;
+
 export const MONEY_BEHAVIOURS = [
   ["exact", answerOf(EXACT_TOKENS)],
   ["roomy", answerOf(ROOMY_TOKENS)],
+  ["silent", { ...answerOf(EXACT_TOKENS), firstDelayMs: SILENCE_MS }],
 ] as const;
 
 export function moneyConfiguration(baseUrl: string) {
@@ -83,6 +87,6 @@ export function moneyConfiguration(baseUrl: string) {
     providers: [
       { id: "upstream", type: "openai-compatible", base_url: baseUrl, api_key: "sk-upstream" },
     ],
-    models: [model("exact", 4_096), model("roomy", ROOMY_LIMIT_TOKENS)],
+    models: [model("exact", 4_096), model("roomy", ROOMY_LIMIT_TOKENS), model("silent", 4_096)],
   };
 }
