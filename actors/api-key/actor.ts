@@ -5,7 +5,11 @@ import {
   type NewPeriod,
   updateKeyEffect,
 } from "../../db/queries/key-write.ts";
-import type { ApiKeyRecord, ApiKeySettings } from "../../src/lib/api-key-record.ts";
+import {
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  SETTING_FIELDS,
+} from "../../src/lib/api-key-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import {
   type ApiKeyState,
@@ -104,7 +108,7 @@ export const apiKeyActor = defineActor({
             eventId,
             organizationId: record.organizationId,
             type: "key.updated",
-            data: { key_id: record.id, key_name: record.name, changed: Object.keys(changed) },
+            data: { key_id: record.id, key_name: record.name, changed: fieldsOf(changed) },
           }),
         ],
       };
@@ -129,3 +133,7 @@ export const apiKeyActor = defineActor({
     },
   },
 });
+
+function fieldsOf(changed: Partial<ApiKeySettings>): string[] {
+  return Object.keys(changed).map((setting) => SETTING_FIELDS[setting as keyof ApiKeySettings]);
+}
