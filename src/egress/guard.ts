@@ -23,6 +23,8 @@ export interface CheckedTarget {
 export const MAX_URL_CHARACTERS = 2_048;
 /** Names that mean this machine whatever a resolver says (RFC 6761, section 6.3). */
 const LOCAL_NAME = /(^|\.)localhost$/;
+/** The parser drops blanks around a URL and line breaks within it; what is shown would not be what is called. */
+const NOT_IN_URLS = /[\s\p{Cc}]/u;
 const LOOPBACK = "127.0.0.1";
 
 /**
@@ -42,7 +44,8 @@ export class EgressGuard {
 
   /** The URL's own form, without asking for its name. Throws EgressRefused. */
   parse(text: string): URL {
-    const url = text.length > MAX_URL_CHARACTERS ? null : URL.parse(text);
+    const isText = text.length <= MAX_URL_CHARACTERS && !NOT_IN_URLS.test(text);
+    const url = isText ? URL.parse(text) : null;
     if (url === null) throw new EgressRefused("is not a valid URL");
     if (url.protocol !== "https:" && !(this.#allowsHttp && url.protocol === "http:")) {
       throw new EgressRefused(this.#allowsHttp ? "must be an http or https URL" : "must be https");

@@ -5,7 +5,8 @@ export type ReadRange =
   | { readonly kind: "unsatisfiable" };
 
 const WHOLE: ReadRange = { kind: "whole" };
-const RANGE = /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i;
+/** Digits in any number: what is beyond a number's precision, even infinite, lies behind every end all the same. */
+const RANGE = /^bytes=\s*(\d*)-(\d*)\s*$/i;
 
 /**
  * The part of a content that a Range header asks for (RFC 9110, section 14). What is no range of bytes, or

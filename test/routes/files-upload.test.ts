@@ -256,9 +256,10 @@ describe("what a purpose wants", () => {
   });
 
   test.each([
-    ["text", "hello, this is text", "PNG, JPEG, WEBP or GIF"],
-    ["nothing", "", "PNG, JPEG, WEBP or GIF"],
-    ["an SVG", "<svg xmlns='http://www.w3.org/2000/svg'/>", "PNG, JPEG, WEBP or GIF"],
+    ["text", "hello, this is text", "PNG, JPEG or WEBP"],
+    ["a GIF", image("gif", 9, 9), "PNG, JPEG or WEBP"],
+    ["nothing", "", "PNG, JPEG or WEBP"],
+    ["an SVG", "<svg xmlns='http://www.w3.org/2000/svg'/>", "PNG, JPEG or WEBP"],
     ["an image that is too wide", image("png", 16_385, 1), "16385"],
     ["an image that is too high", image("webp-lossy", 1, 16_383 + 1), "damaged"],
     ["an image that is cut", image("jpeg", 9, 9).subarray(0, 16), "damaged"],

@@ -112,6 +112,8 @@ test("Accept decides between a stream and a list", async () => {
   expect(await typeOf("application/json")).toBe("application/json");
   expect(await typeOf("*/*")).toBe("application/json");
   expect(await typeOf("text/event-stream-not")).toBe("application/json");
+  expect(await typeOf("text/event-stream;q=0, application/json")).toBe("application/json");
+  expect(await typeOf("text/event-stream; q=0.0")).toBe("application/json");
   expect(await typeOf("Text/Event-Stream;q=0.9, */*")).toBe("text/event-stream");
 }, 60_000);
 

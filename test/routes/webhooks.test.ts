@@ -110,6 +110,9 @@ describe("POST /v1/webhooks", () => {
       "https://169.254.169.254/latest/meta-data/",
       "https://localhost./",
       "https://10.0.0.1/",
+      " https://example.com/",
+      "https://example.com/\n",
+      "https://exam\tple.com/",
       "https://[fd00::1]/",
       `https://example.com/${"a".repeat(2_048)}`,
     ];

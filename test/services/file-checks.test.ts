@@ -146,6 +146,18 @@ describe("a training line is refused, and named, that", () => {
       "line 2",
       "nested deeper",
     ],
+    [
+      "holds a NUL character",
+      '{"messages":[{"role":"user","content":"a\\u0000b"}]}',
+      "line 2",
+      "NUL character",
+    ],
+    [
+      "holds a lone surrogate, in a name",
+      '{"messages":[{"role":"user","content":"a","\\ud800":1}]}',
+      "line 2",
+      "lone surrogate",
+    ],
     ["begins with a byte order mark", `\ufeff${GOOD}`, "line 2", "is not valid JSON"],
   ])("%s", (_, line, param, words) => {
     const fault = faultOf("fine-tune", `${GOOD}\n${line}\n${GOOD}\n`)!;
@@ -202,7 +214,6 @@ describe("images", () => {
   const kinds: [ImageKind, string][] = [
     ["png", "image/png"],
     ["jpeg", "image/jpeg"],
-    ["gif", "image/gif"],
     ["webp-lossy", "image/webp"],
     ["webp-lossless", "image/webp"],
     ["webp-extended", "image/webp"],
@@ -236,7 +247,7 @@ describe("images", () => {
   );
 
   test("without dimensions are refused", () => {
-    for (const kind of ["png", "jpeg", "gif"] as const) {
+    for (const kind of ["png", "jpeg"] as const) {
       expect(faultOf("vision", image(kind, 0, 5))!.message).toContain("damaged");
     }
     const endless = Buffer.concat([

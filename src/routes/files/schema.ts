@@ -11,7 +11,7 @@ export const uploadForm = Type.Object(
     file: Type.String({
       format: "binary",
       description:
-        "At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests; vision: PNG, JPEG, WEBP or GIF of at most 16384 pixels a side.",
+        "At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.",
     }),
     purpose: Type.Enum(purposes, { description: "In any order with the file." }),
   },

@@ -3,14 +3,17 @@ import type { FeedItem } from "../../services/fine-tuning/event-feed.ts";
 import { eventShape } from "./shape.ts";
 
 const KEEPALIVE = ": keepalive\n\n";
+/** A weight of zero: "not this" (RFC 9110, section 12.4.2). */
+const REFUSED = /^q=0(\.0*)?$/;
 const DONE = "data: [DONE]\n\n";
 
 /** Whether a client asks for server-sent events rather than a list. */
 export function wantsEventStream(request: Request): boolean {
   const accepted = request.headers.get("accept") ?? "";
-  return accepted
-    .split(",")
-    .some((range) => range.split(";", 1)[0]!.trim().toLowerCase() === "text/event-stream");
+  return accepted.split(",").some((range) => {
+    const [name, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    return name === "text/event-stream" && !parameters.some((one) => REFUSED.test(one));
+  });
 }
 
 /**

@@ -6,7 +6,7 @@ export const MAX_IMAGE_SIDE_PIXELS = 16_384;
 /** Dimensions stand near the beginning; only a JPEG may carry much in front of them, such as colour profiles. */
 const MAX_HEAD_BYTES = 1024 * 1024;
 
-/** Takes images alone, of the formats that models see, and checks their dimensions. Throws 400. */
+/** Takes images alone, of the formats that the specification names, and checks their dimensions. Throws 400. */
 export class ImageCheck implements FileCheck {
   #head = new Uint8Array(0);
   #header: ImageHeader | undefined;
@@ -44,7 +44,7 @@ export class ImageCheck implements FileCheck {
 }
 
 function notAnImage(): GatewayError {
-  return invalid("A file for vision must be a PNG, JPEG, WEBP or GIF image.");
+  return invalid("A file for vision must be a PNG, JPEG or WEBP image.");
 }
 
 function noDimensions(): GatewayError {

@@ -18,8 +18,6 @@ const FORMATS: readonly {
 }[] = [
   { contentType: "image/png", magic: "\x89PNG\r\n\x1a\n....IHDR", read: readPng },
   { contentType: "image/jpeg", magic: "\xff\xd8\xff", read: readJpeg },
-  { contentType: "image/gif", magic: "GIF87a", read: readGif },
-  { contentType: "image/gif", magic: "GIF89a", read: readGif },
   { contentType: "image/webp", magic: "RIFF....WEBPVP8", read: readWebp },
 ];
 
@@ -48,12 +46,6 @@ export function readImageHeader(head: Uint8Array): ReadHeader {
 function readPng(view: DataView): ReturnType<Reader> {
   if (view.byteLength < 24) return undefined;
   return { width: view.getUint32(16), height: view.getUint32(20) };
-}
-
-/** GIF89a specification, section 18. */
-function readGif(view: DataView): ReturnType<Reader> {
-  if (view.byteLength < 10) return undefined;
-  return { width: view.getUint16(6, true), height: view.getUint16(8, true) };
 }
 
 /** WebP container specification and RFC 6386, section 9.1; RFC 9649. */

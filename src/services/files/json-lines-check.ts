@@ -95,6 +95,12 @@ export class JsonLinesCheck implements FileCheck {
     if (isDeeperThan(value, MAX_DEPTH)) {
       throw this.#fault({ what: `is nested deeper than ${MAX_DEPTH} levels` });
     }
+    // As in request bodies (contract §4). Such characters can only have come from an escape.
+    if (text.includes("\\u") && holdsUnfitText(value)) {
+      throw this.#fault({
+        what: "holds a NUL character or a lone surrogate, which are not accepted",
+      });
+    }
     return value;
   }
 
@@ -122,4 +128,12 @@ function isDeeperThan(value: unknown, levels: number): boolean {
     if (isDeeperThan(member, levels - 1)) return true;
   }
   return false;
+}
+
+/** Of a value that is not nested deeper than a stack holds. */
+function holdsUnfitText(value: unknown): boolean {
+  if (typeof value === "string") return value.includes("\0") || !value.isWellFormed();
+  if (Array.isArray(value)) return value.some(holdsUnfitText);
+  if (typeof value !== "object" || value === null) return false;
+  return Object.entries(value).some((entry) => entry.some(holdsUnfitText));
 }
