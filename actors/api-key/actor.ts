@@ -5,7 +5,11 @@ import {
   type NewPeriod,
   updateKeyEffect,
 } from "../../db/queries/key-write.ts";
-import type { ApiKeyRecord, ApiKeySettings } from "../../src/lib/api-key-record.ts";
+import {
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  SETTING_FIELDS,
+} from "../../src/lib/api-key-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import {
   type ApiKeyState,
@@ -94,6 +98,8 @@ export const apiKeyActor = defineActor({
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };
+      // Nothing is asked for, so nothing is told.
+      if (Object.keys(changed).length === 0) return { state, reply: true };
       const rolled = rollPeriods(state, context.nowMs);
       const record: ApiKeyRecord = { ...state.record, ...changed };
       return {
@@ -104,7 +110,7 @@ export const apiKeyActor = defineActor({
             eventId,
             organizationId: record.organizationId,
             type: "key.updated",
-            data: { key_id: record.id, key_name: record.name, changed: Object.keys(changed) },
+            data: { key_id: record.id, key_name: record.name, changed: fieldsOf(changed) },
           }),
         ],
       };
@@ -129,3 +135,7 @@ export const apiKeyActor = defineActor({
     },
   },
 });
+
+function fieldsOf(changed: Partial<ApiKeySettings>): string[] {
+  return Object.keys(changed).map((setting) => SETTING_FIELDS[setting as keyof ApiKeySettings]);
+}

@@ -23,8 +23,11 @@ export interface CheckedTarget {
 export const MAX_URL_CHARACTERS = 2_048;
 /** Names that mean this machine whatever a resolver says (RFC 6761, section 6.3). */
 const LOCAL_NAME = /(^|\.)localhost$/;
-/** The parser drops blanks around a URL and line breaks within it; what is shown would not be what is called. */
-const NOT_IN_URLS = /[\s\p{Cc}]/u;
+/**
+ * The parser drops blanks around a URL and line breaks within it, and takes a backslash for a slash; what is
+ * shown would not be what is called.
+ */
+const NOT_IN_URLS = /[\s\\\p{Cc}]/u;
 const LOOPBACK = "127.0.0.1";
 
 /**

@@ -47,3 +47,15 @@ export interface ApiKeySettings {
   readonly expiresAtMs: number | null;
   readonly isActive: boolean;
 }
+
+/** The settings as callers name them (spec 2.1). */
+export const SETTING_FIELDS: Readonly<Record<keyof ApiKeySettings, string>> = {
+  name: "name",
+  scopes: "scopes",
+  rateLimitRpm: "rate_limit_rpm",
+  dailyBudgetNano: "daily_budget_usd",
+  monthlyBudgetNano: "monthly_budget_usd",
+  allowedModels: "allowed_models",
+  expiresAtMs: "expires_at",
+  isActive: "is_active",
+};

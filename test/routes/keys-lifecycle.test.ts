@@ -149,6 +149,35 @@ describe("a key's life", () => {
     ]);
   });
 
+  test("tells of a change by the names that callers know its fields by", async () => {
+    const { body: key } = await create({ name: "told" });
+    const change = {
+      name: "told again",
+      scopes: ["models:read"],
+      rate_limit_rpm: 5,
+      daily_budget_usd: 1,
+      monthly_budget_usd: 2,
+      allowed_models: ["sandbox/chat"],
+      expires_at: "2099-01-01T00:00:00Z",
+      is_active: true,
+    };
+    await gateway.request("PATCH", `/v1/keys/${key.id}`, change, { key: gateway.managementKey });
+    const [event] = await gateway.sql<{ data: { changed: string[] } }[]>`
+      SELECT data FROM outbox WHERE data->>'key_id' = ${key.id} AND type = 'key.updated'`;
+    expect(event!.data.changed.toSorted()).toEqual(Object.keys(change).sort());
+  });
+
+  test("is not told of where a PATCH holds no field", async () => {
+    const { body: key } = await create({ name: "untouched" });
+    const options = { key: gateway.managementKey };
+    const response = await gateway.request("PATCH", `/v1/keys/${key.id}`, {}, options);
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({ id: key.id, name: "untouched" });
+    const events = await gateway.sql`SELECT 1 FROM outbox
+      WHERE data->>'key_id' = ${key.id} AND type = 'key.updated'`;
+    expect(events).toHaveLength(0);
+  });
+
   test("frees its name when it is deleted", async () => {
     const { body: key } = await create({ name: "reborn" });
     await gateway.request("DELETE", `/v1/keys/${key.id}`, undefined, {

@@ -113,6 +113,7 @@ describe("POST /v1/webhooks", () => {
       " https://example.com/",
       "https://example.com/\n",
       "https://exam\tple.com/",
+      "https://example.com\\@example.org/",
       "https://[fd00::1]/",
       `https://example.com/${"a".repeat(2_048)}`,
     ];
