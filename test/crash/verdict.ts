@@ -23,7 +23,7 @@ const EXPECTED_REFUSALS = new Set([
  * What the ledger says of one request, against what its client has seen:
  *
  *   whole answer      charged once, what the answer says
- *   error             not charged
+ *   error             not charged, unless its process was paused and had been taken for dead
  *   part of a stream  charged once, for no less than was delivered if nothing was killed, for at most one
  *                     checkpoint less if it was, and never for more than the provider had produced
  *   nothing           at most charged once: an answer may have been on its way out when the process died,
@@ -41,7 +41,10 @@ export function breachesOf(sent: Sent, bills: readonly Bill[], producedTokens: n
     if (bill === undefined) breaches.push("a whole answer that was not charged");
   } else if (sent.status !== undefined && sent.status !== 200) {
     if (!EXPECTED_REFUSALS.has(sent.errorCode ?? "")) breaches.push(`refused: ${sent.errorCode}`);
-    if (bill !== undefined) breaches.push(`a refusal ${sent.errorCode} that was charged`);
+    // One that stood still past its lease answers for what its heir has charged by then.
+    if (bill !== undefined && !sent.wasCut) {
+      breaches.push(`a refusal ${sent.errorCode} that was charged`);
+    }
   } else if (sent.hasContent || (sent.status === 200 && !sent.kind.stream)) {
     if (bill === undefined) breaches.push("a part of an answer that was not charged");
   } else if (!sent.wasCut) {
@@ -90,7 +93,9 @@ function breachesOfPart(sent: Sent, bill: Bill, producedTokens: number): string[
     breaches.push(`${tokenTimesMs.length} tokens delivered, ${bill.completionTokens} charged`);
   }
   if (unbilled > 0) {
-    const spanMs = tokenTimesMs.at(-1)! - tokenTimesMs[bill.completionTokens]!;
+    // One that wakes from a pause may still send the piece that was on its way.
+    const lastMs = tokenTimesMs.at(wasCut ? -2 : -1)!;
+    const spanMs = lastMs - tokenTimesMs[bill.completionTokens]!;
     if (spanMs > MAX_UNBILLED_MS + TOLERANCE_MS) {
       breaches.push(`${Math.round(spanMs)} ms of a stream not charged`);
     }
