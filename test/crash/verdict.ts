@@ -5,6 +5,9 @@ import type { Sent } from "./load.ts";
 /** What a stream's crash may leave unbilled (design §1, M4): so many tokens, and no more than came in a second. */
 const MAX_UNBILLED_TOKENS = 256;
 const MAX_UNBILLED_MS = 1_000;
+/** A piece that leaves at once, and what may be in it. */
+const PIECE_MS = 20;
+const MAX_PIECE_TOKENS = 20;
 /** The client's clock and a loaded machine. */
 const TOLERANCE_MS = 250;
 /** The gateway's own count of the prompt, used where the upstream could not tell its own. */
@@ -85,6 +88,15 @@ function breachesOfWhole(sent: Sent, bill: Bill): string[] {
   return breaches;
 }
 
+/**
+ * One that wakes from a pause may still send the piece that was on its way, with all tokens that were in
+ * it. Returns how many.
+ */
+function lastPieceOf(tokenTimesMs: readonly number[]): number {
+  const sinceMs = tokenTimesMs.at(-1)! - PIECE_MS;
+  return Math.min(tokenTimesMs.filter((atMs) => atMs >= sinceMs).length, MAX_PIECE_TOKENS);
+}
+
 function breachesOfPart(sent: Sent, bill: Bill, producedTokens: number): string[] {
   const { tokenTimesMs, wasCut } = sent;
   const breaches: string[] = [];
@@ -93,8 +105,7 @@ function breachesOfPart(sent: Sent, bill: Bill, producedTokens: number): string[
     breaches.push(`${tokenTimesMs.length} tokens delivered, ${bill.completionTokens} charged`);
   }
   if (unbilled > 0) {
-    // One that wakes from a pause may still send the piece that was on its way.
-    const lastMs = tokenTimesMs.at(wasCut ? -2 : -1)!;
+    const lastMs = tokenTimesMs.at(-1 - (wasCut ? lastPieceOf(tokenTimesMs) : 0))!;
     const spanMs = lastMs - tokenTimesMs[bill.completionTokens]!;
     if (spanMs > MAX_UNBILLED_MS + TOLERANCE_MS) {
       breaches.push(`${Math.round(spanMs)} ms of a stream not charged`);
