@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { hashApiKey } from "../../src/lib/api-key-format.ts";
+import type { Instance } from "../several/cluster.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { type Receiver, startReceiver } from "../webhooks/receiver.ts";
@@ -169,12 +170,12 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
     load.close();
     load.noteCut();
     await grounds.reviveDatabase();
-    for (const baseUrl of urlsBut()) await untilReady(baseUrl);
+    await Promise.all(grounds.instances.map(untilReady));
     load.open(...urlsBut());
     await Bun.sleep(between(LOAD_MS));
   }
 
-  const untilReady = (baseUrl: string) =>
+  const untilReady = ({ gateway, baseUrl }: Instance) =>
     until(
       "it is ready",
       () =>
@@ -183,7 +184,9 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
           () => false,
         ),
       QUIET_TIMEOUT_MS,
-    );
+    ).catch((error: Error) => {
+      throw new Error(`${error.message}; it said last:\n${gateway.stdout().slice(-2_000)}`);
+    });
 
   const aliveInstances = () =>
     look(grounds.cluster.databaseUrl, async (sql) => {

@@ -1,0 +1,53 @@
+import { expect, test } from "bun:test";
+import { createServer, type Socket } from "node:net";
+import { connectDatabase } from "../../db/client.ts";
+
+/** AuthenticationOk, then ReadyForQuery (PostgreSQL documentation, 54.7). */
+const WELCOME = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49]);
+
+/*
+ * A connection that has just opened asks for the array types before it sends what it was opened for.
+ * Nobody but the driver waits for that answer, which it does only with its patch in db/patches.
+ */
+test.each([
+  ["breaks", (socket: Socket) => socket.resetAndDestroy()],
+  ["ends", (socket: Socket) => socket.destroy()],
+])(
+  "a server that %s while a new connection asks for its types is an error of the query, and of nobody else",
+  async (_, part) => {
+    let meetings = 0;
+    const server = createServer((socket) => {
+      socket.on("error", () => {});
+      socket.once("data", () => {
+        socket.write(WELCOME);
+        socket.once("data", () => {
+          meetings++;
+          part(socket);
+        });
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as { port: number };
+    const sql = connectDatabase(
+      { url: `postgres://nobody@127.0.0.1:${port}/none` },
+      { poolSize: 1, applicationName: "driver" },
+    );
+    const unheard: unknown[] = [];
+    const note = (error: unknown) => unheard.push(error);
+    process.on("unhandledRejection", note);
+    try {
+      const asked = sql`SELECT 1`.then(
+        () => "answered",
+        () => "refused",
+      );
+      await Promise.race([asked, Bun.sleep(1_000)]);
+      expect(meetings).toBeGreaterThan(0);
+      await sql.end({ timeout: 0.1 });
+      expect(await asked).toBe("refused");
+      expect(unheard).toEqual([]);
+    } finally {
+      process.off("unhandledRejection", note);
+      server.close();
+    }
+  },
+);
