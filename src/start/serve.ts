@@ -5,6 +5,7 @@ import type { StartedDatabase } from "./database.ts";
 import { loadMasterKey } from "./master-key.ts";
 import { type Server, stopInOrder } from "./stop-in-order.ts";
 import type { StopSignals } from "./stop-signals.ts";
+import { surviveStrayFailures } from "./stray-failures.ts";
 
 export interface ServeOptions {
   readonly config: GatewayConfig;
@@ -20,6 +21,7 @@ export interface ServeOptions {
 /** Composes the gateway and listens; from then on a signal stops it in order. Returns the port. */
 export async function serve(options: ServeOptions): Promise<number> {
   const { config, database, telemetry, signals } = options;
+  surviveStrayFailures(telemetry.log);
   let gateway: Gateway | undefined;
   try {
     gateway = await composeGateway({
