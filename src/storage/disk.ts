@@ -8,6 +8,7 @@ import {
   StorageError,
   type StorageWriter,
 } from "./interface.ts";
+import { closeWith, OpenFile } from "./open-file.ts";
 
 const READ_BYTES = 256 * 1024;
 const FOLDER_MODE = 0o700;
@@ -31,11 +32,11 @@ export class DiskStorage implements FileStorage {
   }
 
   async read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
-    const handle = await open(this.#path(key), "r").catch((error: unknown) => {
+    const file = await OpenFile.at(this.#path(key)).catch((error: unknown) => {
       if ((error as { code?: unknown }).code === "ENOENT") throw new ObjectMissingError(key);
       throw failure("cannot open a stored file", error);
     });
-    return readHandle(handle, range ?? { start: 0, end: Number.POSITIVE_INFINITY });
+    return readFile(file, range ?? { start: 0, end: Number.POSITIVE_INFINITY });
   }
 
   async remove(key: string): Promise<void> {
@@ -121,35 +122,36 @@ async function syncFolder(path: string): Promise<void> {
 }
 
 /** Reads on demand. An open file is there to its end, whatever becomes of its name. */
-function readHandle(handle: FileHandle, range: ByteRange): ReadableStream<Uint8Array> {
+function readFile(file: OpenFile, range: ByteRange): ReadableStream<Uint8Array> {
   let position = range.start;
-  return new ReadableStream<Uint8Array>(
+  const stream = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         const wanted = Math.min(READ_BYTES, range.end - position);
         const buffer = new Uint8Array(wanted);
         let bytesRead = 0;
         try {
-          if (wanted > 0) ({ bytesRead } = await handle.read(buffer, 0, wanted, position));
+          if (wanted > 0) bytesRead = await file.read(buffer, wanted, position);
         } catch (error) {
-          // A handle that nobody closes ends the process when it is collected.
-          await handle.close().catch(() => {});
+          file.close();
           throw failure("cannot read a stored file", error);
         }
         position += bytesRead;
         if (bytesRead > 0) controller.enqueue(buffer.subarray(0, bytesRead));
         const isCut = bytesRead === 0 && position < range.end && Number.isFinite(range.end);
         if (bytesRead > 0 && position < range.end) return;
-        await handle.close();
+        file.close();
         if (isCut) controller.error(new StorageError("a stored file is shorter than it was"));
         else controller.close();
       },
-      async cancel() {
-        await handle.close();
+      cancel() {
+        file.close();
       },
     },
     { highWaterMark: 0 },
   );
+  closeWith(stream, file);
+  return stream;
 }
 
 function failure(what: string, error: unknown): StorageError {
