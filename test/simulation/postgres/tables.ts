@@ -1,3 +1,4 @@
+import type { KeyRow } from "../../../db/queries/key-rows.ts";
 import { Table } from "./table.ts";
 
 /* Rows of the tables that the ledger and the actors use; columns as in db/schema. */
@@ -15,20 +16,7 @@ export interface AccountRow {
   readonly budget_events: number;
 }
 
-export interface ApiKeyRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly kind: string;
-  readonly name: string;
-  readonly key_prefix: string;
-  readonly scopes: string[];
-  readonly rate_limit_rpm: number | null;
-  readonly daily_budget_nano: bigint | null;
-  readonly monthly_budget_nano: bigint | null;
-  readonly allowed_models: string[] | null;
-  readonly expires_at: Date | null;
-  readonly is_active: boolean;
-  readonly created_at: Date;
+export interface ApiKeyRow extends Omit<KeyRow, "budget_events"> {
   readonly deleted_at: Date | null;
 }
 
