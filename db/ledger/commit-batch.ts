@@ -1,4 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type ChargedAccount, chargedAccounts } from "./charged-accounts.ts";
+import { findPosted } from "./posted.ts";
 import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
 import { settlementRows } from "./settlement-rows.ts";
 
@@ -20,7 +22,7 @@ export interface LedgerBatch {
 }
 
 /**
- * Commits a batch in one statement and one round trip (function ledger_commit). Returns the totals of
+ * Commits a batch in one statement and one round trip (function ledger_settle). Returns the totals of
  * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead.
  */
 export async function commitLedgerBatch(
@@ -28,62 +30,80 @@ export async function commitLedgerBatch(
   instance: InstanceIdentity,
   batch: LedgerBatch,
 ): Promise<Map<string, AccountTotals>> {
-  const [row] = await sql<{ totals: [string, string, string, string][] }[]>`
-    SELECT ledger_commit(${batchJson(instance, batch)}::text::jsonb) AS totals`;
+  for (;;) {
+    const due = batch.recheck ? await withoutPosted(sql, batch.settlements) : batch.settlements;
+    const accounts = chargedAccounts(batch.settlements, due);
+    const json = batchJson(instance, batch, due, accounts);
+    const [row] = await sql<{ totals: string[] | null }[]>`
+      SELECT ledger_settle(${json}::text::jsonb) AS totals`;
+    // Null: another writer has posted some of what is due since it was looked up.
+    if (row!.totals !== null) return totalsOf(accounts, row!.totals);
+  }
+}
+
+function totalsOf(
+  accounts: readonly ChargedAccount[],
+  figures: readonly string[],
+): Map<string, AccountTotals> {
   const totals = new Map<string, AccountTotals>();
-  for (const [id, creditNano, postedNano, sequence] of row!.totals) {
+  for (const [index, { id }] of accounts.entries()) {
     totals.set(id, {
-      creditNano: BigInt(creditNano),
-      postedNano: BigInt(postedNano),
-      sequence: BigInt(sequence),
+      creditNano: BigInt(figures[3 * index]!),
+      postedNano: BigInt(figures[3 * index + 1]!),
+      sequence: BigInt(figures[3 * index + 2]!),
     });
   }
   return totals;
 }
 
+/** Those that no earlier try has posted. */
+async function withoutPosted(
+  sql: Database | DatabaseTransaction,
+  settlements: readonly Settlement[],
+): Promise<readonly Settlement[]> {
+  if (settlements.length === 0) return settlements;
+  const posted = await findPosted(
+    sql,
+    settlements.map(({ requestId }) => requestId),
+  );
+  return settlements.filter(({ requestId }) => !posted.has(requestId));
+}
+
 /** One parameter, because each costs the driver as much as what is in it. Absent members are null. */
-function batchJson(instance: InstanceIdentity, batch: LedgerBatch): string {
-  const { checkpoints, settlements } = batch;
+function batchJson(
+  instance: InstanceIdentity,
+  { checkpoints, settlements, knownAccounts, recheck }: LedgerBatch,
+  due: readonly Settlement[],
+  accounts: readonly ChargedAccount[],
+): string {
+  // What an earlier try or another writer had posted may have left its attempt to us.
+  const ended = recheck ? settlements : due.filter(({ hasAttempt }) => hasAttempt);
+  const places = new Map(accounts.map(({ id }, index) => [id, index + 1]));
   return JSON.stringify({
     instance: instance.id,
     epoch: instance.epoch.toString(),
     checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
-    ...(settlements.length > 0 && { ...touchedAccounts(batch), ...settlementRows(settlements) }),
-    recheck: batch.recheck || undefined,
+    new_accounts: newAccountRows(accounts, knownAccounts),
+    accounts: accounts.length === 0 ? undefined : accounts.map(accountRow),
+    ...(due.length > 0 && settlementRows(due, (id) => places.get(id)!)),
+    attempts: ended.length === 0 ? undefined : ended.map(({ requestId }) => requestId),
+    recheck: recheck || undefined,
   });
 }
 
-function touchedAccounts(batch: LedgerBatch): {
-  account_ids: string[];
-  new_accounts: unknown[] | undefined;
-} {
-  const ids = new Set<string>();
-  const fresh = new Map<string, unknown>();
-  let last: Settlement | undefined;
-  const touch = (settlement: Settlement, kind: "day" | "month", id: string): void => {
-    if (ids.has(id)) return;
-    ids.add(id);
-    if (batch.knownAccounts.has(id)) return;
-    fresh.set(id, newAccountRow(id, kind, settlement));
-  };
-  for (const settlement of batch.settlements) {
-    // Most of a batch has its accounts in common with its neighbour.
-    if (
-      last?.dayAccount === settlement.dayAccount &&
-      last.monthAccount === settlement.monthAccount &&
-      last.orgAccount === settlement.orgAccount
-    ) {
-      continue;
-    }
-    last = settlement;
-    ids.add(settlement.orgAccount);
-    touch(settlement, "day", settlement.dayAccount);
-    touch(settlement, "month", settlement.monthAccount);
+function accountRow({ id, chargeNano, count }: ChargedAccount, index: number) {
+  return { n: index + 1, id, c: chargeNano.toString(), q: count };
+}
+
+function newAccountRows(
+  accounts: readonly ChargedAccount[],
+  known: ReadonlySet<string>,
+): Record<string, unknown>[] | undefined {
+  const rows: Record<string, unknown>[] = [];
+  for (const { id, kind, of } of accounts) {
+    if (kind !== "org" && !known.has(id)) rows.push(newAccountRow(id, kind, of));
   }
-  return {
-    account_ids: [...ids],
-    new_accounts: fresh.size === 0 ? undefined : [...fresh.values()],
-  };
+  return rows.length === 0 ? undefined : rows;
 }
 
 export function newAccountRow(

@@ -148,8 +148,7 @@ function postingRows(
   places: Places,
 ): ReturnType<typeof settlementRows> {
   for (const settlement of settlements) places.withRows(settlement);
-  const { groups, settlements: rows } = settlementRows(settlements);
-  for (const group of groups) group.o = places.byId.get(group.org_account as string);
+  const { groups, settlements: rows } = settlementRows(settlements, (id) => places.byId.get(id)!);
   for (const row of rows) if (asked.has(row.r as string)) row.h = true;
   return { groups, settlements: rows };
 }

@@ -1,38 +1,59 @@
+import { isSamePayer } from "./charged-accounts.ts";
 import type { Settlement } from "./rows.ts";
 
-/** The settlements of a batch as ledger_commit reads them: what they have in common once, as groups. */
-export function settlementRows(settlements: readonly Settlement[]): {
+export interface SettlementRows {
   readonly groups: readonly Record<string, unknown>[];
   readonly settlements: readonly Record<string, unknown>[];
-} {
+}
+
+/**
+ * The settlements of a batch as ledger_settle and ledger_exchange read them: what they have in common
+ * once, as groups. `placeOf` tells the place of an account in the batch.
+ */
+export function settlementRows(
+  settlements: readonly Settlement[],
+  placeOf: (accountId: string) => number,
+): SettlementRows {
   const groups = new Map<string, number>();
   const groupRows: Record<string, unknown>[] = [];
+  const sums = new Map<string, RunningSum>();
   let last: Settlement | undefined;
   let lastGroup = 0;
-  const rows = settlements.map((settlement, n) => {
+  let sum: RunningSum = { count: 0, nano: 0n };
+  const rows = settlements.map((settlement) => {
+    if (last?.orgAccount !== settlement.orgAccount) {
+      sum = sums.get(settlement.orgAccount) ?? { count: 0, nano: 0n };
+      sums.set(settlement.orgAccount, sum);
+    }
+    sum.count++;
+    sum.nano += settlement.chargeNano;
     if (last !== undefined && isSameGroup(last, settlement)) {
-      return settlementRow(settlement, n, lastGroup);
+      return settlementRow(settlement, sum, lastGroup);
     }
     const name = `${settlement.dayAccount} ${settlement.model} ${settlement.provider} ${settlement.status} ${settlement.estimated} ${settlement.description}`;
     let g = groups.get(name);
     if (g === undefined) {
       g = groupRows.length;
       groups.set(name, g);
-      groupRows.push(groupRow(settlement, g));
+      groupRows.push(groupRow(settlement, g, placeOf(settlement.orgAccount)));
     }
     last = settlement;
     lastGroup = g;
-    return settlementRow(settlement, n, g);
+    return settlementRow(settlement, sum, g);
   });
   return { groups: groupRows, settlements: rows };
+}
+
+/** Of the charges of one organization, up to the one at hand. */
+interface RunningSum {
+  count: number;
+  nano: bigint;
 }
 
 /** Most of a batch has all of this in common with its neighbour. */
 function isSameGroup(one: Settlement, other: Settlement): boolean {
   return (
-    one.dayAccount === other.dayAccount &&
-    one.monthAccount === other.monthAccount &&
-    one.orgAccount === other.orgAccount &&
+    isSamePayer(one, other) &&
     one.model === other.model &&
     one.provider === other.provider &&
     one.status === other.status &&
@@ -41,14 +62,12 @@ function isSameGroup(one: Settlement, other: Settlement): boolean {
   );
 }
 
-function groupRow(settlement: Settlement, g: number): Record<string, unknown> {
+function groupRow(settlement: Settlement, g: number, o: number): Record<string, unknown> {
   return {
     g,
+    o,
     organization_id: settlement.organizationId,
     key_id: settlement.keyId,
-    org_account: settlement.orgAccount,
-    day_account: settlement.dayAccount,
-    month_account: settlement.monthAccount,
     model: settlement.model,
     provider: settlement.provider,
     status: settlement.status,
@@ -57,13 +76,18 @@ function groupRow(settlement: Settlement, g: number): Record<string, unknown> {
   };
 }
 
-/** Members that are absent stand for zero, null and false. */
-function settlementRow(settlement: Settlement, n: number, g: number): Record<string, unknown> {
+/** Members that are absent stand for zero and null. */
+function settlementRow(
+  settlement: Settlement,
+  { count, nano }: RunningSum,
+  g: number,
+): Record<string, unknown> {
   const row: Record<string, unknown> = {
-    n,
+    n: count,
     g,
     r: settlement.requestId,
     c: settlement.chargeNano.toString(),
+    t: nano.toString(),
     p: settlement.promptTokens,
     o: settlement.completionTokens,
     l: settlement.latencyMs,
@@ -71,6 +95,5 @@ function settlementRow(settlement: Settlement, n: number, g: number): Record<str
   if (settlement.cachedPromptTokens > 0) row.cp = settlement.cachedPromptTokens;
   if (settlement.reasoningTokens > 0) row.ro = settlement.reasoningTokens;
   if (settlement.details !== null) row.d = settlement.details;
-  if (settlement.hasAttempt) row.a = true;
   return row;
 }

@@ -2,6 +2,7 @@ import { type Clock, sleep } from "../../src/lib/clock.ts";
 import type { Database } from "../client.ts";
 import type { CommittedBatch } from "./batch-commit.ts";
 import type { HoldDemand, HoldVerdict } from "./hold-rows.ts";
+import { findPosted } from "./posted.ts";
 import type { AccountTotals, Settlement } from "./rows.ts";
 import { settlementsOf, type Unit } from "./units.ts";
 
@@ -59,15 +60,14 @@ async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
   const settled = settlementsOf(units).map(({ requestId }) => requestId);
   const kept = units.flatMap(({ checkpoints }) => checkpoints.map(({ requestId }) => requestId));
   const asked = units.flatMap(({ hold }) => hold?.demand.requestId ?? []);
-  const posted = await sql<{ request_id: string }[]>`SELECT request_id FROM transactions
-    WHERE request_id = ANY (${sql.array(settled)}::text[])`;
+  const posted = await findPosted(sql, settled);
   const attempts = await sql<{ request_id: string; charge_nano: bigint }[]>`
     SELECT request_id, charge_nano FROM attempts
     WHERE request_id = ANY (${sql.array(kept)}::text[])`;
   const holds = await sql<{ id: string; hold_nano: bigint }[]>`SELECT id, hold_nano FROM holds
     WHERE id = ANY (${sql.array(asked)}::text[])`;
   return {
-    posted: new Set(posted.map((row) => row.request_id)),
+    posted,
     attempts: new Map(attempts.map((row) => [row.request_id, row.charge_nano])),
     holds: new Map(holds.map((row) => [row.id, row.hold_nano])),
   };

@@ -20,12 +20,9 @@ export interface CheckpointRow {
 
 export interface GroupRow {
   readonly g: number;
-  readonly o?: number;
+  readonly o: number;
   readonly organization_id: string;
   readonly key_id: string;
-  readonly org_account: string;
-  readonly day_account: string;
-  readonly month_account: string;
   readonly description: string;
 }
 
@@ -34,8 +31,15 @@ export interface SettlementRow {
   readonly g: number;
   readonly r: string;
   readonly c: string;
-  readonly a?: boolean;
+  readonly t: string;
   readonly h?: boolean;
+}
+
+export interface ChargedAccountRow {
+  readonly n: number;
+  readonly id: string;
+  readonly c: string;
+  readonly q: number;
 }
 
 export interface NewAccountRow {
@@ -74,6 +78,7 @@ export interface BatchRows {
   readonly instance: string;
   readonly epoch: string;
   readonly account_ids?: readonly string[];
+  readonly accounts?: readonly ChargedAccountRow[];
   readonly new_accounts?: readonly NewAccountRow[];
   readonly checkpoints?: readonly CheckpointRow[];
   readonly groups?: readonly GroupRow[];
@@ -89,7 +94,10 @@ export interface BatchRows {
 export interface Charge extends Omit<GroupRow, "g"> {
   readonly requestId: string;
   readonly chargeNano: bigint;
-  readonly hasAttempt: boolean;
+  /** Among the charges of its organization, from 1. */
+  readonly place: number;
+  /** Of these charges, up to this one. */
+  readonly sumNano: bigint;
   readonly isOfThisHold: boolean;
 }
 
@@ -101,7 +109,8 @@ export function chargesOf(batch: BatchRows): Charge[] {
       ...groups.get(row.g)!,
       requestId: row.r,
       chargeNano: BigInt(row.c),
-      hasAttempt: row.a === true,
+      place: row.n,
+      sumNano: BigInt(row.t),
       isOfThisHold: row.h === true,
     }));
 }

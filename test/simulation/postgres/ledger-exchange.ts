@@ -253,11 +253,11 @@ function* postAll(
 ): Running<void> {
   const behind = new Map<number, { sequence: bigint; balanceAfterNano: bigint }>();
   for (const charge of charges) {
-    const place = places[charge.o! - 1]!;
+    const place = places[charge.o - 1]!;
     if (place.sequence === undefined) {
       throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
     }
-    const before = behind.get(charge.o!) ?? {
+    const before = behind.get(charge.o) ?? {
       sequence: place.sequence,
       balanceAfterNano: place.balance,
     };
@@ -265,7 +265,7 @@ function* postAll(
       sequence: before.sequence + 1n,
       balanceAfterNano: before.balanceAfterNano - charge.chargeNano,
     };
-    behind.set(charge.o!, at);
+    behind.set(charge.o, at);
     yield* postUsage(context, transaction, charge, at);
   }
 }

@@ -1,9 +1,9 @@
 import type { BatchRows } from "./batch-rows.ts";
 import { emitBudgetEvents } from "./budget-events.ts";
 import { isAlive } from "./fence.ts";
-import { ledgerCommit } from "./ledger-commit.ts";
 import { ledgerExchange } from "./ledger-exchange.ts";
-import { emptyAccount } from "./ledger-parts.ts";
+import { emptyAccount, isPosted } from "./ledger-parts.ts";
+import { ledgerSettle } from "./ledger-settle.ts";
 import { rowsOf, written } from "./outcome.ts";
 import { postCredit } from "./post-credit.ts";
 import type { Listed } from "./statement-text.ts";
@@ -12,12 +12,12 @@ import type { ModelledStatement } from "./statements.ts";
 /** Statements of db/ledger, and those that effects carry into its transactions. */
 export const ledgerStatements: readonly ModelledStatement[] = [
   {
-    name: "ledger_commit",
-    begins: "SELECT ledger_commit(",
+    name: "ledger_settle",
+    begins: "SELECT ledger_settle(",
     isLedgerBatch: true,
     *run(context, transaction, [json]) {
       const batch = JSON.parse(json) as BatchRows;
-      return rowsOf([{ totals: yield* ledgerCommit(context, transaction, batch) }]);
+      return rowsOf([{ totals: yield* ledgerSettle(context, transaction, batch) }]);
     },
   },
   {
@@ -56,10 +56,10 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   },
   {
     name: "which are posted",
-    begins: "SELECT request_id FROM transactions WHERE request_id = ANY (",
-    look({ tables }, transaction, [listed]) {
-      const ids = (listed as Listed).of as readonly string[];
-      const posted = ids.filter((id) => tables.usages.read(transaction, id) !== undefined);
+    begins: "SELECT request_id FROM transactions WHERE request_id IN (",
+    look(context, transaction, [json]) {
+      const ids = JSON.parse(json) as string[];
+      const posted = ids.filter((id) => isPosted(context, transaction, id));
       return rowsOf(posted.map((request_id) => ({ request_id })));
     },
   },
