@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import type { ChatStreamCall } from "./chat-stream-call.ts";
 import type { StreamCharge } from "./stream-charge.ts";
 import type { StreamRelay } from "./stream-relay.ts";
@@ -28,19 +29,9 @@ export async function chargedEnding(
 }
 
 /**
- * Charges what a stream that failed has delivered. Resolves when that is durable, or after `leftMs`, but
+ * Charges what a stream that failed has delivered. True when that is durable; false after `leftMs`, though
  * not at once: then the charge follows, however long it takes.
  */
-export async function chargeInTime(
-  charge: StreamCharge,
-  clock: Clock,
-  leftMs: number,
-): Promise<void> {
-  const charged = charge.settleQuietly(200);
-  let cancelTimer: (() => void) | undefined;
-  const timeIsUp = new Promise<void>((resolve) => {
-    cancelTimer = clock.after(Math.max(leftMs, MIN_CHARGE_WAIT_MS), resolve);
-  });
-  await Promise.race([charged, timeIsUp]);
-  cancelTimer?.();
+export function chargeInTime(charge: StreamCharge, clock: Clock, leftMs: number): Promise<boolean> {
+  return doneInTime(charge.settleQuietly(200), clock, Math.max(leftMs, MIN_CHARGE_WAIT_MS));
 }
