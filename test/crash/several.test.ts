@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { hashApiKey } from "../../src/lib/api-key-format.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { type Receiver, startReceiver } from "../webhooks/receiver.ts";
@@ -30,11 +31,7 @@ const EVENTS = ["budget.threshold", "budget.exhausted", "completion.error"];
 
 const PLAIN = KINDS.find(({ name }) => name === "plain")!;
 const random = seededRandom(SEED);
-const redisBinary = Bun.which("redis-server");
-if (redisBinary === null) {
-  console.warn("NO redis-server on the PATH: several gateways are not killed");
-  if (process.env.CI === "true") throw new Error("redis-server is missing");
-}
+const redisBinary = await findRedisBinary();
 
 const figures = {
   seed: SEED,
