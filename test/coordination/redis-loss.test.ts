@@ -8,7 +8,7 @@ import { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Admission, ask, busiestWindows, type Trouble } from "./admissions.ts";
 
-/** The acceptance line has windows of 60 s; GATEWAY_TEST_RATE_WINDOW_SECONDS=60 takes them. */
+/** A gateway has windows of 60 s; GATEWAY_TEST_RATE_WINDOW_SECONDS=60 takes them. */
 const WINDOW_MS = Number(process.env.GATEWAY_TEST_RATE_WINDOW_SECONDS ?? 3) * 1_000;
 const WINDOWS = 3;
 /** 600 in a minute, and 5,000 requests in three. */

@@ -5,7 +5,7 @@ import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-che
 import { expectStreamShape, type ReadStream, readStream } from "../support/stream-reader.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 
-/** One try and two retries (contract §4: 502 after retries). */
+/** One try and two retries, then 502. */
 const CALLS_IN_ALL = 3;
 
 let gateway: ChatGateway;

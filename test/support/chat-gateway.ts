@@ -82,7 +82,7 @@ export function chatBody(slug: string, body: Record<string, unknown> = {}) {
   return { model: `test/${slug}`, messages: [{ role: "user", content: "hello" }], ...body };
 }
 
-/** What a free-plan organization pays for these tokens, in nano-USD (contract §6). */
+/** What a free-plan organization pays for these tokens, in nano-USD. */
 export function chargeNano(tokens: { prompt: number; cached?: number; completion: number }) {
   const cached = tokens.cached ?? 0;
   const costFemto =

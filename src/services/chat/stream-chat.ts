@@ -17,7 +17,7 @@ import { providerBody } from "./provider-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   readonly idempotency: Idempotency;
-  /** The envelope of contract §4. */
+  /** An error as every answer tells it. */
   errorEnvelope(error: GatewayError, requestId: string): unknown;
 }
 

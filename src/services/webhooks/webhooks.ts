@@ -51,7 +51,7 @@ export const MAX_WEBHOOKS = 20_000;
 /** A name that answers slowly is looked at again at each delivery. */
 const URL_CHECK_MS = 2_000;
 
-/** Webhooks of an organization (spec 4.11, contract §7). Every method throws 404 for another's. */
+/** Webhooks of an organization (spec 4.11). Every method throws 404 for another's. */
 export class Webhooks {
   readonly #dependencies: WebhooksDependencies;
 
