@@ -50,10 +50,6 @@ export class DeliveryWriter {
     this.#dependencies = dependencies;
   }
 
-  get queued(): number {
-    return this.#queue.length;
-  }
-
   /** Resolves when it is durable. Rejects with LeaseLostError where nothing was written. */
   submit(effects: readonly Effect[]): Promise<void> {
     if (this.#isClosed) return Promise.reject(new Error("deliveries are written no more"));

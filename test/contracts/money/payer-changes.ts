@@ -32,10 +32,8 @@ export function payerChanges(
     },
     async adjust({ organizationId }, amountNano) {
       const id = newId("cmd");
-      const command = { id, transactionId: "", organizationId, amountNano };
-      await sql.begin((transaction) =>
-        insertCreditCommand(transaction, { ...command, description: "Correction" }),
-      );
+      const order = { id, organizationId, amountNano, description: "Correction" };
+      await sql.begin((transaction) => insertCreditCommand(transaction, order));
       await orders.carryOut();
       const [row] = await sql`SELECT refused_code FROM credit_commands WHERE id = ${id}`;
       return row!.refused_code === null;
