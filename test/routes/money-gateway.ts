@@ -22,6 +22,8 @@ export interface MoneyGateway extends TestGateway {
     settings: Record<string, unknown>,
     managementKey?: string,
   ): Promise<{ id: string; secret: string }>;
+  /** Asks `test/exact` with this key, unless `body` says otherwise. */
+  chat(key: string, body?: Record<string, unknown>): Promise<Response>;
 }
 
 /** A gateway whose models cost so much an output token and nothing else, at a replaying upstream. */
@@ -51,6 +53,18 @@ export async function startMoneyGateway(
       const { id, key } = (await response.json()) as { id: string; key: string };
       return { id, secret: key };
     },
+    chat: (key, body) =>
+      gateway.request(
+        "POST",
+        "/v1/chat/completions",
+        {
+          model: "test/exact",
+          max_tokens: EXACT_TOKENS,
+          messages: [{ role: "user", content: "hi" }],
+          ...body,
+        },
+        { key },
+      ),
     async stop() {
       await upstream.stop();
       await gateway.stop();
