@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Clock } from "../../src/lib/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startUpstream, type Upstream } from "../upstream/server.ts";
@@ -32,16 +29,12 @@ export async function startMoneyGateway(
 ): Promise<MoneyGateway> {
   const upstream = await startUpstream();
   for (const [model, behaviour] of MONEY_BEHAVIOURS) upstream.behave(model, behaviour);
-  const folder = mkdtempSync(join(tmpdir(), "money-gateway-"));
-  const configPath = join(folder, "gateway.config.json");
-  writeFileSync(configPath, JSON.stringify(moneyConfiguration(upstream.baseUrl)));
   const gateway = await startTestGateway({
-    environment: { GATEWAY_CONFIG: configPath },
+    configuration: moneyConfiguration(upstream.baseUrl),
     startingCreditUsd: options.creditUsd,
     plan: options.plan,
     clock: options.clock,
   });
-  rmSync(folder, { recursive: true });
   let keys = 0;
   return {
     ...gateway,
