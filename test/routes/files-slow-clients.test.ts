@@ -36,10 +36,10 @@ test("a client that sends, but less than the least rate, is given up, and nothin
   });
   await until("room is set aside", async () => (await fileBooks(gateway)).reserved! > 0);
   const stored = () => storedBytes(gateway.dataDir);
-  await until("it waits", async () => (await stored()) >= 19 * MEGABYTE);
+  await until("it waits", async () => (await stored()) === 20 * MEGABYTE);
   clock.advance(55_000);
   stops[0]!.resolve();
-  await until("more has come", async () => (await stored()) > 20 * MEGABYTE);
+  await until("it waits again", async () => (await stored()) === 21 * MEGABYTE);
   let silentMs = 0;
   const response = await until("it is given up", () => {
     clock.advance(500);
