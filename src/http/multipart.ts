@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/busboy";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import { type Pace, PacedReader } from "./paced-reader.ts";
+import { PieceMemory } from "./piece-memory.ts";
 
 /** What takes the parts of a form, in the order in which they come. */
 export interface FormReceiver {
@@ -17,7 +18,7 @@ export interface FormFileHeading {
 }
 
 export interface FormFileReceiver {
-  /** Resolves when it can take more: a slow one holds the client back. */
+  /** Resolves when it can take more: a slow one holds the client back. The piece is gone then. */
   write(piece: Uint8Array): Promise<void>;
   end(): void;
 }
@@ -65,6 +66,7 @@ export async function readForm(
   const failure = new Failure();
   const fail = (error: unknown): void => failure.set(error);
   const finished = new Promise<void>((resolve) => parser.once("finish", resolve));
+  const memory = new PieceMemory();
   let fileBytes = 0;
   let receiving: Promise<void> | undefined;
   let fileStream: BusboyFileStream | undefined;
@@ -73,8 +75,9 @@ export async function readForm(
     receiving = receiveFile(
       stream,
       () => receiver.file(name, heading),
-      (bytes) => {
-        fileBytes += bytes;
+      (piece) => {
+        fileBytes += piece.byteLength;
+        memory.giveBack(piece);
       },
     );
     receiving.catch(fail);
@@ -87,6 +90,7 @@ export async function readForm(
       if (piece === undefined) break;
       readBytes += piece.byteLength;
       if (readBytes > maxFileBytes + MAX_FRAMING_BYTES) throw tooLarge(maxFileBytes);
+      memory.lend(piece);
       await failure.or(feed(parser, piece));
     }
     parser.end();
@@ -176,7 +180,7 @@ function listen(
 async function receiveFile(
   stream: BusboyFileStream,
   open: () => Promise<FormFileReceiver>,
-  onBytes: (bytes: number) => void,
+  onWritten: (piece: Uint8Array) => void,
 ): Promise<void> {
   // Before anything is awaited: an error that nobody hears would end the process.
   let streamError: unknown;
@@ -186,8 +190,8 @@ async function receiveFile(
   const receiver = await open();
   try {
     for await (const piece of stream as Readable as AsyncIterable<Uint8Array>) {
-      onBytes(piece.byteLength);
       await receiver.write(piece);
+      onWritten(piece);
     }
   } catch (error) {
     throw error === streamError ? unreadable("it ends in the middle of a part", error) : error;
