@@ -101,6 +101,11 @@ describe("each variable takes what is documented", () => {
     [{ HOST: "::1" }, { host: "::1", hostIsLoopback: true }],
     [{ HOST: "localhost" }, { host: "localhost", hostIsLoopback: true }],
     [{ HOST: "127.example.com" }, { host: "127.example.com", hostIsLoopback: false }],
+    [
+      { GATEWAY_PUBLIC_URL: "https://gateway.example.com:8443/ai/" },
+      { publicUrl: "https://gateway.example.com:8443/ai" },
+    ],
+    [{ GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND: "1" }, { uploadMinBytesPerSecond: 1 }],
     [{ DATA_DIR: "/var/lib/gateway" }, { dataDir: "/var/lib/gateway" }],
     [{ DATA_DIR: "state" }, { dataDir: join(cwd, "state") }],
     [
