@@ -4,7 +4,7 @@ import { seal, unseal } from "../../lib/seal.ts";
 import { type PreviousSecret, previousText, readPreviousText } from "./previous-secrets.ts";
 
 const SECRET_BYTES = 32;
-/** After a rotation the secret before signs too for this long (contract §7). */
+/** After a rotation the secret before signs too for this long. */
 export const PREVIOUS_SECRET_MS = 86_400_000;
 
 const encoder = new TextEncoder();
