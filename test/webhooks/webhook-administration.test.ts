@@ -78,7 +78,7 @@ describe("a webhook", () => {
 
   test("whose secret was replaced again and again signs with each for its day", async () => {
     const owner = await addHookOwner(gateway);
-    const receiver = receive();
+    const receiver = gateway.receive();
     const hook = await owner.addHook(receiver);
     const rotate = async (): Promise<string> => {
       const response = await owner.call("POST", `/v1/webhooks/${hook.id}/rotate_secret`);
