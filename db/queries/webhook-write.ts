@@ -1,6 +1,7 @@
 import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
+import { type SealedSecrets, sealedSecrets } from "./webhook-list.ts";
 import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
 
 export interface NewWebhook extends WebhookSettings {
@@ -68,21 +69,25 @@ export function updateWebhook(
   });
 }
 
-/** The secret so far goes on signing until `previousUntilMs`; one before it signs no more. */
+/** Stores what `replace` makes of the secrets so far. Undefined where the organization has no such webhook. */
 export function replaceWebhookSecret(
   sql: Database,
   { id, organizationId }: WebhookName,
-  secret: Uint8Array,
-  previousUntilMs: number,
+  replace: (held: SealedSecrets) => SealedSecrets,
 ): Promise<WebhookRecord | undefined> {
   return sql.begin(async (transaction) => {
+    const [held] = await transaction<WebhookRow[]>`
+      SELECT * FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId} FOR UPDATE`;
+    if (held === undefined) return undefined;
+    const { secret, previousSecret, previousSecretUntilMs } = replace(sealedSecrets(held));
+    const until = previousSecretUntilMs && new Date(previousSecretUntilMs).toISOString();
     const [row] = await transaction<WebhookRow[]>`
-      UPDATE webhooks SET version = version + 1, previous_secret = secret, secret = ${secret as Buffer},
-        previous_secret_until = ${new Date(previousUntilMs).toISOString()}::text::timestamptz
-      WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
-    if (row === undefined) return undefined;
+      UPDATE webhooks SET version = version + 1, secret = ${secret as Buffer},
+        previous_secret = ${previousSecret as Buffer | null},
+        previous_secret_until = ${until}::text::timestamptz
+      WHERE id = ${id} RETURNING *`;
     await recordChange(transaction, "webhook", id);
-    return webhookRecord(row);
+    return webhookRecord(row!);
   });
 }
 
