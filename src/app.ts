@@ -28,6 +28,8 @@ export function createApp(
     normalize: false,
   });
   const cors = createCors(pipeline.corsOrigins);
+  const readable = (request: Request, response: Response): Response =>
+    cors === undefined ? response : cors.allow(request, response);
   const methodsByPath = new Map<string, Set<string>>();
   for (const route of routes) {
     const run = compileRoute(route, pipeline);
@@ -41,7 +43,7 @@ export function createApp(
     const answer =
       cors === undefined
         ? unshared
-        : async (mounted: Mounted) => cors.allow(mounted.request, await unshared(mounted));
+        : async (mounted: Mounted) => readable(mounted.request, await unshared(mounted));
     app.route(route.method, route.path, answer, { parse: "none" });
     const methods = methodsByPath.get(route.path) ?? new Set();
     methodsByPath.set(route.path, methods.add(route.method));
@@ -58,13 +60,15 @@ export function createApp(
         method,
         path,
         ({ request }) =>
-          isPreflight ? cors.preflight(request, methods) : refuse("method_not_allowed", methods),
+          isPreflight
+            ? identified(cors.preflight(request, methods))
+            : readable(request, refuse("method_not_allowed", methods)),
         { parse: "none" },
       );
     }
   }
-  return app.onError(({ code }) =>
-    code === "NOT_FOUND" ? refuse("route_not_found") : refuse("internal"),
+  return app.onError(({ code, request }) =>
+    readable(request, code === "NOT_FOUND" ? refuse("route_not_found") : refuse("internal")),
   );
 }
 
@@ -94,6 +98,14 @@ function withoutBody(response: Response): Response {
   if (!response.headers.has("content-length")) return response;
   void response.body?.cancel();
   return new Response(null, { status: response.status, headers: response.headers });
+}
+
+/** What every response carries. */
+function identified(response: Response): Response {
+  const requestId = newId("req");
+  response.headers.set("x-gateway-request-id", requestId);
+  response.headers.set("x-request-id", requestId);
+  return response;
 }
 
 function refuse(
