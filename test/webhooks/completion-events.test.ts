@@ -104,6 +104,36 @@ describe("with one", () => {
     }
   });
 
+  test("a failure names the model where it was found, and the provider that was asked last", async () => {
+    const limited = await addSecretKey(gateway, { dailyBudgetNano: 0n });
+    const restricted = await addSecretKey(gateway, { allowedModels: ["test/other"] });
+    const slow = await addSecretKey(gateway, { rateLimitRpm: 1 });
+    const spare = gateway.modelThat({ do: "complete" });
+    const broken = gateway.modelThat({ do: "error", status: 500 });
+    const rejecting = gateway.modelThat({ do: "error", status: 400 });
+    const model = (slug: string) => `test/${slug}`;
+    await gateway.chat(spare, {}, { key: slow });
+    const cases: [Response, status: number, model: string | null, provider: string | null][] = [
+      [await gateway.chat("unknown"), 404, null, null],
+      [await gateway.chat(spare, {}, { key: restricted }), 403, model(spare), null],
+      [await gateway.chat(spare, {}, { key: slow }), 429, model(spare), null],
+      [await gateway.chat(spare, {}, { key: limited }), 402, model(spare), null],
+      [await gateway.chat(broken), 502, model(broken), "primary"],
+      [await gateway.chat(broken, { stream: true }), 502, model(broken), "primary"],
+      [
+        await gateway.chat(broken, { models: [model(broken), model(rejecting)] }),
+        400,
+        model(rejecting),
+        "primary",
+      ],
+    ];
+    for (const [response, status, name, provider] of cases) {
+      expect(response.status).toBe(status);
+      const { data } = await eventOf(response);
+      expect(data).toMatchObject({ status, model: name, provider });
+    }
+  });
+
   test("a stream that breaks is an error with what was charged of it, once", async () => {
     const model = gateway.modelThat({ do: "cut", afterEvents: 2 });
     const response = await gateway.chat(model, { stream: true });

@@ -87,8 +87,9 @@ export class ChatStream implements Ticking, EventListenerObject {
     return this.#relay?.candidate;
   }
 
+  /** What was tried so far. */
   get trail(): readonly string[] {
-    return this.#relay?.trail ?? [];
+    return this.#attempts.trail;
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */

@@ -10,6 +10,7 @@ import {
   type AdmittedChat,
   answerHeaders,
   type ChatOutcome,
+  explainFailure,
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
@@ -69,11 +70,14 @@ export async function streamChat(
       }),
     free: claim && (() => idempotency.free(claim)),
   });
-  const isOpen = await firstEventOrKeepalive(
-    stream,
-    dependencies.steadyClock,
-    dependencies.keepaliveMs,
-  );
+  const { steadyClock, keepaliveMs } = dependencies;
+  let isOpen: boolean;
+  try {
+    isOpen = await firstEventOrKeepalive(stream, steadyClock, keepaliveMs);
+  } catch (error) {
+    explainFailure(chat, stream.trail);
+    throw error;
+  }
   const { candidate } = stream;
   const whole = stream.whole();
   // What is over needs no further care, and is told of like any other answer.
