@@ -26,6 +26,8 @@ export function createApp(
     serve: { maxRequestBodySize: MAX_REQUEST_BODY_BYTES, idleTimeout: IDLE_TIMEOUT_SECONDS },
     aot: true,
     normalize: false,
+    // Else the path of a wildcard is found only behind a host of four letters or more.
+    handler: { standardHostname: false },
   });
   const cors = createCors(pipeline.corsOrigins);
   const readable = (request: Request, response: Response): Response =>
