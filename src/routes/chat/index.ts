@@ -3,8 +3,9 @@ import { bodyInPieces } from "../../lib/body-pieces.ts";
 import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
 import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
 import type { ChatRequest } from "../../services/chat/request.ts";
+import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";
 import { assertRecordable } from "./recorded-fields.ts";
-import { chatCompletion, chatCompletionBody } from "./schema.ts";
+import { chatCompletionBody } from "./schema.ts";
 import { assertWellFormed } from "./well-formed.ts";
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
@@ -18,10 +19,12 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
       access: { kind: "model", scope: "chat:completions" },
       body: chatCompletionBody,
       allowsUnknownFields: true,
+      takesIdempotencyKey: true,
       responses: {
         200: {
           description: "A chat completion, or with stream true a stream of its chunks",
           schema: chatCompletion,
+          eventSchema: chatCompletionChunk,
         },
       },
       handle: (context) =>
