@@ -13,7 +13,7 @@ const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
 const MAX_HEADER_BYTES = 1_048_576;
 /** A connection on which nothing moves for so long is closed. */
 const IDLE_TIMEOUT_SECONDS = 30;
-const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] as const;
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"] as const;
 
 /** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */
 export function createApp(
