@@ -113,9 +113,9 @@ function exampleOf(examples: unknown): { readonly example?: unknown } {
 
 /** What can go wrong before a handler is asked, and in every call of a model (contract's order of checks). */
 function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): number[] {
-  const statuses = [500];
+  // Every route refuses query parameters that it does not know.
+  const statuses = [400, 500];
   if (route.access.kind !== "public") statuses.push(401, 403, 503);
-  if (route.body ?? route.form ?? route.query) statuses.push(400);
   if (path.includes("{")) statuses.push(404);
   if (route.body ?? route.form) statuses.push(413, 415);
   if (isCall) statuses.push(402, 404, 408, 409, 429, 502);

@@ -75,6 +75,8 @@ test("keys are answered as they are described", async () => {
   await ask("POST", "/v1/keys", "/v1/keys", key);
   await ask("POST", "/v1/keys", "/v1/keys", {});
   await ask("GET", "/v1/keys", "/v1/keys");
+  await ask("GET", `/v1/keys/${id}?x=1`, "/v1/keys/{id}");
+  await ask("GET", "/healthz?x=1", "/healthz");
   await ask("POST", "/v1/keys", "/v1/keys", { name: "b" });
   await ask("PATCH", `/v1/keys/${id}`, "/v1/keys/{id}", { name: "b" });
   for (const method of ["GET", "PATCH", "DELETE", "GET", "PATCH", "DELETE"]) {
