@@ -114,7 +114,7 @@ describe("the errors of a route", () => {
     expect(statuses(keys.get!)).toBe("200 400 401 403 500 503");
     expect(statuses(document.paths["/v1/keys/{id}"]!.delete!)).toBe("200 400 401 403 404 500 503");
     const open = { ...SAMPLE_ROUTES[2]!, access: { kind: "public" } } as const;
-    expect(statuses(documentOf([open]).paths["/v1/models/{id}"]!.get!)).toBe("200 404 500");
+    expect(statuses(documentOf([open]).paths["/v1/models/{id}"]!.get!)).toBe("200 400 404 500");
   });
 
   test("keep a route's own words", () => {
