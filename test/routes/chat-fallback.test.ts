@@ -182,6 +182,14 @@ test.each([false, true])(
   },
 );
 
+test("a call that failed counts as one that reached its last provider", async () => {
+  const slug = pairThat({ do: "error", status: 401 }, { do: "error", status: 400 });
+  await expectError(await gateway.chat(slug), 400, "provider_rejected");
+  const metrics = await (await fetch(`${gateway.baseUrl}/metrics`)).text();
+  const line = `gateway_model_requests_total{model="test/${slug}",provider="secondary",status="400"} 1`;
+  expect(metrics.split("\n")).toContain(line);
+});
+
 test("without route_explain no header tells the route", async () => {
   const response = await gateway.chat(gateway.modelThat({ do: "complete" }));
   expect(response.headers.get("x-gateway-route-explain")).toBeNull();
