@@ -83,9 +83,11 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
   readonly #calls: CallDependencies;
   readonly #chat: AdmittedChat;
   readonly #deadline: Deadline;
+  readonly #isCutShort: () => boolean;
 
-  constructor({ calls, deadlines }: CompleteChatDependencies, chat: AdmittedChat) {
+  constructor({ calls, deadlines, isCutShort }: CompleteChatDependencies, chat: AdmittedChat) {
     this.#calls = calls;
+    this.#isCutShort = isCutShort;
     this.#chat = chat;
     chat.clientSignal.addEventListener("abort", this);
     chat.hold.confirmed?.catch((error) => {
@@ -107,9 +109,12 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
     const chat = this.#chat;
     noteCandidate(chat.log, candidate);
     const body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
-    return candidate.provider.chat(
-      new ProviderCall(candidate.upstreamModel, body, chat.requestId, this.abort),
-    );
+    const call = new ProviderCall(candidate.upstreamModel, body, chat.requestId, this.abort);
+    return candidate.provider.chat(call).catch((error) => {
+      // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
+      if (!this.isExpired || this.#isCutShort()) throw error;
+      throw new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
+    });
   }
 
   accept(answer: ChatAnswer): Completion {
