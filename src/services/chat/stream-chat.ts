@@ -1,3 +1,4 @@
+import { doneInTime } from "../../lib/done-in-time.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -17,7 +18,7 @@ import { providerBody } from "./provider-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   readonly idempotency: Idempotency;
-  /** The envelope of contract §4. */
+  /** An error as every answer tells it. */
   errorEnvelope(error: GatewayError, requestId: string): unknown;
 }
 
@@ -70,10 +71,12 @@ export async function streamChat(
       }),
     free: claim && (() => idempotency.free(claim)),
   });
-  const { steadyClock, keepaliveMs } = dependencies;
+  const opening = stream.openOrFinish();
+  // Where the answer begins before this is known, its body tells the failure.
+  opening.catch(() => {});
   let isOpen: boolean;
   try {
-    isOpen = await firstEventOrKeepalive(stream, steadyClock, keepaliveMs);
+    isOpen = await doneInTime(opening, dependencies.steadyClock, dependencies.keepaliveMs);
   } catch (error) {
     explainFailure(chat, stream.trail);
     throw error;
@@ -88,25 +91,6 @@ export async function streamChat(
   return whole === undefined
     ? { kind: "stream", headers, body: stream.body() }
     : { kind: "whole-stream", headers, body: whole };
-}
-
-async function firstEventOrKeepalive(
-  stream: ChatStream,
-  clock: ChatStreamDependencies["steadyClock"],
-  keepaliveMs: number,
-): Promise<boolean> {
-  let cancelTimer: (() => void) | undefined;
-  const silence = new Promise<false>((resolve) => {
-    cancelTimer = clock.after(keepaliveMs, () => resolve(false));
-  });
-  try {
-    const opening = stream.openOrFinish();
-    // Where the stream is opened before this is known, its body tells the failure.
-    opening.catch(() => {});
-    return await Promise.race([opening.then(() => true), silence]);
-  } finally {
-    cancelTimer?.();
-  }
 }
 
 /** A frame of the stream, as bytes kept as characters. */
