@@ -116,7 +116,7 @@ export function scriptedStream(
   const stream = new ChatStream(
     {
       money,
-      calls: { endpoints, clock, random: () => 0 },
+      calls: { endpoints, clock, steadyClock: clock, random: () => 0 },
       ticker,
       steadyClock: clock,
       keepaliveMs: 15_000,

@@ -71,8 +71,9 @@ export class ChatStream implements Ticking, EventListenerObject {
     return this.#opening.relay?.candidate;
   }
 
+  /** What was tried so far. */
   get trail(): readonly string[] {
-    return this.#opening.relay?.trail ?? [];
+    return this.#attempts.trail;
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
