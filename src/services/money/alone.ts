@@ -180,7 +180,10 @@ export class AloneMoney implements MoneyPort {
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
     if (settlement.chargeNano === 0n) return;
-    this.#ledger!.submit([refundEffect(settlement)]).catch(this.#dependencies.onBackgroundError);
+    this.#ledger!.submit([refundEffect(settlement)]).then(() => {
+      this.#payers.forget(settlement);
+      this.#queues.get(settlement.organizationId)?.drain();
+    }, this.#dependencies.onBackgroundError);
   }
 
   #end(hold: Hold): boolean {

@@ -1,16 +1,22 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { type CreditEntry, postCredit } from "../../../db/ledger/post-credit.ts";
+import { refundCharge } from "../../../db/ledger/refund-charge.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import { newId } from "../../lib/ids.ts";
 
-/** Gives a charge back whose answer never left, because the database answered too late. */
+/**
+ * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
+ * to the budgets of its key. Budget events that the charge has set off stay as they are: they may have
+ * been received, and each goes out exactly once in a period (contract §8), so one that was taken back
+ * could never be told again.
+ */
 export function refundEffect(settlement: Settlement): StatementEffect {
-  const entry: CreditEntry = {
+  const { requestId, dayAccount, monthAccount } = settlement;
+  const refund = {
     transactionId: newId("txn"),
-    organizationId: settlement.organizationId,
-    type: "refund",
-    amountNano: settlement.chargeNano,
-    description: `Refund of ${settlement.requestId}, whose answer could not be delivered`,
+    requestId,
+    dayAccount,
+    monthAccount,
+    description: `Refund of ${requestId}, whose answer could not be delivered`,
   };
   return {
     kind: "statement",
@@ -19,7 +25,7 @@ export function refundEffect(settlement: Settlement): StatementEffect {
     events: [],
     isOwed: true,
     async run(sql) {
-      await postCredit(sql, entry);
+      await refundCharge(sql, refund);
     },
   };
 }

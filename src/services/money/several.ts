@@ -158,7 +158,10 @@ export class SeveralMoney implements MoneyPort {
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
     if (settlement.chargeNano === 0n) return;
-    this.#ledger!.submit([refundEffect(settlement)]).catch(this.#dependencies.onBackgroundError);
+    this.#ledger!.submit([refundEffect(settlement)]).then(
+      () => this.desk.wake(settlement.organizationId),
+      this.#dependencies.onBackgroundError,
+    );
   }
 
   /** What costs nothing needs no row. */
