@@ -68,6 +68,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     poolSize: config.databasePoolSize,
     clock,
     ledgerSettings: areSeveral ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
+    onRenewed: (connections) =>
+      telemetry.log.warn({ connections }, "connections to the database were silent and made anew"),
   });
   const { sql, background } = connections;
   const onError = (error: unknown): void =>

@@ -107,7 +107,7 @@ export class SimulatedGateway {
     });
     this.membership = createMembership({
       // Nothing else of the connections is asked for.
-      connections: { background: sql, lock: lock.sql } as Connections,
+      connections: { background: sql, lock: lock.sql, renewLock() {} } as unknown as Connections,
       instance,
       company,
       clock,
