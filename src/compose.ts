@@ -13,6 +13,7 @@ import { registerGauges } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
+import { composeOwedRefunds } from "./compose/owed-refunds.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -75,6 +76,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
 
+  const owed = composeOwedRefunds({ ...options, sql: background, instance, clock, onError });
   const membership = createMembership({
     connections,
     instance,
@@ -98,7 +100,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       webhooks.subscriptions.forgetAll();
       webhooks.deliveries.changedAll();
     },
-    onFenced: options.onFenced,
+    onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
       () =>
@@ -140,7 +142,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     instance,
     clock,
     telemetry,
-    onFenced: options.onFenced,
+    ...owed,
     onError,
   });
 
@@ -218,10 +220,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     events: webhooks.completionEvents,
     isCutShort: () => inFlight.isCutShort,
     whenCurrent: () => presence.whenCurrent(),
+    notes: owed.notes,
     onStreamError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -278,6 +282,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       clearInterval(sweep);
       lag.stop();
       orders.close();
+      owed.notes.close();
       await tuning.close();
       await idempotency.close();
       await files.close();

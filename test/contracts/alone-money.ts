@@ -45,6 +45,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   const clock = new VirtualClock(START_MS);
   const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
+  const notes = new Set<string>();
   const batches: number[] = [];
   let reading = 0;
   const read = async <Result>(query: Query<Result>): Promise<Result> => {
@@ -71,6 +72,10 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     instance: books.instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
+    notes: {
+      add: ({ requestId }) => void notes.add(requestId),
+      remove: (id) => void notes.delete(id),
+    },
   });
   const sql = books.connect(1, await options.ledgerUrl?.(books.url));
   const ledger: WatchedLedger = new WatchedLedger({
@@ -101,6 +106,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     orders,
     clamped,
     backgroundErrors,
+    notes,
     batches,
     sql: books.sql,
     isBusy: () => reading > 0 || ledger.writing > 0,

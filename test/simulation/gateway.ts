@@ -91,6 +91,7 @@ export class SimulatedGateway {
       instance,
       clock,
       telemetry: silentTelemetry,
+      notes: { add() {}, remove() {} },
       onFenced,
       onError,
     });

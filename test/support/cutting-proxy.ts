@@ -7,7 +7,9 @@ export type Trouble =
   /** It arrives, and the server works on it while its client is gone. */
   | "cut while it runs"
   /** The server has done it, and its answer is lost. */
-  | "lose its reply";
+  | "lose its reply"
+  /** The server has done it; from then on nothing arrives on the connection, as by `swallow`. */
+  | "hold its reply";
 
 /** A network between the gateway and Postgres that breaks on command. */
 export interface CuttingProxy {
@@ -81,6 +83,7 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     /** The statement whose reply gets lost is being sent, in several parts. */
     let isStatementMarked = false;
     let isReplyLost = false;
+    let isReplyHeld = false;
     const cut = () => {
       if (!pairs.delete(pair)) return;
       cuts++;
@@ -101,11 +104,17 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
       const trouble = isMet ? armed!.trouble : undefined;
       if (isMet) armed = undefined;
       if (trouble === "cut before it arrives") return cut();
-      isStatementMarked ||= trouble === "lose its reply";
-      if (isStatementMarked && isWholeStatement(data)) isReplyLost = true;
+      isReplyHeld ||= trouble === "hold its reply";
+      isStatementMarked ||= trouble === "lose its reply" || isReplyHeld;
+      const isMarked = isStatementMarked && isWholeStatement(data);
+      if (isMarked && !isReplyHeld) isReplyLost = true;
       forward(server, data, () => {
         if (trouble === "cut while it runs") cut();
       });
+      if (isMarked && isReplyHeld) {
+        pair.isSilent = true;
+        isStatementMarked = isReplyHeld = false;
+      }
     });
     server.on("data", (data) => {
       if (!isReplyLost) forward(client, Buffer.from(data));

@@ -58,6 +58,8 @@ export class ChatStream implements Ticking, EventListenerObject {
   /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
   #isOpen = false;
   #isWhole = false;
+  /** Something of the answer has left. */
+  #hasDelivered = false;
   /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
   #isReading = false;
   /** The provider had ended before anything left. */
@@ -145,6 +147,16 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#expire(stopping());
   }
 
+  /**
+   * Of a stream that opens a checkpoint may be durable before its first byte leaves: whoever takes this
+   * instance for dead charges that. A client that left has what was produced charged.
+   */
+  noteUndelivered(): void {
+    if (this.#hasDelivered || this.#isGone || this.#checkpoints === undefined) return;
+    // What is kept under an idempotency key is delivered when it is asked for again.
+    if (this.#call.store === undefined) this.#dependencies.notes.add(this.#call.hold);
+  }
+
   async #open(): Promise<void> {
     const { calls, money, steadyClock } = this.#dependencies;
     this.#call.hold.confirmed?.catch((error: GatewayError) => {
@@ -179,8 +191,10 @@ export class ChatStream implements Ticking, EventListenerObject {
       // What a provider had produced for a client that went away is charged; otherwise nothing left here.
       if (this.#charge !== undefined && this.#isClosed) await this.#settleQuietly(499);
       // A checkpoint may yet come to stand there: what ends it is written behind it, and nobody waits.
-      else if (this.#hasGivenUp && this.#checkpoints?.isWriting) void this.#waiveQuietly();
-      else money.release(this.#call.hold);
+      else if (this.#hasGivenUp && this.#checkpoints?.isWriting) {
+        this.noteUndelivered();
+        void this.#waiveQuietly();
+      } else money.release(this.#call.hold);
       this.#attempts.abort.abort();
       this.#detach();
       throw error;
@@ -240,6 +254,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) await current;
+    this.#hasDelivered = true;
     this.#write(output);
   }
 
@@ -266,6 +281,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     await charge.settle(200, figures, store?.(this.#transcript?.bytes(ending) ?? null));
     this.#isWhole = true;
     if (this.#isClosed) return;
+    this.#hasDelivered = true;
     this.#write(ending);
     this.#close();
   }
@@ -330,8 +346,11 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   #waiveQuietly(): Promise<void> {
-    return this.#charge!.waive().catch((error) =>
-      this.#dependencies.onError(error, this.#call.requestId),
+    const { notes, onError } = this.#dependencies;
+    const { requestId } = this.#call;
+    return this.#charge!.waive().then(
+      () => notes.remove(requestId),
+      (error) => onError(error, requestId),
     );
   }
 

@@ -2,6 +2,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { refundCharge } from "../../../db/ledger/refund-charge.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import { newId } from "../../lib/ids.ts";
+import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
 
 /**
  * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
@@ -9,8 +10,11 @@ import { newId } from "../../lib/ids.ts";
  * been received, and each goes out exactly once in a period (contract §8), so one that was taken back
  * could never be told again.
  */
-export function refundEffect(settlement: Settlement): StatementEffect {
-  const { requestId, dayAccount, monthAccount } = settlement;
+export function refundEffect({
+  requestId,
+  dayAccount,
+  monthAccount,
+}: Undelivered): StatementEffect {
   const refund = {
     transactionId: newId("txn"),
     requestId,
@@ -28,4 +32,31 @@ export function refundEffect(settlement: Settlement): StatementEffect {
       await refundCharge(sql, refund);
     },
   };
+}
+
+export interface RefundsDependencies {
+  readonly notes: UndeliveredNotes;
+  submit(effect: StatementEffect): Promise<void>;
+  /** It is durable. */
+  onGiven(settlement: Settlement): void;
+  onError(error: unknown): void;
+}
+
+/** Refunds of charges that this process knows to have come too late. */
+export class Refunds {
+  readonly #dependencies: RefundsDependencies;
+
+  constructor(dependencies: RefundsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  give(settlement: Settlement): void {
+    const { notes, submit, onGiven, onError } = this.#dependencies;
+    const given =
+      settlement.chargeNano === 0n ? Promise.resolve() : submit(refundEffect(settlement));
+    given.then(() => {
+      notes.remove(settlement.requestId);
+      onGiven(settlement);
+    }, onError);
+  }
 }

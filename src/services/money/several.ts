@@ -20,11 +20,12 @@ import type {
 import { KnownRooms } from "./known-rooms.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
-import { refundEffect } from "./refund.ts";
+import { Refunds } from "./refund.ts";
 import type { RunningHold } from "./running-hold.ts";
 import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf, withinHold } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
+import type { UndeliveredNotes } from "./undelivered.ts";
 
 const RELEASE_RETRY_MS = 1_000;
 
@@ -36,6 +37,7 @@ export interface SeveralMoneyDependencies {
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
+  readonly notes: UndeliveredNotes;
 }
 
 /**
@@ -49,6 +51,7 @@ export class SeveralMoney implements MoneyPort {
   readonly #dependencies: SeveralMoneyDependencies;
   readonly #running = new Map<string, RunningHold>();
   readonly #patience: SettlePatience;
+  readonly #refunds: Refunds;
   readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
@@ -56,7 +59,13 @@ export class SeveralMoney implements MoneyPort {
     this.#dependencies = dependencies;
     this.desk = new HoldDesk(dependencies.clock, () => this.#ledger!.wake());
     this.rooms = new KnownRooms(dependencies.clock);
-    this.#patience = new SettlePatience(dependencies.clock);
+    this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
+    this.#refunds = new Refunds({
+      notes: dependencies.notes,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      onGiven: ({ organizationId }) => this.desk.wake(organizationId),
+      onError: dependencies.onBackgroundError,
+    });
     this.#longHoldEnds = {
       instance: dependencies.instance,
       submit: (effect) => this.#ledger!.submit([effect]),
@@ -104,7 +113,9 @@ export class SeveralMoney implements MoneyPort {
       },
     );
     // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    running.settling = settlement.hasAttempt ? posted : this.#patience.within(posted, abandonment);
+    running.settling = settlement.hasAttempt
+      ? posted
+      : this.#patience.within(posted, abandonment, settlement, also);
     return running.settling;
   }
 
@@ -157,11 +168,12 @@ export class SeveralMoney implements MoneyPort {
 
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
-    if (settlement.chargeNano === 0n) return;
-    this.#ledger!.submit([refundEffect(settlement)]).then(
-      () => this.desk.wake(settlement.organizationId),
-      this.#dependencies.onBackgroundError,
-    );
+    this.#refunds.give(settlement);
+  }
+
+  /** This process ends at once: what was not answered never will be. */
+  noteUnanswered(): void {
+    this.#patience.noteWaiting();
   }
 
   /** What costs nothing needs no row. */
