@@ -66,6 +66,7 @@ export function scriptedStream(
   owned: OwnedMoney,
   hold: Hold,
   isGoneAtOnce = false,
+  free?: () => Promise<void>,
 ): ScriptedStream {
   const { clock, money } = owned;
   const calls: { isAborted: boolean }[] = [];
@@ -147,6 +148,7 @@ export function scriptedStream(
       errorFrame: (error: GatewayError) => `data: {"error":{"code":"${error.code}"}}\n\n`,
       clientSignal: client.signal,
       log,
+      free,
     },
   );
   return {

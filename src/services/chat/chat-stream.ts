@@ -13,12 +13,13 @@
  */
 
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
+import { withinTime } from "../../lib/within-time.ts";
 import { callCandidates } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { readAheadUntil } from "./read-ahead.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
-import { StreamCharge, withinTime } from "./stream-charge.ts";
+import { StreamCharge } from "./stream-charge.ts";
 import { StreamCheckpoints } from "./stream-checkpoints.ts";
 import {
   asStreamError,
@@ -307,6 +308,7 @@ export class ChatStream implements Ticking, EventListenerObject {
         Math.max(leftMs, MIN_CHARGE_WAIT_MS),
       );
     }
+    await this.#call.free?.();
     this.#isClosed = false;
     this.#write(this.#call.errorFrame(error));
     this.#close();
@@ -383,7 +385,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#call.clientSignal.removeEventListener("abort", this);
     const { finish } = this.#call.log;
     this.#call.log.finish = undefined;
-    if (!this.#isWhole) this.#call.free?.();
+    if (!this.#isWhole) void this.#call.free?.();
     finish?.();
   }
 }

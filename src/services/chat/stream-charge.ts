@@ -1,5 +1,4 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Clock } from "../../lib/clock.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
@@ -19,20 +18,6 @@ export interface ChargedCall {
   /** Tokens that are charged where the provider tells none. */
   promptTokens(candidate: Candidate): number;
   readonly log: RequestFacts;
-}
-
-/** Resolves with the promise, or when the time is up. */
-export async function withinTime(
-  promise: Promise<void>,
-  clock: Clock,
-  timeMs: number,
-): Promise<void> {
-  let cancelTimer: (() => void) | undefined;
-  const timeIsUp = new Promise<void>((resolve) => {
-    cancelTimer = clock.after(timeMs, resolve);
-  });
-  await Promise.race([promise, timeIsUp]);
-  cancelTimer?.();
 }
 
 /** What a running stream costs: what the provider reports, or what was seen of its answer. */
