@@ -75,7 +75,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { sql, background } = connections;
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
-
   const owed = composeOwedRefunds({ ...options, sql: background, instance, clock, onError });
   const membership = createMembership({
     connections,
@@ -103,6 +102,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
+      async () => void owed.notes.settleLeft(),
       () =>
         cleanWebhooks(background, (webhookId, events) =>
           telemetry.log.warn(

@@ -1,7 +1,8 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { auditOf } from "./audit.ts";
@@ -40,7 +41,8 @@ beforeAll(async () => {
   upstream = await startUpstreamProcess();
   await prepareKinds(upstream, configPath);
 });
-beforeEach(async () => {
+/** A gateway under load; with Redis as one of several. */
+async function start(redis?: { readonly url: string }): Promise<void> {
   database = await createTestDatabase();
   network = await startCuttingProxy(database.url);
   const dataDir = grounds.newDataDir();
@@ -50,6 +52,7 @@ beforeEach(async () => {
       GATEWAY_CONFIG: configPath,
       DATABASE_URL: network.url,
       GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
+      ...(redis && { REDIS_URL: redis.url }),
     },
   });
   baseUrl = await gateway.listening;
@@ -61,7 +64,7 @@ beforeEach(async () => {
   });
   load.open(baseUrl);
   await Bun.sleep(LOAD_BEFORE_MS);
-});
+}
 afterEach(async () => {
   await network.stop();
   await database.drop();
@@ -132,6 +135,7 @@ for (const earlier of ["kept", "lost"] as const) {
   test(
     `while everything is swallowed requests are refused in time, and ${earlier === "kept" ? "what arrives late" : "what never arrives"} keeps nothing from going on`,
     async () => {
+      await start();
       network.swallow();
       // At first it may only be known that a charge does not become durable.
       await Bun.sleep(PROBE_INTERVAL_MS);
@@ -148,6 +152,7 @@ for (const earlier of ["kept", "lost"] as const) {
 test(
   "a connection of the heartbeats that dies without a word is made anew: nothing is admitted meanwhile, and soon everything again",
   async () => {
+    await start();
     network.swallow("gateway-lock");
     await Bun.sleep(PATIENCE_MS);
     expectRefused(await Promise.all(await probe(PATIENCE_MS)));
@@ -158,14 +163,17 @@ test(
   TIMEOUT_MS,
 );
 
-for (const [use, kindName] of [
-  ["ledger", "plain"],
+const redis = await findTestRedis();
+for (const [use, kindName, company] of [
+  ["ledger", "plain", "alone"],
+  ["ledger", "plain", "one of several"],
   // Claims of idempotency keys go over the pool.
-  ["pool", "insistent"],
+  ["pool", "insistent", "alone"],
 ] as const) {
-  test(
-    `connections of the ${use} that die without a word are made anew within two seconds, and nothing is lost or doubled`,
+  test.skipIf(company !== "alone" && redis === undefined)(
+    `connections of the ${use} of a gateway that is ${company} die without a word and are made anew within two seconds, and nothing is lost or doubled`,
     async () => {
+      await start(company === "alone" ? undefined : redis);
       network.swallow(`gateway-${use}`);
       await until("something is swallowed", () => network.silenced > 0);
       network.letThrough("lost");

@@ -21,6 +21,7 @@ const MAX_NOTE_AGE_MS = 7 * 86_400_000;
 /** Notes of what was not delivered, and the refunds that those of dead processes are owed. */
 export class OwedRefunds implements UndeliveredNotes {
   readonly #dependencies: OwedRefundsDependencies;
+  #settling: Promise<void> | undefined;
   #isClosed = false;
 
   constructor(dependencies: OwedRefundsDependencies) {
@@ -45,8 +46,18 @@ export class OwedRefunds implements UndeliveredNotes {
     }
   }
 
-  /** Gives what earlier processes of this folder owe, in the background, until nothing is left to give. */
-  async settleLeft(): Promise<void> {
+  /**
+   * Gives what other processes of this folder owe that have died, until nothing is left to give: their
+   * successor does at its start, and where several share a folder, those that live now and then.
+   */
+  settleLeft(): Promise<void> {
+    this.#settling ??= this.#settleLeft().finally(() => {
+      this.#settling = undefined;
+    });
+    return this.#settling;
+  }
+
+  async #settleLeft(): Promise<void> {
     while (!this.#isClosed) {
       let isAllSettled = true;
       try {
