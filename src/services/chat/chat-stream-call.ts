@@ -2,7 +2,6 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import type { Usage } from "../billing/usage.ts";
-import type { UndeliveredNotes } from "../money/undelivered.ts";
 import type { CallDependencies } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import type { ChargeDependencies, ChargedCall } from "./stream-charge.ts";
@@ -18,15 +17,12 @@ export interface ChatStreamDependencies extends ChargeDependencies {
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
-  readonly notes: UndeliveredNotes;
   /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
   whenCurrent(): Promise<void> | undefined;
-  onError(error: unknown, requestId: string): void;
 }
 
 /** What one stream is asked for. */
 export interface ChatStreamCall extends ChargedCall {
-  readonly requestId: string;
   readonly candidates: readonly Candidate[];
   readonly includeUsage: boolean;
   /** How many answers were asked for. */

@@ -2,6 +2,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
+import type { UndeliveredNotes } from "../money/undelivered.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
@@ -10,32 +11,41 @@ import type { StreamRelay } from "./stream-relay.ts";
 export interface ChargeDependencies {
   readonly money: MoneyPort;
   readonly events?: ChargeEvents | undefined;
+  readonly notes: UndeliveredNotes;
+  onError(error: unknown, requestId: string): void;
 }
 
 export interface ChargedCall {
+  readonly requestId: string;
   readonly hold: Hold;
   readonly details: Record<string, unknown> | null;
   /** Tokens that are charged where the provider tells none. */
   promptTokens(candidate: Candidate): number;
   readonly log: RequestFacts;
+  /** Set where the answer is kept under an idempotency key. */
+  readonly store?: unknown;
 }
 
 /** What a running stream costs: what the provider reports, or what was seen of its answer. */
 export class StreamCharge {
   readonly #money: MoneyPort;
   readonly #events: ChargeEvents | undefined;
+  readonly #notes: UndeliveredNotes;
+  readonly #onError: ChargeDependencies["onError"];
   readonly #call: ChargedCall;
   readonly #relay: StreamRelay;
   readonly #elapsedMs: () => number;
 
   constructor(
-    { money, events }: ChargeDependencies,
+    { money, events, notes, onError }: ChargeDependencies,
     call: ChargedCall,
     relay: StreamRelay,
     elapsedMs: () => number,
   ) {
     this.#money = money;
     this.#events = events;
+    this.#notes = notes;
+    this.#onError = onError;
     this.#call = call;
     this.#relay = relay;
     this.#elapsedMs = elapsedMs;
@@ -67,10 +77,17 @@ export class StreamCharge {
     return this.#money.checkpoint(this.#call.hold, this.figures());
   }
 
-  /** Ends the hold behind a checkpoint of what never left: nothing is charged. */
-  waive(): Promise<void> {
+  /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
+  waiveQuietly(): Promise<void> {
     const figures = this.figures(estimatedUsage(0, 0));
-    return this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
+    const waived = this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
+    this.noteUndelivered();
+    return this.#reported(waived.then(() => this.#notes.remove(this.#call.requestId)));
+  }
+
+  /** What the database may charge of it is owed back, unless it is delivered when it is asked for again. */
+  noteUndelivered(): void {
+    if (this.#call.store === undefined) this.#notes.add(this.#call.hold);
   }
 
   async settle(
@@ -85,5 +102,14 @@ export class StreamCharge {
     const event = wanted instanceof Promise ? await wanted : wanted;
     await this.#money.settle(hold, settled, bothEffects(also, event));
     if (event !== undefined) this.#events!.noteWritten();
+  }
+
+  /** The same, where nobody is left to be told of a failure: it is reported. */
+  settleQuietly(status: 200 | 499): Promise<void> {
+    return this.#reported(this.settle(status));
+  }
+
+  #reported(written: Promise<void>): Promise<void> {
+    return written.catch((error) => this.#onError(error, this.#call.requestId));
   }
 }

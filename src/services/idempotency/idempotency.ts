@@ -11,9 +11,9 @@ import {
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import { seal, unseal } from "../../lib/seal.ts";
-import { withinTime } from "../../lib/within-time.ts";
 import { KeyFrees } from "./key-frees.ts";
 
 /** Results above this are not kept (contract §6). */
@@ -69,7 +69,7 @@ export class Idempotency {
       const freed = freeing ?? this.#frees.underWay(claim);
       const hasTime = clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted;
       if (freed !== undefined && hasTime) {
-        await withinTime(freed, clock, FREE_PATIENCE_MS);
+        await doneInTime(freed, clock, FREE_PATIENCE_MS);
         continue;
       }
       if (outcome.kind === "conflict") {
@@ -112,8 +112,8 @@ export class Idempotency {
   }
 
   /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */
-  free(claim: IdempotencyClaim): Promise<void> {
-    return withinTime(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);
+  async free(claim: IdempotencyClaim): Promise<void> {
+    await doneInTime(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);
   }
 
   /** Waits for keys that are being freed, as far as the database answers; the next start frees the rest. */
