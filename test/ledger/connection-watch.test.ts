@@ -42,10 +42,13 @@ const codeOf = (failing: Promise<unknown>) =>
 
 test("a server that is slow, or keeps statements waiting for one another, is left in peace", async () => {
   const { sql } = pool;
+  const { promise: isInTheWay, resolve: standInTheWay } = Promise.withResolvers<void>();
   const first = sql.begin(async (transaction) => {
     await transaction`INSERT INTO things VALUES ('one')`;
+    standInTheWay();
     await transaction`SELECT pg_sleep(${SLOW_SECONDS})`;
   });
+  await isInTheWay;
   const second = sql.begin(async (transaction) => {
     await transaction`INSERT INTO things VALUES ('one') ON CONFLICT DO NOTHING`;
   });
