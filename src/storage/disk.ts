@@ -1,5 +1,6 @@
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { FolderMark, type KnownFolder } from "./folder-mark.ts";
 import {
   assertStorageKey,
   type ByteRange,
@@ -21,32 +22,36 @@ const UNFINISHED = ".part";
  */
 export class DiskStorage implements FileStorage {
   readonly #root: string;
+  readonly #mark: FolderMark;
 
   /** @param root absolute; made where it does not exist, at the first write */
-  constructor(root: string) {
+  constructor(root: string, database: KnownFolder) {
     this.#root = root;
+    this.#mark = new FolderMark(root, database);
+  }
+
+  assertOurs(): Promise<void> {
+    return this.#mark.assertOurs();
   }
 
   write(key: string): StorageWriter {
-    return new DiskWriter(this.#path(key));
+    return new DiskWriter(this.#path(key), this.#mark);
   }
 
   async read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
-    const file = await OpenFile.at(this.#path(key)).catch((error: unknown) => {
-      if ((error as { code?: unknown }).code === "ENOENT") throw new ObjectMissingError(key);
-      throw failure("cannot open a stored file", error);
+    const file = await OpenFile.at(this.#path(key)).catch(async (error: unknown) => {
+      if (!isMissing(error)) throw failure("cannot open a stored file", error);
+      await this.assertOurs();
+      throw new ObjectMissingError(key);
     });
     return readFile(file, range ?? { start: 0, end: Number.POSITIVE_INFINITY });
   }
 
   async remove(key: string): Promise<void> {
     const path = this.#path(key);
-    try {
-      await rm(path, { force: true });
-      await rm(path + UNFINISHED, { force: true });
-    } catch (error) {
-      throw failure("cannot remove a stored file", error);
-    }
+    const wasThere = [await removed(path), await removed(path + UNFINISHED)];
+    // It may lie where this process cannot see it.
+    if (!wasThere.includes(true)) await this.assertOurs();
   }
 
   async signedUrl(): Promise<undefined> {
@@ -62,11 +67,13 @@ export class DiskStorage implements FileStorage {
 
 class DiskWriter implements StorageWriter {
   readonly #path: string;
+  readonly #mark: FolderMark;
   #opening: Promise<FileHandle> | undefined;
   #isFinished = false;
 
-  constructor(path: string) {
+  constructor(path: string, mark: FolderMark) {
     this.#path = path;
+    this.#mark = mark;
   }
 
   async write(piece: Uint8Array): Promise<void> {
@@ -104,6 +111,7 @@ class DiskWriter implements StorageWriter {
 
   #open(): Promise<FileHandle> {
     this.#opening ??= (async () => {
+      await this.#mark.claim();
       await mkdir(dirname(this.#path), { recursive: true, mode: FOLDER_MODE });
       return open(this.#path + UNFINISHED, "wx", FILE_MODE);
     })();
@@ -152,6 +160,21 @@ function readFile(file: OpenFile, range: ByteRange): ReadableStream<Uint8Array> 
   );
   closeWith(stream, file);
   return stream;
+}
+
+/** False where there was none. */
+async function removed(path: string): Promise<boolean> {
+  try {
+    await rm(path);
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw failure("cannot remove a stored file", error);
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return (error as { code?: unknown }).code === "ENOENT";
 }
 
 function failure(what: string, error: unknown): StorageError {

@@ -7,6 +7,7 @@ import { hearsGateway } from "../../../db/queries/database-at-rest.ts";
 import { readServerVersion } from "../../../db/queries/server-version.ts";
 import { maskUrl } from "../../config/config-error.ts";
 import { type DatabaseSettings, withServer } from "../operator-database.ts";
+import { checkFileFolder } from "./check-file-folder.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
 
 const NAME = "database";
@@ -15,10 +16,12 @@ const OLDEST_MAJOR_VERSION = 15;
 /**
  * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
  * embedded one that does not run is started for the time being, but never made.
+ * @param filesFolder where stored files would lie; undefined where they lie elsewhere
  */
 export async function checkDatabase(
   settings: DatabaseSettings,
   log: (message: string) => void,
+  filesFolder?: string,
 ): Promise<Finding[]> {
   const { databaseUrl, dataDir } = settings;
   const address = databaseUrl === undefined ? "embedded" : maskUrl(databaseUrl);
@@ -27,22 +30,26 @@ export async function checkDatabase(
       const { majorVersion } = findPostgresBinaries();
       return [ok(NAME, `embedded Postgres ${majorVersion}, made at the first start`)];
     }
-    return await withServer(settings, log, (sql) => look(sql, address));
+    return await withServer(settings, log, (sql) => look(sql, address, filesFolder));
   } catch (error) {
     return [wrong(NAME, `${address}: ${(error as Error).message}`)];
   }
 }
 
-async function look(sql: Database, address: string): Promise<Finding[]> {
+async function look(
+  sql: Database,
+  address: string,
+  filesFolder: string | undefined,
+): Promise<Finding[]> {
   const version = await readServerVersion(sql);
   const found = `${address}, Postgres ${version.text}`;
   if (version.major < OLDEST_MAJOR_VERSION) {
     return [wrong(NAME, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`)];
   }
-  return [ok(NAME, found), ...(await lookAtSchema(sql))];
+  return [ok(NAME, found), ...(await lookAtSchema(sql, filesFolder))];
 }
 
-async function lookAtSchema(sql: Database): Promise<Finding[]> {
+async function lookAtSchema(sql: Database, filesFolder: string | undefined): Promise<Finding[]> {
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
     const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;
@@ -52,5 +59,6 @@ async function lookAtSchema(sql: Database): Promise<Finding[]> {
     ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
     : ok("migrations", "up to date");
   const gateway = (await hearsGateway(sql)) ? "one runs on this database" : "none runs";
-  return [migrations, ok("gateway", gateway)];
+  const files = filesFolder === undefined ? [] : [await checkFileFolder(sql, filesFolder)];
+  return [migrations, ok("gateway", gateway), ...files];
 }

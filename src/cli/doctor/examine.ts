@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { type GatewayConfig, readConfig } from "../../config.ts";
 import type { CommandContext } from "../command.ts";
 import type { DatabaseSettings } from "../operator-database.ts";
@@ -20,7 +21,7 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     return [wrong("configuration", error), ...(await examineStorage(context))];
   }
   const [database, redis, files, providers] = await Promise.all([
-    checkDatabase(config, log),
+    checkDatabase(config, log, config.s3 === undefined ? join(config.dataDir, "files") : undefined),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
     checkProviders(config.providers),
