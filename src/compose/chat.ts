@@ -20,6 +20,7 @@ interface ChatParts
     | "events"
     | "isCutShort"
     | "whenCurrent"
+    | "notes"
   > {
   readonly config: GatewayConfig;
   readonly clock: Clock;

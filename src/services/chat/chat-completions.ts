@@ -92,7 +92,7 @@ export class ChatCompletions {
       const current = { ...context, caller: await context.admitAgain() };
       return await this.#serve(current, await this.#route(current), claim, false);
     } catch (error) {
-      await idempotency.freeBeforeAnswer(claim);
+      await idempotency.free(claim);
       throw error;
     }
   }
