@@ -159,4 +159,5 @@ const silentTelemetry = {
   log: { warn() {} },
   countClampedCharge() {},
   observeCommit() {},
+  gauge() {},
 } as unknown as Telemetry;
