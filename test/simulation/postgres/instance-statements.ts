@@ -11,6 +11,11 @@ export const INSTANCE_LEASE_MS = 3_000;
 /** Statements by which instances live and are declared dead: db/queries/instances.ts and changes.ts. */
 export const instanceStatements: readonly ModelledStatement[] = [
   {
+    name: "the database's time",
+    begins: "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now_ms",
+    look: ({ nowMs }) => rowsOf([{ now_ms: nowMs() }]),
+  },
+  {
     name: "end the earlier session of the lock",
     begins: "SELECT pg_terminate_backend(l.pid) FROM pg_locks l",
     look(_context, _transaction, _values, session) {
