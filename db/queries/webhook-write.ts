@@ -1,13 +1,13 @@
 import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
+import { type Seal, sealingKeyId } from "./master-key.ts";
 import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
 
 export interface NewWebhook extends WebhookSettings {
   readonly id: string;
   readonly organizationId: string;
-  /** Encrypted. */
-  readonly secret: Uint8Array;
+  readonly secret: Seal;
   readonly createdAtMs: number;
 }
 
@@ -18,13 +18,14 @@ export function insertWebhook(
   most: number,
 ): Promise<WebhookRecord | undefined> {
   return sql.begin(async (transaction) => {
+    const secret = webhook.secret(await sealingKeyId(transaction));
     const createdAt = new Date(webhook.createdAtMs).toISOString();
     const [row] = await transaction<WebhookRow[]>`
       INSERT INTO webhooks (id, organization_id, url, events, description, enabled, secret, created_at,
         disabled_at, disabled_by)
       SELECT ${webhook.id}, ${webhook.organizationId}, ${webhook.url},
         ${transaction.array([...webhook.events])}::text[], ${webhook.description}, ${webhook.enabled},
-        ${webhook.secret as Buffer}, ${createdAt}::text::timestamptz,
+        ${secret as Buffer}, ${createdAt}::text::timestamptz,
         CASE WHEN NOT ${webhook.enabled} THEN ${createdAt}::text::timestamptz END,
         CASE WHEN NOT ${webhook.enabled} THEN 'request' END
       WHERE (SELECT count(*) FROM webhooks WHERE organization_id = ${webhook.organizationId}) < ${most}
@@ -72,12 +73,13 @@ export function updateWebhook(
 export function replaceWebhookSecret(
   sql: Database,
   { id, organizationId }: WebhookName,
-  secret: Uint8Array,
+  secret: Seal,
   previousUntilMs: number,
 ): Promise<WebhookRecord | undefined> {
   return sql.begin(async (transaction) => {
+    const sealed = secret(await sealingKeyId(transaction));
     const [row] = await transaction<WebhookRow[]>`
-      UPDATE webhooks SET version = version + 1, previous_secret = secret, secret = ${secret as Buffer},
+      UPDATE webhooks SET version = version + 1, previous_secret = secret, secret = ${sealed as Buffer},
         previous_secret_until = ${new Date(previousUntilMs).toISOString()}::text::timestamptz
       WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
     if (row === undefined) return undefined;

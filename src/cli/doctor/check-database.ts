@@ -12,6 +12,9 @@ import { type Finding, ok, wrong } from "./finding.ts";
 const NAME = "database";
 const OLDEST_MAJOR_VERSION = 15;
 
+/** What else is looked at in a database of the current schema. */
+type FurtherLook = (sql: Database) => Promise<readonly Finding[]>;
+
 /**
  * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
  * embedded one that does not run is started for the time being, but never made.
@@ -19,6 +22,7 @@ const OLDEST_MAJOR_VERSION = 15;
 export async function checkDatabase(
   settings: DatabaseSettings,
   log: (message: string) => void,
+  lookFurther: FurtherLook = async () => [],
 ): Promise<Finding[]> {
   const { databaseUrl, dataDir } = settings;
   const address = databaseUrl === undefined ? "embedded" : maskUrl(databaseUrl);
@@ -27,22 +31,22 @@ export async function checkDatabase(
       const { majorVersion } = findPostgresBinaries();
       return [ok(NAME, `embedded Postgres ${majorVersion}, made at the first start`)];
     }
-    return await withServer(settings, log, (sql) => look(sql, address));
+    return await withServer(settings, log, (sql) => look(sql, address, lookFurther));
   } catch (error) {
     return [wrong(NAME, `${address}: ${(error as Error).message}`)];
   }
 }
 
-async function look(sql: Database, address: string): Promise<Finding[]> {
+async function look(sql: Database, address: string, lookFurther: FurtherLook): Promise<Finding[]> {
   const version = await readServerVersion(sql);
   const found = `${address}, Postgres ${version.text}`;
   if (version.major < OLDEST_MAJOR_VERSION) {
     return [wrong(NAME, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`)];
   }
-  return [ok(NAME, found), ...(await lookAtSchema(sql))];
+  return [ok(NAME, found), ...(await lookAtSchema(sql, lookFurther))];
 }
 
-async function lookAtSchema(sql: Database): Promise<Finding[]> {
+async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
     const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;
@@ -52,5 +56,5 @@ async function lookAtSchema(sql: Database): Promise<Finding[]> {
     ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
     : ok("migrations", "up to date");
   const gateway = (await hearsGateway(sql)) ? "one runs on this database" : "none runs";
-  return [migrations, ok("gateway", gateway)];
+  return [migrations, ...(await lookFurther(sql)), ok("gateway", gateway)];
 }

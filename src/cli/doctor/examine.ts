@@ -5,7 +5,7 @@ import { readOperatorSettings } from "../operator-settings.ts";
 import { checkDataFolder } from "./check-data-folder.ts";
 import { checkDatabase } from "./check-database.ts";
 import { checkFileStorage } from "./check-file-storage.ts";
-import { checkMasterKey } from "./check-master-key.ts";
+import { checkMasterKey, checkSealedValues } from "./check-master-key.ts";
 import { checkProviders } from "./check-providers.ts";
 import { checkRedis } from "./check-redis.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
@@ -20,7 +20,7 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     return [wrong("configuration", error), ...(await examineStorage(context))];
   }
   const [database, redis, files, providers] = await Promise.all([
-    checkDatabase(config, log),
+    checkDatabase(config, log, async (sql) => [await checkSealedValues(sql, config)]),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
     checkProviders(config.providers),

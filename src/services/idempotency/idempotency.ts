@@ -13,7 +13,7 @@ import {
 } from "../../../db/queries/idempotency.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import { seal, unseal } from "../../lib/seal.ts";
+import type { Keyring } from "../../lib/keyring.ts";
 
 /** Results above this are not kept (contract §6). */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
@@ -30,7 +30,7 @@ const FREE_RETRY_MS = 100;
 export interface IdempotencyDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  readonly masterKey: Uint8Array;
+  readonly keyring: Keyring;
   readonly clock: Clock;
   /** How long a second call waits for the first. */
   readonly maxWaitMs: number;
@@ -57,14 +57,14 @@ export class Idempotency {
 
   /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
-    const { masterKey, clock, maxWaitMs } = this.#dependencies;
+    const { keyring, clock, maxWaitMs } = this.#dependencies;
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
       const mayBeFreed = this.#isBeingFreed(claim);
       const outcome = await this.#tryClaim(claim);
       if (outcome.kind === "claimed") return undefined;
-      if (outcome.kind === "done") return replayOf(outcome.result, masterKey);
+      if (outcome.kind === "done") return replayOf(outcome.result, keyring);
       // The call that had it has ended in an error, and its client knows.
       const isFreeSoon = mayBeFreed || this.#isBeingFreed(claim);
       if (isFreeSoon && clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted) {
@@ -102,12 +102,10 @@ export class Idempotency {
     headers: Record<string, string>,
     body: Uint8Array | null,
   ): StatementEffect {
+    const { keyring } = this.#dependencies;
     const kept = body !== null && body.byteLength <= MAX_STORED_RESULT_BYTES ? body : null;
-    return storeResultEffect(claim, {
-      status,
-      headers,
-      body: kept && seal(this.#dependencies.masterKey, kept),
-    });
+    const sealed = kept && ((keyId: string) => keyring.sealUnder(keyId, kept));
+    return storeResultEffect(claim, { status, headers, body: sealed }, keyring);
   }
 
   /** Errors and disconnects free the key, at once or as soon as the database can be reached again. */
@@ -172,11 +170,11 @@ function nameOf({ keyId, idempotencyKey }: IdempotencyClaim): string {
   return `${keyId} ${idempotencyKey}`;
 }
 
-function replayOf(result: StoredResult, masterKey: Uint8Array): Replay {
+function replayOf(result: StoredResult, keyring: Keyring): Replay {
   if (result.body === null) {
     throw conflict("The result of this idempotency key was too large to be kept.");
   }
-  return { status: result.status, headers: result.headers, body: unseal(masterKey, result.body) };
+  return { status: result.status, headers: result.headers, body: keyring.open(result.body) };
 }
 
 function conflict(message: string): GatewayError {

@@ -70,7 +70,7 @@ export class Webhooks {
       ...settings,
       id: newId("whk"),
       organizationId,
-      secret: secrets.seal(secret),
+      secret: secrets.sealing(secret),
       createdAtMs: clock.nowMs(),
     };
     const record = await insertWebhook(sql, webhook, MAX_WEBHOOKS);
@@ -122,8 +122,8 @@ export class Webhooks {
     const { sql, secrets, clock } = this.#dependencies;
     const secret = secrets.generate();
     const previousUntilMs = clock.nowMs() + PREVIOUS_SECRET_MS;
-    const sealed = secrets.seal(secret);
-    const record = await replaceWebhookSecret(sql, { id, organizationId }, sealed, previousUntilMs);
+    const name = { id, organizationId };
+    const record = await replaceWebhookSecret(sql, name, secrets.sealing(secret), previousUntilMs);
     if (record === undefined) throw webhookNotFound();
     return { record, secret, previousUntilMs };
   }
