@@ -35,11 +35,10 @@ export async function resealAll(
   const count = { values: 0, unreadable: 0 };
   for (const table of SEALED_TABLES) {
     for (let place: Place | undefined = startOf(table); place !== undefined; ) {
-      if (interrupted.aborted) throw new MasterKeyError("interrupted; run it again to go on");
       const after: Place = place;
       const batch = { values: 0, unreadable: 0 };
       const reseal = resealing(keyring, keyId, batch);
-      place = await tried(interrupted, () => {
+      place = await tried(table.table, interrupted, () => {
         // An earlier try of the batch was undone.
         batch.values = 0;
         batch.unreadable = 0;
@@ -66,17 +65,22 @@ function resealing(
   };
 }
 
+/** Throws MasterKeyError where it is interrupted, or a row is held by another for too long. */
 async function tried<Result>(
+  table: string,
   interrupted: AbortSignal,
   work: () => Promise<Result>,
 ): Promise<Result> {
-  for (let tries = 1; ; tries++) {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    if (interrupted.aborted) throw new MasterKeyError("interrupted: run it again to go on");
     try {
       return await work();
     } catch (error) {
-      const isPassing = PASSING_STATES.has(sqlState(error) ?? "");
-      if (!isPassing || tries === MAX_TRIES || interrupted.aborted) throw error;
+      if (!PASSING_STATES.has(sqlState(error) ?? "")) throw error;
       await Bun.sleep(RETRY_MS);
     }
   }
+  throw new MasterKeyError(
+    `another session does not let go of a row of ${table}: end that one, and run this again to go on`,
+  );
 }

@@ -1,0 +1,141 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { storeResultEffect } from "../../db/queries/idempotency.ts";
+import { insertInstance } from "../../db/queries/instances.ts";
+import { noteKnownKeys, readMasterKey, sealingKeyId } from "../../db/queries/master-key.ts";
+import { insertWebhook } from "../../db/queries/webhook-write.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
+import { MasterKeyError } from "../../src/services/master-key/errors.ts";
+import { tellKeys } from "../../src/services/master-key/tell-keys.ts";
+import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
+import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
+import { testKeyring } from "../support/master-key.ts";
+import { until } from "../support/until.ts";
+import { addOrganization } from "../webhooks/many-hooks.ts";
+import {
+  base64,
+  newKey,
+  openedBy,
+  openSealedDatabase,
+  type SealedDatabase,
+} from "./sealed-database.ts";
+
+const TIMEOUT_MS = 60_000;
+const OLD = newKey();
+const NEW = newKey();
+
+let database: SealedDatabase;
+let sql: Database;
+let settings: Record<string, string>;
+/** Of an instance that knows both, and has not heard of a rotation. */
+let keyring: Keyring;
+beforeEach(async () => {
+  database = await openSealedDatabase();
+  sql = database.sql;
+  settings = {
+    DATABASE_URL: database.url,
+    GATEWAY_MASTER_KEY: base64(NEW),
+    GATEWAY_MASTER_KEY_PREVIOUS: base64(OLD),
+  };
+  await testKeyring(sql, OLD);
+  const { salt, keyId } = (await readMasterKey(sql))!;
+  keyring = new Keyring(salt, [NEW, OLD], keyId);
+});
+afterEach(() => database.drop());
+
+const newWebhook = (organizationId: string) => ({
+  id: newId("whk"),
+  organizationId,
+  url: "https://example.com/",
+  events: ["*"],
+  description: null,
+  enabled: true,
+  secret: new WebhookSecrets(keyring).sealing("a secret"),
+  createdAtMs: Date.now(),
+});
+
+test(
+  "a rotation waits for whoever is just writing a sealed value, and seals it anew",
+  async () => {
+    const organizationId = await addOrganization(sql);
+    const writer = connectDatabase(database, { poolSize: 1, applicationName: "writer" });
+    const mayEnd = Promise.withResolvers<void>();
+    const hasSealed = Promise.withResolvers<void>();
+    const written = writer.begin(async (transaction) => {
+      const webhook = newWebhook(organizationId);
+      const secret = webhook.secret(await sealingKeyId(transaction)) as Buffer;
+      hasSealed.resolve();
+      await mayEnd.promise;
+      await transaction`INSERT INTO webhooks (id, organization_id, url, events, enabled, secret, created_at)
+        VALUES (${webhook.id}, ${organizationId}, ${webhook.url}, '{*}', true, ${secret}, now())`;
+    });
+    await hasSealed.promise;
+    const rotation = spawnCli(settings, "master-key", "rotate", "--json");
+    await until("it waits for the writer", async () => {
+      const rows = await sql`SELECT 1 FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'gateway-cli' AND wait_event_type = 'Lock'`;
+      return rows.length > 0;
+    });
+    mayEnd.resolve();
+    await written;
+    expect(await rotation.exited).toBe(0);
+    expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 1], lost: 0 });
+    await writer.end();
+  },
+  TIMEOUT_MS,
+);
+
+test("a secret that is written behind a rotation by one who has not heard of it is under the new key", async () => {
+  const organizationId = await addOrganization(sql);
+  expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
+  await insertWebhook(sql, newWebhook(organizationId), 10);
+  expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 1], lost: 0 });
+});
+
+test("a stored result too, once, and its writer knows from then on", async () => {
+  expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
+  const claim = { keyId: "key_1", idempotencyKey: "a", bodyHash: "hash", requestId: newId("req") };
+  await sql`INSERT INTO idempotency_records (key_id, idempotency_key, body_hash, request_id, instance_id, epoch)
+    VALUES ('key_1', 'a', 'hash', ${claim.requestId}, 'ins_1', 1)`;
+  const sealedUnder: string[] = [];
+  const body = (keyId: string) => {
+    sealedUnder.push(keyId);
+    return keyring.sealUnder(keyId, Buffer.from("an answer"));
+  };
+  const oldId = keyring.sealingId;
+  const effect = storeResultEffect(claim, { status: 200, headers: {}, body }, keyring);
+  await sql.begin((transaction) => effect.run(transaction));
+  expect(effect.keepsAnswer!()).toBe(true);
+  expect(sealedUnder).toEqual([oldId, keyring.sealingId]);
+  expect(keyring.sealingKey).toEqual(NEW);
+  expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 1], lost: 0 });
+  // Whoever was freed meanwhile keeps nothing.
+  await sql`UPDATE idempotency_records SET request_id = 'another'`;
+  await sql.begin((transaction) => effect.run(transaction));
+  expect(effect.keepsAnswer!()).toBe(false);
+});
+
+test("an instance that joins during a rotation without the new key is turned away, and leaves", async () => {
+  const { salt, keyId } = (await readMasterKey(sql))!;
+  const unknowing = new Keyring(salt, [OLD], keyId);
+  expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
+  const instance = { id: newId("ins"), epoch: 1n };
+  await insertInstance(sql, instance);
+  await expect(tellKeys(sql, instance, unknowing)).rejects.toBeInstanceOf(MasterKeyError);
+  const [row] = await sql<{ alive: boolean }[]>`SELECT alive FROM instances`;
+  expect(row!.alive).toBe(false);
+});
+
+test("an instance is told apart by the key before, too, until nothing is under that", async () => {
+  const instance = { id: newId("ins"), epoch: 1n };
+  await insertInstance(sql, instance);
+  const { salt } = (await readMasterKey(sql))!;
+  const [oldId, newKeyId] = [OLD, NEW].map((key) => masterKeyId(key, salt)) as [string, string];
+  await sql`UPDATE master_key SET key_id = ${newKeyId}, previous_key_id = ${oldId}`;
+  expect(await noteKnownKeys(sql, instance, [newKeyId])).toBe(false);
+  expect(await noteKnownKeys(sql, instance, [oldId])).toBe(false);
+  expect(await noteKnownKeys(sql, instance, [oldId, newKeyId])).toBe(true);
+  await sql`UPDATE master_key SET previous_key_id = NULL`;
+  expect(await noteKnownKeys(sql, instance, [newKeyId])).toBe(true);
+});
