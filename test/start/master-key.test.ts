@@ -250,7 +250,7 @@ describe("a rotation of a generated key that is broken off loses nothing", () =>
         gateway.signal("SIGKILL");
         await gateway.exited;
         killServer(dataDir);
-      }).catch(() => {});
+      });
       expect(keyIn(path).equals(before)).toBe(true);
       const again = await startAndReplay(dataDir, key, ["one"]);
       expect(again.gateway.stdout()).toContain("the master key is being replaced");
