@@ -4,67 +4,37 @@ import { insertInstance } from "../../db/queries/instances.ts";
 import { noteKnownKeys, readMasterKey } from "../../db/queries/master-key.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { masterKeyId } from "../../src/lib/keyring.ts";
-import { cliJson, runCliHere, runCliProcess, spawnCli } from "../cli/cli-runs.ts";
+import { cliJson, runCliHere, runCliProcess } from "../cli/cli-runs.ts";
 import { testKeyring } from "../support/master-key.ts";
-import { until } from "../support/until.ts";
+import {
+  NEW,
+  OLD,
+  type Printed,
+  RESULT_NAMES,
+  refusal,
+  rotationSettings,
+  standing,
+  THIRD,
+} from "./rotation.ts";
 import {
   addSealedResults,
   addSealedWebhooks,
   base64,
-  newKey,
   openedBy,
   openSealedDatabase,
   type SealedDatabase,
 } from "./sealed-database.ts";
 
 const TIMEOUT_MS = 60_000;
-const OLD = newKey();
-const NEW = newKey();
-const THIRD = newKey();
-/** As callers choose them. */
-const RESULT_NAMES = ["", "a", "é\u{1F511}", "'; DROP TABLE webhooks; --", "z".repeat(255)].map(
-  (name, n) => `${name}${n}`,
-);
-interface Printed {
-  readonly state: string;
-  readonly resealed: number;
-  readonly unreadable: number;
-}
-
 let database: SealedDatabase;
 let sql: Database;
 let settings: Record<string, string>;
 beforeEach(async () => {
   database = await openSealedDatabase();
   sql = database.sql;
-  settings = {
-    DATABASE_URL: database.url,
-    GATEWAY_MASTER_KEY: base64(NEW),
-    GATEWAY_MASTER_KEY_PREVIOUS: base64(OLD),
-  };
+  settings = rotationSettings(database.url);
 });
 afterEach(() => database.drop());
-
-/** The state of the table's row, by the keys that are meant. */
-async function standing(): Promise<{ seals: string; before: string | null }> {
-  const row = (await readMasterKey(sql))!;
-  const names = new Map(
-    Object.entries({ OLD, NEW, THIRD }).map(([name, key]) => [masterKeyId(key, row.salt), name]),
-  );
-  return {
-    seals: names.get(row.keyId) ?? "unknown",
-    before: row.previousKeyId && (names.get(row.previousKeyId) ?? "unknown"),
-  };
-}
-
-/** The one line of a rotation that was refused; no key is in it. */
-async function refusal(of = settings): Promise<string> {
-  const { exitCode, stdout, stderr } = await runCliHere(of, "master-key", "rotate");
-  expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: "" });
-  expect(stderr.trimEnd().split("\n")).toHaveLength(1);
-  for (const value of [OLD, NEW, THIRD].map(base64)) expect(stderr).not.toContain(value);
-  return stderr.trimEnd();
-}
 
 async function joined(...keys: readonly Uint8Array[]): Promise<string> {
   const instance = { id: newId("ins"), epoch: BigInt(Date.now()) };
@@ -95,7 +65,7 @@ describe("a rotation", () => {
       expect(JSON.parse(run.stdout)).toEqual({ state: "begun", resealed: values, unreadable: 0 });
       for (const key of [OLD, NEW]) expect(run.stdout + run.stderr).not.toContain(base64(key));
       expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, values], lost: 0 });
-      expect(await standing()).toEqual({ seals: "NEW", before: null });
+      expect(await standing(sql)).toEqual({ seals: "NEW", before: null });
       // The secrets are what they were.
       const keyring = await testKeyring(sql, NEW);
       const [row] = await sql<
@@ -116,7 +86,7 @@ describe("a rotation", () => {
     const { exitCode, stdout } = await runCliHere(settings, "master-key", "rotate");
     expect(exitCode).toBe(0);
     expect(stdout).toContain("0 sealed values were sealed anew");
-    expect(await standing()).toEqual({ seals: "NEW", before: null });
+    expect(await standing(sql)).toEqual({ seals: "NEW", before: null });
   });
 
   test("leaves and counts what neither key opens", async () => {
@@ -171,7 +141,7 @@ describe("a rotation is refused in one line, and nothing is changed,", () => {
       await testKeyring(sql, OLD);
       await addSealedWebhooks(sql, OLD, 2);
       expect(await refusal({ ...settings, ...wrong })).toStartWith(line);
-      expect(await standing()).toEqual({ seals: "OLD", before: null });
+      expect(await standing(sql)).toEqual({ seals: "OLD", before: null });
       expect(await openedBy(sql, OLD)).toEqual({ opened: [3], lost: 0 });
     });
   }
@@ -187,13 +157,13 @@ describe("a rotation is refused in one line, and nothing is changed,", () => {
         void sql`UPDATE instances SET heartbeat_at = clock_timestamp() WHERE alive`.catch(() => {});
       }, 250);
       try {
-        const line = await refusal();
+        const line = await refusal(settings);
         for (const id of unknowing) expect(line).toContain(id);
         expect(line).toContain("restart each with both keys");
       } finally {
         clearInterval(beating);
       }
-      expect(await standing()).toEqual({ seals: "OLD", before: null });
+      expect(await standing(sql)).toEqual({ seals: "OLD", before: null });
       expect(await openedBy(sql, OLD)).toEqual({ opened: [3], lost: 0 });
       const rows = await sql`SELECT 1 FROM instances WHERE alive`;
       expect(rows.length).toBe(3);
@@ -218,108 +188,3 @@ test(
   },
   TIMEOUT_MS,
 );
-
-/** A rotation in a process of its own that comes no further than this row. */
-async function rotateUpTo(webhookId: string) {
-  const held = await sql.reserve();
-  await held`BEGIN`;
-  await held`SELECT 1 FROM webhooks WHERE id = ${webhookId} FOR UPDATE`;
-  const child = spawnCli(settings, "master-key", "rotate", "--json");
-  await until("a batch is sealed anew", async () => {
-    const { opened } = await openedBy(sql, NEW);
-    return opened[0]! > 0;
-  });
-  return {
-    child,
-    async letGo() {
-      await held`ROLLBACK`;
-      held.release();
-    },
-  };
-}
-
-describe("in the middle of a rotation", () => {
-  test(
-    "kill -9 loses nothing: both keys are needed, and another run brings it to its end",
-    async () => {
-      const hooks = await addSealedWebhooks(sql, OLD, 250);
-      await addSealedResults(sql, OLD, RESULT_NAMES);
-      const values = 250 + 84 + RESULT_NAMES.length;
-      const { child, letGo } = await rotateUpTo(hooks[150]!);
-      child.kill("SIGKILL");
-      await child.exited;
-      await letGo();
-      const { opened, lost } = await openedBy(sql, OLD, NEW);
-      expect(lost).toBe(0);
-      expect(opened[0]! > 0 && opened[1]! > 0 && opened[0]! + opened[1]! === values).toBe(true);
-      expect(await standing()).toEqual({ seals: "NEW", before: "OLD" });
-      // With the new key alone what is not sealed anew yet could not be opened, with another one either.
-      await expect(testKeyring(sql, NEW)).rejects.toThrow("GATEWAY_MASTER_KEY_PREVIOUS");
-      await expect(testKeyring(sql, OLD)).rejects.toThrow("is not the master key");
-      const onward = {
-        ...settings,
-        GATEWAY_MASTER_KEY: base64(THIRD),
-        GATEWAY_MASTER_KEY_PREVIOUS: base64(NEW),
-      };
-      expect(await refusal(onward)).toContain("is not finished");
-      // The session of the killed process may take a moment to end.
-      const resumed = await until("it can go on", async () => {
-        const run = await runCliHere(settings, "master-key", "rotate", "--json");
-        return run.exitCode === 0 && (JSON.parse(run.stdout) as Printed);
-      });
-      expect(resumed).toEqual({ state: "resumed", resealed: opened[0]!, unreadable: 0 });
-      expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, values], lost: 0 });
-      expect(await standing()).toEqual({ seals: "NEW", before: null });
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "a second one is refused, of the same keys or of others, and the first one ends",
-    async () => {
-      const hooks = await addSealedWebhooks(sql, OLD, 250);
-      const { child, letGo } = await rotateUpTo(hooks[150]!);
-      expect(await refusal()).toStartWith("another rotation of the master key is running");
-      const toThird = { ...settings, GATEWAY_MASTER_KEY: base64(THIRD) };
-      expect(await refusal(toThird)).toStartWith("another rotation of the master key is running");
-      await letGo();
-      expect(await child.exited).toBe(0);
-      expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 334], lost: 0 });
-      expect(await refusal(toThird)).toContain(
-        "is not the master key that this database is sealed",
-      );
-    },
-    TIMEOUT_MS,
-  );
-
-  test(
-    "a signal ends it in order, with one line, and it can be gone on with",
-    async () => {
-      const hooks = await addSealedWebhooks(sql, OLD, 250);
-      const { child, letGo } = await rotateUpTo(hooks[150]!);
-      child.kill("SIGTERM");
-      expect(await child.exited).toBe(1);
-      const said = (await new Response(child.stderr).text()).trimEnd().split("\n");
-      expect(said.at(-1)).toBe("interrupted: run it again to go on");
-      await letGo();
-      expect((await openedBy(sql, OLD, NEW)).lost).toBe(0);
-      expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
-      expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 334], lost: 0 });
-    },
-    TIMEOUT_MS,
-  );
-});
-
-test("two at the very same time seal everything once, with no key lost", async () => {
-  await addSealedWebhooks(sql, OLD, 120);
-  const runs = await Promise.all(
-    [1, 2, 3].map(() => runCliProcess(settings, "master-key", "rotate", "--json")),
-  );
-  const states = runs.map((run) =>
-    run.exitCode === 0 ? (JSON.parse(run.stdout) as Printed).state : run.stderr,
-  );
-  expect(states.filter((state) => state === "begun")).toHaveLength(1);
-  for (const state of states) expect(state).toMatch(/^begun$|^done$|another rotation/);
-  expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 160], lost: 0 });
-  expect(await standing()).toEqual({ seals: "NEW", before: null });
-});

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import { connectDatabase, type Database, type DatabaseTransaction } from "../../db/client.ts";
 import { storeResultEffect } from "../../db/queries/idempotency.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { noteKnownKeys, readMasterKey, sealingKeyId } from "../../db/queries/master-key.ts";
+import { changeMasterKey } from "../../db/queries/master-key-change.ts";
 import { insertWebhook } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
@@ -13,36 +14,32 @@ import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { addOrganization } from "../webhooks/many-hooks.ts";
-import {
-  base64,
-  newKey,
-  openedBy,
-  openSealedDatabase,
-  type SealedDatabase,
-} from "./sealed-database.ts";
+import { NEW, OLD, rotationSettings, standing } from "./rotation.ts";
+import { openedBy, openSealedDatabase, type SealedDatabase } from "./sealed-database.ts";
 
 const TIMEOUT_MS = 60_000;
-const OLD = newKey();
-const NEW = newKey();
 
 let database: SealedDatabase;
 let sql: Database;
 let settings: Record<string, string>;
 /** Of an instance that knows both, and has not heard of a rotation. */
 let keyring: Keyring;
+let organizationId: string;
 beforeEach(async () => {
   database = await openSealedDatabase();
   sql = database.sql;
-  settings = {
-    DATABASE_URL: database.url,
-    GATEWAY_MASTER_KEY: base64(NEW),
-    GATEWAY_MASTER_KEY_PREVIOUS: base64(OLD),
-  };
+  settings = rotationSettings(database.url);
+  organizationId = await addOrganization(sql);
   await testKeyring(sql, OLD);
   const { salt, keyId } = (await readMasterKey(sql))!;
   keyring = new Keyring(salt, [NEW, OLD], keyId);
 });
 afterEach(() => database.drop());
+
+const claim = { keyId: "key_1", idempotencyKey: "a", bodyHash: "hash", requestId: newId("req") };
+const insertClaim = () => sql`INSERT INTO idempotency_records
+  (key_id, idempotency_key, body_hash, request_id, instance_id, epoch)
+  VALUES ('key_1', 'a', 'hash', ${claim.requestId}, 'ins_1', 1)`;
 
 const newWebhook = (organizationId: string) => ({
   id: newId("whk"),
@@ -55,27 +52,38 @@ const newWebhook = (organizationId: string) => ({
   createdAtMs: Date.now(),
 });
 
-test(
-  "a rotation waits for whoever is just writing a sealed value, and seals it anew",
-  async () => {
-    const organizationId = await addOrganization(sql);
+/** What writes a sealed value, as part of a transaction. */
+const WRITERS: Record<string, (transaction: DatabaseTransaction) => Promise<unknown>> = {
+  async webhook(transaction) {
+    const webhook = newWebhook(organizationId);
+    const secret = webhook.secret(await sealingKeyId(transaction)) as Buffer;
+    await transaction`INSERT INTO webhooks (id, organization_id, url, events, enabled, secret, created_at)
+      VALUES (${webhook.id}, ${organizationId}, ${webhook.url}, '{*}', true, ${secret}, now())`;
+  },
+  async result(transaction) {
+    const body = (keyId: string) => keyring.sealUnder(keyId, Buffer.from("an answer"));
+    await storeResultEffect(claim, { status: 200, headers: {}, body }, keyring).run(transaction);
+  },
+};
+
+test.each(Object.keys(WRITERS))(
+  "a rotation waits for whoever is just writing a sealed value, and seals it anew: %s",
+  async (kind) => {
+    await insertClaim();
     const writer = connectDatabase(database, { poolSize: 1, applicationName: "writer" });
     const mayEnd = Promise.withResolvers<void>();
-    const hasSealed = Promise.withResolvers<void>();
+    const hasWritten = Promise.withResolvers<void>();
     const written = writer.begin(async (transaction) => {
-      const webhook = newWebhook(organizationId);
-      const secret = webhook.secret(await sealingKeyId(transaction)) as Buffer;
-      hasSealed.resolve();
+      await WRITERS[kind]!(transaction);
+      hasWritten.resolve();
       await mayEnd.promise;
-      await transaction`INSERT INTO webhooks (id, organization_id, url, events, enabled, secret, created_at)
-        VALUES (${webhook.id}, ${organizationId}, ${webhook.url}, '{*}', true, ${secret}, now())`;
     });
-    await hasSealed.promise;
+    await hasWritten.promise;
     const rotation = spawnCli(settings, "master-key", "rotate", "--json");
     await until("it waits for the writer", async () => {
-      const rows = await sql`SELECT 1 FROM pg_stat_activity
+      const [row] = await sql<{ query: string }[]>`SELECT query FROM pg_stat_activity
         WHERE datname = current_database() AND application_name = 'gateway-cli' AND wait_event_type = 'Lock'`;
-      return rows.length > 0;
+      return row?.query.includes("previous_key_id IS NULL FOR UPDATE");
     });
     mayEnd.resolve();
     await written;
@@ -87,7 +95,6 @@ test(
 );
 
 test("a secret that is written behind a rotation by one who has not heard of it is under the new key", async () => {
-  const organizationId = await addOrganization(sql);
   expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
   await insertWebhook(sql, newWebhook(organizationId), 10);
   expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 1], lost: 0 });
@@ -95,9 +102,7 @@ test("a secret that is written behind a rotation by one who has not heard of it 
 
 test("a stored result too, once, and its writer knows from then on", async () => {
   expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
-  const claim = { keyId: "key_1", idempotencyKey: "a", bodyHash: "hash", requestId: newId("req") };
-  await sql`INSERT INTO idempotency_records (key_id, idempotency_key, body_hash, request_id, instance_id, epoch)
-    VALUES ('key_1', 'a', 'hash', ${claim.requestId}, 'ins_1', 1)`;
+  await insertClaim();
   const sealedUnder: string[] = [];
   const body = (keyId: string) => {
     sealedUnder.push(keyId);
@@ -138,4 +143,14 @@ test("an instance is told apart by the key before, too, until nothing is under t
   expect(await noteKnownKeys(sql, instance, [oldId, newKeyId])).toBe(true);
   await sql`UPDATE master_key SET previous_key_id = NULL`;
   expect(await noteKnownKeys(sql, instance, [newKeyId])).toBe(true);
+});
+
+test("no key takes the place of one that does not seal, nor of any while a change is not finished", async () => {
+  const { salt, keyId: oldId, proof } = (await readMasterKey(sql))!;
+  const newKeyId = masterKeyId(NEW, salt);
+  const meanwhile = "changed by another one meanwhile";
+  await expect(changeMasterKey(sql, newKeyId, { keyId: oldId, proof })).rejects.toThrow(meanwhile);
+  expect(await changeMasterKey(sql, oldId, { keyId: newKeyId, proof })).toEqual([]);
+  await expect(changeMasterKey(sql, newKeyId, { keyId: oldId, proof })).rejects.toThrow(meanwhile);
+  expect(await standing(sql)).toEqual({ seals: "NEW", before: "OLD" });
 });
