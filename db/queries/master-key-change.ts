@@ -4,7 +4,10 @@ import { isHeard } from "./database-at-rest.ts";
 
 const CHANGE_LOCK = 7_203_114_507;
 
-/** Has the only change of the master key at a time, until the session ends. False where another has it. */
+/**
+ * Has the only change of the master key at a time, until the session ends; asked again, tells whether that is
+ * still so. False where another has it.
+ */
 export async function claimMasterKeyChange(sql: Database): Promise<boolean> {
   const [row] = await sql<{ is_claimed: boolean }[]>`
     SELECT pg_try_advisory_lock(${CHANGE_LOCK}) AS is_claimed`;
@@ -12,7 +15,7 @@ export async function claimMasterKeyChange(sql: Database): Promise<boolean> {
 }
 
 export async function releaseMasterKeyChange(sql: Database): Promise<void> {
-  await sql`SELECT pg_advisory_unlock(${CHANGE_LOCK})`;
+  await sql`SELECT pg_advisory_unlock_all()`;
 }
 
 /**

@@ -47,11 +47,6 @@ export async function* readSealedValues(
 /** How long a batch waits for a row; below the time after which the database looks for deadlocks. */
 const LOCK_TIMEOUT_MS = 300;
 
-/** The key under which values were to be sealed anew does not seal any more. */
-export class MasterKeyChangedError extends Error {
-  override readonly name = "MasterKeyChangedError";
-}
-
 /**
  * Seals one batch anew, in one transaction; undefined where there is no more. Whoever wants to change one
  * of its rows waits for it. Rejects with 55P03 where a row is held by another for too long: then nothing
@@ -67,8 +62,8 @@ export function resealBatch(
   return sql.begin(async (transaction) => {
     await transaction`SELECT set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`;
     const [row] = await transaction`SELECT 1 FROM master_key WHERE key_id = ${keyId} FOR SHARE`;
-    if (row === undefined) throw new MasterKeyChangedError("another key seals now");
-    const rows = await readRows(transaction, table, after, "FOR UPDATE");
+    if (row === undefined) throw new Error("the master key was changed by another one meanwhile");
+    const rows = await readRows(transaction, table, after, "FOR NO KEY UPDATE");
     for (const one of rows) await resealRow(transaction, table, one, reseal);
     return rows.length === table.batchRows ? placeOf(table, rows.at(-1)) : undefined;
   });
@@ -91,7 +86,7 @@ function readRows(
   sql: Database | DatabaseTransaction,
   { table, key, columns, batchRows }: SealedTable,
   after: Place,
-  locking: "" | "FOR UPDATE",
+  locking: "" | "FOR NO KEY UPDATE",
 ): Promise<Row[]> {
   const names = key.join(", ");
   const isSealed = columns.map((name) => `${name} IS NOT NULL`).join(" OR ");

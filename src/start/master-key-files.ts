@@ -49,9 +49,10 @@ export class MasterKeyFiles {
     return this.next() ?? makeKey(this.nextPath);
   }
 
-  /** The next one takes the place of the current one, which is gone with that. */
-  promoteNext(): void {
-    if (!existsSync(this.nextPath)) return;
+  /** The next one, if it is that key, takes the place of the current one, which is gone with that. */
+  promoteNext(key: Uint8Array): void {
+    const next = this.next();
+    if (next === undefined || !Buffer.from(key).equals(next)) return;
     renameSync(this.nextPath, this.path);
     syncFolderOf(this.path);
   }

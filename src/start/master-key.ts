@@ -17,16 +17,21 @@ export function knownMasterKeys(settings: KeySettings): MasterKeys | undefined {
     return {
       main: Buffer.from(masterKey, "base64"),
       others: previousMasterKey === undefined ? [] : [Buffer.from(previousMasterKey, "base64")],
+      hasNext: false,
       source: "GATEWAY_MASTER_KEY",
       remedy: `set the one that it was started with before, or name that one in GATEWAY_MASTER_KEY_PREVIOUS and run ${ROTATE} to replace it`,
     };
   }
   const files = new MasterKeyFiles(dataDir);
-  const [current, next] = [files.current(), files.next()];
+  // In this order: the next one may become the current one in between.
+  const next = files.next();
+  const current = files.current();
   if (current === undefined) return undefined;
+  const isOther = next !== undefined && !Buffer.from(next).equals(current);
   return {
     main: current,
-    others: next === undefined ? [] : [next],
+    others: isOther ? [next] : [],
+    hasNext: isOther,
     source: `what ${files.path} holds`,
     remedy: "restore that file from a backup, or set GATEWAY_MASTER_KEY to the right one",
   };

@@ -29,6 +29,7 @@ afterEach(() => database.drop());
 const keysOf = (main: Uint8Array, ...others: Uint8Array[]): MasterKeys => ({
   main,
   others,
+  hasNext: false,
   source: "GATEWAY_MASTER_KEY",
   remedy: "set the right one",
 });
@@ -131,11 +132,11 @@ describe("a database that an earlier version has sealed values in", () => {
     expect(await refusalOf(keysOf(next))).toContain("GATEWAY_MASTER_KEY_PREVIOUS");
   });
 
-  test("takes the main key where nothing is sealed, with another one known too", async () => {
+  test("and in which nothing is sealed is taken for that of the key before too, where one is named", async () => {
     const [before, next] = [newKey(), newKey()];
     expect(await examineKeyring(sql, keysOf(next, before))).toBeUndefined();
     const { keyring, isBeingReplaced } = await openKeyring(sql, keysOf(next, before));
-    expect(isBeingReplaced).toBe(false);
-    expect(keyring.sealingKey).toEqual(next);
+    expect(isBeingReplaced).toBe(true);
+    expect(keyring.sealingKey).toEqual(before);
   });
 });

@@ -7,7 +7,7 @@ export const MASTER_KEY = new Uint8Array(32).fill(7);
 
 /** The keyring of a database, which has it from then on. */
 export async function testKeyring(sql: Database, main: Uint8Array = MASTER_KEY): Promise<Keyring> {
-  const keys = { main, others: [], source: "the key", remedy: "none" };
+  const keys = { main, others: [], hasNext: false, source: "the key", remedy: "none" };
   return (await openKeyring(sql, keys)).keyring;
 }
 

@@ -2,7 +2,12 @@ import { readMasterKeys } from "../../config/access-keys.ts";
 import { refuse } from "../../config/config-error.ts";
 import { EnvironmentReader } from "../../config/environment.ts";
 import { MasterKeyError } from "../../services/master-key/errors.ts";
-import { type Rotation, rotateMasterKey } from "../../services/master-key/rotate.ts";
+import type { MasterKeys } from "../../services/master-key/establish.ts";
+import {
+  type RotatingKeys,
+  type Rotation,
+  rotateMasterKey,
+} from "../../services/master-key/rotate.ts";
 import { knownMasterKeys } from "../../start/master-key.ts";
 import { MasterKeyFiles } from "../../start/master-key-files.ts";
 import type { Command, CommandContext, Report } from "../command.ts";
@@ -17,38 +22,34 @@ const rotate: Command = {
   options: {},
   run: (_, context) =>
     withDatabase(context, async (sql, settings) => {
-      const source = keySource(context, settings);
-      const rotation = await rotateMasterKey(sql, {
-        keys: source.keys,
-        target: source.target,
-        interrupted: context.interrupted,
-        log: context.log,
-      });
-      source.settle();
-      return reportOf(rotation, source.afterwards);
+      const { keys, afterwards } = rotatingKeys(context, settings);
+      const { interrupted, log } = context;
+      return reportOf(await rotateMasterKey(sql, { keys, interrupted, log }), afterwards);
     }),
 };
 
-interface KeySource extends Pick<Parameters<typeof rotateMasterKey>[1], "keys" | "target"> {
-  /** Once nothing needs the key before any more. */
-  settle(): void;
+interface Source {
+  readonly keys: RotatingKeys;
   /** What is left to the operator. */
   readonly afterwards: string;
 }
 
-function keySource({ environment }: CommandContext, settings: OperatorSettings): KeySource {
+function rotatingKeys({ environment }: CommandContext, settings: OperatorSettings): Source {
   const { databaseUrl, dataDir } = settings;
   const configured = readMasterKeys(new EnvironmentReader(environment), databaseUrl);
   const files = new MasterKeyFiles(dataDir);
-  const keys = knownMasterKeys({ ...configured, dataDir });
-  if (keys === undefined) {
+  const known = (): MasterKeys => {
+    const keys = knownMasterKeys({ ...configured, dataDir });
+    if (keys !== undefined) return keys;
     throw new MasterKeyError(`there is no master key to be replaced: ${files.path} is missing`);
-  }
+  };
   if (configured.masterKey === undefined) {
     return {
-      keys,
-      target: () => files.makeNext(),
-      settle: () => files.promoteNext(),
+      keys: {
+        known,
+        target: () => files.makeNext(),
+        settle: (target) => files.promoteNext(target),
+      },
       afterwards: `The new key is in ${files.path}; backups from before need the one before.`,
     };
   }
@@ -58,9 +59,7 @@ function keySource({ environment }: CommandContext, settings: OperatorSettings):
     throw refuse("GATEWAY_MASTER_KEY_PREVIOUS", undefined, accepted);
   }
   return {
-    keys,
-    target: () => keys.main,
-    settle: () => {},
+    keys: { known, target: () => known().main, settle: () => {} },
     afterwards:
       "GATEWAY_MASTER_KEY_PREVIOUS can be unset once download links of the last hour are not needed any more; backups from before need that key.",
   };

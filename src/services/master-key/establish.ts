@@ -14,6 +14,8 @@ import { MasterKeyError } from "./errors.ts";
 export interface MasterKeys {
   readonly main: Uint8Array;
   readonly others: readonly Uint8Array[];
+  /** One of the others is there to take the place of the main one. */
+  readonly hasNext: boolean;
   /** Where the main one comes from, for messages: a variable, or a file. */
   readonly source: string;
   /** How to come by the right one, as an end of a message. */
@@ -22,7 +24,7 @@ export interface MasterKeys {
 
 export interface OpenedKeyring {
   readonly keyring: Keyring;
-  /** The main key does not seal yet, or what the one before sealed is not all sealed anew. */
+  /** A rotation is prepared, or has not come to its end. */
   readonly isBeingReplaced: boolean;
 }
 
@@ -67,7 +69,9 @@ function openedBy(row: MasterKeyRow, keys: MasterKeys): OpenedKeyring {
   if (sealing === undefined) throw wrongKey(keys);
   const keyring = new Keyring(row.salt, all, masterKeyId(sealing, row.salt));
   const { previousKeyId } = row;
-  if (previousKeyId === null) return { keyring, isBeingReplaced: sealing !== keys.main };
+  if (previousKeyId === null) {
+    return { keyring, isBeingReplaced: keys.hasNext || sealing !== keys.main };
+  }
   if (keyring.ids.includes(previousKeyId)) return { keyring, isBeingReplaced: true };
   throw new MasterKeyError(
     "a change of the master key is not finished: set GATEWAY_MASTER_KEY_PREVIOUS to the key before until `bun run cli master-key rotate` has ended",
@@ -89,7 +93,10 @@ async function firstRow(
   };
 }
 
-/** Those that have sealed something, the main one first; the main one where nothing is sealed. */
+/**
+ * Those that have sealed something, the main one first. Where nothing is sealed, the one before it if there
+ * is one: a gateway of an earlier version that seals with that may still run.
+ */
 async function keysInUse(
   sql: Database | DatabaseTransaction,
   keys: MasterKeys,
@@ -102,7 +109,7 @@ async function keysInUse(
     for (const key of all) if (!inUse.has(key) && opens(key, value)) inUse.add(key);
     if (inUse.size === all.length) break;
   }
-  return isAnySealed ? all.filter((key) => inUse.has(key)) : [keys.main];
+  return isAnySealed ? all.filter((key) => inUse.has(key)) : [keys.others[0] ?? keys.main];
 }
 
 async function holdsSealedValues(sql: Database): Promise<boolean> {

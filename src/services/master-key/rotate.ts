@@ -13,11 +13,18 @@ import { MasterKeyError } from "./errors.ts";
 import { type MasterKeys, openKeyring, proofOf } from "./establish.ts";
 import { type Resealed, resealAll } from "./reseal.ts";
 
-export interface RotationOptions {
+/** Where a rotation takes its keys from. Called while no other rotation is under way. */
+export interface RotatingKeys {
   /** Those that are known: the one that seals now must be among them. */
-  readonly keys: MasterKeys;
-  /** The key that is to seal, made where there is none yet; called with no other rotation under way. */
-  readonly target: () => Uint8Array;
+  known(): MasterKeys;
+  /** The key that is to seal, made where there is none yet. */
+  target(): Uint8Array;
+  /** Nothing needs another key than this one any more. */
+  settle(target: Uint8Array): void;
+}
+
+export interface RotationOptions {
+  readonly keys: RotatingKeys;
   readonly interrupted: AbortSignal;
   log(message: string): void;
 }
@@ -46,29 +53,45 @@ const NOTHING_RESEALED: Resealed = { values: 0, unreadable: 0 };
  * @throws MasterKeyError
  */
 export async function rotateMasterKey(sql: Database, options: RotationOptions): Promise<Rotation> {
-  if (!(await claimMasterKeyChange(sql))) {
-    throw new MasterKeyError("another rotation of the master key is running on this database");
-  }
+  await claim(sql);
   try {
-    const { keyring: known } = await openKeyring(sql, options.keys);
-    const row = (await readMasterKey(sql))!;
-    const target = options.target();
-    const targetId = masterKeyId(target, row.salt);
-    const keyring = new Keyring(row.salt, [...known.keys, target], row.keyId);
-    const isBegun = row.keyId === targetId;
-    if (isBegun && row.previousKeyId === null) return { kind: "done", resealed: NOTHING_RESEALED };
-    if (!isBegun) {
-      if (row.previousKeyId !== null) throw unfinished();
-      await change(sql, keyring.sealingId, { keyId: targetId, proof: proofOf(target) }, options);
-    }
-    options.log("the new master key seals from now on; what the one before sealed is sealed anew");
-    const resealed = await resealAll(sql, keyring, targetId, options.interrupted);
-    await finishMasterKeyChange(sql, targetId);
-    return { kind: isBegun ? "resumed" : "begun", resealed };
+    const { keyring } = await openKeyring(sql, options.keys.known());
+    const target = options.keys.target();
+    const rotation = await rotateTo(sql, keyring, target, options);
+    // Its session may have been lost on the way, and the claim with it.
+    await claim(sql);
+    options.keys.settle(target);
+    return rotation;
   } finally {
     // Without a connection it has ended with that.
     await releaseMasterKeyChange(sql).catch(() => {});
   }
+}
+
+async function claim(sql: Database): Promise<void> {
+  if (await claimMasterKeyChange(sql)) return;
+  throw new MasterKeyError("another rotation of the master key is running on this database");
+}
+
+async function rotateTo(
+  sql: Database,
+  known: Keyring,
+  target: Uint8Array,
+  options: RotationOptions,
+): Promise<Rotation> {
+  const row = (await readMasterKey(sql))!;
+  const keyId = masterKeyId(target, row.salt);
+  const isBegun = row.keyId === keyId;
+  if (isBegun && row.previousKeyId === null) return { kind: "done", resealed: NOTHING_RESEALED };
+  if (!isBegun) {
+    if (row.previousKeyId !== null) throw unfinished();
+    await change(sql, row.keyId, { keyId, proof: proofOf(target) }, options);
+  }
+  options.log("the new master key seals from now on; what the one before sealed is sealed anew");
+  const keyring = new Keyring(row.salt, [...known.keys, target], keyId);
+  const resealed = await resealAll(sql, keyring, keyId, options.interrupted);
+  await finishMasterKeyChange(sql, keyId);
+  return { kind: isBegun ? "resumed" : "begun", resealed };
 }
 
 async function change(
