@@ -10,10 +10,11 @@
 -- new_accounts: key periods that may not have a row yet. attempts: requests whose rows end.
 -- recheck: one that seemed to have failed, or another writer, may have posted some of it. Where that is so,
 -- nothing is charged or kept and NULL returned, and whoever sends it looks again.
--- Returns credit_nano, posted_nano and sequence of each account, one after the other.
+-- Returns credit_nano, posted_nano and sequence of each account, one after the other, as texts. In JSON: the
+-- driver reads an array only where it has loaded the types of its server.
 --
 -- ledger_commit, which it follows, stays for a gateway of the version before that may still run.
-CREATE FUNCTION ledger_settle(p_batch jsonb) RETURNS text[]
+CREATE FUNCTION ledger_settle(p_batch jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   v_sequence bigint[];
@@ -71,7 +72,7 @@ BEGIN
   END IF;
 
   IF NOT p_batch ? 'accounts' THEN
-    RETURN v_totals;
+    RETURN to_jsonb(v_totals);
   END IF;
   -- Batches that lock in the order of ids cannot deadlock.
   FOR t IN
@@ -122,6 +123,6 @@ BEGIN
   IF cardinality(v_near) > 0 THEN
     PERFORM emit_budget_events(v_near, false);
   END IF;
-  RETURN v_totals;
+  RETURN to_jsonb(v_totals);
 END
 $$;

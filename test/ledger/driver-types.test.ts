@@ -1,13 +1,14 @@
 import { expect, test } from "bun:test";
 import { createServer, type Socket } from "node:net";
 import { connectDatabase } from "../../db/client.ts";
+import { createTestDatabase } from "../support/database.ts";
 
 /** AuthenticationOk, then ReadyForQuery (PostgreSQL documentation, 54.7). */
 const WELCOME = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49]);
 
 /*
  * A connection that has just opened asks for the array types before it sends what it was opened for.
- * Nobody but the driver waits for that answer, which it does only with its patch in db/patches.
+ * The driver hears of its end, and knows of the types before it sends, only with its patch in db/patches.
  */
 test.each([
   ["breaks", (socket: Socket) => socket.resetAndDestroy()],
@@ -51,3 +52,15 @@ test.each([
     }
   },
 );
+
+test("the first query of a connection may bring an array, whichever connection of a pool it is", async () => {
+  const database = await createTestDatabase();
+  const sql = connectDatabase(database, { poolSize: 3, applicationName: "driver" });
+  try {
+    const asked = [1, 2, 3, 4].map(() => sql`SELECT ${sql.array(["a", 'b"'])}::text[] AS listed`);
+    for (const [row] of await Promise.all(asked)) expect(row!.listed).toEqual(["a", 'b"']);
+  } finally {
+    await sql.end({ timeout: 1 });
+    await database.drop();
+  }
+});

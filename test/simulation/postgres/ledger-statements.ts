@@ -56,9 +56,9 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   },
   {
     name: "which are posted",
-    begins: "SELECT request_id FROM transactions WHERE request_id IN (",
-    look(context, transaction, [json]) {
-      const ids = JSON.parse(json) as string[];
+    begins: "SELECT request_id FROM transactions WHERE request_id = ANY (",
+    look(context, transaction, [listed]) {
+      const ids = (listed as Listed).of as readonly string[];
       const posted = ids.filter((id) => isPosted(context, transaction, id));
       return rowsOf(posted.map((request_id) => ({ request_id })));
     },
