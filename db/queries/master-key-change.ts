@@ -1,6 +1,7 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
 import { isHeard } from "./database-at-rest.ts";
+import { boundStandstill } from "./master-key.ts";
 
 const CHANGE_LOCK = 7_203_114_507;
 
@@ -41,6 +42,7 @@ export function changeMasterKey(
   to: { readonly keyId: string; readonly proof: Uint8Array },
 ): Promise<string[]> {
   return sql.begin(async (transaction) => {
+    await boundStandstill(transaction);
     const [row] = await transaction`SELECT 1 FROM master_key
       WHERE key_id = ${fromId} AND previous_key_id IS NULL FOR UPDATE`;
     if (row === undefined) throw new Error("the master key was changed by another one meanwhile");

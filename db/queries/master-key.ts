@@ -47,6 +47,15 @@ export function establishMasterKey(
   });
 }
 
+/** Gateways wait for a rotation's locks, so one that stands still must not keep them. */
+const MAX_STANDSTILL_MS = 2_000;
+
+/** Ends the session, and so the transaction, of a rotation that is stopped in the middle of it. */
+export async function boundStandstill(transaction: DatabaseTransaction): Promise<void> {
+  const name = "idle_in_transaction_session_timeout";
+  await transaction`SELECT set_config(${name}, ${`${MAX_STANDSTILL_MS}ms`}, true)`;
+}
+
 /** The id of the key that seals, which stays so until this transaction ends. */
 export async function sealingKeyId(transaction: DatabaseTransaction): Promise<string> {
   const [row] = await transaction<{ key_id: string }[]>`SELECT key_id FROM master_key FOR SHARE`;

@@ -108,6 +108,36 @@ describe("in the middle of a rotation", () => {
   );
 
   test(
+    "one that is stopped holds up nobody for long, and another run goes on",
+    async () => {
+      const hooks = await addSealedWebhooks(sql, OLD, 250);
+      const { child, letGo } = await rotateUpTo(hooks[150]!);
+      await until("it is stopped while it waits for the row", async () => {
+        child.kill("SIGSTOP");
+        const rows = await sql`SELECT 1 FROM pg_stat_activity
+          WHERE datname = current_database() AND application_name = 'gateway-cli' AND wait_event_type = 'Lock'`;
+        if (rows.length === 0) child.kill("SIGCONT");
+        return rows.length > 0;
+      });
+      await letGo();
+      // A row of the batch that it was at; it waits for as long as that is kept.
+      const began = performance.now();
+      await sql`UPDATE webhooks SET description = 'changed' WHERE id = ${hooks[110]!}`;
+      expect(performance.now() - began).toBeLessThan(10_000);
+      await until("its claim has ended with its session", async () => {
+        const rows = await sql`SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+          WHERE a.datname = current_database() AND l.locktype = 'advisory'`;
+        return rows.length === 0;
+      });
+      expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
+      expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 334], lost: 0 });
+      child.kill("SIGKILL");
+      await child.exited;
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "a signal ends it in order, with one line, and it can be gone on with",
     async () => {
       const hooks = await addSealedWebhooks(sql, OLD, 250);
