@@ -7,12 +7,14 @@ import { createActorWorld } from "./compose/actor-world.ts";
 import { composeChat } from "./compose/chat.ts";
 import { openConnections } from "./compose/connections.ts";
 import { openCoordination } from "./compose/coordination.ts";
+import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
+import { tellOfChange, tellOfGap } from "./compose/news.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -45,19 +47,11 @@ export interface ComposeOptions {
   readonly clock?: Clock;
 }
 
-export interface Gateway {
+export interface Gateway extends Ending {
   readonly app: ReturnType<typeof createApp>;
-  /** Says that it is not ready any more, and keeps no connection; what comes is still served. */
-  announceStop(): void;
-  /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
-  drain(graceMs: number): Promise<void>;
-  /** Rejects where the database was out of reach: what it did not hear of, the next start settles. */
-  close(): Promise<void>;
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;
-/** How long what was cut short takes to be charged and told. */
-const CUT_SHORT_MS = 2_000;
 
 /** The one place where implementations are chosen and constructed. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
@@ -81,24 +75,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     company: areSeveral ? "several" : "alone",
     clock,
     telemetry,
-    onChange(kind, objectId) {
-      tuning.onChange(kind, objectId);
-      if (kind === "api-key") world.keys.forget(objectId);
-      else if (kind === "organization") world.organizations.forget(objectId);
-      else if (kind === "credit-command") void orders.carryOut();
-      else if (kind === "webhook") webhooks.deliveries.changed(objectId);
-      else if (kind === "outbox") webhooks.deliveries.nudge();
-      else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
-      else if (kind === "master-key") keyring.noteSealing(objectId);
-    },
-    onGap() {
-      world.keys.forgetAll();
-      world.organizations.forgetAll();
-      tuning.onGap();
-      void orders.carryOut();
-      webhooks.subscriptions.forgetAll();
-      webhooks.deliveries.changedAll();
-    },
+    onChange: (kind, objectId) => tellOfChange({ world, orders, webhooks, tuning, keyring }, kind, objectId),
+    onGap: () => tellOfGap({ world, orders, webhooks, tuning, keyring }),
     onFenced: options.onFenced,
     onError,
     cleaningTasks: [
@@ -265,32 +243,22 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     webhooks.passivateIdle();
   }, PASSIVATION_SWEEP_MS);
 
-  return {
-    app,
-    announceStop: () => inFlight.announceStop(),
-    async drain(graceMs) {
-      if (await inFlight.drained(graceMs)) return;
-      inFlight.cutShort();
-      ticker.cutShort();
-      deadlines.expireAll();
-      await inFlight.drained(CUT_SHORT_MS);
-    },
-    async close() {
-      clearInterval(sweep);
-      lag.stop();
-      orders.close();
-      await tuning.close();
-      await idempotency.close();
-      await files.close();
-      await lastUse.write();
-      await ledger.close();
-      await webhooks.stop();
-      try {
-        await membership.leave();
-      } finally {
-        await coordination.close();
-        await connections.close();
-      }
-    },
-  };
+  const ending = composeEnding({
+    inFlight,
+    ticker,
+    deadlines,
+    sweep,
+    lag,
+    orders,
+    tuning,
+    idempotency,
+    files,
+    lastUse,
+    ledger,
+    webhooks,
+    membership,
+    coordination,
+    connections,
+  });
+  return { app, ...ending };
 }

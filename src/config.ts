@@ -7,7 +7,7 @@ import { enabledProviders, type ProviderConfig } from "./config/providers.ts";
 import { readSettings, type Settings } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
 
-/** Everything an operator can set (contract §2 and §3), checked; frozen all through. */
+/** Everything an operator can set, checked; frozen all through. */
 export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** Absolute. */
   readonly dataDir: string;

@@ -164,7 +164,7 @@ export function end(
   };
 }
 
-/** What an attempt makes of its delivery (spec 6.1, contract §8). */
+/** What an attempt makes of its delivery (spec 6.1). */
 function judge({ status_code: status }: AttemptRecord, attempts: number): DeliveryStatus {
   if (status !== null && status >= 200 && status <= 299) return "delivered";
   const isFinal = status !== null && status >= 400 && status <= 499;

@@ -5,23 +5,27 @@ import type { Query } from "../query.ts";
 import { recordChange } from "./changes.ts";
 
 /** An operator's order to change a balance, made in another process than the one that holds money. */
-export interface CreditCommand {
+export interface CreditOrder {
   readonly id: string;
-  readonly transactionId: string;
   readonly organizationId: string;
   readonly amountNano: bigint;
   readonly description: string;
 }
 
+/** An order that is carried out, by the transaction of this id. */
+export interface CreditCommand extends CreditOrder {
+  readonly transactionId: string;
+}
+
 export interface CreditCommandOutcome {
   readonly isDone: boolean;
+  /** Null where it was refused, too. */
   readonly transactionId: string | null;
-  readonly refusedCode: string | null;
 }
 
 export async function insertCreditCommand(
   sql: DatabaseTransaction,
-  command: CreditCommand,
+  command: CreditOrder,
 ): Promise<void> {
   await sql`INSERT INTO credit_commands (id, organization_id, amount_nano, description)
     VALUES (${command.id}, ${command.organizationId}, ${command.amountNano.toString()}::bigint,
@@ -30,7 +34,7 @@ export async function insertCreditCommand(
 }
 
 /** Orders that nobody carried out yet, oldest first. */
-export function pendingCreditCommands(): Query<Omit<CreditCommand, "transactionId">[]> {
+export function pendingCreditCommands(): Query<CreditOrder[]> {
   return {
     name: "credit-commands-pending",
     tables: ["credit_commands"],
@@ -53,16 +57,9 @@ export async function creditCommandOutcome(
   sql: Database,
   id: string,
 ): Promise<CreditCommandOutcome | undefined> {
-  const [row] = await sql<
-    { done_at: Date | null; transaction_id: string | null; refused_code: string | null }[]
-  >`SELECT done_at, transaction_id, refused_code FROM credit_commands WHERE id = ${id}`;
-  return (
-    row && {
-      isDone: row.done_at !== null,
-      transactionId: row.transaction_id,
-      refusedCode: row.refused_code,
-    }
-  );
+  const [row] = await sql<{ done_at: Date | null; transaction_id: string | null }[]>`
+    SELECT done_at, transaction_id FROM credit_commands WHERE id = ${id}`;
+  return row && { isDone: row.done_at !== null, transactionId: row.transaction_id };
 }
 
 /** Withdraws an order that was not carried out in time. True where it was still there to withdraw. */

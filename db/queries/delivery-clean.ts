@@ -9,7 +9,7 @@ export interface CleanedDeliveries {
   readonly isMore: boolean;
 }
 
-/** Removes a bounded number of deliveries and events that are not kept any more (contract §9). */
+/** Removes a bounded number of deliveries and events that are not kept any more. */
 export async function cleanDeliveries(
   sql: Database,
   eventTypes: readonly string[],

@@ -13,7 +13,7 @@ const DEFAULT_CONFIG_FILE = "gateway.config.json";
 /** A larger file is a mistake, and reading it would hold up the start. */
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
-/** An entry of `models` as it stands in the file (contract §3). */
+/** An entry of `models` as it stands in the file. */
 export interface ModelConfig extends ModelEntry {
   /** File and JSON pointer, for messages. */
   readonly source: string;

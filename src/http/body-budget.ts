@@ -16,10 +16,6 @@ export class BodyBudget {
     this.#deadlines = new DeadlineQueue(clock, BODY_PATIENCE_MS);
   }
 
-  get takenBytes(): number {
-    return this.#takenBytes;
-  }
-
   /** Throws 503 where too much is being read already. */
   take(bytes: number): void {
     if (this.#takenBytes + bytes > MAX_BODIES_BYTES) {

@@ -20,7 +20,7 @@ interface ErrorEntry {
 
 const entry = (status: number, type: ErrorType): ErrorEntry => ({ status, type });
 
-/** The one place where a code becomes a status and a type (contract §4). */
+/** The one place where a code becomes a status and a type. */
 export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_body: entry(400, "invalid_request_error"),
   invalid_json: entry(400, "invalid_request_error"),

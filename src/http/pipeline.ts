@@ -46,8 +46,8 @@ export interface Incoming {
 export type RouteHandler = (incoming: Incoming) => Promise<Response>;
 
 /**
- * The checks that every request passes, in the order of contract §4: authentication, kind and scope,
- * content type and size, body; what follows is the route's own.
+ * The checks that every request passes, in this order: authentication, kind and scope, content type and
+ * size, body; what follows is the route's own.
  */
 export function compileRoute(
   route: RouteDefinition,

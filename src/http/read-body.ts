@@ -11,7 +11,7 @@ export interface JsonBody {
   readonly text: string;
 }
 
-/** Reads a JSON body: content type 415, size 413, then JSON 400 (contract §4, order of checks). */
+/** Reads a JSON body: content type 415, size 413, then JSON 400. */
 export async function readJsonBody(
   request: Request,
   budget: BodyBudget,

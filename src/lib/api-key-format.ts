@@ -1,7 +1,6 @@
 /**
- * The text form of API keys (contract §5): a prefix that tells the kind, 32 base62 characters from a
- * secure source, and 6 characters of checksum, so that a mistyped or invented key is refused without
- * a database read.
+ * The text form of API keys: a prefix that tells the kind, 32 base62 characters from a secure source, and
+ * 6 characters of checksum, so that a mistyped or invented key is refused without a database read.
  */
 export type ApiKeyKind = "secret" | "management";
 

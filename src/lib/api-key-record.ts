@@ -1,4 +1,4 @@
-/** Every permission a key can hold (contract §5). */
+/** Every permission a key can hold. */
 export const SCOPES = [
   "chat:completions",
   "responses",

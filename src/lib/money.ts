@@ -67,7 +67,7 @@ export function usdNumber(nano: NanoUsd): number {
 
 const MAX_EXACT = BigInt(Number.MAX_SAFE_INTEGER);
 
-/** Femto-USD of provider cost plus the plan's fee, rounded half up to a nano-USD once (contract §6). */
+/** Femto-USD of provider cost plus the plan's fee, rounded half up to a nano-USD once. */
 export function chargeNanoUsd(providerCostFemto: FemtoUsd, feeBasisPoints: bigint): NanoUsd {
   const divisor = BASIS_POINTS * FEMTO_PER_NANO;
   return (providerCostFemto * (BASIS_POINTS + feeBasisPoints) + divisor / 2n) / divisor;

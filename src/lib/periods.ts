@@ -1,4 +1,4 @@
-/** Budget periods are UTC days and UTC months (contract §5). */
+/** Budget periods are UTC days and UTC months. */
 export interface Period {
   /** First day, YYYY-MM-DD. */
   readonly start: string;

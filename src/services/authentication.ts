@@ -18,7 +18,7 @@ export interface AuthenticationDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
-/** Turns an Authorization header into the key behind it, or throws 401 (spec 5; contract §4, §5). */
+/** Turns an Authorization header into the key behind it, or throws 401 (spec 5). */
 export class Authentication {
   readonly #dependencies: AuthenticationDependencies;
   readonly #keyIdByHash = new Map<string, string>();

@@ -1,5 +1,7 @@
 import type { Gateway } from "../compose.ts";
 import type { GatewayConfig } from "../config.ts";
+import { systemClock } from "../lib/clock.ts";
+import { doneInTime } from "../lib/done-in-time.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { StartedDatabase } from "./database.ts";
 
@@ -46,26 +48,15 @@ export async function stopInOrder(running: Running): Promise<number> {
   await Bun.sleep(noticeMs);
   const lastConnection = server.stop();
   await gateway.drain(graceMs - noticeMs);
-  await within(LAST_BYTES_MS, lastConnection);
-  const isClosed = await within(CLOSE_TIMEOUT_MS, gateway.close());
+  await isDone(lastConnection, LAST_BYTES_MS);
+  const isClosed = await isDone(gateway.close(), CLOSE_TIMEOUT_MS);
   if (!isClosed) telemetry.log.error("the database does not answer; ending without it");
   await database.stop();
   await telemetry.close();
   return isClosed ? 0 : 1;
 }
 
-/** True where it was done in that time. */
-async function within(timeoutMs: number, work: Promise<void>): Promise<boolean> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const isDone = await Promise.race([
-    work.then(
-      () => true,
-      () => false,
-    ),
-    new Promise<false>((resolve) => {
-      timer = setTimeout(() => resolve(false), timeoutMs);
-    }),
-  ]);
-  clearTimeout(timer);
-  return isDone;
+/** False where it failed, too. */
+function isDone(work: Promise<void>, withinMs: number): Promise<boolean> {
+  return doneInTime(work, systemClock, withinMs).catch(() => false);
 }

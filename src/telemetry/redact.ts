@@ -1,7 +1,7 @@
 /**
- * Takes out of log texts what no log may hold (design §1: no secret in a log): API keys of this
- * gateway and of providers, bearer tokens, credentials in URLs, query values that are named like
- * secrets, and the parameters that a failed query carries in its message.
+ * Takes out of log texts what no log may hold: API keys of this gateway and of providers, bearer tokens,
+ * credentials in URLs, query values that are named like secrets, and the parameters that a failed query
+ * carries in its message.
  */
 const HIDDEN = "[redacted]";
 const MAX_TEXT_CHARACTERS = 2000;

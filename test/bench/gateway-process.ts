@@ -1,6 +1,6 @@
 import { closeSync, openSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
+import { findFreePort } from "../support/redis-server.ts";
 import { plainEnvironment, stopProcess } from "./children.ts";
 import type { Cleanups } from "./cleanups.ts";
 import { profileArguments } from "./profile.ts";
@@ -169,13 +169,4 @@ async function stopLeftDatabase(dataDir: string): Promise<void> {
   } catch {
     // It has ended.
   }
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (address === null || typeof address === "string") throw new Error("no free port");
-  return address.port;
 }

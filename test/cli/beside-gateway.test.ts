@@ -8,7 +8,7 @@ import { until } from "../support/until.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 
 const NANO_PER_USD = 1_000_000_000n;
-/** In which a revoked key must be refused (contract §5). */
+/** In which a revoked key must be refused. */
 const REVOCATION_MS = 1_000;
 const CONCURRENT_ORDERS = 150;
 

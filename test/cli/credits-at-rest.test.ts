@@ -6,26 +6,23 @@ import { heartbeat, insertInstance } from "../../db/queries/instances.ts";
 import { adjustCredit } from "../../src/cli/actions/adjust-credit.ts";
 import { addOrganization } from "../../src/cli/actions/organizations.ts";
 import { settlement } from "../ledger/books.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { cliJson, runCliHere, spawnCli } from "./cli-runs.ts";
 
 const NANO_PER_USD = 1_000_000_000n;
 const never = new AbortController().signal;
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 let settings: Record<string, string>;
 
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 3, applicationName: "test" });
+  database = await openTestDatabase(3);
+  ({ sql } = database);
   settings = { DATABASE_URL: database.url };
 });
-afterAll(async () => {
-  await sql.end();
-  await database.drop();
-});
+afterAll(() => database.drop());
 
 async function organizationWith(creditUsd: bigint): Promise<string> {
   const request = {

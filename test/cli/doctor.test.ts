@@ -8,7 +8,7 @@ import { connectDatabase } from "../../db/client.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { s3Environment } from "../support/files-gateway.ts";
 import { startTestGateway } from "../support/gateway.ts";
-import { findTestRedis } from "../support/redis.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { startS3Server } from "../support/s3-server.ts";
 import { runCliHere, runCliProcess } from "./cli-runs.ts";
@@ -19,7 +19,7 @@ interface Check {
   readonly detail: string;
 }
 
-const redisBinary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
+const redisBinary = await findRedisBinary();
 const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
 let database: TestDatabase;
 let folder: string;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { hashApiKey, parseApiKey } from "../../src/lib/api-key-format.ts";
 import { SCOPES } from "../../src/lib/api-key-record.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { cliJson, printed, runCliHere, runCliProcess } from "./cli-runs.ts";
 
 interface CreatedOrganization {
@@ -17,19 +17,16 @@ interface CreatedKey {
   readonly scopes: readonly string[];
 }
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 let environment: Record<string, string>;
 
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 1, applicationName: "test" });
+  database = await openTestDatabase(1);
+  ({ sql } = database);
   environment = { DATABASE_URL: database.url };
 });
-afterAll(async () => {
-  await sql.end();
-  await database.drop();
-});
+afterAll(() => database.drop());
 
 const createOrganization = (...options: string[]) =>
   cliJson<CreatedOrganization>(environment, "org", "create", ...options);

@@ -4,13 +4,13 @@ import { createCoordination } from "../../src/coordination/create-coordination.t
 import type { Coordination } from "../../src/coordination/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { findTestRedis } from "../support/redis.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { describeSharedCache } from "./shared-cache.ts";
 import { describeWakes } from "./wakes.ts";
 
-const binary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
+const binary = await findRedisBinary();
 
 describe.skipIf(binary === null)("through Redis", () => {
   let server: RedisServer;

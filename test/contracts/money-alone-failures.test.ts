@@ -153,7 +153,6 @@ describe("an operator's orders", () => {
     await owned.sql.begin((transaction) =>
       insertCreditCommand(transaction, {
         id,
-        transactionId: "",
         organizationId: payer.organizationId,
         amountNano,
         description: "Correction",

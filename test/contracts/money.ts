@@ -9,7 +9,7 @@ import { describeRefusals } from "./money/refusals.ts";
 import { describeSteps } from "./money/steps.ts";
 import { describeWaiting } from "./money/waiting.ts";
 
-/** What every implementation of the money port keeps (design §4, contract §6). */
+/** What every implementation of the money port keeps. */
 export function describeMoney(open: () => Promise<OwnedMoney>): void {
   const hands = new MoneyHands();
   beforeAll(async () => hands.take(await open()));

@@ -35,7 +35,7 @@ export function countWithin(
   return admittedMs.filter((ms) => ms <= endMs && endMs - ms <= lengthMs).length;
 }
 
-/** What every implementation of rate windows keeps (design §5, contract §5). */
+/** What every implementation of rate windows keeps. */
 export function describeRateWindows(
   open: () => OwnedRateWindows | Promise<OwnedRateWindows>,
 ): void {

@@ -5,15 +5,15 @@ import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
-import { GroupCommit } from "../../db/ledger/group-commit.ts";
-import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Query } from "../../db/query.ts";
 import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { CreditOrders } from "../../src/services/money/credit-orders.ts";
 import { SeveralMoney } from "../../src/services/money/several.ts";
 import { type Books, giveCredit, openBooks } from "../ledger/books.ts";
 import type { OwnedMoney } from "./money/owned-money.ts";
+import { payerChanges } from "./money/payer-changes.ts";
+import { WatchedLedger, WatchedWork } from "./money/watched-work.ts";
 
 const START_MS = Date.UTC(2026, 2, 14, 12);
 
@@ -31,21 +31,13 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const backgroundErrors: unknown[] = [];
   const clamped: bigint[] = [];
   const batches: number[] = [];
-  let working = 0;
   let fenced = 0;
-  const atWork = async <Result>(work: () => Promise<Result>): Promise<Result> => {
-    working++;
-    try {
-      return await work();
-    } finally {
-      working--;
-    }
-  };
-  const read = <Result>(query: Query<Result>) => atWork(() => query.run(books.sql));
+  const work = new WatchedWork();
+  const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
   const environment: ActorEnvironment = {
     clock,
     turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
-    commit: (effects, lineage) => atWork(() => ledger.submit(effects, lineage)),
+    commit: (effects, lineage) => ledger.submit(effects, lineage),
     read,
   };
   const keys = new ActorRegistry(apiKeyActor, environment);
@@ -63,23 +55,20 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     settings: SHARED_LEDGER_SETTINGS,
   });
   const commitBatch = commitSharedHolds((freeNano) => money.rooms.note(freeNano));
-  /** What is no batch of charges, such as a refund, is work too. */
-  class WatchedLedger extends GroupCommit {
-    override submit(...effects: Parameters<GroupCommit["submit"]>): Promise<void> {
-      return atWork(() => super.submit(...effects));
-    }
-  }
-  const ledger: GroupCommit = new WatchedLedger({
-    sql,
-    instance,
-    commitBatch: (...batch) => atWork(() => commitBatch(...batch)),
-    holds: money.desk,
-    endEarlierTry: () => endEarlierSession(sql, applicationName),
-    onCommitted: (settlements) => money.committed(settlements),
-    onFenced: () => void fenced++,
-    onPostedAbandoned: (settlement) => money.refund(settlement),
-    onBatch: (units) => void batches.push(units),
-  });
+  const ledger: GroupCommit = new WatchedLedger(
+    {
+      sql,
+      instance,
+      commitBatch: (...batch) => work.during(() => commitBatch(...batch)),
+      holds: money.desk,
+      endEarlierTry: () => endEarlierSession(sql, applicationName),
+      onCommitted: (settlements) => money.committed(settlements),
+      onFenced: () => void fenced++,
+      onPostedAbandoned: (settlement) => money.refund(settlement),
+      onBatch: (units) => void batches.push(units),
+    },
+    work,
+  );
   money.connect(ledger);
   const orders = new CreditOrders({
     organizations,
@@ -101,7 +90,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     get fenced() {
       return fenced;
     },
-    isBusy: () => working > 0 || money.desk.hasWork || ledger.queuedUnits > 0,
+    isBusy: () => work.isBusy || money.desk.hasWork || ledger.queuedUnits > 0,
   };
 }
 
@@ -110,43 +99,14 @@ export async function openSeveralMoney() {
   const books = await openBooks();
   const clock = new VirtualClock(START_MS);
   const shared = shareMoney(books, { clock, instance: books.instance });
-  const { keys, organizations } = shared;
+  const { keys, organizations, orders } = shared;
   return {
     ...shared,
     clock,
     books,
-    sql: books.sql,
-    addOrganization: books.addOrganization,
-    addKey: books.addKey,
-    async change(payer, changed) {
-      await keys.get(payer.keyId).ask("update", { changed, eventId: newId("evt") });
-      keys.forget(payer.keyId);
-    },
-    async remove(payer) {
-      await keys.get(payer.keyId).ask("remove", { eventId: newId("evt") });
-      keys.forget(payer.keyId);
-    },
+    ...payerChanges(books, keys, organizations, orders),
     async topUp(payer, amountNano) {
       await giveCredit(books.sql, payer, amountNano);
-    },
-    async adjust(payer, amountNano) {
-      const id = newId("cmd");
-      await books.sql.begin((transaction) =>
-        insertCreditCommand(transaction, {
-          id,
-          transactionId: "",
-          organizationId: payer.organizationId,
-          amountNano,
-          description: "Correction",
-        }),
-      );
-      await shared.orders.carryOut();
-      const [row] = await books.sql`SELECT refused_code FROM credit_commands WHERE id = ${id}`;
-      return row!.refused_code === null;
-    },
-    forget(payer) {
-      keys.forget(payer.keyId);
-      organizations.forget(payer.organizationId);
     },
     async close() {
       await shared.ledger.close();

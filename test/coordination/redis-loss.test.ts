@@ -3,12 +3,12 @@ import { createCoordination } from "../../src/coordination/create-coordination.t
 import type { Coordination } from "../../src/coordination/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
-import { findTestRedis } from "../support/redis.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { type Admission, ask, busiestWindows, type Trouble } from "./admissions.ts";
 
-/** The acceptance line has windows of 60 s; GATEWAY_TEST_RATE_WINDOW_SECONDS=60 takes them. */
+/** A gateway has windows of 60 s; GATEWAY_TEST_RATE_WINDOW_SECONDS=60 takes them. */
 const WINDOW_MS = Number(process.env.GATEWAY_TEST_RATE_WINDOW_SECONDS ?? 3) * 1_000;
 const WINDOWS = 3;
 /** 600 in a minute, and 5,000 requests in three. */
@@ -17,8 +17,7 @@ const REQUESTS = Math.round((5_000 * WINDOW_MS) / 60_000);
 const INSTANCES = 3;
 const TIMEOUT_MS = WINDOWS * WINDOW_MS + 30_000;
 
-// Whether there is to be one at all is decided there, loudly.
-const binary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
+const binary = await findRedisBinary();
 
 interface Cluster {
   readonly server: RedisServer;
@@ -97,23 +96,31 @@ async function load({ coordinations }: Cluster): Promise<Load> {
   return { spread, clumped };
 }
 
-/** What a test does to Redis. */
+/** What a test does to Redis, or to the way there. */
+interface Loss {
+  readonly afterMs?: number;
+  readonly lengthMs?: number;
+  readonly begin: (cluster: Cluster) => Promise<unknown> | unknown;
+  readonly end: (cluster: Cluster) => Promise<unknown> | unknown;
+  /** Until all instances know of it. */
+  readonly noticeMs?: number;
+}
+
+/** When that was. */
 interface Outage extends Trouble {
   readonly endMs: number;
 }
 
 async function outage(
-  afterMs: number,
-  lengthMs: number,
-  begin: () => Promise<unknown> | unknown,
-  end: () => Promise<unknown> | unknown,
+  cluster: Cluster,
+  { afterMs = WINDOW_MS, lengthMs = WINDOW_MS, begin, end, noticeMs = 0 }: Loss,
 ): Promise<Outage> {
   await Bun.sleep(afterMs);
   const fromMs = steadyClock.nowMs();
-  await begin();
-  const untilMs = steadyClock.nowMs();
+  await begin(cluster);
+  const untilMs = steadyClock.nowMs() + noticeMs;
   await Bun.sleep(lengthMs);
-  await end();
+  await end(cluster);
   return { fromMs, untilMs, endMs: steadyClock.nowMs() };
 }
 
@@ -149,6 +156,15 @@ const instancesOf = (losses: Cluster["lost"]) =>
 const allBack = ({ coordinations }: Cluster) =>
   until("all instances to be back", () => coordinations.every(({ redis }) => redis!.isUp), 10_000);
 
+/** A cluster that has lost Redis under load, kept to its bounds, and come back. */
+async function loseUnderLoad(name: string, loss: Loss): Promise<Cluster> {
+  const cluster = await startCluster();
+  const [admitted, trouble] = await Promise.all([load(cluster), outage(cluster, loss)]);
+  expectBounds(name, cluster, admitted, [trouble]);
+  await allBack(cluster);
+  return cluster;
+}
+
 describe.skipIf(binary === null)("three instances", () => {
   test.concurrent(
     "together admit at most the limit in any window",
@@ -165,21 +181,12 @@ describe.skipIf(binary === null)("three instances", () => {
   test.concurrent(
     "admit less than twice the limit where Redis is lost, and at most the limit before, afterwards, and when it is back",
     async () => {
-      const cluster = await startCluster();
-      const { server } = cluster;
-      const [admitted, loss] = await Promise.all([
-        load(cluster),
-        outage(
-          WINDOW_MS,
-          WINDOW_MS,
-          () => server.kill(),
-          () => server.start(),
-        ),
-      ]);
-      expectBounds("Redis gone for a window", cluster, admitted, [loss]);
-      await allBack(cluster);
-      expect(instancesOf(cluster.lost)).toEqual([0, 1, 2]);
-      expect([...new Set(cluster.back)].toSorted()).toEqual([0, 1, 2]);
+      const { lost, back } = await loseUnderLoad("Redis gone for a window", {
+        begin: ({ server }) => server.kill(),
+        end: ({ server }) => server.start(),
+      });
+      expect(instancesOf(lost)).toEqual([0, 1, 2]);
+      expect([...new Set(back)].toSorted()).toEqual([0, 1, 2]);
     },
     TIMEOUT_MS,
   );
@@ -187,20 +194,13 @@ describe.skipIf(binary === null)("three instances", () => {
   test.concurrent(
     "tell a Redis that was killed and started again empty what they admitted before",
     async () => {
-      const cluster = await startCluster();
-      const { server } = cluster;
-      const [admitted, loss] = await Promise.all([
-        load(cluster),
-        outage(
-          1.5 * WINDOW_MS,
-          0,
-          () => server.kill(),
-          () => server.start(),
-        ),
-      ]);
-      expectBounds("Redis started again empty", cluster, admitted, [loss]);
-      await allBack(cluster);
-      expect(instancesOf(cluster.lost)).toEqual([0, 1, 2]);
+      const { lost } = await loseUnderLoad("Redis started again empty", {
+        afterMs: 1.5 * WINDOW_MS,
+        lengthMs: 0,
+        begin: ({ server }) => server.kill(),
+        end: ({ server }) => server.start(),
+      });
+      expect(instancesOf(lost)).toEqual([0, 1, 2]);
     },
     TIMEOUT_MS,
   );
@@ -208,19 +208,10 @@ describe.skipIf(binary === null)("three instances", () => {
   test.concurrent(
     "keep to it where Redis hangs for a window and then goes on with what it had",
     async () => {
-      const cluster = await startCluster();
-      const { server } = cluster;
-      const [admitted, loss] = await Promise.all([
-        load(cluster),
-        outage(
-          WINDOW_MS,
-          WINDOW_MS,
-          () => server.pause(),
-          () => server.resume(),
-        ),
-      ]);
-      expectBounds("Redis hung for a window", cluster, admitted, [loss]);
-      await allBack(cluster);
+      await loseUnderLoad("Redis hung for a window", {
+        begin: ({ server }) => server.pause(),
+        end: ({ server }) => server.resume(),
+      });
     },
     TIMEOUT_MS,
   );
@@ -228,23 +219,14 @@ describe.skipIf(binary === null)("three instances", () => {
   test.concurrent(
     "keep to it where one of them cannot reach Redis and the others can",
     async () => {
-      const cluster = await startCluster();
-      const { proxy } = cluster;
-      const [admitted, loss] = await Promise.all([
-        load(cluster),
-        outage(
-          WINDOW_MS,
-          WINDOW_MS,
-          () => proxy.breakDown(),
-          () => proxy.restore(),
-        ),
-      ]);
-      // Until the others know that one is missing, which takes them a fifteenth of a window.
-      const noticed = { ...loss, untilMs: loss.untilMs + WINDOW_MS / 15 };
-      expectBounds("one cut off for a window", cluster, admitted, [noticed]);
-      await allBack(cluster);
-      expect(instancesOf(cluster.lost)).toContain(2);
-      expect(cluster.back).toContain(2);
+      const { lost, back } = await loseUnderLoad("one cut off for a window", {
+        begin: ({ proxy }) => proxy.breakDown(),
+        end: ({ proxy }) => proxy.restore(),
+        // The others know that one is missing within a fifteenth of a window.
+        noticeMs: WINDOW_MS / 15,
+      });
+      expect(instancesOf(lost)).toContain(2);
+      expect(back).toContain(2);
     },
     TIMEOUT_MS,
   );

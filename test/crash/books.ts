@@ -26,7 +26,7 @@ export async function look<Result>(
   }
 }
 
-/** Every break of the ledger's rules (design §1), in words; none where the books are right. */
+/** Every break of the ledger's rules, in words; none where the books are right. */
 export async function brokenRules(sql: Database): Promise<string[]> {
   const checks: [rule: string, rows: readonly unknown[]][] = [
     [

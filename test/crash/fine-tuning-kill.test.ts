@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import type { Database } from "../../db/client.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import {
   LESSONS,
   lessonsText,
@@ -35,7 +35,7 @@ const grounds = new Grounds("tuning");
 const dataDir = grounds.newDataDir();
 const masterKey = randomBytes(32).toString("base64");
 let upstream: UpstreamProcess;
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 let gateway: GatewayProcess;
 let baseUrl: string;
@@ -43,8 +43,8 @@ let keys: FirstKeys;
 
 beforeAll(async () => {
   upstream = await startUpstreamProcess();
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
+  database = await openTestDatabase(2);
+  ({ sql } = database);
   writeFileSync(
     join(grounds.folder, "gateway.config.json"),
     JSON.stringify(tuningConfig(upstream.baseUrl)),
@@ -55,7 +55,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await grounds.clear();
   await upstream?.stop();
-  await sql?.end();
   await database?.drop();
 });
 

@@ -8,7 +8,7 @@ const TOKEN = "word";
 /** What the upstream counts for the prompt below. */
 export const PROMPT = "eightchr";
 export const PROMPT_TOKENS = 2;
-/** UTF-8 bytes of the prompt, and what is added for its message and for the request (contract §6). */
+/** UTF-8 bytes of the prompt, and what is added for its message and for the request. */
 const PROMPT_BOUND = 8 + 8 + 16;
 const INPUT_FEMTO = 2_000_000_000n;
 const OUTPUT_FEMTO = 1_000_000_000n;

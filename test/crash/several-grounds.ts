@@ -13,6 +13,8 @@ export interface SeveralGrounds {
   readonly cluster: Cluster;
   readonly redis: RedisServer;
   readonly instances: readonly Instance[];
+  /** The addresses of all of them, but of the one at this place. */
+  urls(but?: number): string[];
   /** Starts the gateway at this place, under the address that it had. */
   start(place: number): Promise<void>;
   killDatabase(): void;
@@ -52,6 +54,7 @@ export async function openSeveralGrounds(
     cluster,
     redis,
     instances,
+    urls: (but) => instances.filter((_, place) => place !== but).map(({ baseUrl }) => baseUrl),
     start,
     killDatabase: () => killServer(dataDir),
     async reviveDatabase() {

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { hashApiKey } from "../../src/lib/api-key-format.ts";
-import type { Instance } from "../several/cluster.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { type Receiver, startReceiver } from "../webhooks/receiver.ts";
 import { auditOf } from "./audit.ts";
 import { look } from "./books.ts";
+import { Disasters, QUIET_TIMEOUT_MS } from "./disasters.ts";
 import { chargeOf, holdOf, KINDS } from "./kinds.ts";
 import { Load, receive, type Sent, sentOf } from "./load.ts";
 import { createPoorOrganization } from "./poor-organization.ts";
@@ -25,22 +25,13 @@ const SEED = Number(process.env.GATEWAY_TEST_CRASH_SEED ?? Date.now() % 1_000_00
 const TIMEOUT_MS = 90_000 + ROUNDS * 20_000;
 const INSTANCES = 3;
 const WORKERS = 24;
-const LOAD_MS = { least: 250, most: 900 };
-const DOWN_MS = { least: 50, most: 300 };
-const QUIET_TIMEOUT_MS = 3 * INSTANCE_LEASE_MS + 10_000;
 /** What the limited key and the poor organization may spend a round, less than what they are asked for. */
 const ROUND_NANO = chargeOf(0, 600);
 const EVENTS = ["budget.threshold", "budget.exhausted", "completion.error"];
 
 const PLAIN = KINDS.find(({ name }) => name === "plain")!;
 const random = seededRandom(SEED);
-const between = ({ least, most }: { least: number; most: number }) =>
-  least + random() * (most - least);
-const redisBinary = Bun.which("redis-server");
-if (redisBinary === null) {
-  console.warn("NO redis-server on the PATH: several gateways are not killed");
-  if (process.env.CI === "true") throw new Error("redis-server is missing");
-}
+const redisBinary = await findRedisBinary();
 
 const figures = {
   seed: SEED,
@@ -53,7 +44,6 @@ const figures = {
   charges: 0,
   probes: 0,
   probesRefused: 0,
-  fenced: 0,
   slowestQuietMs: 0,
   deliveries: 0,
   writesJudged: 0,
@@ -118,82 +108,6 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
     );
   }
 
-  const urlsBut = (place?: number) =>
-    grounds.instances.filter((_, n) => n !== place).map(({ baseUrl }) => baseUrl);
-
-  /** Ends one gateway for good; the others go on, and a new one takes its place. */
-  async function kill(): Promise<void> {
-    const place = Math.floor(random() * INSTANCES);
-    const { gateway, baseUrl } = grounds.instances[place]!;
-    load.open(...urlsBut(place));
-    load.noteCut(baseUrl);
-    gateway.signal("SIGKILL");
-    await gateway.exited;
-    await Bun.sleep(between(DOWN_MS));
-    await grounds.start(place);
-  }
-
-  /** One stands still until the others have declared it dead, and wakes. */
-  async function pause(): Promise<void> {
-    const place = Math.floor(random() * INSTANCES);
-    const { gateway, baseUrl } = grounds.instances[place]!;
-    load.open(...urlsBut(place));
-    load.noteCut(baseUrl);
-    gateway.signal("SIGSTOP");
-    await Bun.sleep(between(LOAD_MS));
-    // The rest of the lease without load, which would only heat the machine.
-    load.close();
-    await Bun.sleep(INSTANCE_LEASE_MS);
-    await until(
-      "it is declared dead",
-      async () => (await aliveInstances()) === INSTANCES - 1,
-      QUIET_TIMEOUT_MS,
-    );
-    load.open(...urlsBut(place));
-    gateway.signal("SIGCONT");
-    expect(await gateway.exited).toBe(1);
-    figures.fenced++;
-    await grounds.start(place);
-  }
-
-  async function loseRedis(): Promise<void> {
-    await grounds.redis.kill();
-    await Bun.sleep(between(LOAD_MS));
-    await grounds.redis.start();
-    await Bun.sleep(between(LOAD_MS));
-  }
-
-  async function loseDatabase(): Promise<void> {
-    load.noteCut();
-    grounds.killDatabase();
-    await Bun.sleep(between(DOWN_MS));
-    load.close();
-    load.noteCut();
-    await grounds.reviveDatabase();
-    await Promise.all(grounds.instances.map(untilReady));
-    load.open(...urlsBut());
-    await Bun.sleep(between(LOAD_MS));
-  }
-
-  const untilReady = ({ gateway, baseUrl }: Instance) =>
-    until(
-      "it is ready",
-      () =>
-        fetch(`${baseUrl}/readyz`, { keepalive: false }).then(
-          ({ ok }) => ok,
-          () => false,
-        ),
-      QUIET_TIMEOUT_MS,
-    ).catch((error: Error) => {
-      throw new Error(`${error.message}; it said last:\n${gateway.stdout().slice(-2_000)}`);
-    });
-
-  const aliveInstances = () =>
-    look(grounds.cluster.databaseUrl, async (sql) => {
-      const [row] = await sql`SELECT count(*)::int AS alive FROM instances WHERE alive`;
-      return row!.alive as number;
-    });
-
   /** Waits until nothing runs and nothing is held, what the dead have left included. */
   async function quiet(): Promise<void> {
     const sinceMs = performance.now();
@@ -249,7 +163,7 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
   async function probe(): Promise<string[]> {
     const wrong: string[] = [];
     for (const [n, secret] of poorKeys.entries()) {
-      for (const baseUrl of urlsBut()) {
+      for (const baseUrl of grounds.urls()) {
         const isPaidFor = (await leftOf(secret)) >= holdOf(PLAIN);
         const sent = sentOf(`probe-${figures.probes++}`, PLAIN);
         await receive(sent, baseUrl, secret);
@@ -265,14 +179,14 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
   test(
     `${ROUNDS} deaths under load: the books are right after each, and the dead write nothing`,
     async () => {
-      const disasters = { kill, pause, redis: loseRedis, database: loseDatabase };
-      const names = Object.keys(disasters) as (keyof typeof disasters)[];
+      const disasters = new Disasters(grounds, load, random);
+      const names = Object.keys(figures.rounds) as (keyof typeof figures.rounds)[];
       const violations: string[] = [];
       for (let round = 1; round <= ROUNDS; round++) {
         const name = names[(round - 1) % names.length]!;
         await giveMoney(round);
-        load.open(...urlsBut());
-        await Bun.sleep(between(LOAD_MS));
+        load.open(...grounds.urls());
+        await disasters.someLoad();
         await disasters[name]();
         load.close();
         await quiet();
@@ -281,7 +195,7 @@ describe.skipIf(redisBinary === null)("three gateways", () => {
         violations.push(...broken.map((one) => `round ${round}, ${name}: ${one}`));
         figures.rounds[name]++;
       }
-      load.open(...urlsBut());
+      load.open(...grounds.urls());
       await load.end();
       await quiet();
       violations.push(...(await audit(load.takeFinished())));

@@ -2,7 +2,7 @@ import type { Bill } from "./books.ts";
 import { chargeOf, holdOf, PROMPT_TOKENS } from "./kinds.ts";
 import type { Sent } from "./load.ts";
 
-/** What a stream's crash may leave unbilled (design §1, M4): so many tokens, and no more than came in a second. */
+/** What a stream's crash may leave unbilled: so many tokens, and no more than came in a second. */
 const MAX_UNBILLED_TOKENS = 256;
 const MAX_UNBILLED_MS = 1_000;
 /** A piece that leaves at once, and what may be in it. */

@@ -5,22 +5,19 @@ import {
   LeaseLostError,
 } from "../../actors/runtime/ownership/interface.ts";
 import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
-import { connectDatabase, type Database, sqlState } from "../../db/client.ts";
+import { type Database, sqlState } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { addOwner, age, type TestOwner } from "./instances.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 6, applicationName: "ownership" });
+  database = await openTestDatabase(6);
+  ({ sql } = database);
 });
-afterAll(async () => {
-  await sql.end({ timeout: 1 });
-  await database.drop();
-});
+afterAll(() => database.drop());
 
 const PAST_LEASE_MS = INSTANCE_LEASE_MS + 100;
 const newIds = (count: number) => Array.from({ length: count }, () => crypto.randomUUID());

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { openConnections } from "../../src/compose/connections.ts";
 import { createMembership, type Membership } from "../../src/compose/membership.ts";
@@ -7,15 +7,15 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 const members: Member[] = [];
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 1, applicationName: "looking" });
+  database = await openTestDatabase(1);
+  ({ sql } = database);
 });
 afterAll(async () => {
   for (const { membership, network, close } of members) {
@@ -23,7 +23,6 @@ afterAll(async () => {
     await close();
     await network.stop();
   }
-  await sql.end({ timeout: 1 });
   await database.drop();
 });
 

@@ -1,24 +1,21 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Lease } from "../../actors/runtime/ownership/interface.ts";
 import { type Peers, UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { addOwner, age, type TestOwner } from "./instances.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 4, applicationName: "unowned" });
+  database = await openTestDatabase(4);
+  ({ sql } = database);
   await sql`CREATE TABLE chores (kind text, id text, PRIMARY KEY (kind, id))`;
 });
-afterAll(async () => {
-  await sql.end({ timeout: 1 });
-  await database.drop();
-});
+afterAll(() => database.drop());
 
 interface Worker {
   readonly owner: TestOwner;

@@ -14,8 +14,7 @@ afterEach(() => expectBooksClosed(gateway));
 
 const STREAM = { stream: true, stream_options: { include_usage: true } };
 const header = (key: string) => ({ headers: { "idempotency-key": key } });
-const callsOf = (slug: string) =>
-  gateway.upstream.served.filter(({ model }) => model === slug).length;
+const callsOf = (slug: string) => gateway.upstream.servedOf(slug).length;
 const isReplay = (response: Response) =>
   response.headers.get("x-gateway-idempotent-replay") === "true";
 const idOf = (response: Response) => response.headers.get("x-gateway-request-id")!;

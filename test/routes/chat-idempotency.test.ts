@@ -13,8 +13,7 @@ afterAll(() => gateway.stop());
 afterEach(() => expectBooksClosed(gateway));
 
 const header = (key: string) => ({ headers: { "idempotency-key": key } });
-const callsOf = (slug: string) =>
-  gateway.upstream.served.filter(({ model }) => model === slug).length;
+const callsOf = (slug: string) => gateway.upstream.servedOf(slug).length;
 const isReplay = (response: Response) =>
   response.headers.get("x-gateway-idempotent-replay") === "true";
 const idOf = (response: Response) => response.headers.get("x-gateway-request-id")!;

@@ -5,7 +5,7 @@ import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-che
 import { expectStreamShape, type ReadStream, readStream } from "../support/stream-reader.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 
-/** One try and two retries (contract §4: 502 after retries). */
+/** One try and two retries, then 502. */
 const CALLS_IN_ALL = 3;
 
 let gateway: ChatGateway;
@@ -15,14 +15,12 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 afterEach(() => expectBooksClosed(gateway));
 
-const servedOf = (slug: string) => gateway.upstream.served.filter(({ model }) => model === slug);
-
 async function expectRefused(behaviour: Behaviour, body: Record<string, unknown>): Promise<void> {
   const slug = gateway.modelThat(behaviour);
   const response = await gateway.chat(slug, body);
   const envelope = await expectError(response, 502, "provider_error");
   expect(envelope.error.type).toBe("provider_error");
-  expect(servedOf(slug)).toHaveLength(CALLS_IN_ALL);
+  expect(gateway.upstream.servedOf(slug)).toHaveLength(CALLS_IN_ALL);
   expect(await billOf(gateway, envelope.request_id)).toBeUndefined();
 }
 
@@ -72,7 +70,7 @@ describe("an answer that is none is 502 after retries, and costs nothing", () =>
       const response = await gateway.chat(slug, { stream });
       expect(response.status).toBe(200);
       expect(await response.text()).toContain('"hi"');
-      expect(servedOf(slug).map(({ behaviour }) => behaviour)).toEqual([
+      expect(gateway.upstream.servedOf(slug).map(({ behaviour }) => behaviour)).toEqual([
         "html",
         "refuse",
         "complete",
@@ -97,7 +95,7 @@ describe("after the first byte a failure is told in the stream, without [DONE], 
     const read = await readStream(response);
     expectBroken(read, response, "provider_error");
     expect(read.content).toBe("w000000 w000001 w000002 w000003 ");
-    expect(servedOf(slug)).toHaveLength(1);
+    expect(gateway.upstream.servedOf(slug)).toHaveLength(1);
     const bill = await billOfResponse(gateway, response);
     // No usage was told; each piece is a token.
     expect(bill).toMatchObject({ estimated: true, completionTokens: 4, status: 200 });

@@ -16,8 +16,7 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 afterEach(() => expectBooksClosed(gateway));
 
-const callsOf = (slug: string) =>
-  gateway.upstream.served.filter(({ model }) => model === slug).length;
+const callsOf = (slug: string) => gateway.upstream.servedOf(slug).length;
 
 interface Outcome {
   readonly status: number;

@@ -27,7 +27,7 @@ afterAll(() => gateway.stop());
 async function servedOf(slug: string): Promise<Served> {
   const isOver = ({ model, endedAtMs }: Served) => model === slug && endedAtMs !== null;
   await gateway.upstream.until((list) => list.some(isOver));
-  const served = gateway.upstream.served.filter(({ model }) => model === slug);
+  const served = gateway.upstream.servedOf(slug);
   expect(served).toHaveLength(1);
   return served[0]!;
 }

@@ -78,7 +78,7 @@ describe.each<[string, Record<string, unknown>, string]>([
     const slug = gateway.modelThat({ do: "error", status: 400, firstDelayMs: 1_500 });
     const { id, key } = await createKey();
     const init = { key, headers: { "idempotency-key": crypto.randomUUID() } };
-    const calls = () => gateway.upstream.served.filter(({ model }) => model === slug).length;
+    const calls = () => gateway.upstream.servedOf(slug).length;
     const first = gateway.chat(slug, {}, init);
     await until("the first call runs", () => calls() === 1);
     const second = gateway.chat(slug, {}, init);

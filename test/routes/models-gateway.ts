@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 const COSTS = { input_cost_per_token: 1.5e-7, output_cost_per_token: 6e-7 };
@@ -95,12 +92,9 @@ export interface ModelsGateway extends TestGateway {
 
 /** A gateway whose catalogue is exactly MODELS. */
 export async function startModelsGateway(): Promise<ModelsGateway> {
-  const folder = mkdtempSync(join(tmpdir(), "models-gateway-"));
-  const path = join(folder, "gateway.config.json");
   const providers = ["acme", "zenith"].map(provider);
-  writeFileSync(path, JSON.stringify({ providers, models: MODELS, sandbox: false }));
-  const gateway = await startTestGateway({ environment: { GATEWAY_CONFIG: path } });
-  rmSync(folder, { recursive: true });
+  const configuration = { providers, models: MODELS, sandbox: false };
+  const gateway = await startTestGateway({ configuration });
   const get = async <Body>(wanted: string): Promise<Body> => {
     const response = await gateway.request("GET", wanted);
     const text = await response.text();

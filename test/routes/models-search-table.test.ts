@@ -1,20 +1,19 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { searchCatalogue } from "../../db/queries/catalogue-search.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import { sandboxModels } from "../../src/providers/catalogue/sandbox-models.ts";
 import { publishSearch } from "../../src/services/models/publish-search.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 beforeEach(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 8, applicationName: "test" });
+  database = await openTestDatabase(8);
+  ({ sql } = database);
 });
 afterEach(async () => {
-  await sql.end();
   await database.drop();
 });
 

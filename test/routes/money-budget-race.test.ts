@@ -16,7 +16,7 @@ const REQUESTS = 1_000;
 const PAID_REQUESTS = 100;
 const EXACT_CHARGE_NANO = BigInt(EXACT_TOKENS) * TOKEN_CHARGE_NANO;
 const ROOMY_CHARGE_NANO = BigInt(ROOMY_TOKENS) * TOKEN_CHARGE_NANO;
-/** Less than this is not worth an answer: what a race may leave unspent (contract §6). */
+/** Less than this is not worth an answer: what a race may leave unspent. */
 const SMALLEST_HOLD_NANO = 256n * TOKEN_CHARGE_NANO;
 const EXACT = { model: "test/exact", max_tokens: EXACT_TOKENS };
 

@@ -49,7 +49,7 @@ beforeAll(async () => {
     });
   }
   for (let i = 0; i < USAGES; i++) {
-    const response = await chat(gateway.secretKey);
+    const response = await gateway.chat(gateway.secretKey);
     expect(response.status).toBe(200);
     requestIds.push(response.headers.get("x-gateway-request-id")!);
   }
@@ -59,18 +59,6 @@ beforeAll(async () => {
   }
 });
 afterAll(() => gateway.stop());
-
-const chat = (key: string) =>
-  gateway.request(
-    "POST",
-    "/v1/chat/completions",
-    {
-      model: "test/exact",
-      max_tokens: EXACT_TOKENS,
-      messages: [{ role: "user", content: "hi" }],
-    },
-    { key },
-  );
 
 const get = (path: string, key = gateway.secretKey) =>
   gateway.request("GET", path, undefined, { key });
@@ -107,7 +95,7 @@ describe("GET /v1/credits", () => {
       [1, 0.9999896],
       [2, 0.9999792],
     ] as const) {
-      expect((await chat(secretKey)).headers.get("x-gateway-cost")).toBe("0.0000104");
+      expect((await gateway.chat(secretKey)).headers.get("x-gateway-cost")).toBe("0.0000104");
       expect(await (await get("/v1/credits", managementKey)).json()).toMatchObject({
         balance_usd: balance,
         lifetime_spend_usd: Number((charges * CHARGE_USD).toFixed(9)),
@@ -275,7 +263,7 @@ test("a key's spend of the day and the month and its last use are told after its
   });
   const startedMs = Date.now();
   for (const times of [1, 2]) {
-    expect((await chat(secret)).status).toBe(200);
+    expect((await gateway.chat(secret)).status).toBe(200);
     const { usage_today_usd, usage_month_usd, last_used_at } = await item();
     const spent = Number((times * CHARGE_USD).toFixed(9));
     expect([usage_today_usd, usage_month_usd]).toEqual([spent, spent]);

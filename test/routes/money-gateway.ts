@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Clock } from "../../src/lib/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startUpstream, type Upstream } from "../upstream/server.ts";
@@ -22,6 +19,8 @@ export interface MoneyGateway extends TestGateway {
     settings: Record<string, unknown>,
     managementKey?: string,
   ): Promise<{ id: string; secret: string }>;
+  /** Asks `test/exact` with this key, unless `body` says otherwise. */
+  chat(key: string, body?: Record<string, unknown>): Promise<Response>;
 }
 
 /** A gateway whose models cost so much an output token and nothing else, at a replaying upstream. */
@@ -30,16 +29,12 @@ export async function startMoneyGateway(
 ): Promise<MoneyGateway> {
   const upstream = await startUpstream();
   for (const [model, behaviour] of MONEY_BEHAVIOURS) upstream.behave(model, behaviour);
-  const folder = mkdtempSync(join(tmpdir(), "money-gateway-"));
-  const configPath = join(folder, "gateway.config.json");
-  writeFileSync(configPath, JSON.stringify(moneyConfiguration(upstream.baseUrl)));
   const gateway = await startTestGateway({
-    environment: { GATEWAY_CONFIG: configPath },
+    configuration: moneyConfiguration(upstream.baseUrl),
     startingCreditUsd: options.creditUsd,
     plan: options.plan,
     clock: options.clock,
   });
-  rmSync(folder, { recursive: true });
   let keys = 0;
   return {
     ...gateway,
@@ -51,6 +46,18 @@ export async function startMoneyGateway(
       const { id, key } = (await response.json()) as { id: string; key: string };
       return { id, secret: key };
     },
+    chat: (key, body) =>
+      gateway.request(
+        "POST",
+        "/v1/chat/completions",
+        {
+          model: "test/exact",
+          max_tokens: EXACT_TOKENS,
+          messages: [{ role: "user", content: "hi" }],
+          ...body,
+        },
+        { key },
+      ),
     async stop() {
       await upstream.stop();
       await gateway.stop();

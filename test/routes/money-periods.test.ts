@@ -21,18 +21,6 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.stop());
 
-const chat = (key: string) =>
-  gateway.request(
-    "POST",
-    "/v1/chat/completions",
-    {
-      model: "test/exact",
-      max_tokens: EXACT_TOKENS,
-      messages: [{ role: "user", content: "hi" }],
-    },
-    { key },
-  );
-
 const patch = async (id: string, body: Record<string, unknown>) => {
   const init = { key: gateway.managementKey };
   const response = await gateway.request("PATCH", `/v1/keys/${id}`, body, init);
@@ -58,7 +46,8 @@ async function usage(id: string) {
 describe("before midnight", () => {
   test("a budget of 0 lets nothing through, and is told as exhausted once", async () => {
     const key = await gateway.addKey({ daily_budget_usd: 0 });
-    for (let i = 0; i < 3; i++) await expectError(await chat(key.secret), 402, "budget_exhausted");
+    for (let i = 0; i < 3; i++)
+      await expectError(await gateway.chat(key.secret), 402, "budget_exhausted");
     expect(await events(key.id)).toEqual(["100 daily", "budget.exhausted"]);
   });
 
@@ -68,7 +57,7 @@ describe("before midnight", () => {
       monthly_budget_usd: charges(4),
     });
     const outcomes = [];
-    for (let i = 0; i < 3; i++) outcomes.push((await chat(key.secret)).status);
+    for (let i = 0; i < 3; i++) outcomes.push((await gateway.chat(key.secret)).status);
     expect(outcomes).toEqual([200, 200, 402]);
     const seen = await events(key.id);
     expect(seen.filter((event) => event.endsWith("daily"))).toEqual([
@@ -82,17 +71,17 @@ describe("before midnight", () => {
 
   test("a budget lowered below the spend refuses the next request and tells each threshold once", async () => {
     const key = await gateway.addKey({ daily_budget_usd: charges(100) });
-    expect((await chat(key.secret)).status).toBe(200);
+    expect((await gateway.chat(key.secret)).status).toBe(200);
     expect(await events(key.id)).toEqual([]);
     await patch(key.id, { daily_budget_usd: charges(0.5) });
-    await expectError(await chat(key.secret), 402, "budget_exhausted");
+    await expectError(await gateway.chat(key.secret), 402, "budget_exhausted");
     const told = ["50 daily", "80 daily", "100 daily", "budget.exhausted"];
     expect(await events(key.id)).toEqual(told);
     await patch(key.id, { daily_budget_usd: charges(2) });
-    expect((await chat(key.secret)).status).toBe(200);
-    await expectError(await chat(key.secret), 402, "budget_exhausted");
+    expect((await gateway.chat(key.secret)).status).toBe(200);
+    await expectError(await gateway.chat(key.secret), 402, "budget_exhausted");
     await patch(key.id, { daily_budget_usd: null });
-    expect((await chat(key.secret)).status).toBe(200);
+    expect((await gateway.chat(key.secret)).status).toBe(200);
     expect(await events(key.id)).toEqual(told);
   });
 
@@ -104,10 +93,10 @@ describe("before midnight", () => {
       content: "word".repeat(EXACT_TOKENS),
       firstDelayMs: 150,
     });
-    const running = chat(key.secret);
+    const running = gateway.chat(key.secret);
     await gateway.upstream.until((list) => list.length > served);
     await patch(key.id, { daily_budget_usd: 0 });
-    await expectError(await chat(key.secret), 402, "budget_exhausted");
+    await expectError(await gateway.chat(key.secret), 402, "budget_exhausted");
     expect((await running).status).toBe(200);
   });
 });
@@ -123,7 +112,7 @@ test("a request that was admitted before midnight is of that day and month, when
     content: "word".repeat(EXACT_TOKENS),
     firstDelayMs: 150,
   });
-  const overMidnight = chat(key.secret);
+  const overMidnight = gateway.chat(key.secret);
   await gateway.upstream.until((list) => list.length > served);
   expect(await usage(key.id)).toEqual([0, 0]);
   clock.advance(2_000);
@@ -138,8 +127,8 @@ test("a request that was admitted before midnight is of that day and month, when
   ]);
   expect(await usage(key.id)).toEqual([0, 0]);
   // The new day and month have their budgets whole.
-  expect((await chat(key.secret)).status).toBe(200);
-  await expectError(await chat(key.secret), 402, "budget_exhausted");
+  expect((await gateway.chat(key.secret)).status).toBe(200);
+  await expectError(await gateway.chat(key.secret), 402, "budget_exhausted");
   expect(await usage(key.id)).toEqual([CHARGE_USD, CHARGE_USD]);
 });
 
@@ -150,7 +139,7 @@ test("the next day has its daily budget whole, and the month counts on", async (
   });
   const statuses: number[] = [];
   for (let day = 0; day < 3; day++) {
-    for (let i = 0; i < 2; i++) statuses.push((await chat(key.secret)).status);
+    for (let i = 0; i < 2; i++) statuses.push((await gateway.chat(key.secret)).status);
     clock.advance(86_400_000);
   }
   expect(statuses).toEqual([200, 402, 200, 402, 402, 402]);

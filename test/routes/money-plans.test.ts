@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { parseStream } from "../support/stream-reader.ts";
-import { EXACT_TOKENS, type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
+import { type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
 
 let gateway: MoneyGateway;
 beforeAll(async () => {
@@ -10,30 +10,17 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.stop());
 
-const chat = (key: string, body: Record<string, unknown> = {}) =>
-  gateway.request(
-    "POST",
-    "/v1/chat/completions",
-    {
-      model: "test/exact",
-      max_tokens: EXACT_TOKENS,
-      messages: [{ role: "user", content: "hi" }],
-      ...body,
-    },
-    { key },
-  );
-
 describe.each([
   ["free", "4", 10_400n],
   ["pro", "2.5", 10_250n],
 ])("the plan %s", (plan, fee, chargeNano) => {
   test(`adds ${fee} % to the provider's cost, in body, header, stream and ledger`, async () => {
     const { organization, secretKey } = await gateway.addOrganization({ plan });
-    const whole = await chat(secretKey);
+    const whole = await gateway.chat(secretKey);
     const costUsd = Number(chargeNano) / 1e9;
     expect(Number(whole.headers.get("x-gateway-cost"))).toBe(costUsd);
     expect(await whole.json()).toMatchObject({ usage: { cost: costUsd } });
-    const streamed = await chat(secretKey, {
+    const streamed = await gateway.chat(secretKey, {
       stream: true,
       stream_options: { include_usage: true },
     });
@@ -51,7 +38,7 @@ describe("the plan byok", () => {
     const servedBefore = gateway.upstream.served.length;
     for (const stream of [false, true]) {
       const { error } = await expectError(
-        await chat(secretKey, { stream }),
+        await gateway.chat(secretKey, { stream }),
         402,
         "insufficient_credits",
       );
@@ -72,7 +59,7 @@ describe("the plan byok", () => {
     prices.in = BigInt(Math.round(model.input_cost_per_token! * 1e15));
     prices.out = BigInt(Math.round(model.output_cost_per_token! * 1e15));
     const { secretKey } = await gateway.addOrganization({ plan: "byok" });
-    const response = await chat(secretKey, { model: "sandbox/chat" });
+    const response = await gateway.chat(secretKey, { model: "sandbox/chat" });
     expect(response.status).toBe(200);
     const { usage } = (await response.json()) as { usage: Record<string, number> };
     const femto =

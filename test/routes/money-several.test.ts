@@ -52,8 +52,7 @@ describe.skipIf(redis === undefined)("one of several gateways", () => {
     });
   }
 
-  const servedOf = (slug: string) =>
-    gateway.upstream.served.filter(({ model }) => model === slug).length;
+  const servedOf = (slug: string) => gateway.upstream.servedOf(slug).length;
 
   test.each([false, true])(
     "calls the provider before the hold is durable, and lets nothing out before it is (stream: %p)",

@@ -19,22 +19,9 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.stop());
 
-const chat = (key: string, body: Record<string, unknown> = {}) =>
-  gateway.request(
-    "POST",
-    "/v1/chat/completions",
-    {
-      model: "test/exact",
-      max_tokens: EXACT_TOKENS,
-      messages: [{ role: "user", content: "hi" }],
-      ...body,
-    },
-    { key },
-  );
-
 /** Sends one request and reads its answer to the end. */
 async function statusOf(key: string, body?: Record<string, unknown>): Promise<number> {
-  const response = await chat(key, body);
+  const response = await gateway.chat(key, body);
   await response.text();
   return response.status;
 }
@@ -43,7 +30,7 @@ const limitHeaders = ({ headers }: Response) =>
   ["limit", "remaining", "reset"].map((name) => headers.get(`x-ratelimit-${name}`));
 
 test("a key without a limit is told none", async () => {
-  const response = await chat(gateway.secretKey);
+  const response = await gateway.chat(gateway.secretKey);
   expect(response.status).toBe(200);
   expect(limitHeaders(response)).toEqual([null, null, null]);
 });
@@ -56,7 +43,7 @@ test("each answer, streamed or not, tells the limit, what is left of it, and whe
     ["1", true],
     ["0", false],
   ] as const) {
-    const response = await chat(secret, { stream });
+    const response = await gateway.chat(secret, { stream });
     expect(response.status).toBe(200);
     await response.text();
     const [limit, left, reset] = limitHeaders(response);
@@ -73,7 +60,7 @@ test("a refusal is 429 with the time to wait, waiting it helps, and a moment les
   expect(await statusOf(secret)).toBe(200);
   clock.advance(20_000);
   expect(await statusOf(secret)).toBe(200);
-  const refused = await chat(secret);
+  const refused = await gateway.chat(secret);
   await expectError(refused, 429, "rate_limit_exceeded");
   expect(limitHeaders(refused).slice(0, 2)).toEqual(["2", "0"]);
   const retryAfter = refused.headers.get("retry-after")!;
@@ -153,10 +140,10 @@ describe("what a refusal costs", () => {
 
   test("a key whose budget is spent as well is told of its rate first", async () => {
     const { secret } = await gateway.addKey({ rate_limit_rpm: 1, daily_budget_usd: 0 });
-    const poor = await chat(secret);
+    const poor = await gateway.chat(secret);
     await expectError(poor, 402, "budget_exhausted");
     expect(limitHeaders(poor).slice(0, 2)).toEqual(["1", "0"]);
-    await expectError(await chat(secret), 429, "rate_limit_exceeded");
+    await expectError(await gateway.chat(secret), 429, "rate_limit_exceeded");
   });
 
   test("what is refused before the limit is asked takes nothing of it", async () => {

@@ -2,11 +2,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { findTestRedis } from "../support/redis.ts";
+import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 
-const binary = (await findTestRedis()) === undefined ? null : Bun.which("redis-server");
+const binary = await findRedisBinary();
 const BACK_MS = 15_000;
 
 describe.skipIf(binary === null)("a gateway whose rate limits are counted in Redis", () => {

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
 import { join } from "node:path";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 
 /** O2: ownership moves within the lease time plus a second. */
@@ -12,12 +12,12 @@ const TOLERANCE_MS = 1_500;
 const TIMEOUT_MS = 60_000;
 const CHORES = 12;
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 const children: Owner[] = [];
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 2, applicationName: "looking" });
+  database = await openTestDatabase(2);
+  ({ sql } = database);
   await sql`CREATE TABLE chores (id text PRIMARY KEY)`;
   await sql`CREATE TABLE chores_done (id text, instance text, epoch bigint,
     at timestamptz DEFAULT clock_timestamp())`;
@@ -32,10 +32,7 @@ afterEach(async () => {
     await child.exited;
   }
 });
-afterAll(async () => {
-  await sql.end({ timeout: 1 });
-  await database.drop();
-});
+afterAll(() => database.drop());
 
 interface Owner {
   readonly name: string;

@@ -164,7 +164,6 @@ export class Administration {
       await sql.begin((transaction) =>
         insertCreditCommand(transaction, {
           id,
-          transactionId: "",
           organizationId,
           amountNano,
           description: `order ${id}`,

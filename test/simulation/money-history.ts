@@ -14,7 +14,7 @@ interface Budgets {
   readonly monthly: bigint | null;
 }
 
-/** How long an instance may not know of a change (contract §5). */
+/** How long an instance may not know of a change. */
 const NEWS_MS = 1_000;
 const NO_LIMIT = 10n ** 30n;
 

@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 import { chat, getJson } from "./client.ts";
 
 const TIMEOUT_MS = 60_000;
-/** From the command to the first request that is answered (contract §1). */
+/** From the command to the first request that is answered. */
 const FIRST_START_MS = 10_000;
 const LATER_START_MS = 2_000;
 const KEY = /gateway_(sk|mgmt)_[0-9A-Za-z]{38}/;

@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Clock } from "../../src/lib/clock.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import { startUpstream, type Upstream } from "../upstream/server.ts";
@@ -48,15 +45,12 @@ const PROVIDER_KEY = "sk-upstream-0123456789";
  */
 export async function startChatGateway(options: ChatGatewayOptions = {}): Promise<ChatGateway> {
   const upstream = await startUpstream();
-  const folder = mkdtempSync(join(tmpdir(), "chat-gateway-"));
-  const configPath = join(folder, "gateway.config.json");
-  writeFileSync(configPath, JSON.stringify(configuration(upstream.baseUrl, options)));
   const gateway = await startTestGateway({
-    environment: { GATEWAY_CONFIG: configPath, ...options.environment },
+    configuration: configuration(upstream.baseUrl, options),
+    environment: options.environment,
     startingCreditUsd: options.startingCreditUsd,
     clock: options.clock,
   });
-  rmSync(folder, { recursive: true });
   let usedModels = 0;
   return {
     ...gateway,
@@ -82,7 +76,7 @@ export function chatBody(slug: string, body: Record<string, unknown> = {}) {
   return { model: `test/${slug}`, messages: [{ role: "user", content: "hello" }], ...body };
 }
 
-/** What a free-plan organization pays for these tokens, in nano-USD (contract §6). */
+/** What a free-plan organization pays for these tokens, in nano-USD. */
 export function chargeNano(tokens: { prompt: number; cached?: number; completion: number }) {
   const cached = tokens.cached ?? 0;
   const costFemto =

@@ -1,4 +1,5 @@
 import postgres from "postgres";
+import { connectDatabase, type Database } from "../../db/client.ts";
 import { readPostgresUrl } from "../../db/postgres-url.ts";
 import { databaseUrl, testServices } from "./services.ts";
 
@@ -21,6 +22,25 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     url: databaseUrl(serverUrl, name),
     async drop() {
       await withServer(serverUrl, (sql) => sql`DROP DATABASE IF EXISTS ${sql(name)} WITH (FORCE)`);
+    },
+  };
+}
+
+export interface OpenTestDatabase extends TestDatabase {
+  /** Connections of the test's own, which end with it. */
+  readonly sql: Database;
+}
+
+/** The same, and so many connections to it. */
+export async function openTestDatabase(poolSize: number): Promise<OpenTestDatabase> {
+  const { url, drop } = await createTestDatabase();
+  const sql = connectDatabase({ url }, { poolSize, applicationName: "test" });
+  return {
+    url,
+    sql,
+    async drop() {
+      await sql.end({ timeout: 1 });
+      await drop();
     },
   };
 }

@@ -1,7 +1,10 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { createOrganization } from "../../db/queries/organization-create.ts";
 import { composeGateway, type Gateway } from "../../src/compose.ts";
-import { readConfig } from "../../src/config.ts";
+import { type GatewayConfig, readConfig } from "../../src/config.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import {
   type PreparedOrganization,
@@ -13,6 +16,8 @@ import { createTestDatabase } from "./database.ts";
 import { MASTER_KEY, testKeyring } from "./master-key.ts";
 
 export interface TestGatewayOptions {
+  /** What stands in the file of providers and models. */
+  readonly configuration?: object;
   /** Settings by the names of their environment variables. */
   readonly environment?: Record<string, string>;
   readonly startingCreditUsd?: number;
@@ -49,16 +54,7 @@ const NANO_PER_USD = 1_000_000_000;
 /** The whole gateway in this process, on a database of its own and a free port. */
 export async function startTestGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
   const database = await createTestDatabase();
-  const config = readConfig(
-    {
-      PORT: "0",
-      DATABASE_URL: database.url,
-      GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
-      DATABASE_POOL_SIZE: "4",
-      ...options.environment,
-    },
-    { cwd: import.meta.dir },
-  );
+  const config = readTestConfig(database.url, options);
   const sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
   const addOrganization = async (wish: { creditUsd?: number; plan?: string } = {}) => {
     const prepared = prepareOrganization(
@@ -124,4 +120,26 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
       await database.drop();
     },
   };
+}
+
+function readTestConfig(databaseUrl: string, options: TestGatewayOptions): GatewayConfig {
+  const { configuration, environment } = options;
+  const folder = mkdtempSync(join(tmpdir(), "test-gateway-"));
+  try {
+    const configPath = join(folder, "gateway.config.json");
+    writeFileSync(configPath, JSON.stringify(configuration ?? {}));
+    return readConfig(
+      {
+        PORT: "0",
+        DATABASE_URL: databaseUrl,
+        GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
+        DATABASE_POOL_SIZE: "4",
+        GATEWAY_CONFIG: configPath,
+        ...environment,
+      },
+      { cwd: import.meta.dir },
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }

@@ -9,6 +9,9 @@ interface TestRedis {
 export const NO_REDIS_WARNING =
   "NO REDIS: the tests that need one are SKIPPED, which fails where CI=true. Set TEST_REDIS_URL, start a Redis on 127.0.0.1:6379, or put redis-server on the PATH.";
 
+const NO_BINARY_WARNING =
+  "NO redis-server on the PATH: the tests that kill one are SKIPPED, which fails where CI=true.";
+
 /**
  * The Redis for tests, or undefined where there is none: then the tests that need it are to be
  * skipped with `describe.skipIf`.
@@ -23,4 +26,19 @@ export async function findTestRedis(): Promise<TestRedis | undefined> {
     return undefined;
   }
   return { url: redisUrl, keyPrefix: `test:${crypto.randomUUID()}:` };
+}
+
+/**
+ * The program for a Redis of a test's own, which it may kill, or null where the tests that need one are to
+ * be skipped.
+ *
+ * @throws where there is none and CI=true.
+ */
+export async function findRedisBinary(): Promise<string | null> {
+  if ((await findTestRedis()) === undefined) return null;
+  const binary = Bun.which("redis-server");
+  if (binary !== null) return binary;
+  if (process.env.CI === "true") throw new Error(NO_BINARY_WARNING);
+  console.warn(NO_BINARY_WARNING);
+  return null;
 }

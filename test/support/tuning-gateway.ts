@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { TuningPlan } from "../upstream/fine-tuning.ts";
 import { startUpstream, type Upstream } from "../upstream/server.ts";
 import { type FilesGateway, startFilesGateway, uploaded } from "./files-gateway.ts";
@@ -99,14 +96,10 @@ export async function startTuningGateway(
   options: { startingCreditUsd?: number; environment?: Record<string, string> } = {},
 ): Promise<TuningGateway> {
   const upstream = await startUpstream();
-  const folder = mkdtempSync(join(tmpdir(), "tuning-gateway-"));
-  const configPath = join(folder, "gateway.config.json");
-  writeFileSync(configPath, JSON.stringify(tuningConfig(upstream.baseUrl)));
   const gateway = await startFilesGateway("disk", {
     ...options,
-    environment: { GATEWAY_CONFIG: configPath, ...options.environment },
+    configuration: tuningConfig(upstream.baseUrl),
   });
-  rmSync(folder, { recursive: true });
   let trainingFile: string | undefined;
 
   async function job(id: string): Promise<TunedJob> {

@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { Glob } from "bun";
 import {
   listErrorRecordings,
   listRecordings,
@@ -7,9 +9,16 @@ import {
   loadRecording,
 } from "./recordings.ts";
 
+const FIXTURES = join(import.meta.dir, "..", "fixtures");
 const WITHOUT_USAGE = ["vercel-ai/openai-compatible/anthropic-fallback-tool-call.sse"];
 
 describe("recorded chat completions", () => {
+  test("are all the streams there are: none is passed over because nobody named its folder", () => {
+    const streams = [...new Glob("**/*.{chunks.txt,sse}").scanSync(FIXTURES)];
+    expect(streams.length).toBeGreaterThan(5);
+    expect(listRecordings()).toEqual(expect.arrayContaining(streams));
+  });
+
   test.each(listRecordings())("%s says something, ends, and reports its tokens", (name) => {
     const { expected, stream, sse, json, provider } = loadRecording(name);
     expect(

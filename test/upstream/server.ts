@@ -33,6 +33,8 @@ export interface Upstream {
   baseUrl: string;
   /** Newest last. */
   served: Served[];
+  /** Those that asked for this model. */
+  servedOf(model: string): Served[];
   totals: Ledger["totals"];
   until: Ledger["until"];
   behave: Plan["behave"];
@@ -92,6 +94,7 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
     port,
     baseUrl: `http://127.0.0.1:${port}/v1`,
     served: ledger.list,
+    servedOf: (wanted) => ledger.list.filter(({ model }) => model === wanted),
     totals: ledger.totals,
     until: ledger.until,
     behave: plan.behave,

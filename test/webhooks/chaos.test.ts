@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import type { Database } from "../../db/client.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { addHook, addOrganization, emit } from "./many-hooks.ts";
 import { type OwnerProcess, startOwner } from "./owner-process.ts";
@@ -17,16 +17,13 @@ const PAUSE_MS = 4_000;
 const FAULTS: readonly Fault[] = ["500", "429", "reset", "500", "429", "hang"];
 const FAULT_SHARE = 0.1;
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: ORGANIZATIONS, applicationName: "test" });
+  database = await openTestDatabase(ORGANIZATIONS);
+  ({ sql } = database);
 });
-afterAll(async () => {
-  await sql.end({ timeout: 1 });
-  await database.drop();
-});
+afterAll(() => database.drop());
 
 const pick = (): Fault | undefined =>
   Math.random() < FAULT_SHARE ? FAULTS[Math.floor(Math.random() * FAULTS.length)] : undefined;

@@ -1,33 +1,27 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { cleanDeliveries } from "../../db/queries/delivery-clean.ts";
 import { EVENT_TYPES } from "../../src/lib/event-types.ts";
 import { cleanWebhooks } from "../../src/services/webhooks/delivery-cleaning.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { addHook, addOrganization, emit } from "./many-hooks.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
+import { addHook, addOnlyOrganization, emit, numberDeliveries } from "./many-hooks.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 let organizationId: string;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
+  database = await openTestDatabase(2);
+  ({ sql } = database);
 });
-afterAll(async () => {
-  await sql.end({ timeout: 1 });
-  await database.drop();
-});
+afterAll(() => database.drop());
 beforeEach(async () => {
-  await sql`TRUNCATE deliveries, outbox, webhook_queues, webhooks, actor_leases`;
-  organizationId = await addOrganization(sql);
+  organizationId = await addOnlyOrganization(sql);
 });
 
-const hookOf = () => addHook(sql, organizationId, "https://example.com/", "0123456789abcdef");
+const hookOf = () => addHook(sql, organizationId);
 const clean = (limit?: number) => cleanDeliveries(sql, EVENT_TYPES, limit);
 
-async function number(...hooks: string[]): Promise<void> {
-  await sql`SELECT number_deliveries(${sql.array(hooks)}::text[], ${sql.array([...EVENT_TYPES])}::text[], 1000)`;
-}
+const number = (...hooks: string[]) => numberDeliveries(sql, hooks);
 
 async function age(days: number): Promise<void> {
   await sql`UPDATE outbox SET created_at = created_at - make_interval(days => ${days})`;

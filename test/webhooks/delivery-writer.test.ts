@@ -5,24 +5,23 @@ import { type DeliveryChange, deliveryEffect } from "../../db/queries/delivery-c
 import { DeliveryWriter } from "../../src/services/webhooks/delivery-writer.ts";
 import { addOwner, type TestOwner } from "../ownership/instances.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { addHook, addOrganization, emit } from "./many-hooks.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let proxy: CuttingProxy;
 let sql: Database;
 let unreliable: Database;
 let owner: TestOwner;
 beforeAll(async () => {
-  database = await createTestDatabase();
+  database = await openTestDatabase(2);
   proxy = await startCuttingProxy(database.url);
-  sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
+  ({ sql } = database);
   unreliable = connectDatabase({ url: proxy.url }, { poolSize: 1, applicationName: "writer" });
   owner = await addOwner(sql);
 });
 afterAll(async () => {
   await unreliable.end({ timeout: 1 });
-  await sql.end({ timeout: 1 });
   await proxy.stop();
   await database.drop();
 });
@@ -37,7 +36,7 @@ const newWriter = () =>
 
 async function ownedHook(events: readonly number[]): Promise<Lease> {
   const organizationId = await addOrganization(sql);
-  const id = await addHook(sql, organizationId, "https://example.com/", "0123456789abcdef");
+  const id = await addHook(sql, organizationId);
   await emit(sql, organizationId, events);
   const [lease] = await owner.ownership.claim("webhook", [id]);
   return lease!;

@@ -4,29 +4,27 @@ import { newId } from "../../src/lib/ids.ts";
 import { EventWriter } from "../../src/services/webhooks/event-writer.ts";
 import { Subscriptions } from "../../src/services/webhooks/subscriptions.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { addHook, addOrganization } from "./many-hooks.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let proxy: CuttingProxy;
 let sql: Database;
 let unreliable: Database;
 beforeAll(async () => {
-  database = await createTestDatabase();
+  database = await openTestDatabase(2);
   proxy = await startCuttingProxy(database.url);
-  sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
+  ({ sql } = database);
   unreliable = connectDatabase({ url: proxy.url }, { poolSize: 1, applicationName: "writer" });
 });
 afterAll(async () => {
   await unreliable.end({ timeout: 1 });
-  await sql.end({ timeout: 1 });
   await proxy.stop();
   await database.drop();
 });
 
-const addHookTo = (organizationId: string) =>
-  addHook(sql, organizationId, "https://example.com/", "0123456789abcdef");
+const addHookTo = (organizationId: string) => addHook(sql, organizationId);
 
 test("which types are wanted is read once for an organization, and again once that may have changed", async () => {
   const organizationId = await addOrganization(sql);

@@ -1,6 +1,7 @@
 import type { Database } from "../../db/client.ts";
 import { createOrganization } from "../../db/queries/organization-create.ts";
 import { insertWebhook } from "../../db/queries/webhook-write.ts";
+import { EVENT_TYPES } from "../../src/lib/event-types.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { prepareOrganization } from "../../src/services/organizations/new-organization.ts";
 import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
@@ -15,11 +16,12 @@ export async function addOrganization(sql: Database): Promise<string> {
   return organization.id;
 }
 
+/** Without a URL of its own nothing is ever sent to it. */
 export async function addHook(
   sql: Database,
   organizationId: string,
-  url: string,
-  secret: string,
+  url = "https://example.com/",
+  secret = "0123456789abcdef",
 ): Promise<string> {
   const id = newId("whk");
   const secrets = new WebhookSecrets(await testKeyring(sql));
@@ -35,6 +37,24 @@ export async function addHook(
   };
   await insertWebhook(sql, webhook, 1_000_000);
   return id;
+}
+
+/** An organization in a database in which nobody else's webhooks and events are left. */
+export async function addOnlyOrganization(sql: Database): Promise<string> {
+  await sql`TRUNCATE deliveries, outbox, webhook_queues, webhooks, actor_leases`;
+  return addOrganization(sql);
+}
+
+/** How many deliveries these webhooks got numbers for. */
+export async function numberDeliveries(
+  sql: Database,
+  hooks: readonly string[],
+  limit = 1_000,
+): Promise<number> {
+  const rows = await sql<{ numbered_count: bigint }[]>`
+    SELECT numbered_count FROM number_deliveries(${sql.array([...hooks])}::text[],
+      ${sql.array([...EVENT_TYPES])}::text[], ${limit})`;
+  return rows.reduce((sum, row) => sum + Number(row.numbered_count), 0);
 }
 
 /** One event for each number, in as many transactions as there are calls. */

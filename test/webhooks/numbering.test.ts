@@ -1,34 +1,25 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import { findUnnumbered, findWebhookWork } from "../../db/queries/webhook-work.ts";
 import { EVENT_TYPES } from "../../src/lib/event-types.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { addHook, addOrganization, emit } from "./many-hooks.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
+import { addHook, addOnlyOrganization, emit, numberDeliveries } from "./many-hooks.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 let organizationId: string;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 6, applicationName: "test" });
+  database = await openTestDatabase(6);
+  ({ sql } = database);
 });
-afterAll(async () => {
-  await sql.end({ timeout: 1 });
-  await database.drop();
-});
+afterAll(() => database.drop());
 beforeEach(async () => {
-  await sql`TRUNCATE deliveries, outbox, webhook_queues, webhooks, actor_leases`;
-  organizationId = await addOrganization(sql);
+  organizationId = await addOnlyOrganization(sql);
 });
 
-const hookOf = () => addHook(sql, organizationId, "https://example.com/", "0123456789abcdef");
+const hookOf = () => addHook(sql, organizationId);
 
-async function number(hook: string, limit = 1_000): Promise<number> {
-  const [row] = await sql<{ numbered_count: bigint }[]>`
-    SELECT numbered_count FROM number_deliveries(${sql.array([hook])}::text[],
-      ${sql.array([...EVENT_TYPES])}::text[], ${limit})`;
-  return Number(row!.numbered_count);
-}
+const number = (hook: string, limit?: number) => numberDeliveries(sql, [hook], limit);
 
 async function numbersOf(hook: string): Promise<[sequence: number, number: number][]> {
   const rows = await sql<{ sequence: bigint; number: number }[]>`

@@ -12,17 +12,17 @@ import { DeliveryWriter } from "../../src/services/webhooks/delivery-writer.ts";
 import { SendSlots } from "../../src/services/webhooks/send-slots.ts";
 import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
 import { addOwner, age, type TestOwner } from "../ownership/instances.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { addHook, addOrganization, emit } from "./many-hooks.ts";
 
-let database: TestDatabase;
+let database: OpenTestDatabase;
 let sql: Database;
 let deliveriesSql: Database;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  sql = connectDatabase(database, { poolSize: 6, applicationName: "test" });
+  database = await openTestDatabase(6);
+  ({ sql } = database);
   deliveriesSql = connectDatabase(database, {
     poolSize: 1,
     applicationName: "test-deliveries",
@@ -30,7 +30,6 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  await sql.end({ timeout: 1 });
   await deliveriesSql.end({ timeout: 1 });
   await database.drop();
 });
@@ -104,7 +103,7 @@ async function addInstance(
 
 const hookWith = async (numbers: readonly number[]): Promise<string> => {
   const organizationId = await addOrganization(sql);
-  const hook = await addHook(sql, organizationId, "https://example.com/", "0123456789abcdef");
+  const hook = await addHook(sql, organizationId);
   await emit(sql, organizationId, numbers);
   return hook;
 };

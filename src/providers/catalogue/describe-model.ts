@@ -14,7 +14,7 @@ interface ModelPricing {
   readonly second?: string;
 }
 
-/** A model on the wire (spec 2.3, contract §7). */
+/** A model on the wire (spec 2.3). */
 export interface ModelDescription {
   readonly id: string;
   readonly object: "model";

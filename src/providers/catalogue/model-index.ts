@@ -6,7 +6,7 @@ export interface ModelIndex {
   byId(id: string): CatalogueModel | undefined;
   /**
    * By id, which may name an inactive model, or by a bare slug, which resolves when exactly one active
-   * model has it (contract §3).
+   * model has it.
    */
   resolve(name: string): CatalogueModel | undefined;
   all(): readonly CatalogueModel[];

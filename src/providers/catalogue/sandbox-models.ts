@@ -62,8 +62,8 @@ function otherModel(
 }
 
 /**
- * The built-in models of the sandbox (contract §3): for trying things out and for failure drills, with
- * small stated prices. A model's name at the sandbox provider is its slug.
+ * The built-in models of the sandbox: for trying things out and for failure drills, with small stated
+ * prices. A model's name at the sandbox provider is its slug.
  */
 export function sandboxModels(): CatalogueModel[] {
   return [

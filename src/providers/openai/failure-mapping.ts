@@ -41,7 +41,7 @@ export interface FailureContext {
   readonly apiKey: string | undefined;
 }
 
-/** The failure that a response with an error status stands for (contract: "A provider's status"). */
+/** The failure that a response with an error status stands for. */
 export function failureOfStatus(
   status: number,
   headers: { get(name: string): string | null },

@@ -6,7 +6,6 @@ import { aborted, waitOn } from "./wait.ts";
 export interface Pacing {
   /** Waited before each token. */
   readonly tokenDelayMs: number;
-  /** The stream breaks after this many tokens. */
   readonly breaksAfterTokens: number;
 }
 

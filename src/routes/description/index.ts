@@ -6,7 +6,7 @@ export interface DescriptionDependencies {
   document(): object;
 }
 
-/** The API's description for programs, and the same for people (contract §10). */
+/** The API's description for programs, and the same for people. */
 export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
   let text: string | undefined;
   return [

@@ -1,7 +1,7 @@
 import type { JobEvent } from "../../../db/queries/fine-tuning-events.ts";
 import type { JobRecord } from "../../lib/fine-tuning-job.ts";
 
-/** A job on the wire (spec 2.12, contract §7). */
+/** A job on the wire (spec 2.12). */
 export function jobShape(job: JobRecord) {
   return {
     id: job.id,

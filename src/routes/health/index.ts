@@ -19,7 +19,7 @@ export interface HealthDependencies {
 /** An orchestrator's probe gives up after a second or more; a hanging check must not outlast it by much. */
 const READY_WITHIN_MS = 2000;
 
-/** Whether the process lives, and whether it can serve (contract §10). */
+/** Whether the process lives, and whether it can serve. */
 export function healthRoutes(dependencies: HealthDependencies): RouteDefinition[] {
   return [aliveRoute(), readyRoute(dependencies)];
 }

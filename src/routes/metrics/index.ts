@@ -13,7 +13,7 @@ export interface MetricsDependencies {
 
 const BEARER = /^Bearer +([\x21-\x7e]{1,4096})$/i;
 
-/** Metrics as Prometheus reads them, for who has the token or, without one, for this machine alone (contract §2). */
+/** Metrics as Prometheus reads them, for who has the token or, without one, for this machine alone. */
 export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinition[] {
   const { telemetry, token, isLoopback } = dependencies;
   const tokenDigest = token === undefined ? undefined : digest(token);

@@ -19,12 +19,10 @@ export interface ChatStreamDependencies extends ChargeDependencies {
   readonly totalTimeoutMs: number;
   /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
   whenCurrent(): Promise<void> | undefined;
-  onError(error: unknown, requestId: string): void;
 }
 
 /** What one stream is asked for. */
 export interface ChatStreamCall extends ChargedCall {
-  readonly requestId: string;
   readonly candidates: readonly Candidate[];
   readonly includeUsage: boolean;
   /** How many answers were asked for. */

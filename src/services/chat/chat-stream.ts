@@ -12,31 +12,23 @@
  * was delivered is charged); settling → closed by the durable charge or the total timeout.
  */
 
-import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
-import { callCandidates } from "../routing/call-candidates.ts";
+import { clientClosed, type GatewayError, stopping } from "../../lib/errors.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
-import { readAheadUntil } from "./read-ahead.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
-import { StreamCharge, withinTime } from "./stream-charge.ts";
-import { StreamCheckpoints } from "./stream-checkpoints.ts";
+import type { StreamCharge } from "./stream-charge.ts";
+import { chargedEnding, chargeInTime } from "./stream-ending.ts";
 import {
   asStreamError,
   endedWithoutReason,
   providerSilent,
   requestTooLong,
 } from "./stream-errors.ts";
+import { StreamOpening } from "./stream-opening.ts";
 import { StreamOutput } from "./stream-output.ts";
-import { StreamRelay } from "./stream-relay.ts";
+import type { StreamRelay } from "./stream-relay.ts";
 import type { Ticking } from "./stream-ticker.ts";
 import { Transcript } from "./transcript.ts";
-
-const MAX_BYTES_PER_TOKEN = 64;
-const SPARE_OUTPUT_BYTES = 65_536;
-/** What may be read before the first byte may leave. */
-const MAX_AHEAD_BYTES = 65_536;
-/** How long the end of a stream that failed waits for its charge, though its time is up. */
-const MIN_CHARGE_WAIT_MS = 2_000;
 
 export class ChatStream implements Ticking, EventListenerObject {
   readonly #dependencies: ChatStreamDependencies;
@@ -45,26 +37,15 @@ export class ChatStream implements Ticking, EventListenerObject {
   readonly #startedMs: number;
   readonly #output: StreamOutput;
   readonly #transcript: Transcript | undefined;
-  #relay: StreamRelay | undefined;
-  #charge: StreamCharge | undefined;
-  #checkpoints: StreamCheckpoints | undefined;
-  #opening: Promise<void> | undefined;
+  readonly #opening: StreamOpening;
+  #opened: Promise<void> | undefined;
   #finishing: Promise<void> | undefined;
-  #failure: GatewayError | undefined;
   #isClosed = false;
   #isGone = false;
   #isSettling = false;
-  #isOpening = true;
-  /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
-  #isOpen = false;
   #isWhole = false;
   /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
   #isReading = false;
-  /** The provider had ended before anything left. */
-  #isOver = false;
-  /** Ends the wait for the database while the stream opens. */
-  #giveUpOpening: ((failure: GatewayError) => void) | undefined;
-  #hasGivenUp = false;
   /** Why the charge of all of it was not written. */
   #unwritten: unknown;
 
@@ -75,6 +56,9 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#startedMs = dependencies.steadyClock.nowMs();
     this.#transcript = call.store && new Transcript();
     this.#output = new StreamOutput(this.#startedMs, this.#transcript);
+    this.#opening = new StreamOpening(dependencies, call, this.#attempts, this.#startedMs, () =>
+      this.#detach(),
+    );
     call.log.isDeferred = true;
     call.clientSignal.addEventListener("abort", this);
     dependencies.ticker.add(this);
@@ -84,17 +68,17 @@ export class ChatStream implements Ticking, EventListenerObject {
 
   /** The candidate that answers, once it is known. */
   get candidate(): Candidate | undefined {
-    return this.#relay?.candidate;
+    return this.#opening.relay?.candidate;
   }
 
   get trail(): readonly string[] {
-    return this.#relay?.trail ?? [];
+    return this.#opening.relay?.trail ?? [];
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
   open(): Promise<void> {
-    this.#opening ??= this.#open();
-    return this.#opening;
+    this.#opened ??= this.#opening.run();
+    return this.#opened;
   }
 
   /**
@@ -103,7 +87,7 @@ export class ChatStream implements Ticking, EventListenerObject {
    */
   async openOrFinish(): Promise<void> {
     await this.open();
-    if (!this.#isOver) return;
+    if (!this.#opening.isOver) return;
     await this.#finishOnce();
     if (this.#isGone) throw clientClosed();
     // Nothing has left: what kept the charge from being written has a status of its own.
@@ -124,13 +108,13 @@ export class ChatStream implements Ticking, EventListenerObject {
 
   tick(nowMs: number): void {
     const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
-    const silentMs = nowMs - (this.#relay?.readingSinceMs ?? nowMs);
+    const { relay, checkpoints } = this.#opening;
+    const silentMs = nowMs - (relay?.readingSinceMs ?? nowMs);
     if (nowMs - this.#startedMs >= totalTimeoutMs) {
-      this.#expire(requestTooLong());
-      this.#giveUpOpening?.(this.#failure!);
+      this.#opening.giveUp(this.#expire(requestTooLong()));
     } else if (silentMs >= idleTimeoutMs) this.#expire(providerSilent());
     this.#attempts.expire(nowMs, firstTokenTimeoutMs);
-    this.#checkpoints?.tick(nowMs);
+    checkpoints?.tick(nowMs);
     if (this.#output.hasBody && nowMs - this.#output.lastWriteMs >= keepaliveMs) {
       this.#write(": keepalive\n\n");
     }
@@ -145,82 +129,12 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#expire(stopping());
   }
 
-  async #open(): Promise<void> {
-    const { calls, money, steadyClock } = this.#dependencies;
-    this.#call.hold.confirmed?.catch((error: GatewayError) => {
-      this.#failure ??= error;
-      this.#attempts.abort.abort();
-    });
-    try {
-      this.#assertClient();
-      const attempts = this.#attempts;
-      const served = await callCandidates(calls, this.#call.candidates, attempts.abort, attempts);
-      const relay = new StreamRelay(served, this.#outputLimitBytes(), () => this.#nowMs());
-      this.#relay = relay;
-      const charge = new StreamCharge(this.#dependencies, this.#call, relay, () =>
-        this.#elapsedMs(),
-      );
-      this.#charge = charge;
-      this.#call.log.firstTokenMs = this.#elapsedMs();
-      this.#assertClient();
-      this.#checkpoints = new StreamCheckpoints(steadyClock, () => charge.checkpoint());
-      // Where all of it has come by now, its charge stands for a checkpoint.
-      this.#isOver = relay.readArrived(MAX_AHEAD_BYTES);
-      const { confirmed } = this.#call.hold;
-      if (!this.#isOver) await this.#inTime(this.#coverFirstEvent(this.#checkpoints, relay));
-      else if (confirmed !== undefined) await this.#inTime(confirmed);
-      this.#assertClient();
-      this.#isOpen = true;
-    } catch (thrown) {
-      const error = this.#failure ?? thrown;
-      this.#call.log.errorCode = error instanceof GatewayError ? error.code : "internal";
-      // The provider did its part; its endpoint must not count this call as running for ever.
-      this.#relay?.end(true);
-      // What a provider had produced for a client that went away is charged; otherwise nothing left here.
-      if (this.#charge !== undefined && this.#isClosed) await this.#settleQuietly(499);
-      // A checkpoint may yet come to stand there: what ends it is written behind it, and nobody waits.
-      else if (this.#hasGivenUp && this.#checkpoints?.isWriting) void this.#waiveQuietly();
-      else money.release(this.#call.hold);
-      this.#attempts.abort.abort();
-      this.#detach();
-      throw error;
-    } finally {
-      this.#isOpening = false;
-    }
-  }
-
-  /** Rejects where the stream's time is up before. */
-  async #inTime(waiting: Promise<void>): Promise<void> {
-    const { promise: timeIsUp, reject } = Promise.withResolvers<never>();
-    this.#giveUpOpening = (failure) => {
-      this.#hasGivenUp = true;
-      reject(failure);
-    };
-    try {
-      await Promise.race([waiting, timeIsUp]);
-    } finally {
-      this.#giveUpOpening = undefined;
-    }
-  }
-
-  #assertClient(): void {
-    if (!this.#isClosed) return;
-    throw clientClosed();
-  }
-
-  async #coverFirstEvent(checkpoints: StreamCheckpoints, relay: StreamRelay): Promise<void> {
-    const covered = checkpoints.cover(relay.rewriter.outputTokens);
-    const mayReadOn = () => !this.#isClosed;
-    this.#isOver = await readAheadUntil(covered, relay, MAX_AHEAD_BYTES, mayReadOn);
-    await (this.#isOver ? this.#call.hold.confirmed : covered);
-  }
-
   async #pull(): Promise<void> {
     try {
       await this.open();
-      const relay = this.#relay!;
+      const relay = this.#opening.relay!;
       while (!this.#isClosed) {
-        if (this.#isOver) return await this.#finishOnce();
+        if (this.#opening.isOver) return await this.#finishOnce();
         if (relay.pendingBytes > 0) return await this.#deliver(relay);
         this.#isReading = true;
         const isMore = await relay.read();
@@ -236,7 +150,7 @@ export class ChatStream implements Ticking, EventListenerObject {
   async #deliver(relay: StreamRelay): Promise<void> {
     const { outputTokens } = relay.rewriter;
     const output = relay.takeOutput();
-    await this.#checkpoints!.admit(outputTokens);
+    await this.#opening.checkpoints!.admit(outputTokens);
     // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) await current;
@@ -244,7 +158,8 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   #finishOnce(): Promise<void> {
-    this.#finishing ??= this.#finish(this.#relay!, this.#charge!).catch((error) => {
+    const { relay, charge } = this.#opening;
+    this.#finishing ??= this.#finish(relay!, charge!).catch((error) => {
       if (this.#isSettling) this.#unwritten = error;
       return this.#fail(error);
     });
@@ -252,18 +167,10 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   async #finish(relay: StreamRelay, charge: StreamCharge): Promise<void> {
-    const { rewriter, candidate } = relay;
-    if (!rewriter.hasFinished) throw endedWithoutReason();
+    if (!relay.rewriter.hasFinished) throw endedWithoutReason();
     relay.end(true);
     this.#isSettling = true;
-    const { includeUsage, usageChunk, store } = this.#call;
-    const usage = charge.usage();
-    const figures = charge.figures(usage);
-    const last = includeUsage
-      ? usageChunk(usage, figures.chargeNano, rewriter.created, candidate)
-      : "";
-    const ending = `${relay.takeOutput()}${last}data: [DONE]\n\n`;
-    await charge.settle(200, figures, store?.(this.#transcript?.bytes(ending) ?? null));
+    const ending = await chargedEnding(this.#call, relay, charge, this.#transcript);
     this.#isWhole = true;
     if (this.#isClosed) return;
     this.#write(ending);
@@ -277,19 +184,16 @@ export class ChatStream implements Ticking, EventListenerObject {
   async #fail(thrown: unknown): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    const error = this.#failure ?? asStreamError(thrown);
+    const error = this.#attempts.failure ?? asStreamError(thrown);
     this.#call.log.errorCode = error.code;
     this.#dependencies.onError(error.cause ?? error, this.#call.requestId);
     this.#attempts.abort.abort();
-    this.#relay?.end(false);
-    if (this.#isOpen && !this.#isSettling) {
+    this.#opening.relay?.end(false);
+    if (this.#opening.isDone && !this.#isSettling) {
       this.#isSettling = true;
-      const leftMs = this.#dependencies.totalTimeoutMs - this.#elapsedMs();
-      await withinTime(
-        this.#settleQuietly(200),
-        this.#dependencies.steadyClock,
-        Math.max(leftMs, MIN_CHARGE_WAIT_MS),
-      );
+      const { steadyClock, totalTimeoutMs } = this.#dependencies;
+      const leftMs = this.#startedMs + totalTimeoutMs - steadyClock.nowMs();
+      await chargeInTime(this.#opening.charge!, steadyClock, leftMs);
     }
     this.#isClosed = false;
     this.#write(this.#call.errorFrame(error));
@@ -303,54 +207,33 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#isGone = true;
     this.#call.log.status = 499;
     this.#call.log.errorCode = "client_closed_request";
+    this.#opening.abandon();
     this.#attempts.abort.abort();
-    this.#relay?.cancel();
-    this.#relay?.end(true);
-    // A stream that is still opening sees that it is closed, and ends itself.
-    if (this.#isOpening) return;
-    const isOwed = this.#isOpen && !this.#isSettling;
+    const { relay, charge, isUnderWay, isDone } = this.#opening;
+    relay?.cancel();
+    relay?.end(true);
+    // What is still opening sees that it is abandoned, and ends itself.
+    if (isUnderWay) return;
+    const isOwed = isDone && !this.#isSettling;
     this.#isSettling ||= isOwed;
-    const settled = isOwed ? this.#settleQuietly(499) : Promise.resolve();
+    const settled = isOwed ? charge!.settleQuietly(499) : Promise.resolve();
     void settled.finally(() => this.#detach());
   }
 
-  #expire(failure: GatewayError): void {
-    if (this.#failure) return;
-    this.#failure = failure;
-    this.#attempts.abort.abort();
-    this.#relay?.cancel();
+  /** Ends the stream because of the failure, or of an earlier one, which it returns then. */
+  #expire(failure: GatewayError): GatewayError {
+    const earlier = this.#attempts.failure;
+    if (earlier !== undefined) return earlier;
+    this.#attempts.fail(failure);
+    const { relay, isUnderWay } = this.#opening;
+    relay?.cancel();
     // Where nobody waits for the provider, nobody else would end the stream.
-    if (!this.#isOpening && !this.#isReading) void this.#fail(this.#failure);
-  }
-
-  #settleQuietly(status: 200 | 499): Promise<void> {
-    return this.#charge!.settle(status).catch((error) =>
-      this.#dependencies.onError(error, this.#call.requestId),
-    );
-  }
-
-  #waiveQuietly(): Promise<void> {
-    return this.#charge!.waive().catch((error) =>
-      this.#dependencies.onError(error, this.#call.requestId),
-    );
-  }
-
-  /** Beyond this a provider is not sending tokens of its limit any more. */
-  #outputLimitBytes(): number {
-    const { hold, choices } = this.#call;
-    return hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
-  }
-
-  #nowMs(): number {
-    return this.#dependencies.steadyClock.nowMs();
-  }
-
-  #elapsedMs(): number {
-    return this.#nowMs() - this.#startedMs;
+    if (!isUnderWay && !this.#isReading) void this.#fail(failure);
+    return failure;
   }
 
   #write(output: string): void {
-    if (!this.#isClosed) this.#output.write(output, this.#nowMs());
+    if (!this.#isClosed) this.#output.write(output, this.#dependencies.steadyClock.nowMs());
   }
 
   #close(): void {

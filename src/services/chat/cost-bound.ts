@@ -104,7 +104,7 @@ function jsonBytes(value: unknown): number {
   return value === undefined || value === null ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-/** Prompt tokens that the request cannot exceed (contract §6). */
+/** Prompt tokens that the request cannot exceed. */
 export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
   if (size.media > 0) return model.contextLength;
   const bound = size.bytes + size.messages * TOKENS_AROUND_MESSAGE + TOKENS_AROUND_REQUEST;

@@ -7,7 +7,6 @@ export interface ChatRequest {
   readonly max_completion_tokens?: number | null;
   readonly n?: number | null;
   readonly tools?: readonly unknown[] | null;
-  readonly functions?: readonly unknown[] | null;
   readonly response_format?: unknown;
   readonly stream_options?: { readonly include_usage?: boolean } | null;
   readonly include_reasoning?: boolean | null;

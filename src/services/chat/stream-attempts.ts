@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import type { GatewayError } from "../../lib/errors.ts";
 import { CallAbort } from "../../providers/call-abort.ts";
 import type { CandidateCall } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
@@ -9,6 +10,8 @@ import { type StartedUpstream, type StreamAttempt, startUpstream } from "./start
 export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUpstream> {
   /** Ends the attempt under way, and the stream that came of one. */
   readonly abort = new CallAbort();
+  /** Why the gateway itself ended them; the first reason stands. */
+  failure: GatewayError | undefined;
   readonly #call: ChatStreamCall;
   readonly #clock: Clock;
   readonly #steadyClock: Clock;
@@ -41,6 +44,11 @@ export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUps
 
   accept(started: StartedUpstream): StartedUpstream {
     return started;
+  }
+
+  fail(failure: GatewayError): void {
+    this.failure ??= failure;
+    this.abort.abort();
   }
 
   /** Gives up an attempt that has waited for its first event for so long. */

@@ -1,5 +1,4 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Clock } from "../../lib/clock.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
@@ -11,9 +10,11 @@ import type { StreamRelay } from "./stream-relay.ts";
 export interface ChargeDependencies {
   readonly money: MoneyPort;
   readonly events?: ChargeEvents | undefined;
+  onError(error: unknown, requestId: string): void;
 }
 
 export interface ChargedCall {
+  readonly requestId: string;
   readonly hold: Hold;
   readonly details: Record<string, unknown> | null;
   /** Tokens that are charged where the provider tells none. */
@@ -21,36 +22,24 @@ export interface ChargedCall {
   readonly log: RequestFacts;
 }
 
-/** Resolves with the promise, or when the time is up. */
-export async function withinTime(
-  promise: Promise<void>,
-  clock: Clock,
-  timeMs: number,
-): Promise<void> {
-  let cancelTimer: (() => void) | undefined;
-  const timeIsUp = new Promise<void>((resolve) => {
-    cancelTimer = clock.after(timeMs, resolve);
-  });
-  await Promise.race([promise, timeIsUp]);
-  cancelTimer?.();
-}
-
 /** What a running stream costs: what the provider reports, or what was seen of its answer. */
 export class StreamCharge {
   readonly #money: MoneyPort;
   readonly #events: ChargeEvents | undefined;
+  readonly #onError: ChargeDependencies["onError"];
   readonly #call: ChargedCall;
   readonly #relay: StreamRelay;
   readonly #elapsedMs: () => number;
 
   constructor(
-    { money, events }: ChargeDependencies,
+    { money, events, onError }: ChargeDependencies,
     call: ChargedCall,
     relay: StreamRelay,
     elapsedMs: () => number,
   ) {
     this.#money = money;
     this.#events = events;
+    this.#onError = onError;
     this.#call = call;
     this.#relay = relay;
     this.#elapsedMs = elapsedMs;
@@ -82,10 +71,11 @@ export class StreamCharge {
     return this.#money.checkpoint(this.#call.hold, this.figures());
   }
 
-  /** Ends the hold behind a checkpoint of what never left: nothing is charged. */
-  waive(): Promise<void> {
+  /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
+  waiveQuietly(): Promise<void> {
     const figures = this.figures(estimatedUsage(0, 0));
-    return this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
+    const waived = this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
+    return this.#reported(waived);
   }
 
   async settle(
@@ -100,5 +90,14 @@ export class StreamCharge {
     const event = wanted instanceof Promise ? await wanted : wanted;
     await this.#money.settle(hold, settled, bothEffects(also, event));
     if (event !== undefined) this.#events!.noteWritten();
+  }
+
+  /** The same, where nobody is left to be told of a failure: it is reported. */
+  settleQuietly(status: 200 | 499): Promise<void> {
+    return this.#reported(this.settle(status));
+  }
+
+  #reported(written: Promise<void>): Promise<void> {
+    return written.catch((error) => this.#onError(error, this.#call.requestId));
   }
 }

@@ -1,3 +1,4 @@
+import { doneInTime } from "../../lib/done-in-time.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -16,7 +17,7 @@ import { providerBody } from "./provider-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   readonly idempotency: Idempotency;
-  /** The envelope of contract §4. */
+  /** An error as every answer tells it. */
   errorEnvelope(error: GatewayError, requestId: string): unknown;
 }
 
@@ -69,11 +70,10 @@ export async function streamChat(
       }),
     free: claim && (() => idempotency.free(claim)),
   });
-  const isOpen = await firstEventOrKeepalive(
-    stream,
-    dependencies.steadyClock,
-    dependencies.keepaliveMs,
-  );
+  const opening = stream.openOrFinish();
+  // Where the answer begins before this is known, its body tells the failure.
+  opening.catch(() => {});
+  const isOpen = await doneInTime(opening, dependencies.steadyClock, dependencies.keepaliveMs);
   const { candidate } = stream;
   const whole = stream.whole();
   // What is over needs no further care, and is told of like any other answer.
@@ -84,25 +84,6 @@ export async function streamChat(
   return whole === undefined
     ? { kind: "stream", headers, body: stream.body() }
     : { kind: "whole-stream", headers, body: whole };
-}
-
-async function firstEventOrKeepalive(
-  stream: ChatStream,
-  clock: ChatStreamDependencies["steadyClock"],
-  keepaliveMs: number,
-): Promise<boolean> {
-  let cancelTimer: (() => void) | undefined;
-  const silence = new Promise<false>((resolve) => {
-    cancelTimer = clock.after(keepaliveMs, () => resolve(false));
-  });
-  try {
-    const opening = stream.openOrFinish();
-    // Where the stream is opened before this is known, its body tells the failure.
-    opening.catch(() => {});
-    return await Promise.race([opening.then(() => true), silence]);
-  } finally {
-    cancelTimer?.();
-  }
 }
 
 /** A frame of the stream, as bytes kept as characters. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 
-/** What may be delivered beyond the last durable checkpoint (contract: at most 1 s or 256 tokens). */
+/** What may be delivered beyond the last durable checkpoint. */
 export const MAX_AHEAD_TOKENS = 256;
 export const MAX_AHEAD_MS = 1_000;
 /** A new checkpoint is begun at half of that, so that delivery need not wait for it. */

@@ -95,7 +95,7 @@ export class JsonLinesCheck implements FileCheck {
     if (isDeeperThan(value, MAX_DEPTH)) {
       throw this.#fault({ what: `is nested deeper than ${MAX_DEPTH} levels` });
     }
-    // As in request bodies (contract §4). Such characters can only have come from an escape.
+    // As little as in request bodies. Such characters can only have come from an escape.
     if (text.includes("\\u") && holdsUnfitText(value)) {
       throw this.#fault({
         what: "holds a NUL character or a lone surrogate, which are not accepted",
@@ -109,7 +109,7 @@ export class JsonLinesCheck implements FileCheck {
   }
 }
 
-/** The message and `param` name the line (contract §7). */
+/** The message and `param` name the line. */
 function lineError(lineNumber: number, { field, what }: LineFault): GatewayError {
   const place = field === undefined ? "" : `, field "${field}"`;
   return new GatewayError("invalid_jsonl", `Line ${lineNumber} of the file${place}: ${what}.`, {

@@ -1,5 +1,5 @@
 /**
- * Who may do what to which key (contract §5). A management key may do everything in its organization,
+ * Who may do what to which key. A management key may do everything in its organization,
  * except to itself. A secret key with the scope keys:manage may not grant what it lacks, may not touch a
  * management key, and, where it is itself limited, may not make or widen keys: it could escape its limits.
  */

@@ -1,3 +1,6 @@
+import { systemClock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
+
 /**
  * Counts the requests that are being answered, streams included, so that a stop can wait for them. Its
  * states: open; stopping (readiness says no and connections are not kept, but what comes is served);
@@ -42,14 +45,7 @@ export class InFlight {
   /** True once nothing is in flight any more, false when the time is up before. */
   async drained(withinMs: number): Promise<boolean> {
     if (this.#count === 0) return true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const isDrained = await Promise.race([
-      new Promise<true>((resolve) => this.#idle.push(() => resolve(true))),
-      new Promise<false>((resolve) => {
-        timer = setTimeout(() => resolve(false), withinMs);
-      }),
-    ]);
-    clearTimeout(timer);
-    return isDrained;
+    const idle = new Promise<void>((resolve) => void this.#idle.push(resolve));
+    return doneInTime(idle, systemClock, withinMs);
   }
 }

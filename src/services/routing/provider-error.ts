@@ -3,7 +3,7 @@ import type { ProviderFailure } from "../../providers/interface.ts";
 
 const DEFAULT_RETRY_AFTER_SECONDS = 1;
 
-/** What a provider's failure is to the caller (contract §4, "A provider's status"). */
+/** What a provider's failure is to the caller. */
 export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
   const cause = new Error(`${failure.message} (tried ${trail.join(", ")})`, { cause: failure });
   switch (failure.kind) {

@@ -22,7 +22,7 @@ export interface CompletionEventsDependencies {
 const ROUTE = "/v1/chat/completions";
 
 /**
- * completion.success and completion.error (spec 6.1, contract §8). Where something is charged the event is
+ * completion.success and completion.error (spec 6.1). Where something is charged the event is
  * written with the charge; the others are written by themselves. A request has one event, whose id follows
  * from its own.
  */

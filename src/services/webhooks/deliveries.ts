@@ -11,6 +11,7 @@ import {
   findWebhookWork,
 } from "../../../db/queries/webhook-work.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import { EVENT_TYPES } from "../../lib/event-types.ts";
 import { DeliveryLoop } from "./delivery-loop.ts";
 import type { SendEvent } from "./send-event.ts";
@@ -145,12 +146,8 @@ export class Deliveries implements OwnedKind {
     this.#isStopped = true;
     const loops = [...this.#loops.values()];
     for (const { loop } of loops) loop.stop();
-    let cancel = (): void => {};
-    const patience = new Promise<void>((resolve) => {
-      cancel = this.#dependencies.clock.after(withinMs, resolve);
-    });
-    await Promise.race([Promise.all(loops.map(({ ended }) => ended)), patience]);
-    cancel();
+    const ended = Promise.all(loops.map((one) => one.ended));
+    await doneInTime(ended, this.#dependencies.clock, withinMs);
   }
 
   #isFullLookDue(): boolean {

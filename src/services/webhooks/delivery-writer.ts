@@ -9,6 +9,8 @@ import {
   type DeliveryChange,
   deliveryChange,
 } from "../../../db/queries/delivery-commit.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import { EVENT_TYPES } from "../../lib/event-types.ts";
 
 export interface DeliveryWriterDependencies {
@@ -48,10 +50,6 @@ export class DeliveryWriter {
     this.#dependencies = dependencies;
   }
 
-  get queued(): number {
-    return this.#queue.length;
-  }
-
   /** Resolves when it is durable. Rejects with LeaseLostError where nothing was written. */
   submit(effects: readonly Effect[]): Promise<void> {
     if (this.#isClosed) return Promise.reject(new Error("deliveries are written no more"));
@@ -67,12 +65,7 @@ export class DeliveryWriter {
 
   /** Writes what is queued. What a database out of reach does not take is sent again by the next owner. */
   async close(withinMs: number): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, withinMs);
-    });
-    await Promise.race([this.#running, patience]);
-    clearTimeout(timer);
+    if (this.#running) await doneInTime(this.#running, systemClock, withinMs);
     this.#isClosed = true;
   }
 

@@ -1,6 +1,8 @@
 import type { Database } from "../../../db/client.ts";
 import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
 import { insertOutboxEvents, type OutboxEvent } from "../../../db/queries/outbox-insert.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 
 export interface EventWriterDependencies {
   readonly sql: Database;
@@ -39,12 +41,7 @@ export class EventWriter {
 
   /** Writes what is queued, unless that takes too long. */
   async close(withinMs: number): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, withinMs);
-    });
-    await Promise.race([this.#running, patience]);
-    clearTimeout(timer);
+    if (this.#running) await doneInTime(this.#running, systemClock, withinMs);
     this.#isClosed = true;
   }
 

@@ -1,6 +1,6 @@
 import type { EventType } from "../../lib/event-types.ts";
 
-/** What test events of each type carry besides `test: true`: the type's own shape (contract §8). */
+/** What test events of each type carry besides `test: true`: the type's own shape. */
 const SAMPLES: Readonly<Record<EventType, Readonly<Record<string, unknown>>>> = {
   "completion.success": completion({ status: 200, cost_usd: 0.00012 }),
   "completion.error": completion({

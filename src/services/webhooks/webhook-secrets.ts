@@ -4,7 +4,7 @@ import type { SealedSecrets } from "../../../db/queries/webhook-list.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 
 const SECRET_BYTES = 32;
-/** After a rotation the secret before signs too for this long (contract §7). */
+/** After a rotation the secret before signs too for this long. */
 export const PREVIOUS_SECRET_MS = 86_400_000;
 
 const encoder = new TextEncoder();

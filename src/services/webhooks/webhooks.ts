@@ -19,6 +19,7 @@ import {
 import type { EgressGuard } from "../../egress/guard.ts";
 import { EgressRefused } from "../../egress/refusal.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { EventType } from "../../lib/event-types.ts";
 import { newId } from "../../lib/ids.ts";
@@ -50,7 +51,7 @@ export const MAX_WEBHOOKS = 20_000;
 /** A name that answers slowly is looked at again at each delivery. */
 const URL_CHECK_MS = 2_000;
 
-/** Webhooks of an organization (spec 4.11, contract §7). Every method throws 404 for another's. */
+/** Webhooks of an organization (spec 4.11). Every method throws 404 for another's. */
 export class Webhooks {
   readonly #dependencies: WebhooksDependencies;
 
@@ -208,20 +209,14 @@ export class Webhooks {
   /** Refuses what is known to be out of bounds. A name without an address may have one by the first event. */
   async #assertReachable(url: string): Promise<void> {
     const { guard, clock } = this.#dependencies;
-    let cancel = (): void => {};
-    const patience = new Promise<void>((resolve) => {
-      cancel = clock.after(URL_CHECK_MS, resolve);
-    });
     try {
-      await Promise.race([guard.check(url), patience]);
+      await doneInTime(guard.check(url), clock, URL_CHECK_MS);
     } catch (error) {
       if (!(error instanceof EgressRefused)) return;
       throw new GatewayError("invalid_body", `url ${error.message}.`, {
         param: "url",
         cause: error,
       });
-    } finally {
-      cancel();
     }
   }
 }

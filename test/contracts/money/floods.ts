@@ -149,7 +149,7 @@ export function describeFloods(hands: MoneyHands): void {
       expect(succeeded).toBeGreaterThanOrEqual(95);
       const spent = await hands.spentOf(payer);
       expect(spent).toBeLessThanOrEqual(51_200n);
-      // What is left pays for less than an answer that is worth one (contract §6).
+      // What is left pays for less than an answer that is worth one.
       expect(51_200n - spent).toBeLessThan(256n);
       await hands.expectWhole();
     }, 20_000);

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import type { HoldRequest } from "../../../src/services/money/interface.ts";
 import { type MoneyHands, NANO_TOKEN_FEMTO, requestOf } from "./owned-money.ts";
 
-/** How much a hold covers (contract §6). */
+/** How much a hold covers. */
 export function describeHoldSizes(hands: MoneyHands): void {
   describe("the size of a hold", () => {
     const sizeFor = async (creditNano: bigint, over: Partial<HoldRequest>) => {

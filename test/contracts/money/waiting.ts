@@ -6,7 +6,7 @@ import { codeOf, type MoneyHands, RICH, requestOf } from "./owned-money.ts";
 const MAX_WAIT_MS = 2_000;
 const MAX_WAITING = 4_096;
 
-/** Requests that are short only because of others (contract §6). */
+/** Requests that are short only because of others. */
 export function describeWaiting(hands: MoneyHands): void {
   describe("a request that is short only because of others", () => {
     test("waits for their holds to end, and is served first come first served", async () => {

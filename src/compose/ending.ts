@@ -1,0 +1,76 @@
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Coordination } from "../coordination/interface.ts";
+import type { DeadlineQueue } from "../lib/deadline-queue.ts";
+import type { StreamTicker } from "../services/chat/stream-ticker.ts";
+import type { Idempotency } from "../services/idempotency/idempotency.ts";
+import type { LastUse } from "../services/keys/last-use.ts";
+import type { CreditOrders } from "../services/money/credit-orders.ts";
+import type { InFlight } from "../services/presence/in-flight.ts";
+import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import type { Connections } from "./connections.ts";
+import type { FineTuningParts } from "./fine-tuning.ts";
+import type { Membership } from "./membership.ts";
+import type { WebhookParts } from "./webhooks.ts";
+
+/** The way a gateway ends, called in this order. */
+export interface Ending {
+  /** Says that it is not ready any more, and keeps no connection; what comes is still served. */
+  announceStop(): void;
+  /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
+  drain(graceMs: number): Promise<void>;
+  /** Rejects where the database was out of reach: what it did not hear of, the next start settles. */
+  close(): Promise<void>;
+}
+
+export interface EndingParts {
+  readonly inFlight: InFlight;
+  readonly ticker: StreamTicker;
+  readonly deadlines: DeadlineQueue;
+  readonly sweep: ReturnType<typeof setInterval>;
+  readonly lag: EventLoopLag;
+  readonly orders: CreditOrders;
+  readonly tuning: FineTuningParts;
+  readonly idempotency: Idempotency;
+  readonly files: { close(): Promise<void> };
+  readonly lastUse: LastUse;
+  readonly ledger: GroupCommit;
+  readonly webhooks: WebhookParts;
+  readonly membership: Membership;
+  readonly coordination: Coordination;
+  readonly connections: Connections;
+}
+
+/** How long what was cut short takes to be charged and told. */
+const CUT_SHORT_MS = 2_000;
+
+/** Each part is closed while all that it may still use is open. */
+export function composeEnding(parts: EndingParts): Ending {
+  const { inFlight, connections, coordination } = parts;
+  return {
+    announceStop: () => inFlight.announceStop(),
+    async drain(graceMs) {
+      if (await inFlight.drained(graceMs)) return;
+      inFlight.cutShort();
+      parts.ticker.cutShort();
+      parts.deadlines.expireAll();
+      await inFlight.drained(CUT_SHORT_MS);
+    },
+    async close() {
+      clearInterval(parts.sweep);
+      parts.lag.stop();
+      parts.orders.close();
+      await parts.tuning.close();
+      await parts.idempotency.close();
+      await parts.files.close();
+      await parts.lastUse.write();
+      await parts.ledger.close();
+      await parts.webhooks.stop();
+      try {
+        await parts.membership.leave();
+      } finally {
+        await coordination.close();
+        await connections.close();
+      }
+    },
+  };
+}

@@ -1,0 +1,37 @@
+import type { Keyring } from "../lib/keyring.ts";
+import type { CreditOrders } from "../services/money/credit-orders.ts";
+import type { ActorWorld } from "./actor-world.ts";
+import type { FineTuningParts } from "./fine-tuning.ts";
+import type { WebhookParts } from "./webhooks.ts";
+
+/** What hears of changes that another instance, or an operator's command, has made. */
+export interface NewsListeners {
+  readonly world: ActorWorld;
+  readonly orders: CreditOrders;
+  readonly webhooks: WebhookParts;
+  readonly tuning: FineTuningParts;
+  readonly keyring: Keyring;
+}
+
+/** One thing has changed. */
+export function tellOfChange(listeners: NewsListeners, kind: string, objectId: string): void {
+  const { world, orders, webhooks, tuning, keyring } = listeners;
+  tuning.onChange(kind, objectId);
+  if (kind === "api-key") world.keys.forget(objectId);
+  else if (kind === "organization") world.organizations.forget(objectId);
+  else if (kind === "credit-command") void orders.carryOut();
+  else if (kind === "webhook") webhooks.deliveries.changed(objectId);
+  else if (kind === "outbox") webhooks.deliveries.nudge();
+  else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
+  else if (kind === "master-key") keyring.noteSealing(objectId);
+}
+
+/** For a while nothing was heard: anything may have changed. */
+export function tellOfGap({ world, orders, webhooks, tuning }: NewsListeners): void {
+  world.keys.forgetAll();
+  world.organizations.forgetAll();
+  tuning.onGap();
+  void orders.carryOut();
+  webhooks.subscriptions.forgetAll();
+  webhooks.deliveries.changedAll();
+}

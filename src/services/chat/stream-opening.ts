@@ -1,0 +1,153 @@
+import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { callCandidates, type Served } from "../routing/call-candidates.ts";
+import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
+import { readAheadUntil } from "./read-ahead.ts";
+import type { StartedUpstream } from "./start-upstream.ts";
+import type { StreamAttempts } from "./stream-attempts.ts";
+import { StreamCharge } from "./stream-charge.ts";
+import { StreamCheckpoints } from "./stream-checkpoints.ts";
+import { StreamRelay } from "./stream-relay.ts";
+
+const MAX_BYTES_PER_TOKEN = 64;
+const SPARE_OUTPUT_BYTES = 65_536;
+/** What may be read before the first byte may leave. */
+const MAX_AHEAD_BYTES = 65_536;
+
+/**
+ * The beginning of a stream: a candidate is found that sends its first event, and that event's checkpoint
+ * becomes durable. What the stream runs on is there as soon as it is made, for who has to end it meanwhile.
+ */
+export class StreamOpening {
+  readonly #dependencies: ChatStreamDependencies;
+  readonly #call: ChatStreamCall;
+  readonly #attempts: StreamAttempts;
+  readonly #startedMs: number;
+  readonly #onFailed: () => void;
+  relay: StreamRelay | undefined;
+  charge: StreamCharge | undefined;
+  checkpoints: StreamCheckpoints | undefined;
+  /** Neither done nor failed. */
+  isUnderWay = true;
+  /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
+  isDone = false;
+  /** The provider had ended before anything left. */
+  isOver = false;
+  #isAbandoned = false;
+  /** Ends the wait for the database. */
+  #endWait: ((failure: GatewayError) => void) | undefined;
+  #hasGivenUp = false;
+
+  /** `onFailed` is called when everything is released, before the failure is told. */
+  constructor(
+    dependencies: ChatStreamDependencies,
+    call: ChatStreamCall,
+    attempts: StreamAttempts,
+    startedMs: number,
+    onFailed: () => void,
+  ) {
+    this.#dependencies = dependencies;
+    this.#call = call;
+    this.#attempts = attempts;
+    this.#startedMs = startedMs;
+    this.#onFailed = onFailed;
+  }
+
+  /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
+  async run(): Promise<void> {
+    const { hold, log } = this.#call;
+    hold.confirmed?.catch((error: GatewayError) => this.#attempts.fail(error));
+    try {
+      this.#assertClient();
+      const attempts = this.#attempts;
+      const { calls } = this.#dependencies;
+      const served = await callCandidates(calls, this.#call.candidates, attempts.abort, attempts);
+      this.#begin(served);
+      log.firstTokenMs = this.#elapsedMs();
+      this.#assertClient();
+      const secured = this.#secureFirstEvent(this.relay!, this.charge!);
+      if (secured !== undefined) await this.#inTime(secured);
+      this.#assertClient();
+      this.isDone = true;
+    } catch (thrown) {
+      const error = this.#attempts.failure ?? thrown;
+      log.errorCode = error instanceof GatewayError ? error.code : "internal";
+      await this.#release();
+      this.#onFailed();
+      throw error;
+    } finally {
+      this.isUnderWay = false;
+    }
+  }
+
+  /** The client went away: whoever opens the stream sees it at the next step. */
+  abandon(): void {
+    this.#isAbandoned = true;
+  }
+
+  /** The stream's time is up, and the database is not waited for any longer. */
+  giveUp(failure: GatewayError): void {
+    if (this.#endWait === undefined) return;
+    this.#hasGivenUp = true;
+    this.#endWait(failure);
+  }
+
+  #assertClient(): void {
+    if (this.#isAbandoned) throw clientClosed();
+  }
+
+  #begin(served: Served<StartedUpstream>): void {
+    const { steadyClock } = this.#dependencies;
+    const relay = new StreamRelay(served, this.#outputLimitBytes(), () => steadyClock.nowMs());
+    this.relay = relay;
+    this.charge = new StreamCharge(this.#dependencies, this.#call, relay, () => this.#elapsedMs());
+  }
+
+  /** Undefined where the first event may leave already. */
+  #secureFirstEvent(relay: StreamRelay, charge: StreamCharge): Promise<void> | undefined {
+    const { steadyClock } = this.#dependencies;
+    const checkpoints = new StreamCheckpoints(steadyClock, () => charge.checkpoint());
+    this.checkpoints = checkpoints;
+    // Where all of it has come by now, its charge stands for a checkpoint.
+    this.isOver = relay.readArrived(MAX_AHEAD_BYTES);
+    return this.isOver ? this.#call.hold.confirmed : this.#coverFirstEvent(checkpoints, relay);
+  }
+
+  async #coverFirstEvent(checkpoints: StreamCheckpoints, relay: StreamRelay): Promise<void> {
+    const covered = checkpoints.cover(relay.rewriter.outputTokens);
+    const mayReadOn = () => !this.#isAbandoned;
+    this.isOver = await readAheadUntil(covered, relay, MAX_AHEAD_BYTES, mayReadOn);
+    await (this.isOver ? this.#call.hold.confirmed : covered);
+  }
+
+  /** Rejects where the stream's time is up before. */
+  async #inTime(waiting: Promise<void>): Promise<void> {
+    const { promise: timeIsUp, reject } = Promise.withResolvers<never>();
+    this.#endWait = reject;
+    try {
+      await Promise.race([waiting, timeIsUp]);
+    } finally {
+      this.#endWait = undefined;
+    }
+  }
+
+  async #release(): Promise<void> {
+    // The provider did its part; its endpoint must not count this call as running for ever.
+    this.relay?.end(true);
+    // What a provider had produced for a client that went away is charged; otherwise nothing left here.
+    if (this.charge !== undefined && this.#isAbandoned) await this.charge.settleQuietly(499);
+    // A checkpoint may yet come to stand there: what ends it is written behind it, and nobody waits.
+    else if (this.#hasGivenUp && this.checkpoints?.isWriting) void this.charge!.waiveQuietly();
+    else this.#dependencies.money.release(this.#call.hold);
+    this.#attempts.abort.abort();
+  }
+
+  /** Beyond this a provider is not sending tokens of its limit any more. */
+  #outputLimitBytes(): number {
+    const { hold, choices } = this.#call;
+    return hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
+  }
+
+  #elapsedMs(): number {
+    return this.#dependencies.steadyClock.nowMs() - this.#startedMs;
+  }
+}

@@ -1,0 +1,46 @@
+import { insertCreditCommand } from "../../../db/queries/credit-commands.ts";
+import { newId } from "../../../src/lib/ids.ts";
+import type { ApiKeyActors, OrganizationActors } from "../../../src/services/money/alone.ts";
+import type { CreditOrders } from "../../../src/services/money/credit-orders.ts";
+import type { Books } from "../../ledger/books.ts";
+import type { OwnedMoney } from "./owned-money.ts";
+
+type PayerChanges = Pick<
+  OwnedMoney,
+  "sql" | "addOrganization" | "addKey" | "change" | "remove" | "adjust" | "forget"
+>;
+
+/** What administration and operators do to the payers of these books. */
+export function payerChanges(
+  books: Books,
+  keys: ApiKeyActors,
+  organizations: OrganizationActors,
+  orders: CreditOrders,
+): PayerChanges {
+  const { sql, addOrganization, addKey } = books;
+  return {
+    sql,
+    addOrganization,
+    addKey,
+    async change({ keyId }, changed) {
+      await keys.get(keyId).ask("update", { changed, eventId: newId("evt") });
+      keys.forget(keyId);
+    },
+    async remove({ keyId }) {
+      await keys.get(keyId).ask("remove", { eventId: newId("evt") });
+      keys.forget(keyId);
+    },
+    async adjust({ organizationId }, amountNano) {
+      const id = newId("cmd");
+      const order = { id, organizationId, amountNano, description: "Correction" };
+      await sql.begin((transaction) => insertCreditCommand(transaction, order));
+      await orders.carryOut();
+      const [row] = await sql`SELECT refused_code FROM credit_commands WHERE id = ${id}`;
+      return row!.refused_code === null;
+    },
+    forget({ keyId, organizationId }) {
+      keys.forget(keyId);
+      organizations.forget(organizationId);
+    },
+  };
+}
