@@ -75,7 +75,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     company: areSeveral ? "several" : "alone",
     clock,
     telemetry,
-    onChange: (kind, objectId) => tellOfChange({ world, orders, webhooks, tuning, keyring }, kind, objectId),
+    onChange: (kind, objectId) =>
+      tellOfChange({ world, orders, webhooks, tuning, keyring }, kind, objectId),
     onGap: () => tellOfGap({ world, orders, webhooks, tuning, keyring }),
     onFenced: options.onFenced,
     onError,
