@@ -53,7 +53,13 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
     ...creditRoutes(sql),
     ...webhookRoutes(dependencies.webhooks),
-    ...fileRoutes({ uploads: files.uploads, files: files.library, clock }),
+    ...fileRoutes({
+      uploads: files.uploads,
+      files: files.library,
+      clock,
+      publicUrl: config.publicUrl,
+      uploadMinBytesPerSecond: config.uploadMinBytesPerSecond,
+    }),
     ...fineTuningRoutes(dependencies.fineTuning),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),
     ...metricsRoutes({

@@ -47,6 +47,13 @@ const CLAIM_SECONDS = 60;
 /** After a failure the wait doubles from one claim on, up to about an hour. */
 const MAX_DOUBLINGS = 6;
 
+/** Whether any removal is due. */
+export async function haveRemovals(sql: Database): Promise<boolean> {
+  const [row] = await sql<{ is_due: boolean }[]>`
+    SELECT EXISTS (SELECT 1 FROM file_removals WHERE due_at <= clock_timestamp()) AS is_due`;
+  return row!.is_due;
+}
+
 /** Takes some removals that are due; they are due again if nothing is heard of them. */
 export async function claimRemovals(sql: Database, limit: number): Promise<string[]> {
   const rows = await sql<{ storage_key: string }[]>`

@@ -58,3 +58,12 @@ export const fileUses = pgTable(
     index("file_uses_holder").on(table.holder, table.fileId),
   ],
 );
+
+/** Where the bytes of files lie, as far as places can be taken for one another: one row for each kind. */
+export const fileStores = pgTable("file_stores", {
+  kind: text("kind").primaryKey(),
+  id: text("id").notNull(),
+  createdAt: timestamp("created_at", { withTimezone: true })
+    .notNull()
+    .default(sql`clock_timestamp()`),
+});

@@ -7,7 +7,7 @@ export { changes } from "./changes.ts";
 export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { deliveries } from "./deliveries.ts";
-export { fileRemovals, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
+export { fileRemovals, fileStores, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
 export { files } from "./files.ts";
 export { fineTuningEvents } from "./fine-tuning-events.ts";
 export { fineTuningJobs } from "./fine-tuning-jobs.ts";

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { claimFileFolder, readFileFolderId } from "../../db/queries/file-store-id.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
@@ -33,11 +34,13 @@ export function composeFiles(dependencies: {
   onError(error: unknown): void;
 }): FileParts {
   const { config, sql, background, instance, keyring, clock, onError } = dependencies;
-  const storage = createStorage(config, clock);
+  const storage = createStorage(config, background, clock);
   const cleaning = new FileCleaning({ sql: background, storage, clock, onError });
   const cleanSoon = (): void => cleaning.cleanSoon();
   const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
   const links = new DownloadLinks(keyring);
+  // Said at the start, though files may not be asked for before long.
+  storage.assertOurs().catch(onError);
   cleaning.start();
   return {
     uploads,
@@ -50,8 +53,10 @@ export function composeFiles(dependencies: {
   };
 }
 
-function createStorage(config: GatewayConfig, clock: Clock): FileStorage {
-  return config.s3 === undefined
-    ? new DiskStorage(join(config.dataDir, "files"))
-    : new S3Storage(config.s3, clock);
+function createStorage(config: GatewayConfig, sql: Database, clock: Clock): FileStorage {
+  if (config.s3 !== undefined) return new S3Storage(config.s3, clock);
+  return new DiskStorage(join(config.dataDir, "files"), {
+    read: () => readFileFolderId(sql),
+    claim: (id) => claimFileFolder(sql, id),
+  });
 }

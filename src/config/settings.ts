@@ -10,6 +10,7 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 const MAX_DURATION_MS = 86_400_000;
 const MAX_RETRY_DELAYS = 20;
 const MAX_RETRY_DELAY_SECONDS = 604_800;
+const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
 const MAX_STARTING_CREDIT_USD = 1_000_000;
 
 export type PlanName = (typeof PLANS)[number];
@@ -21,6 +22,8 @@ export interface Settings {
   readonly host: string;
   /** True when only this machine can reach `host`. */
   readonly hostIsLoopback: boolean;
+  /** By which callers reach the gateway, without a slash at its end; undefined: by what each of them names. */
+  readonly publicUrl: string | undefined;
   readonly databaseUrl: string | undefined;
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
@@ -33,6 +36,7 @@ export interface Settings {
   /** CIDRs. */
   readonly egressAllow: readonly string[];
   readonly upstreamTimeouts: UpstreamTimeouts;
+  readonly uploadMinBytesPerSecond: number;
   /** Origins, or `*` alone. */
   readonly corsOrigins: readonly string[];
   readonly metricsToken: string | undefined;
@@ -56,6 +60,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     port: reader.integer("PORT", 0, 65_535),
     host,
     hostIsLoopback: LOOPBACK.test(host),
+    publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
     databaseUrl: reader.databaseUrl("DATABASE_URL", ["postgres", "postgresql"]),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
     redisUrl: reader.databaseUrl("REDIS_URL", ["redis", "rediss"]),
@@ -69,6 +74,11 @@ export function readSettings(reader: EnvironmentReader): Settings {
     webhookAllowHttp: reader.boolean("GATEWAY_WEBHOOK_ALLOW_HTTP"),
     egressAllow: reader.cidrs("GATEWAY_EGRESS_ALLOW"),
     upstreamTimeouts: upstreamTimeouts(reader),
+    uploadMinBytesPerSecond: reader.integer(
+      "GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND",
+      1,
+      MAX_UPLOAD_BYTES_PER_SECOND,
+    ),
     corsOrigins: corsOrigins(reader),
     metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),

@@ -12,6 +12,12 @@ const SETTINGS = [
   { name: "PORT", default: "3000", meaning: "port to listen on; 0 takes a free one" },
   { name: "HOST", default: "127.0.0.1", meaning: "address to listen on" },
   {
+    name: "GATEWAY_PUBLIC_URL",
+    default: null,
+    meaning:
+      "address by which callers reach the gateway, for the links that it makes; unset, `http://` and the `Host` that the caller names",
+  },
+  {
     name: "DATA_DIR",
     default: ".data",
     meaning: "folder of the embedded Postgres, stored files and the generated master key",
@@ -109,6 +115,11 @@ const SETTINGS = [
     name: "GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS",
     default: "600000",
     meaning: "until an answer is complete",
+  },
+  {
+    name: "GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND",
+    default: "32768",
+    meaning: "an upload that is slower for longer than a minute is given up",
   },
   {
     name: "GATEWAY_CORS_ORIGINS",

@@ -28,6 +28,15 @@ export function asGatewayError(error: unknown): GatewayError {
   return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
 }
 
+/**
+ * Whether an error is a fault of the gateway, or of what it depends on, that somebody has to look at. A
+ * bound that refuses does what it is there for; where something failed behind it, that is its cause.
+ */
+export function isFault(error: GatewayError): boolean {
+  const isBound = error.code === "overloaded" && error.cause === undefined;
+  return ERROR_TABLE[error.code].status >= 500 && !isBound;
+}
+
 export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnvelope {
   return {
     error: {

@@ -1,7 +1,8 @@
 import type { Readable } from "node:stream";
 import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/busboy";
-import type { Clock } from "../lib/clock.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
+import { type Pace, PacedReader } from "./paced-reader.ts";
+import { PieceMemory } from "./piece-memory.ts";
 
 /** What takes the parts of a form, in the order in which they come. */
 export interface FormReceiver {
@@ -17,7 +18,7 @@ export interface FormFileHeading {
 }
 
 export interface FormFileReceiver {
-  /** Resolves when it can take more: a slow one holds the client back. */
+  /** Resolves when it can take more: a slow one holds the client back. The piece is gone then. */
   write(piece: Uint8Array): Promise<void>;
   end(): void;
 }
@@ -26,14 +27,14 @@ export interface FormLimits {
   readonly maxFileBytes: number;
 }
 
+export interface FormReading extends FormLimits, Pace {}
+
 /** Boundaries, headings and fields: everything that is not the file. */
 export const MAX_FRAMING_BYTES = 64 * 1024;
 const MAX_FIELDS = 16;
 const MAX_FIELD_BYTES = 4 * 1024;
 const MAX_HEADING_BYTES = 8 * 1024;
 const MAX_HEADING_LINES = 32;
-/** A client that sends nothing for so long is gone, though its connection stands. */
-const IDLE_TIMEOUT_MS = 60_000;
 const MULTIPART = /^multipart\/form-data\s*(?:;|$)/i;
 
 /** How large a form says that its file is at least; 0 where it does not say. Throws 413, 415. */
@@ -53,17 +54,19 @@ export function leastFileBytes(request: Request, { maxFileBytes }: FormLimits): 
 
 /**
  * Reads a form with at most one file (RFC 7578) as it comes, keeping none of it: a receiver that waits
- * holds the client back. Throws what the receiver throws, 400, 413, and 499 where the client goes away.
+ * holds the client back. Throws what the receiver throws, 400, 413, and 499 where the client goes away,
+ * falls silent or is too slow.
  */
 export async function readForm(
   request: Request,
   receiver: FormReceiver,
-  { maxFileBytes, clock }: FormLimits & { readonly clock: Clock },
+  { maxFileBytes, ...pace }: FormReading,
 ): Promise<void> {
   const parser = createParser(request.headers.get("content-type") ?? "");
   const failure = new Failure();
   const fail = (error: unknown): void => failure.set(error);
   const finished = new Promise<void>((resolve) => parser.once("finish", resolve));
+  const memory = new PieceMemory();
   let fileBytes = 0;
   let receiving: Promise<void> | undefined;
   let fileStream: BusboyFileStream | undefined;
@@ -72,20 +75,22 @@ export async function readForm(
     receiving = receiveFile(
       stream,
       () => receiver.file(name, heading),
-      (bytes) => {
-        fileBytes += bytes;
+      (piece) => {
+        fileBytes += piece.byteLength;
+        memory.giveBack(piece);
       },
     );
     receiving.catch(fail);
   });
-  const body = request.body?.getReader();
+  const body = request.body ? new PacedReader(request.body, pace) : undefined;
   let readBytes = 0;
   try {
     for (;;) {
-      const piece = body && (await failure.or(readPiece(body, clock)));
+      const piece = body && (await failure.or(body.read()));
       if (piece === undefined) break;
       readBytes += piece.byteLength;
       if (readBytes > maxFileBytes + MAX_FRAMING_BYTES) throw tooLarge(maxFileBytes);
+      memory.lend(piece);
       await failure.or(feed(parser, piece));
     }
     parser.end();
@@ -97,7 +102,7 @@ export async function readForm(
   } catch (error) {
     parser.destroy();
     fileStream?.destroy(clientClosed());
-    await body?.cancel().catch(() => {});
+    await body?.cancel();
     // Nothing may be written any more when the caller clears up.
     await receiving?.catch(() => {});
     throw error;
@@ -175,7 +180,7 @@ function listen(
 async function receiveFile(
   stream: BusboyFileStream,
   open: () => Promise<FormFileReceiver>,
-  onBytes: (bytes: number) => void,
+  onWritten: (piece: Uint8Array) => void,
 ): Promise<void> {
   // Before anything is awaited: an error that nobody hears would end the process.
   let streamError: unknown;
@@ -185,31 +190,14 @@ async function receiveFile(
   const receiver = await open();
   try {
     for await (const piece of stream as Readable as AsyncIterable<Uint8Array>) {
-      onBytes(piece.byteLength);
       await receiver.write(piece);
+      onWritten(piece);
     }
   } catch (error) {
     throw error === streamError ? unreadable("it ends in the middle of a part", error) : error;
   }
   if (streamError !== undefined) throw unreadable("it ends in the middle of a part", streamError);
   receiver.end();
-}
-
-/** Undefined at the end. Rejects with 499 where the client goes away or falls silent. */
-async function readPiece(
-  body: ReadableStreamDefaultReader<Uint8Array>,
-  clock: Clock,
-): Promise<Uint8Array | undefined> {
-  const silent = Promise.withResolvers<never>();
-  const cancelTimer = clock.after(IDLE_TIMEOUT_MS, () => silent.reject(clientClosed()));
-  try {
-    const { value, done } = await Promise.race([body.read(), silent.promise]);
-    return done ? undefined : value;
-  } catch (error) {
-    throw error instanceof GatewayError ? error : clientClosed(error);
-  } finally {
-    cancelTimer();
-  }
 }
 
 /** Resolves when the parser can take more, which waits for whoever takes the file. */

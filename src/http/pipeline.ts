@@ -6,7 +6,7 @@ import type { Authentication } from "../services/authentication.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
-import { asGatewayError, errorResponse } from "./error-response.ts";
+import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 import { readJsonBody } from "./read-body.ts";
 import { compileQuery } from "./read-query.ts";
@@ -30,7 +30,7 @@ export interface PipelineDependencies {
   readonly loadGate: { admit(): void };
   readonly bodies: BodyBudget;
   record(request: RequestRecord): void;
-  /** Told of errors that are the gateway's own fault, with their private causes. */
+  /** Told of faults of the gateway and of what it depends on, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
 }
 
@@ -166,7 +166,7 @@ export function compileRoute(
     } catch (thrown) {
       const error = asGatewayError(thrown);
       log.errorCode = error.code;
-      if (ERROR_TABLE[error.code].status >= 500) dependencies.onInternalError(error, requestId);
+      if (isFault(error)) dependencies.onInternalError(error, requestId);
       finish(ERROR_TABLE[error.code].status);
       const refused = errorResponse(error, requestId, log.headers);
       if (inFlight.isStopping) refused.headers.set("connection", "close");

@@ -1,4 +1,4 @@
-import { GatewayError } from "../lib/errors.ts";
+import { bodyTooSlow, GatewayError } from "../lib/errors.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { parseJson } from "./check-json.ts";
 
@@ -55,7 +55,7 @@ async function readWhole(
 ): Promise<ArrayBuffer> {
   budget.take(bytes);
   const { promise: tooSlow, reject } = Promise.withResolvers<never>();
-  const deadline = budget.begin(() => reject(arrivesTooSlowly()));
+  const deadline = budget.begin(() => reject(bodyTooSlow()));
   try {
     return await Promise.race([request.arrayBuffer(), tooSlow]);
   } finally {
@@ -82,7 +82,7 @@ async function readPieces(
   try {
     for (;;) {
       const { done, value } = await reader.read();
-      if (isTooSlow) throw arrivesTooSlowly();
+      if (isTooSlow) throw bodyTooSlow();
       if (done) return Buffer.concat(pieces);
       budget.take(value.byteLength);
       readBytes += value.byteLength;
@@ -94,12 +94,6 @@ async function readPieces(
     budget.give(readBytes);
     reader.cancel().catch(() => {});
   }
-}
-
-function arrivesTooSlowly(): GatewayError {
-  return new GatewayError("client_closed_request", "The request body arrives too slowly.", {
-    headers: { connection: "close" },
-  });
 }
 
 function decode(bytes: ArrayBuffer | Uint8Array): string {

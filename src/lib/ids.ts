@@ -10,6 +10,7 @@ export type IdPrefix =
   | "cmt"
   | "file"
   | "obj"
+  | "sto"
   | "ftjob"
   | "whk";
 

@@ -1,5 +1,6 @@
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { FolderMark, type KnownFolder } from "./folder-mark.ts";
 import {
   assertStorageKey,
   type ByteRange,
@@ -21,17 +22,24 @@ const UNFINISHED = ".part";
  */
 export class DiskStorage implements FileStorage {
   readonly #root: string;
+  readonly #mark: FolderMark;
 
   /** @param root absolute; made where it does not exist, at the first write */
-  constructor(root: string) {
+  constructor(root: string, database: KnownFolder) {
     this.#root = root;
+    this.#mark = new FolderMark(root, database);
+  }
+
+  assertOurs(): Promise<void> {
+    return this.#mark.assertOurs();
   }
 
   write(key: string): StorageWriter {
-    return new DiskWriter(this.#path(key));
+    return new DiskWriter(this.#path(key), this.#mark);
   }
 
   async read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
+    await this.assertOurs();
     const file = await OpenFile.at(this.#path(key)).catch((error: unknown) => {
       if ((error as { code?: unknown }).code === "ENOENT") throw new ObjectMissingError(key);
       throw failure("cannot open a stored file", error);
@@ -41,6 +49,7 @@ export class DiskStorage implements FileStorage {
 
   async remove(key: string): Promise<void> {
     const path = this.#path(key);
+    await this.assertOurs();
     try {
       await rm(path, { force: true });
       await rm(path + UNFINISHED, { force: true });
@@ -62,11 +71,13 @@ export class DiskStorage implements FileStorage {
 
 class DiskWriter implements StorageWriter {
   readonly #path: string;
+  readonly #mark: FolderMark;
   #opening: Promise<FileHandle> | undefined;
   #isFinished = false;
 
-  constructor(path: string) {
+  constructor(path: string, mark: FolderMark) {
     this.#path = path;
+    this.#mark = mark;
   }
 
   async write(piece: Uint8Array): Promise<void> {
@@ -104,6 +115,7 @@ class DiskWriter implements StorageWriter {
 
   #open(): Promise<FileHandle> {
     this.#opening ??= (async () => {
+      await this.#mark.claim();
       await mkdir(dirname(this.#path), { recursive: true, mode: FOLDER_MODE });
       return open(this.#path + UNFINISHED, "wx", FILE_MODE);
     })();

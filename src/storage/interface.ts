@@ -15,9 +15,11 @@ export interface SignedAddress {
 /**
  * Where the bytes of files lie. What is stored under a key never changes, and a key is used once: the
  * names, sizes and owners of files are the database's affair. Rejects with StorageError where the store
- * cannot be reached or refuses.
+ * cannot be reached, refuses, or is another one than the database's.
  */
 export interface FileStorage {
+  /** Rejects where the database's files lie elsewhere, and nothing done here would be done to them. */
+  assertOurs(): Promise<void>;
   /** Begins to write under a key. Nothing can be read there before `finish` has resolved. */
   write(key: string): StorageWriter;
   /**

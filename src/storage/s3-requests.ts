@@ -25,6 +25,8 @@ const RETRY_DELAY_MS = 200;
 /** Until the answer begins; sending a part belongs to it. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const MAX_ERROR_CHARACTERS = 1_000;
+/** Of a large body, handed to the platform at a time. */
+const SEND_BYTES = 256 * 1024;
 
 /**
  * Signed requests of S3's wire protocol (AWS Signature Version 4), with bodies of a known hash, so that
@@ -82,11 +84,14 @@ export class S3Requests {
     const cancelTimer = this.#clock.after(ANSWER_TIMEOUT_MS, () =>
       waiting.abort(new StorageError("the store does not answer")),
     );
+    const isLarge = body instanceof Uint8Array && body.byteLength > SEND_BYTES;
+    // Of a stream the platform does not know the length, and sends it in chunks unless it is told.
+    if (isLarge) signed.headers.set("content-length", String(body.byteLength));
     try {
       return await fetch(signed.url, {
         method,
         headers: signed.headers,
-        body: body as BodyInit | undefined,
+        body: (isLarge ? inPieces(body) : body) as BodyInit | undefined,
         redirect: "manual",
         signal: waiting.signal,
         decompress: false,
@@ -101,6 +106,21 @@ export class S3Requests {
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     return url.href;
   }
+}
+
+/** The bytes as they are asked for: of a whole body the platform makes a copy, as large again. */
+function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
+  let sentBytes = 0;
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        controller.enqueue(bytes.subarray(sentBytes, sentBytes + SEND_BYTES));
+        sentBytes += SEND_BYTES;
+        if (sentBytes >= bytes.byteLength) controller.close();
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 async function refused(request: S3Request, answer: Response | Error): Promise<StorageError> {

@@ -63,9 +63,9 @@ export class S3Writer implements StorageWriter {
     if (bytes <= this.#filling.byteLength) return;
     let roomBytes = this.#filling.byteLength;
     while (roomBytes < bytes) roomBytes *= 2;
-    const larger = new Uint8Array(Math.min(roomBytes, PART_BYTES));
-    larger.set(this.#filling.subarray(0, this.#filledBytes));
-    this.#filling = larger;
+    // The memory of the smaller one is free at once.
+    const larger = this.#filling.buffer.transfer(Math.min(roomBytes, PART_BYTES));
+    this.#filling = new Uint8Array(larger);
   }
 
   /** Resolves when the part before it has arrived and this one is on its way. */

@@ -66,8 +66,9 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
     "ok master key",
     "ok database",
     "ok migrations",
-    "ok sealed values",
     "ok gateway",
+    "ok sealed values",
+    "ok file storage",
     "ok provider openai",
     "ok provider sandbox",
   ]);

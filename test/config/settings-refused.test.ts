@@ -43,6 +43,7 @@ const WHOLE_NUMBERS = [
   "GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS",
   "GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS",
   "GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS",
+  "GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND",
   "GATEWAY_KEEPALIVE_MS",
   "GATEWAY_SHUTDOWN_GRACE_MS",
 ];
@@ -60,6 +61,7 @@ describe("each variable refuses anything else in one line with its name, its val
   const cases: Record<string, string[]> = {
     ...Object.fromEntries(WHOLE_NUMBERS.map((name) => [name, NOT_WHOLE])),
     HOST: ["a b", "http://x", "a/b"],
+    GATEWAY_PUBLIC_URL: ["gateway.example.com", "ftp://a", "https://a?b", "https://a#b", "//a"],
     DATABASE_URL: ["localhost", "mysql://db/gateway"],
     REDIS_URL: ["cache:6379", "http://cache"],
     GATEWAY_STARTING_CREDIT_USD: ["-1", "1e3", "free", "0.0000000001", "1000001", "1,5", ".5"],

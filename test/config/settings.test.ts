@@ -19,6 +19,7 @@ describe("without any variable", () => {
       port: 3000,
       host: "127.0.0.1",
       hostIsLoopback: true,
+      publicUrl: undefined,
       dataDir: join(cwd, ".data"),
       databaseUrl: undefined,
       databasePoolSize: 10,
@@ -40,6 +41,7 @@ describe("without any variable", () => {
         idleMs: 120_000,
         totalMs: 600_000,
       },
+      uploadMinBytesPerSecond: 32_768,
       corsOrigins: [],
       metricsToken: undefined,
       keepaliveMs: 15_000,
@@ -100,6 +102,11 @@ describe("each variable takes what is documented", () => {
     [{ HOST: "::1" }, { host: "::1", hostIsLoopback: true }],
     [{ HOST: "localhost" }, { host: "localhost", hostIsLoopback: true }],
     [{ HOST: "127.example.com" }, { host: "127.example.com", hostIsLoopback: false }],
+    [
+      { GATEWAY_PUBLIC_URL: "https://gateway.example.com:8443/ai/" },
+      { publicUrl: "https://gateway.example.com:8443/ai" },
+    ],
+    [{ GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND: "1" }, { uploadMinBytesPerSecond: 1 }],
     [{ DATA_DIR: "/var/lib/gateway" }, { dataDir: "/var/lib/gateway" }],
     [{ DATA_DIR: "state" }, { dataDir: join(cwd, "state") }],
     [

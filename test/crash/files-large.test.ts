@@ -5,11 +5,8 @@ import { sendStreamed, streamedForm } from "../support/streamed-form.ts";
 
 /** GATEWAY_TEST_FILE_MEGABYTES=512 is the largest file there may be. */
 const FILE_BYTES = Number(process.env.GATEWAY_TEST_FILE_MEGABYTES ?? 160) * 1024 * 1024;
-/**
- * Above what the idle process has, and less than the file. On an idle machine it is below 120 MB; a busy
- * one is later at collecting garbage.
- */
-const MAX_GROWTH_BYTES = 150_000_000;
+/** Above what the idle process has, and less than the file. */
+const MAX_GROWTH_BYTES = 120_000_000;
 const SAMPLE_MS = 20;
 
 const line = `${JSON.stringify({ messages: [{ role: "user", content: "grow ".repeat(200) }] })}\n`;

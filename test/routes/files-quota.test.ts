@@ -12,6 +12,7 @@ import {
   upload,
   uploaded,
 } from "../support/files-gateway.ts";
+import { knownFolder } from "../support/known-folder.ts";
 import { sendStreamed, streamedForm } from "../support/streamed-form.ts";
 import { until } from "../support/until.ts";
 
@@ -89,7 +90,7 @@ test("uploads of several instances share one quota", async () => {
       await insertInstance(gateway.sql, instance);
       return new FileUploads({
         sql: gateway.sql,
-        storage: new DiskStorage(`${gateway.dataDir}/files`),
+        storage: new DiskStorage(`${gateway.dataDir}/files`, knownFolder()),
         instance,
         clock: systemClock,
         onError: (error) => {
@@ -109,7 +110,7 @@ test("uploads of several instances share one quota", async () => {
             await one.write(CONTENT.subarray(at, at + 10_000));
           one.end();
         },
-        { leastBytes: n % 2 === 0 ? 0 : SIZE - 100 },
+        { leastBytes: n % 2 === 0 ? 0 : SIZE - 100, admitAgain: async () => {} },
       ),
     ),
   );

@@ -15,6 +15,7 @@ import {
   startFilesGateway,
   uploaded,
 } from "../support/files-gateway.ts";
+import { knownFolder } from "../support/known-folder.ts";
 import { until } from "../support/until.ts";
 
 let gateway: FilesGateway;
@@ -26,7 +27,7 @@ beforeAll(async () => {
   await insertInstance(gateway.sql, instance);
   const parts = {
     sql: gateway.sql,
-    storage: new DiskStorage(join(gateway.dataDir, "files")),
+    storage: new DiskStorage(join(gateway.dataDir, "files"), knownFolder()),
     instance,
     clock: systemClock,
     onError: (error: unknown) => {

@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DiskStorage } from "../../src/storage/disk.ts";
+import { knownFolder } from "../support/known-folder.ts";
 import { until } from "../support/until.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gateway-open-file-"));
@@ -24,7 +25,7 @@ function openHere(): number {
 test.skipIf(process.platform !== "linux")(
   "a stored file whose stream nobody reads or cancels is closed when that is forgotten, and ends nothing",
   async () => {
-    const storage = new DiskStorage(folder);
+    const storage = new DiskStorage(folder, knownFolder());
     const key = "obj_0123456789abcdef0123456789abcdef";
     const writer = storage.write(key);
     await writer.write(new Uint8Array(10));

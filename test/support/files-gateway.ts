@@ -67,7 +67,7 @@ export async function countFiles(dataDir: string): Promise<number> {
     recursive: true,
     withFileTypes: true,
   }).catch(() => []);
-  return entries.filter((entry) => entry.isFile()).length;
+  return entries.filter((entry) => entry.isFile() && entry.name !== ".storage-id").length;
 }
 
 /** A form of these parts, in this order. */

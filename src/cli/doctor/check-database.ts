@@ -18,6 +18,7 @@ type FurtherLook = (sql: Database) => Promise<readonly Finding[]>;
 /**
  * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
  * embedded one that does not run is started for the time being, but never made.
+ * @param filesFolder where stored files would lie; undefined where they lie elsewhere
  */
 export async function checkDatabase(
   settings: DatabaseSettings,
@@ -56,5 +57,5 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
     ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
     : ok("migrations", "up to date");
   const gateway = (await hearsGateway(sql)) ? "one runs on this database" : "none runs";
-  return [migrations, ...(await lookFurther(sql)), ok("gateway", gateway)];
+  return [migrations, ok("gateway", gateway), ...(await lookFurther(sql))];
 }

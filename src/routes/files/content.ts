@@ -1,5 +1,6 @@
 import { attachment } from "../../http/content-disposition.ts";
 import { downloadResponse } from "../../http/download.ts";
+import { publicUrl } from "../../http/public-url.ts";
 import type { RequestContext } from "../../http/route.ts";
 import type { FileRecord } from "../../lib/file-record.ts";
 import type { FileLibrary } from "../../services/files/file-library.ts";
@@ -24,8 +25,13 @@ export function contentResponse(
   });
 }
 
-/** Where the content can be fetched for an hour without a key. */
-export async function downloadUrlShape(request: Request, files: FileLibrary, file: FileRecord) {
+/** Where the content can be fetched for an hour without a key. Throws 400 where the request names no host. */
+export async function downloadUrlShape(
+  request: Request,
+  files: FileLibrary,
+  file: FileRecord,
+  publicBase: string | undefined,
+) {
   const place = await files.place(file, {
     contentType: file.contentType,
     contentDisposition: attachment(file.filename),
@@ -34,5 +40,5 @@ export async function downloadUrlShape(request: Request, files: FileLibrary, fil
   if (place.kind === "store") return { ...shape, url: place.url, expires_at: place.expires };
   const { expires, signature } = place.proof;
   const path = `/v1/files/${file.id}/download?expires=${expires}&signature=${signature}`;
-  return { ...shape, url: new URL(path, request.url).href, expires_at: expires };
+  return { ...shape, url: publicUrl(path, request, publicBase), expires_at: expires };
 }

@@ -1,6 +1,6 @@
 import { jsonResponse } from "../../http/json-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, steady } from "../../lib/clock.ts";
 import type { FileLibrary } from "../../services/files/file-library.ts";
 import type { FileUploads } from "../../services/files/file-uploads.ts";
 import { contentResponse, downloadUrlShape } from "./content.ts";
@@ -23,10 +23,18 @@ export interface FileRouteDependencies {
   readonly uploads: FileUploads;
   readonly files: FileLibrary;
   readonly clock: Clock;
+  /** Without a slash at its end; undefined: links lead to the host that a request names. */
+  readonly publicUrl: string | undefined;
+  readonly uploadMinBytesPerSecond: number;
 }
 
 /** Files (spec 4.2). */
-export function fileRoutes({ uploads, files, clock }: FileRouteDependencies): RouteDefinition[] {
+export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition[] {
+  const { uploads, files } = dependencies;
+  const receiving = {
+    clock: steady(dependencies.clock),
+    minBytesPerSecond: dependencies.uploadMinBytesPerSecond,
+  };
   const find = (context: RequestContext) =>
     files.find(context.caller.key.organizationId, context.params.id!);
   return [
@@ -39,7 +47,7 @@ export function fileRoutes({ uploads, files, clock }: FileRouteDependencies): Ro
       form: schema.uploadForm,
       responses: { 200: { description: "The file", schema: schema.fileObject } },
       handle: async (context) =>
-        jsonResponse(fileShape(await receiveUpload(context, uploads, clock))),
+        jsonResponse(fileShape(await receiveUpload(context, uploads, receiving))),
     },
     {
       method: "GET",
@@ -77,7 +85,14 @@ export function fileRoutes({ uploads, files, clock }: FileRouteDependencies): Ro
       access: reading,
       responses: { 200: { description: "The address", schema: schema.downloadUrl } },
       handle: async (context) =>
-        jsonResponse(await downloadUrlShape(context.request, files, await find(context))),
+        jsonResponse(
+          await downloadUrlShape(
+            context.request,
+            files,
+            await find(context),
+            dependencies.publicUrl,
+          ),
+        ),
     },
     {
       method: "GET",

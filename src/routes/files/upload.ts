@@ -1,6 +1,5 @@
-import { leastFileBytes, readForm } from "../../http/multipart.ts";
+import { type FormReading, leastFileBytes, readForm } from "../../http/multipart.ts";
 import type { RequestContext } from "../../http/route.ts";
-import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { FileRecord } from "../../lib/file-record.ts";
 import type { FileUpload } from "../../services/files/file-upload.ts";
@@ -11,7 +10,7 @@ import { MAX_FILE_BYTES } from "../../services/files/purposes.ts";
 export function receiveUpload(
   context: RequestContext,
   uploads: FileUploads,
-  clock: Clock,
+  receiving: Pick<FormReading, "clock" | "minBytesPerSecond">,
 ): Promise<FileRecord> {
   const { request } = context;
   const limits = { maxFileBytes: MAX_FILE_BYTES };
@@ -21,8 +20,12 @@ export function receiveUpload(
   const { organizationId } = context.caller.key;
   return uploads.run(
     organizationId,
-    (upload) => readForm(request, formReceiver(upload), { ...limits, clock }),
-    { leastBytes },
+    (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
+    {
+      leastBytes,
+      // The key may have changed since the first byte came.
+      admitAgain: async () => void (await context.admitAgain()),
+    },
   );
 }
 

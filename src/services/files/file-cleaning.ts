@@ -1,6 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import { deleteExpiredFiles } from "../../../db/queries/file-delete.ts";
-import { claimRemovals, forgetRemoval } from "../../../db/queries/file-removals.ts";
+import { claimRemovals, forgetRemoval, haveRemovals } from "../../../db/queries/file-removals.ts";
 import { abandonDeadUploads } from "../../../db/queries/file-uploads.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FileStorage } from "../../storage/interface.ts";
@@ -76,6 +76,9 @@ export class FileCleaning {
     const dead = { silentSeconds: SILENT_SECONDS, limit: DEAD_UPLOADS_BATCH };
     await this.#repeat(EXPIRY_BATCH, () => deleteExpiredFiles(sql, EXPIRY_BATCH));
     await this.#repeat(DEAD_UPLOADS_BATCH, () => abandonDeadUploads(sql, dead));
+    if (!(await haveRemovals(sql))) return;
+    // Nothing is claimed from those who could do it.
+    await this.#dependencies.storage.assertOurs();
     await this.#repeat(REMOVALS_BATCH, () => this.#removeBytes());
   }
 

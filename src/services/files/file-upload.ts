@@ -74,8 +74,8 @@ export class FileUpload {
     (this.#check ?? this.#undecided)?.end();
   }
 
-  /** Everything has come. Throws 400, 403, 503. */
-  async finish(): Promise<FileRecord> {
+  /** Everything has come. Throws what `admitAgain` throws, 400, 403, 503. */
+  async finish(admitAgain: () => Promise<void>): Promise<FileRecord> {
     const purpose = this.#purpose;
     const heading = this.#heading;
     if (heading === undefined) throw invalid("file", "file is missing.");
@@ -83,6 +83,8 @@ export class FileUpload {
     const stated = MEDIA_TYPE.test(heading.contentType) ? heading.contentType : DEFAULT_TYPE;
     const id = newId("file");
     try {
+      await this.#stored.end();
+      await admitAgain();
       return await this.#stored.finish({
         id,
         organizationId: this.#organizationId,

@@ -7,6 +7,13 @@ import { UploadSlots } from "./upload-slots.ts";
 
 const RENEW_MS = 10_000;
 
+export interface UploadOptions {
+  /** Are known to come. */
+  readonly leastBytes: number;
+  /** Asked when all bytes are stored, before there is a file. Rejects where there may be none any more. */
+  admitAgain(): Promise<void>;
+}
+
 /** The uploads that run in this process. */
 export class FileUploads {
   readonly #dependencies: StoredUploadDependencies;
@@ -20,18 +27,18 @@ export class FileUploads {
 
   /**
    * Lets `receive` fill an upload and makes a file of what it received; where either fails nothing is left
-   * behind. `leastBytes` are known to come. Throws what `receive` throws, and 400, 403, 413, 503.
+   * behind. Throws what `receive` and `admitAgain` throw, and 400, 403, 413, 503.
    */
   async run(
     organizationId: string,
     receive: (upload: FileUpload) => Promise<void>,
-    options: { readonly leastBytes: number },
+    options: UploadOptions,
   ): Promise<FileRecord> {
-    const { leastBytes } = options;
+    const { leastBytes, admitAgain } = options;
     return this.store(organizationId, async (stored) => {
       const upload = new FileUpload(stored, organizationId, leastBytes);
       await receive(upload);
-      return upload.finish();
+      return upload.finish(admitAgain);
     });
   }
 

@@ -100,6 +100,7 @@ export class JobFiles {
     try {
       return await uploads.store(result.organizationId, async (stored) => {
         for await (const piece of content) await stored.write(piece);
+        await stored.end();
         return stored.finish(newFile(result), true);
       });
     } catch (error) {

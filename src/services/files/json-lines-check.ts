@@ -44,8 +44,8 @@ export class JsonLinesCheck implements FileCheck {
     }
     if (start === piece.byteLength) return;
     this.#assertLength(this.#begunBytes + piece.byteLength - start);
-    // A copy: the piece is its owner's, who may write over it.
-    this.#begun.push(piece.slice(start));
+    // A copy, which the slice of a Buffer is not: the piece is its owner's, who may write over it or free it.
+    this.#begun.push(new Uint8Array(piece.subarray(start)));
     this.#begunBytes += piece.byteLength - start;
   }
 

@@ -91,10 +91,14 @@ export class StoredUpload {
     }
   }
 
-  /** Makes a file of it. Throws 403, StorageError; what throws is to be given up. */
-  async finish(file: NewFile, isAnnounced = false): Promise<FileRecord> {
+  /** Resolves when all bytes are durable; nothing can be written any more. Throws StorageError. */
+  async end(): Promise<void> {
     await this.#writer.finish();
     this.#isWhole = true;
+  }
+
+  /** Makes a file of what has ended. Throws 403; what throws is to be given up. */
+  async finish(file: NewFile, isAnnounced = false): Promise<FileRecord> {
     const content = {
       storageKey: this.storageKey,
       bytes: this.#storedBytes,

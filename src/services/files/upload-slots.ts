@@ -1,6 +1,6 @@
 import { GatewayError } from "../../lib/errors.ts";
 
-/** Each holds up to two parts of 5 MB in memory while the store is slow. */
+/** Each holds two parts of 5 MB in memory while the store is slow. */
 const MAX_UPLOADS = 64;
 /** One organization cannot take all of them. */
 const MAX_UPLOADS_OF_ORGANIZATION = 32;
