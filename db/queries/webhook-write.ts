@@ -2,6 +2,7 @@ import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-recor
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
 import { type Seal, sealingKeyId } from "./master-key.ts";
+import { type SealedSecrets, sealedSecrets } from "./webhook-list.ts";
 import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
 
 export interface NewWebhook extends WebhookSettings {
@@ -69,22 +70,26 @@ export function updateWebhook(
   });
 }
 
-/** The secret so far goes on signing until `previousUntilMs`; one before it signs no more. */
+/** Stores what `replace` makes of the secrets so far, sealed with the key of that id. Undefined where the organization has no such webhook. */
 export function replaceWebhookSecret(
   sql: Database,
   { id, organizationId }: WebhookName,
-  secret: Seal,
-  previousUntilMs: number,
+  replace: (held: SealedSecrets, keyId: string) => SealedSecrets,
 ): Promise<WebhookRecord | undefined> {
   return sql.begin(async (transaction) => {
-    const sealed = secret(await sealingKeyId(transaction));
+    const keyId = await sealingKeyId(transaction);
+    const [held] = await transaction<WebhookRow[]>`
+      SELECT * FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId} FOR UPDATE`;
+    if (held === undefined) return undefined;
+    const { secret, previousSecret, previousSecretUntilMs } = replace(sealedSecrets(held), keyId);
+    const until = previousSecretUntilMs && new Date(previousSecretUntilMs).toISOString();
     const [row] = await transaction<WebhookRow[]>`
-      UPDATE webhooks SET version = version + 1, previous_secret = secret, secret = ${sealed as Buffer},
-        previous_secret_until = ${new Date(previousUntilMs).toISOString()}::text::timestamptz
-      WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
-    if (row === undefined) return undefined;
+      UPDATE webhooks SET version = version + 1, secret = ${secret as Buffer},
+        previous_secret = ${previousSecret as Buffer | null},
+        previous_secret_until = ${until}::text::timestamptz
+      WHERE id = ${id} RETURNING *`;
     await recordChange(transaction, "webhook", id);
-    return webhookRecord(row);
+    return webhookRecord(row!);
   });
 }
 

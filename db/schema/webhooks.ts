@@ -19,7 +19,7 @@ export const webhooks = pgTable(
     enabled: boolean("enabled").notNull(),
     /** Encrypted with the master key. */
     secret: bytea("secret").notNull(),
-    /** The one before, which signs too until its time is over. */
+    /** The one before, which signs too until its time is over; with it, those before it that still sign. */
     previousSecret: bytea("previous_secret"),
     previousSecretUntil: timestamp("previous_secret_until", { withTimezone: true }),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),

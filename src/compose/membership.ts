@@ -2,10 +2,12 @@ import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
 import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
+import { readDatabaseTime } from "../../db/queries/database-time.ts";
 import type { Company } from "../../db/queries/instance-lock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ChangeNews } from "../services/presence/change-news.ts";
 import { Cleaning } from "../services/presence/cleaning.ts";
+import { ClockWatch } from "../services/presence/clock-watch.ts";
 import { join, takeOver } from "../services/presence/joining.ts";
 import { Presence } from "../services/presence/presence.ts";
 import { Reaper } from "../services/presence/reaper.ts";
@@ -79,6 +81,7 @@ export function createMembership(options: MembershipOptions): Membership {
     isOurTurn: () => presence.peers().rank === 0,
     onError,
   });
+  const clockWatch = watchClock(options);
   let verifying: ReturnType<typeof setInterval> | undefined;
   return {
     presence,
@@ -91,12 +94,14 @@ export function createMembership(options: MembershipOptions): Membership {
     async start() {
       await presence.start();
       cleaning.start();
+      clockWatch.start();
       unowned.start();
       verifying = setInterval(() => void ownership.verify().catch(onError), VERIFY_MS);
     },
     async leave() {
       clearInterval(verifying);
       cleaning.stop();
+      clockWatch.stop();
       await unowned.stop();
       await reaper.close();
       try {
@@ -106,6 +111,25 @@ export function createMembership(options: MembershipOptions): Membership {
       }
     },
   };
+}
+
+function watchClock({ connections, clock, telemetry }: MembershipOptions): ClockWatch {
+  const watch = new ClockWatch({
+    clock,
+    readDatabaseTime: () => readDatabaseTime(connections.background),
+    onApart: (aheadMs) =>
+      telemetry.log.warn(
+        { ahead_ms: Math.round(aheadMs) },
+        "this machine's clock differs from the database's: keys expire, budgets renew and webhooks are signed at the wrong time",
+      ),
+    onAgreed: () => telemetry.log.info({}, "this machine's clock agrees with the database's again"),
+  });
+  telemetry.gauge(
+    "gateway_clock_ahead_seconds",
+    "How far this machine's clock is ahead of the database's at least; negative where it is behind.",
+    () => watch.aheadMs / 1_000,
+  );
+  return watch;
 }
 
 function noteSettled(

@@ -56,6 +56,7 @@ export class EgressGuard {
     if (url.username !== "" || url.password !== "") {
       throw new EgressRefused("must hold no credentials");
     }
+    if (url.port === "0") throw new EgressRefused("has a port that nobody can listen on");
     const host = hostNameOf(url);
     if (host === "") throw new EgressRefused("has no host");
     const address = addressOfHost(host) ?? (LOCAL_NAME.test(host) ? LOOPBACK : undefined);

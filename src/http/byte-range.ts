@@ -32,7 +32,10 @@ export function readRange(header: string | null, bytes: number): ReadRange {
 
 /** True where a list of entity tags (If-None-Match) names this one, weakly compared. */
 export function namesEntity(header: string | null, etag: string): boolean {
-  if (header === null) return false;
-  if (header.trim() === "*") return true;
-  return header.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
+  return header !== null && namesExactly(header.replaceAll(/(^|,)\s*W\//g, "$1"), etag);
+}
+
+/** True where a list of entity tags (If-Match) names this one, strongly compared: a weak tag names none. */
+export function namesExactly(header: string, etag: string): boolean {
+  return header.trim() === "*" || header.split(",").some((tag) => tag.trim() === etag);
 }

@@ -1,6 +1,6 @@
 import { GatewayError } from "../lib/errors.ts";
 import { acceptedType } from "./accepted-type.ts";
-import { namesEntity, readRange } from "./byte-range.ts";
+import { namesEntity, namesExactly, readRange } from "./byte-range.ts";
 import { attachment } from "./content-disposition.ts";
 import type { RequestContext } from "./route.ts";
 
@@ -22,7 +22,7 @@ const MAX_BUFFERED_BYTES = 1024 * 1024;
 
 /**
  * Bytes that a caller once sent, with ranges and conditions (RFC 9110, sections 13 and 14). Whatever they
- * are, no browser takes them for a page of ours. Throws 416.
+ * are, no browser takes them for a page of ours. Throws 412, 416.
  */
 export async function downloadResponse(
   context: RequestContext,
@@ -40,6 +40,13 @@ export async function downloadResponse(
     vary: "accept",
     ...(etag !== undefined && { etag }),
   };
+  const expected = request.headers.get("if-match");
+  if (etag !== undefined && expected !== null && !namesExactly(expected, etag)) {
+    throw new GatewayError("precondition_failed", "The content is another one by now.", {
+      param: "if-match",
+      headers: { etag },
+    });
+  }
   if (etag !== undefined && namesEntity(request.headers.get("if-none-match"), etag)) {
     return new Response(null, { status: 304, headers });
   }

@@ -18,6 +18,7 @@ const TITLES: Readonly<Record<number, string>> = {
   404: "Not found",
   408: "The provider did not answer in time",
   409: "In conflict with what exists",
+  412: "The content is not the one that If-Match names",
   413: "Too large",
   415: "Not the content type that is expected",
   416: "The content has no such range",

@@ -42,6 +42,7 @@ export type ErrorCode =
   | "input_too_long"
   | "unsupported_media_type"
   | "range_not_satisfiable"
+  | "precondition_failed"
   | "rate_limit_exceeded"
   | "client_closed_request"
   | "internal"

@@ -22,11 +22,15 @@ const FILE_MODE = 0o600;
  * folder would otherwise look like lost files; and what is removed in the wrong folder stays in the right
  * one. The folder is marked before the database learns of it, so that instances which begin at once in a
  * shared folder all claim the same id, and of those in folders of their own one.
+ *
+ * What lies in another folder is not found there, which is said; new files can be kept in it all the same,
+ * unless it has taken the place of the right one under a running process.
  */
 export class FolderMark {
   readonly #root: string;
   readonly #database: KnownFolder;
   #known: string | undefined;
+  #wasOurs = false;
 
   constructor(root: string, database: KnownFolder) {
     this.#root = root;
@@ -39,16 +43,24 @@ export class FolderMark {
     if (this.#known !== undefined) await this.#assertMark(this.#known);
   }
 
-  /** The same before something is written: the first one decides. */
+  /**
+   * Before something is written: the first folder is the database's. Throws StorageError where it was this
+   * one, and is not here any more.
+   */
   async claim(): Promise<void> {
     this.#known ??= await this.#database.read();
     this.#known ??= await this.#database.claim(await this.#mark());
-    await this.#assertMark(this.#known);
+    try {
+      await this.#assertMark(this.#known);
+    } catch (error) {
+      if (this.#wasOurs) throw error;
+    }
   }
 
   async #assertMark(known: string): Promise<void> {
     const mark = await readFolderMark(this.#root);
     if (mark !== known) throw new StorageError(wrongFolder(this.#root, mark, known));
+    this.#wasOurs = true;
   }
 
   /** The id that the folder bears, or bears from now on. */

@@ -182,6 +182,8 @@ describe("the form of a URL", () => {
       "",
       "https://[fe80::1%25eth0]/",
       "https://256.1.1.1/",
+      "https://example.com:0/",
+      "https://example.com:65536/",
       `https://example.com/${"a".repeat(2_048)}`,
     ]) {
       expect(() => guard(true).parse(text)).toThrow(EgressRefused);

@@ -4,7 +4,8 @@ import { storeResultEffect } from "../../db/queries/idempotency.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { noteKnownKeys, readMasterKey, sealingKeyId } from "../../db/queries/master-key.ts";
 import { changeMasterKey } from "../../db/queries/master-key-change.ts";
-import { insertWebhook } from "../../db/queries/webhook-write.ts";
+import { findWebhook } from "../../db/queries/webhook-list.ts";
+import { insertWebhook, replaceWebhookSecret } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
 import { MasterKeyError } from "../../src/services/master-key/errors.ts";
@@ -98,6 +99,26 @@ test("a secret that is written behind a rotation by one who has not heard of it 
   expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
   await insertWebhook(sql, newWebhook(organizationId), 10);
   expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 1], lost: 0 });
+});
+
+test("a secret that is replaced behind a rotation takes those before it along to the new key", async () => {
+  const secrets = new WebhookSecrets(keyring);
+  const webhook = newWebhook(organizationId);
+  await insertWebhook(sql, webhook, 10);
+  const untilMs = Date.now() + 60_000;
+  const replaceWith = (secret: string) =>
+    replaceWebhookSecret(sql, { id: webhook.id, organizationId }, (held, keyId) => ({
+      secret: secrets.sealing(secret)(keyId),
+      previousSecret: secrets.sealingReplaced(held, Date.now(), untilMs)(keyId),
+      previousSecretUntilMs: untilMs,
+    }));
+  await replaceWith("a second");
+  expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
+  await replaceWith("a third");
+  expect(await openedBy(sql, OLD, NEW)).toEqual({ opened: [0, 2], lost: 0 });
+  const found = await findWebhook(sql, { id: webhook.id, organizationId });
+  const signing = secrets.signing(found!.sealed, Date.now());
+  expect(signing).toEqual(["a third", "a second", "a secret"]);
 });
 
 test("a stored result too, once, and its writer knows from then on", async () => {

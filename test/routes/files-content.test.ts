@@ -97,6 +97,13 @@ describe.each(["disk", "s3"] as const)("content on %s", (kind) => {
     }
     expect((await getContent(gateway, id, { "if-none-match": '"other"' })).status).toBe(200);
     const range = "bytes=1-2";
+    for (const wanted of [etag, `"other", ${etag}`, "*"]) {
+      expect((await getContent(gateway, id, { range, "if-match": wanted })).status).toBe(206);
+    }
+    for (const gone of ['"other"', `W/${etag}`, etag.slice(1, -1)]) {
+      const response = await getContent(gateway, id, { range, "if-match": gone });
+      await expectError(response, 412, "precondition_failed");
+    }
     expect((await getContent(gateway, id, { range, "if-range": etag })).status).toBe(206);
     expect((await getContent(gateway, id, { range, "if-range": '"old"' })).status).toBe(200);
   });

@@ -187,6 +187,11 @@ describe("a form is refused that", () => {
       undefined,
     ],
     [
+      "has a file with a name of later control characters",
+      `${purpose}${part('name="file"; filename="a\u0085b"', "abc")}--b--\r\n`,
+      undefined,
+    ],
+    [
       "has much more around its parts than in them",
       `${"x".repeat(70_000)}\r\n${purpose}${part('name="file"; filename="a"', "abc")}--b--\r\n`,
       undefined,

@@ -104,6 +104,30 @@ test("a quiet stream says that it is alive, and a client that leaves ends it and
   expect(gateway.logLines.filter((line) => line.includes("background failure"))).toEqual([]);
 }, 60_000);
 
+test("a stream ends for a key that is switched off in the middle of it, and tells it nothing more", async () => {
+  const { id } = await gateway.tune({ outcome: "never" });
+  await until("it runs", async () => (await gateway.job(id)).status === "running", 20_000);
+  const made = await gateway.request(
+    "POST",
+    "/v1/keys",
+    { name: `follower of ${id}` },
+    { key: gateway.managementKey },
+  );
+  const follower = (await made.json()) as { id: string; key: string };
+  const asFollower = { headers: { accept: "text/event-stream" }, key: follower.key };
+  const path = `/v1/fine_tuning/jobs/${id}/events`;
+  const response = await gateway.request("GET", path, undefined, asFollower);
+  const reading = response.text();
+  const change = { is_active: false };
+  await gateway.request("PATCH", `/v1/keys/${follower.id}`, change, { key: gateway.managementKey });
+  const text = await reading;
+  expect(text).toContain(`Created fine-tuning job: ${id}`);
+  expect(text).not.toContain("[DONE]");
+  expect((await gateway.request("GET", path, undefined, asFollower)).status).toBe(401);
+  await gateway.request("POST", `/v1/fine_tuning/jobs/${id}/cancel`);
+  expect(gateway.logLines.filter((line) => line.includes("background failure"))).toEqual([]);
+}, 60_000);
+
 test("Accept decides between a stream and a list", async () => {
   const { id } = await gateway.tune();
   await gateway.ended(id);

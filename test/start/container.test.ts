@@ -61,3 +61,12 @@ test("the composition sets nothing but what the gateway reads, and balances over
     expect(configs["load-balancer"]!.content).toContain(`${name}:3000`);
   }
 });
+
+test("where no gateway is ready, as without Redis, the balancer sends to whichever lives", () => {
+  const { configs } = YAML.parse(textOf("compose.yaml")) as Composition;
+  const { content } = configs["load-balancer"]!;
+  const [ready, otherwise] = content.split("handle_errors {");
+  expect(ready).toMatch(/reverse_proxy \{\s+import gateways\s[^}]*health_uri \/readyz\n/);
+  expect(otherwise).toContain("status_code} == 503");
+  expect(otherwise).toMatch(/reverse_proxy @\S+ \{\s+import gateways\s[^}]*health_uri \/healthz\n/);
+});

@@ -104,6 +104,19 @@ describe("with one", () => {
     }
   });
 
+  test("a test event of an error has the fields of a real one, no more and no fewer", async () => {
+    const failed = await gateway.chat(gateway.modelThat({ do: "error", status: 500 }));
+    const real = (await eventOf(failed)).data;
+    const type = "completion.error";
+    const tested = await gateway.request("POST", `/v1/webhooks/${hookId}/test`, { type });
+    const { event_id: eventId } = await tested.json();
+    const sample = receiver.received.find(({ id }) => id === eventId)!.event.data;
+    expect(Object.keys(sample).sort()).toEqual([...Object.keys(real), "test"].sort());
+    expect(Object.keys(sample.error as object).sort()).toEqual(
+      Object.keys(real.error as object).sort(),
+    );
+  });
+
   test("a stream that breaks is an error with what was charged of it, once", async () => {
     const model = gateway.modelThat({ do: "cut", afterEvents: 2 });
     const response = await gateway.chat(model, { stream: true });

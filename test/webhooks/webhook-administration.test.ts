@@ -76,6 +76,39 @@ describe("a webhook", () => {
     expect(isSigned(receiver.received[2]!, rotated.secret)).toBeTrue();
   });
 
+  test("whose secret was replaced again and again signs with each for its day", async () => {
+    const owner = await addHookOwner(gateway);
+    const receiver = gateway.receive();
+    const hook = await owner.addHook(receiver);
+    const rotate = async (): Promise<string> => {
+      const response = await owner.call("POST", `/v1/webhooks/${hook.id}/rotate_secret`);
+      return (await response.json()).secret;
+    };
+    const test = async () => {
+      await owner.call("POST", `/v1/webhooks/${hook.id}/test`, { type: "key.created" });
+      return receiver.received.at(-1)!;
+    };
+    const second = await rotate();
+    await gateway.sql`
+      UPDATE webhooks SET previous_secret_until = now() + interval '2 seconds' WHERE id = ${hook.id}`;
+    // Two at once, as of a client that asks again: neither takes the other's away.
+    const [third, fourth] = await Promise.all([rotate(), rotate()]);
+    for (const secret of [hook.secret, second, third!, fourth!]) {
+      expect(isSigned(await test(), secret)).toBeTrue();
+    }
+    await until("the first one's time is over", async () => !isSigned(await test(), hook.secret));
+    for (const secret of [second, third!, fourth!]) {
+      expect(isSigned(await test(), secret)).toBeTrue();
+    }
+    // What signs stays bounded, and the newest do.
+    let newest = "";
+    for (let i = 0; i < 12; i++) newest = await rotate();
+    const last = await test();
+    expect(last.headers.get("gateway-webhook-signature")!.match(/v1=/g)).toHaveLength(9);
+    expect(isSigned(last, newest)).toBeTrue();
+    expect(isSigned(last, second)).toBeFalse();
+  });
+
   test("is tested with a made-up event of each type, at once and once, disabled or not", async () => {
     const owner = await addHookOwner(gateway);
     const receiver = gateway.receive();

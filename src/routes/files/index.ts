@@ -16,6 +16,7 @@ const CONTENT = {
   200: { description: "The raw bytes", contentType: "application/octet-stream" },
   206: { description: "The range that was asked for", contentType: "application/octet-stream" },
   304: { description: "The caller has the content already" },
+  412: { description: "The content is not the one that If-Match names" },
   416: { description: "The content has no such range" },
 } as const;
 

@@ -125,7 +125,8 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
       if (wantsEventStream(context.request)) {
         const lastEventId = context.request.headers.get("last-event-id");
         const { signal } = context.request;
-        const feed = await fineTuning.follow(organizationId, id, lastEventId, signal);
+        const follower = { signal, assertAllowed: context.admitAgain };
+        const feed = await fineTuning.follow(organizationId, id, lastEventId, follower);
         context.keepOpen();
         return eventStream(feed);
       }

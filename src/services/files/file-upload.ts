@@ -102,8 +102,7 @@ export class FileUpload {
 
 function assertFilename(filename: string): void {
   const isNamed = filename !== "" && filename.length <= MAX_FILENAME_CHARACTERS;
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
-  if (isNamed && filename.isWellFormed() && !/[\x00-\x1f\x7f]/.test(filename)) return;
+  if (isNamed && filename.isWellFormed() && !/\p{Cc}/u.test(filename)) return;
   throw invalid(
     "file",
     `file must have a filename of 1 to ${MAX_FILENAME_CHARACTERS} characters without control characters.`,

@@ -11,6 +11,14 @@ export type FeedItem =
   | { readonly kind: "quiet" }
   | { readonly kind: "done" };
 
+/** Who follows a job. */
+export interface Follower {
+  /** Aborted when the client goes. */
+  readonly signal: AbortSignal;
+  /** Rejects where the key that began it may not read the job any more. */
+  assertAllowed(): Promise<unknown>;
+}
+
 export interface FeedDependencies {
   readonly sql: Database;
   readonly clock: Clock;
@@ -50,14 +58,15 @@ export class EventFeeds {
   }
 
   /**
-   * Events behind number `after` until the job has ended, the client has gone, or something failed.
+   * Events behind number `after` until the job has ended, the client has gone or may read no more, or
+   * something failed.
    * Never throws once it runs. Throws 503 where too many are open.
    */
   follow(
     organizationId: string,
     jobId: string,
     after: number,
-    clientSignal: AbortSignal,
+    follower: Follower,
   ): AsyncIterable<FeedItem> {
     if (this.#open >= MAX_FEEDS) {
       throw new GatewayError("overloaded", "Too many event streams are open.", {
@@ -65,17 +74,17 @@ export class EventFeeds {
       });
     }
     this.#open += 1;
-    const signal = AbortSignal.any([clientSignal, this.#stopped.signal]);
-    return this.#items(organizationId, jobId, after, signal);
+    return this.#items(organizationId, jobId, after, follower);
   }
 
   async *#items(
     organizationId: string,
     jobId: string,
     after: number,
-    signal: AbortSignal,
+    follower: Follower,
   ): AsyncGenerator<FeedItem> {
     const { sql, clock, onError } = this.#dependencies;
+    const signal = AbortSignal.any([follower.signal, this.#stopped.signal]);
     const endsAtMs = clock.nowMs() + MAX_FEED_MS;
     let sequence = after;
     const ear = new Ear(this.#waiting, jobId, signal);
@@ -85,6 +94,8 @@ export class EventFeeds {
         const job = await findJob(sql, organizationId, jobId);
         if (job === undefined) return;
         const events = await eventsAfter(sql, jobId, sequence, PAGE);
+        // Its client is told why when it comes again.
+        if (!(await isAllowed(follower))) return;
         for (const event of events) {
           sequence = event.sequence;
           yield { kind: "event", event };
@@ -105,6 +116,13 @@ export class EventFeeds {
       ear.close();
     }
   }
+}
+
+function isAllowed(follower: Follower): Promise<boolean> {
+  return follower.assertAllowed().then(
+    () => true,
+    () => false,
+  );
 }
 
 /** Hears of what happens to a job, also of what happens while nobody listens. */

@@ -29,7 +29,7 @@ import type { MoneyPort } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import { assertModelsAllowed } from "../routing/plan-route.ts";
 import { endJob } from "./end-job.ts";
-import type { EventFeeds, FeedItem } from "./event-feed.ts";
+import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";
 import { MAX_RUNNING_JOBS, MAX_TUNED_MODELS } from "./limits.ts";
 import { told } from "./step.ts";
 import { type TunableModel, tunableModel } from "./tunable-models.ts";
@@ -143,13 +143,13 @@ export class FineTuning {
     organizationId: string,
     id: string,
     lastEventId: string | null,
-    clientSignal: AbortSignal,
+    follower: Follower,
   ): Promise<AsyncIterable<FeedItem>> {
     const { sql, feeds } = this.#dependencies;
     const job = await this.find(organizationId, id);
     const known =
       lastEventId === null ? undefined : await findEventSequence(sql, job.id, lastEventId);
-    return feeds.follow(organizationId, job.id, known ?? 0, clientSignal);
+    return feeds.follow(organizationId, job.id, known ?? 0, follower);
   }
 
   /** Throws 404, and 409 job_not_cancellable where it has ended. */

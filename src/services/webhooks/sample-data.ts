@@ -7,7 +7,7 @@ const SAMPLES: Readonly<Record<EventType, Readonly<Record<string, unknown>>>> = 
     status: 502,
     cost_usd: 0,
     usage: null,
-    error: { type: "provider_error", code: "provider_error", message: "The provider failed." },
+    error: { type: "provider_error", code: "provider_error" },
   }),
   "budget.threshold": budget(80, 8),
   "budget.exhausted": budget(100, 10),

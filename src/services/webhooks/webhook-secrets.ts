@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Seal } from "../../../db/queries/master-key.ts";
 import type { SealedSecrets } from "../../../db/queries/webhook-list.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import { type PreviousSecret, previousText, readPreviousText } from "./previous-secrets.ts";
 
 const SECRET_BYTES = 32;
 /** After a rotation the secret before signs too for this long. */
@@ -29,11 +30,21 @@ export class WebhookSecrets {
 
   /** The secrets that sign at this time, the newest first. */
   signing(sealed: SealedSecrets, nowMs: number): string[] {
-    const secrets = [this.#open(sealed.secret)];
-    if (sealed.previousSecret !== null && nowMs < (sealed.previousSecretUntilMs ?? 0)) {
-      secrets.push(this.#open(sealed.previousSecret));
-    }
-    return secrets;
+    const previous = this.#previous(sealed, nowMs).map(({ secret }) => secret);
+    return [this.#open(sealed.secret), ...previous];
+  }
+
+  /** To be stored as the previous secret once the present one is replaced: with it, those that still sign. */
+  sealingReplaced(sealed: SealedSecrets, nowMs: number, untilMs: number): Seal {
+    const replaced = { secret: this.#open(sealed.secret), untilMs };
+    return this.sealing(previousText([replaced, ...this.#previous(sealed, nowMs)]));
+  }
+
+  #previous(sealed: SealedSecrets, nowMs: number): PreviousSecret[] {
+    if (sealed.previousSecret === null) return [];
+    const text = this.#open(sealed.previousSecret);
+    const previous = readPreviousText(text, sealed.previousSecretUntilMs ?? 0);
+    return previous.filter(({ untilMs }) => nowMs < untilMs);
   }
 
   #open(sealed: Uint8Array): string {

@@ -115,16 +115,20 @@ export class Webhooks {
     if (!isDeleted) throw webhookNotFound();
   }
 
-  /** A new secret, told this once; the one before signs too for a day. */
+  /** A new secret, told this once; each one before signs too for a day from its end. */
   async rotateSecret(
     organizationId: string,
     id: string,
   ): Promise<{ record: WebhookRecord; secret: string; previousUntilMs: number }> {
     const { sql, secrets, clock } = this.#dependencies;
     const secret = secrets.generate();
-    const previousUntilMs = clock.nowMs() + PREVIOUS_SECRET_MS;
-    const name = { id, organizationId };
-    const record = await replaceWebhookSecret(sql, name, secrets.sealing(secret), previousUntilMs);
+    const nowMs = clock.nowMs();
+    const previousUntilMs = nowMs + PREVIOUS_SECRET_MS;
+    const record = await replaceWebhookSecret(sql, { id, organizationId }, (held, keyId) => ({
+      secret: secrets.sealing(secret)(keyId),
+      previousSecret: secrets.sealingReplaced(held, nowMs, previousUntilMs)(keyId),
+      previousSecretUntilMs: previousUntilMs,
+    }));
     if (record === undefined) throw webhookNotFound();
     return { record, secret, previousUntilMs };
   }
