@@ -2,6 +2,7 @@ import type { Clock } from "../src/lib/clock.ts";
 import { DeadlineQueue } from "../src/lib/deadline-queue.ts";
 import { GatewayError } from "../src/lib/errors.ts";
 import type { Database } from "./client.ts";
+import { isTemplate, whenSent } from "./when-sent.ts";
 
 /** With the wait for news of a request that came before it, this stays below two seconds. */
 export const QUERY_DEADLINE_MS = 1_500;
@@ -31,8 +32,7 @@ export function boundedDatabase(sql: Database, clock: Clock): Database {
   return new Proxy(sql, {
     apply(target, self, parameters) {
       const made: unknown = Reflect.apply(target as never, self, parameters);
-      // Otherwise it is a name or a list for another query.
-      return isTemplate(parameters[0]) ? boundedQuery(made as Promise<unknown>, watch) : made;
+      return isTemplate(parameters[0]) ? whenSent(made as Promise<unknown>, watch) : made;
     },
     get(target, name) {
       if (name !== "begin") return Reflect.get(target, name);
@@ -43,10 +43,6 @@ export function boundedDatabase(sql: Database, clock: Clock): Database {
 
 type Work = (transaction: unknown) => unknown;
 type Watch = <Result>(run: () => Promise<Result>, giveUp?: () => void) => Promise<Result>;
-
-function isTemplate(first: unknown): boolean {
-  return Array.isArray(first) && "raw" in first;
-}
 
 function watcher(clock: Clock): Watch {
   const deadlines = new DeadlineQueue(clock, QUERY_DEADLINE_MS);
@@ -70,28 +66,6 @@ function watcher(clock: Clock): Watch {
       });
       running.then(resolve, reject);
     });
-  };
-}
-
-/**
- * The driver sends a query when it is first waited for, and those that become part of another one never
- * by themselves: so does this.
- */
-function boundedQuery(query: Promise<unknown>, watch: Watch): Promise<unknown> {
-  let watched: Promise<unknown> | undefined;
-  // biome-ignore lint/suspicious/noThenProperty: the driver's queries are thenables that begin here
-  return Object.defineProperty(query, "then", {
-    value(onDone?: never, onFailed?: never) {
-      watched ??= watch(() => new Promise(sendOf(query)));
-      return watched.then(onDone, onFailed);
-    },
-  });
-}
-
-function sendOf(query: Promise<unknown>) {
-  const { then } = Object.getPrototypeOf(query) as Promise<unknown>;
-  return (resolve: (value: unknown) => void, reject: (error: unknown) => void): void => {
-    void then.call(query, resolve, reject);
   };
 }
 

@@ -13,7 +13,7 @@ const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
 const MAX_HEADER_BYTES = 1_048_576;
 /** A connection on which nothing moves for so long is closed. */
 const IDLE_TIMEOUT_SECONDS = 30;
-const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] as const;
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"] as const;
 
 /** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */
 export function createApp(
@@ -26,8 +26,12 @@ export function createApp(
     serve: { maxRequestBodySize: MAX_REQUEST_BODY_BYTES, idleTimeout: IDLE_TIMEOUT_SECONDS },
     aot: true,
     normalize: false,
+    // Else the path of a wildcard is found only behind a host of four letters or more.
+    handler: { standardHostname: false },
   });
   const cors = createCors(pipeline.corsOrigins);
+  const readable = (request: Request, response: Response): Response =>
+    cors === undefined ? response : cors.allow(request, response);
   const methodsByPath = new Map<string, Set<string>>();
   for (const route of routes) {
     const run = compileRoute(route, pipeline);
@@ -41,7 +45,7 @@ export function createApp(
     const answer =
       cors === undefined
         ? unshared
-        : async (mounted: Mounted) => cors.allow(mounted.request, await unshared(mounted));
+        : async (mounted: Mounted) => readable(mounted.request, await unshared(mounted));
     app.route(route.method, route.path, answer, { parse: "none" });
     const methods = methodsByPath.get(route.path) ?? new Set();
     methodsByPath.set(route.path, methods.add(route.method));
@@ -58,13 +62,15 @@ export function createApp(
         method,
         path,
         ({ request }) =>
-          isPreflight ? cors.preflight(request, methods) : refuse("method_not_allowed", methods),
+          isPreflight
+            ? identified(cors.preflight(request, methods))
+            : readable(request, refuse("method_not_allowed", methods)),
         { parse: "none" },
       );
     }
   }
-  return app.onError(({ code }) =>
-    code === "NOT_FOUND" ? refuse("route_not_found") : refuse("internal"),
+  return app.onError(({ code, request }) =>
+    readable(request, code === "NOT_FOUND" ? refuse("route_not_found") : refuse("internal")),
   );
 }
 
@@ -94,6 +100,14 @@ function withoutBody(response: Response): Response {
   if (!response.headers.has("content-length")) return response;
   void response.body?.cancel();
   return new Response(null, { status: response.status, headers: response.headers });
+}
+
+/** What every response carries. */
+function identified(response: Response): Response {
+  const requestId = newId("req");
+  response.headers.set("x-gateway-request-id", requestId);
+  response.headers.set("x-request-id", requestId);
+  return response;
 }
 
 function refuse(

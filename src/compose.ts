@@ -15,6 +15,7 @@ import { createMembership } from "./compose/membership.ts";
 import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
 import { tellOfChange, tellOfGap } from "./compose/news.ts";
+import { composeOwedRefunds } from "./compose/owed-refunds.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -64,11 +65,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     poolSize: config.databasePoolSize,
     clock,
     ledgerSettings: areSeveral ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
+    onRenewed: (connections) =>
+      telemetry.log.warn({ connections }, "connections to the database were silent and made anew"),
   });
   const { sql, background } = connections;
   const onError = (error: unknown): void =>
     telemetry.log.error({ err: error }, "background failure");
 
+  const owed = composeOwedRefunds({ ...options, sql: background, instance, clock, onError });
   const membership = createMembership({
     connections,
     instance,
@@ -78,9 +82,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onChange: (kind, objectId) =>
       tellOfChange({ world, orders, webhooks, tuning, keyring }, kind, objectId),
     onGap: () => tellOfGap({ world, orders, webhooks, tuning, keyring }),
-    onFenced: options.onFenced,
+    onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
+      // Where several share a folder, one that does not come back has left its notes to the others.
+      async () => void owed.notes.settleLeft(),
       () =>
         cleanWebhooks(background, (webhookId, events) =>
           telemetry.log.warn(
@@ -121,7 +127,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     instance,
     clock,
     telemetry,
-    onFenced: options.onFenced,
+    ...owed,
     onError,
   });
 
@@ -198,10 +204,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     events: webhooks.completionEvents,
     isCutShort: () => inFlight.isCutShort,
     whenCurrent: () => presence.whenCurrent(),
+    notes: owed.notes,
     onStreamError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
 
+  owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
   const routes = mountedRoutes({
     config,
@@ -251,6 +259,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sweep,
     lag,
     orders,
+    notes: owed.notes,
     tuning,
     idempotency,
     files,

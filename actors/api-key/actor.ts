@@ -19,6 +19,7 @@ import {
   type KeyHeadroom,
   keepHolds,
   notePosted,
+  type PeriodSpend,
   rollPeriods,
 } from "./state.ts";
 
@@ -75,10 +76,10 @@ export const apiKeyActor = defineActor({
       change: { dayAccount: string; monthAccount: string; byNano: bigint },
     ): Turn<ApiKeyState, undefined> => ({ state: changeHeld(state, change), reply: undefined }),
 
-    notePosted: (
-      state: ApiKeyState,
-      total: { accountId: string; postedNano: bigint },
-    ): Turn<ApiKeyState, undefined> => ({ state: notePosted(state, total), reply: undefined }),
+    notePosted: (state: ApiKeyState, spend: PeriodSpend): Turn<ApiKeyState, undefined> => ({
+      state: notePosted(state, spend),
+      reply: undefined,
+    }),
 
     /** A refusal that spend alone explains: emits the events of these periods unless they went out. */
     exhausted(state: ApiKeyState, periods: readonly NewPeriod[]): Turn<ApiKeyState, undefined> {

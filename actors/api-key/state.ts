@@ -19,8 +19,17 @@ export interface PeriodAccount {
   readonly accountId: string;
   readonly period: Period;
   readonly postedNano: bigint;
+  /** How often a charge was given back to the period. */
+  readonly refunds: bigint;
   readonly heldNano: bigint;
   readonly longHeldNano: bigint;
+}
+
+/** What the database tells of what a period has spent. */
+export interface PeriodSpend {
+  readonly accountId: string;
+  readonly postedNano: bigint;
+  readonly refunds: bigint;
 }
 
 export interface ApiKeyState {
@@ -55,7 +64,7 @@ export interface KeyHeadroom {
 export function emptyPeriods(id: string, nowMs: number): Pick<ApiKeyState, "day" | "month"> {
   const day = utcDay(nowMs);
   const month = utcMonth(nowMs);
-  const empty = { postedNano: 0n, heldNano: 0n, longHeldNano: 0n };
+  const empty = { postedNano: 0n, refunds: 0n, heldNano: 0n, longHeldNano: 0n };
   return {
     day: { accountId: dayAccountId(id, day.start), period: day, ...empty },
     month: { accountId: monthAccountId(id, month.start), period: month, ...empty },
@@ -122,24 +131,25 @@ function held(account: PeriodAccount, byNano: bigint): PeriodAccount {
     accountId: account.accountId,
     period: account.period,
     postedNano: account.postedNano,
+    refunds: account.refunds,
     longHeldNano: account.longHeldNano,
     heldNano: account.heldNano + byNano,
   };
 }
 
-/** Spend only grows, so of two totals the larger is the newer. */
-export function notePosted(
-  state: ApiKeyState,
-  { accountId, postedNano }: { readonly accountId: string; readonly postedNano: bigint },
-): ApiKeyState {
-  if (state.day.accountId === accountId) return { ...state, day: posted(state.day, postedNano) };
-  if (state.month.accountId === accountId)
-    return { ...state, month: posted(state.month, postedNano) };
+/** Spend only grows between two refunds, so of two totals behind equally many the larger is the newer. */
+export function notePosted(state: ApiKeyState, spend: PeriodSpend): ApiKeyState {
+  if (state.day.accountId === spend.accountId) return { ...state, day: posted(state.day, spend) };
+  if (state.month.accountId === spend.accountId) {
+    return { ...state, month: posted(state.month, spend) };
+  }
   return state;
 }
 
-function posted(account: PeriodAccount, postedNano: bigint): PeriodAccount {
-  return postedNano > account.postedNano ? { ...account, postedNano } : account;
+function posted(account: PeriodAccount, { postedNano, refunds }: PeriodSpend): PeriodAccount {
+  const isNewer =
+    refunds === account.refunds ? postedNano > account.postedNano : refunds > account.refunds;
+  return isNewer ? { ...account, postedNano, refunds } : account;
 }
 
 /** What was loaded replaces the record; holds, and spend newer than the loaded snapshot, stay. */
@@ -155,5 +165,5 @@ function mergePeriod(previous: PeriodAccount, loaded: PeriodAccount): PeriodAcco
   // Where the clock was set back over midnight, the later period stays: its holds are still running.
   if (previous.period.startMs > loaded.period.startMs) return previous;
   if (previous.accountId !== loaded.accountId) return loaded;
-  return posted({ ...loaded, heldNano: previous.heldNano }, previous.postedNano);
+  return posted({ ...loaded, heldNano: previous.heldNano }, previous);
 }

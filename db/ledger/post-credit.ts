@@ -3,7 +3,7 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 export interface CreditEntry {
   readonly transactionId: string;
   readonly organizationId: string;
-  readonly type: "topup" | "refund" | "adjustment";
+  readonly type: "topup" | "adjustment";
   /** Negative takes from the balance. */
   readonly amountNano: bigint;
   readonly description: string;
@@ -17,7 +17,7 @@ export interface PostedCredit {
 }
 
 /**
- * Posts a top-up, refund or adjustment and tells every process. Returns undefined, and posts nothing,
+ * Posts a top-up or an adjustment and tells every process. Returns undefined, and posts nothing,
  * where the organization is unknown or its balance would go below zero. The caller answers for holds.
  */
 export async function postCredit(

@@ -46,11 +46,11 @@ export interface Settlement extends LedgerRequest, UsageFigures {
   readonly hasAttempt: boolean;
 }
 
-/** Totals of an account after a commit. Credit and sequence are 0 for the periods of keys. */
+/** Totals of an account after a commit. Credit is 0 for the periods of keys. */
 export interface AccountTotals {
   readonly creditNano: bigint;
   readonly postedNano: bigint;
-  /** Number of the organization's last transaction. */
+  /** Number of the organization's last transaction; how often a charge was given back to a key's period. */
   readonly sequence: bigint;
 }
 

@@ -20,11 +20,14 @@ export const accounts = pgTable(
     periodStart: date("period_start"),
     /** Sum of everything that is no usage: top-ups, refunds, adjustments. Organizations only. */
     creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
-    /** Sum of all charges. */
+    /** Sum of all charges; in a key's periods, without those that were given back. */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of the rows in `holds` that name this account. */
     heldNano: bigint("held_nano", { mode: "bigint" }).notNull().default(sql`0`),
-    /** Number of the account's last transaction; transactions of an organization have no gap. */
+    /**
+     * Of an organization, the number of its last transaction; they have no gap. Of a key's period, how
+     * often a charge was given back: while it stays the same, posted_nano only grows.
+     */
     sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
     /** Bits of budget events already emitted: 1 = 50 %, 2 = 80 %, 4 = 100 % and exhausted. */
     budgetEvents: integer("budget_events").notNull().default(0),

@@ -26,6 +26,8 @@ export const transactions = pgTable(
     description: text("description").notNull(),
     keyId: text("key_id"),
     requestId: text("request_id"),
+    /** Of a refund of a charge: whose. A charge is given back at most once. */
+    refundedRequestId: text("refunded_request_id"),
     model: text("model"),
     provider: text("provider"),
     /** HTTP status told to the client: 200, or 499 where it went away. */
@@ -46,6 +48,9 @@ export const transactions = pgTable(
   (table) => [
     primaryKey({ columns: [table.organizationId, table.sequence] }),
     uniqueIndex("transactions_request").on(table.requestId).where(sql`request_id IS NOT NULL`),
+    uniqueIndex("transactions_refunded")
+      .on(table.refundedRequestId)
+      .where(sql`refunded_request_id IS NOT NULL`),
     index("transactions_time").using("brin", table.createdAt),
   ],
 );

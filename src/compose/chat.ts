@@ -20,6 +20,7 @@ interface ChatParts
     | "events"
     | "isCutShort"
     | "whenCurrent"
+    | "notes"
   > {
   readonly config: GatewayConfig;
   readonly clock: Clock;
@@ -36,7 +37,7 @@ export function composeChat({ config, clock, world, onStreamError, ...parts }: C
   const chat = new ChatCompletions({
     ...parts,
     organizations: world.organizations,
-    calls: { endpoints: world.endpoints, clock, random: Math.random },
+    calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
     ticker,
     steadyClock,
     keepaliveMs,

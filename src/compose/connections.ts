@@ -1,8 +1,10 @@
 import { boundedDatabase } from "../../db/bounded-database.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import { ConnectionWatch, type WatchedConnections } from "../../db/connection-watch.ts";
 import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { renewableDatabase } from "../../db/renewable-database.ts";
 import type { Clock } from "../lib/clock.ts";
 
 export interface Connections {
@@ -17,8 +19,13 @@ export interface Connections {
   readonly deliveries: Database;
   /** Heartbeats, and the lock of the gateway. */
   readonly lock: Database;
+  /** Gives the connection of the heartbeats up, which does not answer, for a new one. */
+  renewLock(): void;
   close(): Promise<unknown>;
 }
+
+/** Whoever used them has ended; what does not end by then waits for what never comes. */
+const CLOSE_TIMEOUT_SECONDS = 2;
 
 /** Commits and heartbeats have connections of their own; everything else shares a pool. */
 export function openConnections(
@@ -28,30 +35,54 @@ export function openConnections(
     readonly poolSize: number;
     readonly clock: Clock;
     readonly ledgerSettings: Record<string, string>;
+    /** Connections were silent and were made anew. */
+    onRenewed(applicationName: string): void;
   },
 ): Connections {
-  const open = (size: number, use: string, settings?: Record<string, string>): Database =>
-    connectDatabase(target, {
-      poolSize: size,
-      applicationName: `gateway-${use}`,
-      settings: { ...INSTANCE_SETTINGS, ...settings },
-    });
-  const background = open(options.poolSize, "pool");
-  // Sessions that are found and ended by their names bear the name of the instance.
-  const own = (use: string): string => `${use}-${options.instance.id}`;
-  const ledger = open(1, own("ledger"), options.ledgerSettings);
+  const open = (
+    poolSize: number,
+    use: string,
+    settings?: Record<string, string>,
+  ): WatchedConnections => {
+    // Sessions that are found and ended by their names bear the name of the instance.
+    const applicationName = `gateway-${use}-${options.instance.id}`;
+    const database = renewableDatabase(() =>
+      connectDatabase(target, {
+        poolSize,
+        applicationName,
+        settings: { ...INSTANCE_SETTINGS, ...settings },
+      }),
+    );
+    return { database, applicationName, poolSize };
+  };
+  const pool = open(options.poolSize, "pool");
+  const ledger = open(1, "ledger", options.ledgerSettings);
   const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
-  const lock = open(1, own("lock"));
+  const lock = open(1, "lock");
+  const background = pool.database.sql;
+  const watch = new ConnectionWatch(
+    lock.database.sql,
+    [ledger, pool, deliveries],
+    options.onRenewed,
+  );
   return {
     sql: boundedDatabase(background, options.clock),
     background,
-    ledger,
-    ledgerName: `gateway-${own("ledger")}`,
-    deliveries,
-    lock,
-    close: () =>
-      Promise.all(
-        [background, ledger, deliveries, lock].map((connection) => connection.end({ timeout: 5 })),
-      ),
+    ledger: ledger.database.sql,
+    ledgerName: ledger.applicationName,
+    deliveries: deliveries.database.sql,
+    lock: lock.database.sql,
+    renewLock() {
+      lock.database.renew();
+      options.onRenewed(lock.applicationName);
+    },
+    close() {
+      watch.stop();
+      return Promise.all(
+        [pool, ledger, deliveries, lock].map(({ database }) =>
+          database.sql.end({ timeout: CLOSE_TIMEOUT_SECONDS }),
+        ),
+      );
+    },
   };
 }

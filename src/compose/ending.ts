@@ -5,6 +5,7 @@ import type { StreamTicker } from "../services/chat/stream-ticker.ts";
 import type { Idempotency } from "../services/idempotency/idempotency.ts";
 import type { LastUse } from "../services/keys/last-use.ts";
 import type { CreditOrders } from "../services/money/credit-orders.ts";
+import type { OwedRefunds } from "../services/money/owed-refunds.ts";
 import type { InFlight } from "../services/presence/in-flight.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
 import type { Connections } from "./connections.ts";
@@ -29,6 +30,7 @@ export interface EndingParts {
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly orders: CreditOrders;
+  readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
@@ -59,6 +61,7 @@ export function composeEnding(parts: EndingParts): Ending {
       clearInterval(parts.sweep);
       parts.lag.stop();
       parts.orders.close();
+      parts.notes.close();
       await parts.tuning.close();
       await parts.idempotency.close();
       await parts.files.close();

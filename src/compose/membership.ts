@@ -67,6 +67,7 @@ export function createMembership(options: MembershipOptions): Membership {
     sql: lock,
     instance,
     company,
+    reconnect: () => connections.renewLock(),
     news: new ChangeNews({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
     onGap: options.onGap,
     onLateHeartbeat: () => ownership.verify(),

@@ -5,8 +5,9 @@ import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Clock } from "../lib/clock.ts";
 import { AloneMoney, type ApiKeyActors, type OrganizationActors } from "../services/money/alone.ts";
-import type { Hold, MoneyPort } from "../services/money/interface.ts";
+import type { Hold } from "../services/money/interface.ts";
 import { SeveralMoney } from "../services/money/several.ts";
+import type { UndeliveredNotes } from "../services/money/undelivered.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
 /**
@@ -24,9 +25,10 @@ export function createMoney(parts: {
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
+  readonly notes: UndeliveredNotes;
   onFenced(): void;
   onError(error: unknown): void;
-}): { readonly money: MoneyPort; readonly ledger: GroupCommit } {
+}): { readonly money: AloneMoney | SeveralMoney; readonly ledger: GroupCommit } {
   const { world, connections, instance, clock, telemetry } = parts;
   const dependencies = {
     ...world,
@@ -40,6 +42,7 @@ export function createMoney(parts: {
       );
     },
     onBackgroundError: parts.onError,
+    notes: parts.notes,
   };
   const sql = connections.ledger;
   const common = {

@@ -11,8 +11,8 @@ const USE_RESOLUTION_BUCKETS = 10;
 const SWEEP_PATIENCE = 1_000;
 
 /**
- * Rate windows of a process that is the only one: a sliding window in buckets of 100 ms, rounded so that
- * it admits late rather than too much.
+ * Rate windows of a process that is the only one: a sliding window in buckets of 100 ms, each of which
+ * counts as long as its last admission does, so that it admits late rather than too much.
  */
 export class MemoryRateWindows implements RateWindows {
   readonly #clock: Clock;
@@ -39,8 +39,8 @@ export class MemoryRateWindows implements RateWindows {
     const bucket = this.#tick();
     const window = this.#open(key, bucket);
     const isAdmitted = window.total < limit;
-    if (isAdmitted) window.add(bucket);
     const nowMs = this.#lastMs;
+    if (isAdmitted) window.add(nowMs);
     return {
       isAdmitted,
       limit,
@@ -59,14 +59,15 @@ export class MemoryRateWindows implements RateWindows {
 
   /** Counts an admission that was decided elsewhere, whatever the limit. */
   note(window: SlidingWindow): void {
-    window.add(this.#tick());
+    this.#tick();
+    window.add(this.#lastMs);
   }
 
   /** The windows that hold admissions, by key. */
   *occupied(): Generator<readonly [string, SlidingWindow]> {
-    const bucket = this.#tick();
+    this.#tick();
     for (const [key, window] of this.#windows) {
-      window.expire(bucket);
+      window.expire(this.#lastMs);
       if (window.total > 0) yield [key, window];
     }
   }
@@ -101,7 +102,7 @@ export class MemoryRateWindows implements RateWindows {
       this.#windows.delete(key);
       this.#windows.set(key, window);
     }
-    window.expire(bucket);
+    window.expire(this.#lastMs);
     return window;
   }
 

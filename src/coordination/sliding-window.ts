@@ -1,10 +1,10 @@
-/** Admissions are counted in pieces of this length, and a piece counts until all of it has left the window. */
+/** Admissions are counted in pieces of this length, and a piece counts until the last one of it has left the window. */
 export const BUCKET_MS = 100;
 
 /** The length of every window but those of tests. */
 export const WINDOW_MS = 60_000;
 
-/** How many buckets count: one more than fill a window, so that it admits late rather than too much. */
+/** How many buckets may count: one more than fill a window, so that it admits late rather than too much. */
 export function bucketsOf(windowMs: number): number {
   return windowMs / BUCKET_MS + 1;
 }
@@ -15,6 +15,8 @@ export class SlidingWindow {
   usedBucket: number;
   readonly #buckets: number;
   readonly #counts = new Map<number, number>();
+  /** When the last admission of each bucket leaves the window: in the millisecond behind its end. */
+  readonly #leaveMs = new Map<number, number>();
   #total = 0;
 
   constructor(buckets: number, usedBucket: number) {
@@ -31,17 +33,20 @@ export class SlidingWindow {
     return this.#counts;
   }
 
-  /** `bucket` is not before any that was added. */
-  add(bucket: number): void {
+  /** An admission now, which is not before any that was added. */
+  add(nowMs: number): void {
+    const bucket = Math.floor(nowMs / BUCKET_MS);
     this.#counts.set(bucket, (this.#counts.get(bucket) ?? 0) + 1);
+    this.#leaveMs.set(bucket, Math.floor(nowMs) + (this.#buckets - 1) * BUCKET_MS + 1);
     this.#total++;
   }
 
   /** Buckets stand in the order of their times, so the expired ones stand first. */
-  expire(bucket: number): void {
+  expire(nowMs: number): void {
     for (const [old, admitted] of this.#counts) {
-      if (old > bucket - this.#buckets) return;
+      if (this.#leaveMs.get(old)! > nowMs) return;
       this.#counts.delete(old);
+      this.#leaveMs.delete(old);
       this.#total -= admitted;
     }
   }
@@ -51,7 +56,7 @@ export class SlidingWindow {
     let left = count;
     for (const [bucket, admitted] of this.#counts) {
       left -= admitted;
-      if (left <= 0) return (bucket + this.#buckets) * BUCKET_MS;
+      if (left <= 0) return this.#leaveMs.get(bucket);
     }
     return undefined;
   }

@@ -4,6 +4,8 @@
  */
 const ALLOWED_HEADERS =
   "authorization, content-type, idempotency-key, last-event-id, accept, range, if-range, if-none-match";
+/** Names of headers, as a preflight lists those that a request will have. SDKs add a dozen of their own. */
+const HEADER_NAMES = /^[\w!#$%&'*+.^`|~,\s-]{1,4096}$/;
 const EXPOSED_HEADERS = [
   "x-gateway-request-id",
   "x-request-id",
@@ -18,6 +20,7 @@ const EXPOSED_HEADERS = [
   "x-ratelimit-remaining",
   "x-ratelimit-reset",
   "retry-after",
+  "x-should-retry",
   "content-disposition",
   "content-range",
   "etag",
@@ -53,8 +56,14 @@ export function createCors(origins: readonly string[]): Cors | undefined {
     preflight(request, methods) {
       const response = allow(request, new Response(null, { status: 204 }));
       if (allowed(request) === undefined) return response;
+      response.headers.append("vary", "access-control-request-headers");
       response.headers.set("access-control-allow-methods", methods.join(", "));
-      response.headers.set("access-control-allow-headers", ALLOWED_HEADERS);
+      // A header decides nothing here that the origin may not decide; unknown ones are not read.
+      const asked = request.headers.get("access-control-request-headers") ?? "";
+      response.headers.set(
+        "access-control-allow-headers",
+        HEADER_NAMES.test(asked) ? asked : ALLOWED_HEADERS,
+      );
       response.headers.set("access-control-max-age", PREFLIGHT_SECONDS);
       return response;
     },

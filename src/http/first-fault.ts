@@ -18,6 +18,8 @@ interface Keywords {
   readonly items?: TSchema;
   readonly maxItems?: number;
   readonly anyOf?: readonly TSchema[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
 }
 
 type Validator = ReturnType<typeof Compile>;
@@ -46,11 +48,11 @@ export function firstFault(schema: TSchema, value: unknown): Fault {
 }
 
 /** Of an object's names: one that is missing, or one too many. */
-function ownFault(
-  { type, properties = {}, required = [], additionalProperties, patternProperties }: Keywords,
-  value: unknown,
-): { readonly name: string; readonly message: string } | undefined {
-  if (type !== "object" || !isObject(value)) return undefined;
+function ownFault(schema: Keywords, value: unknown): MemberFault | undefined {
+  const { type, properties = {}, required = [], additionalProperties, patternProperties } = schema;
+  if (!isObject(value)) return undefined;
+  if (schema.anyOf !== undefined) return kindFault(schema.anyOf, value);
+  if (type !== "object") return undefined;
   const missing = required.find((name) => !Object.hasOwn(value, name));
   if (missing !== undefined) return { name: missing, message: "is required" };
   if (additionalProperties !== false || patternProperties !== undefined) return undefined;
@@ -58,6 +60,24 @@ function ownFault(
     if (!Object.hasOwn(properties, name)) return { name, message: "is not a known field" };
   }
   return undefined;
+}
+
+interface MemberFault {
+  readonly name: string;
+  readonly message: string;
+}
+
+/** Of a value of several kinds of objects, told apart by a constant: it names none of them. */
+function kindFault(
+  branches: readonly TSchema[],
+  value: Record<string, unknown>,
+): MemberFault | undefined {
+  const kinds = branches.filter((one) => (one as Keywords).type === "object") as Keywords[];
+  if (kinds.length < 2 || kinds.some((kind) => hasConstants(kind, value))) return undefined;
+  const name = Object.keys(kinds[0]!.properties ?? {}).find((one) => constantsOf(kinds[0]!, one));
+  if (name === undefined || !Object.hasOwn(value, name)) return undefined;
+  const names = kinds.flatMap((kind) => constantsOf(kind, name) ?? []);
+  return { name, message: `must be ${listed(names)}` };
 }
 
 interface Inner {
@@ -70,7 +90,7 @@ interface Inner {
 /** The first part that is refused; undefined where the value itself is. */
 function innerFault(schema: Keywords, value: unknown): Inner | undefined {
   if (schema.anyOf !== undefined) {
-    const branch = schema.anyOf.find((one) => (one as Keywords).type !== "null");
+    const branch = meantBranch(schema.anyOf, value);
     return branch && { schema: branch, value, name: undefined };
   }
   if (schema.type === "array" && schema.items !== undefined && Array.isArray(value)) {
@@ -92,9 +112,51 @@ function innerFault(schema: Keywords, value: unknown): Inner | undefined {
   return undefined;
 }
 
+/**
+ * The one of several schemas that whoever wrote the value must have meant: of its type and, where members
+ * tell them apart, with its constants. Undefined where it is of none of their types.
+ */
+function meantBranch(branches: readonly TSchema[], value: unknown): TSchema | undefined {
+  const ofType = branches.filter((one) => isOfType(one as Keywords, value));
+  return ofType.find((one) => hasConstants(one as Keywords, value)) ?? ofType[0];
+}
+
+function isOfType(schema: Keywords, value: unknown): boolean {
+  if (schema.anyOf !== undefined)
+    return schema.anyOf.some((one) => isOfType(one as Keywords, value));
+  const type = schema.type ?? typeof (schema.const ?? schema.enum?.[0]);
+  if (type === "array") return Array.isArray(value);
+  if (type === "object") return isObject(value);
+  if (type === "integer") return typeof value === "number";
+  return type === typeof value;
+}
+
+function hasConstants(schema: Keywords, value: unknown): boolean {
+  if (!isObject(value)) return true;
+  return Object.keys(schema.properties ?? {}).every(
+    (name) => constantsOf(schema, name)?.includes(value[name]) ?? true,
+  );
+}
+
+/** What a member may be, where that is one of some constants. */
+function constantsOf(schema: Keywords, name: string): readonly unknown[] | undefined {
+  const { const: constant, enum: values } = schema.properties![name] as Keywords;
+  return values ?? (constant === undefined ? undefined : [constant]);
+}
+
+function typesOf(branches: readonly TSchema[]): string {
+  const types = branches.flatMap((one) => {
+    const { anyOf, type, const: constant, enum: values = [constant] } = one as Keywords;
+    return anyOf === undefined ? [type ?? typeof values[0]] : [typesOf(anyOf)];
+  });
+  return [...new Set(types.filter((type) => type !== "null"))].join(" or ");
+}
+
 /** What is wrong with the value itself, its parts left aside: they are right. */
 function leafMessage(schema: TSchema, value: unknown): string {
-  const { maxItems } = schema as Keywords;
+  const { maxItems, anyOf, const: constant, enum: values = [constant] } = schema as Keywords;
+  if (anyOf !== undefined) return `must be ${typesOf(anyOf)}`;
+  if (values[0] !== undefined) return `must be ${listed(values)}`;
   // Whether they differ from one another is not asked of too many.
   if (Array.isArray(value) && maxItems !== undefined && value.length > maxItems) {
     return `must not have more than ${maxItems} items`;
@@ -107,6 +169,11 @@ function leafMessage(schema: TSchema, value: unknown): string {
   }
   const [first] = alone.Errors(value);
   return first?.message ?? "is not valid";
+}
+
+function listed(values: readonly unknown[]): string {
+  const texts = values.map((value) => JSON.stringify(value));
+  return texts.length === 1 ? texts[0]! : `one of ${texts.join(", ")}`;
 }
 
 function fits(schema: TSchema, value: unknown): boolean {

@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/busboy";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
+import { assertPlainBody } from "./content-encoding.ts";
 import { type Pace, PacedReader } from "./paced-reader.ts";
 import { PieceMemory } from "./piece-memory.ts";
 
@@ -45,6 +46,7 @@ export function leastFileBytes(request: Request, { maxFileBytes }: FormLimits): 
       "The request body must be a form, with Content-Type: multipart/form-data.",
     );
   }
+  assertPlainBody(request.headers);
   // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
   if (request.headers.has("transfer-encoding")) return 0;
   const leastBytes = Number(request.headers.get("content-length") ?? 0) - MAX_FRAMING_BYTES;

@@ -11,11 +11,24 @@ import type { Access, ResponseDescription, RouteDefinition } from "./route.ts";
 
 const JSON_TYPE = "application/json";
 const FORM_TYPE = "multipart/form-data";
+const EVENT_STREAM_TYPE = "text/event-stream";
+const IDEMPOTENCY_KEY = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description:
+    "The same key with the same body gets the stored answer for 24 hours, without a second call or charge.",
+  schema: { type: "string", minLength: 1, maxLength: 255 },
+};
 
 /** The operation object of a route. @param path with its parameters in braces */
 export function describeOperation(route: RouteDefinition, path: string): object {
   const isCall = route.access.kind === "model" && route.body !== undefined;
-  const parameters = [...pathParameters(path), ...queryParameters(route)];
+  const parameters = [
+    ...pathParameters(path),
+    ...queryParameters(route),
+    ...(route.takesIdempotencyKey ? [IDEMPOTENCY_KEY] : []),
+  ];
   return {
     tags: [route.tag],
     summary: route.summary,
@@ -88,6 +101,11 @@ function requestBody(body: TSchema, allowsUnknownFields: boolean): object {
   };
 }
 
+function mediaType(described: TSchema): object {
+  const { examples, ...schema } = describeSchema(described);
+  return { schema, ...exampleOf(examples) };
+}
+
 /** The schema's first example, where readers look for it: beside the schema. */
 function exampleOf(examples: unknown): { readonly example?: unknown } {
   return Array.isArray(examples) && examples.length > 0 ? { example: examples[0] } : {};
@@ -95,9 +113,9 @@ function exampleOf(examples: unknown): { readonly example?: unknown } {
 
 /** What can go wrong before a handler is asked, and in every call of a model (contract's order of checks). */
 function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): number[] {
-  const statuses = [500];
+  // Every route refuses query parameters that it does not know.
+  const statuses = [400, 500];
   if (route.access.kind !== "public") statuses.push(401, 403, 503);
-  if (route.body ?? route.form ?? route.query) statuses.push(400);
   if (path.includes("{")) statuses.push(404);
   if (route.body ?? route.form) statuses.push(413, 415);
   if (isCall) statuses.push(402, 404, 408, 409, 429, 502);
@@ -109,12 +127,15 @@ function describeResponse(status: number, response: ResponseDescription, headers
     return errorDescription(status, response.description);
   }
   const type = response.contentType ?? (response.schema && JSON_TYPE);
-  const { examples, ...schema } = response.schema ? describeSchema(response.schema) : {};
+  const { eventSchema } = response;
   return {
     description: response.description,
     headers,
     ...(type !== undefined && {
-      content: { [type]: { ...(response.schema && { schema }), ...exampleOf(examples) } },
+      content: {
+        [type]: response.schema ? mediaType(response.schema) : {},
+        ...(eventSchema && { [EVENT_STREAM_TYPE]: mediaType(eventSchema) }),
+      },
     }),
   };
 }

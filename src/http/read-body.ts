@@ -1,6 +1,7 @@
 import { bodyTooSlow, GatewayError } from "../lib/errors.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { parseJson } from "./check-json.ts";
+import { assertPlainBody } from "./content-encoding.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
@@ -24,6 +25,7 @@ export async function readJsonBody(
       "The request body must be JSON in UTF-8, with Content-Type: application/json.",
     );
   }
+  assertPlainBody(request.headers);
   const stated = request.headers.get("content-length");
   if (Number(stated ?? 0) > maxBytes) throw tooLarge(maxBytes);
   // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).

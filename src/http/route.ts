@@ -18,6 +18,8 @@ export interface ResponseDescription {
   readonly schema?: TSchema;
   /** application/json unless said otherwise. */
   readonly contentType?: string;
+  /** What the frames of the answer hold where it may be sent as text/event-stream too. */
+  readonly eventSchema?: TSchema;
 }
 
 export interface RequestContext {
@@ -52,6 +54,8 @@ export interface RouteDefinition {
   readonly access: Access;
   readonly query?: TSchema;
   readonly body?: TSchema;
+  /** The request may carry an Idempotency-Key. */
+  readonly takesIdempotencyKey?: boolean;
   /** Unknown members of the body are passed on to the provider instead of refused. */
   readonly allowsUnknownFields?: boolean;
   /** The parts of a form (multipart/form-data), which the handler reads as they come; for the description. */

@@ -19,7 +19,8 @@ export function enqueueInPieces(
 
 /** The body of an answer that is there as a whole. */
 export function bodyInPieces(body: string | Uint8Array): BodyInit {
-  if (body.length <= MAX_PIECE_BYTES) return body as BodyInit;
+  const sizeBytes = typeof body === "string" ? Buffer.byteLength(body) : body.length;
+  if (sizeBytes <= MAX_PIECE_BYTES) return body as BodyInit;
   const bytes = typeof body === "string" ? Buffer.from(body) : body;
   return new ReadableStream<Uint8Array>({
     start(controller) {

@@ -46,9 +46,9 @@ function state(over: Partial<ApiKeyRecord> = {}, nowMs = NOON): ApiKeyState {
 const hold = (from: ApiKeyState, byNano: bigint, by: ApiKeyState = from) =>
   changeHeld(from, { dayAccount: by.day.accountId, monthAccount: by.month.accountId, byNano });
 
-const post = (from: ApiKeyState, postedNano: bigint, by: ApiKeyState = from) =>
+const post = (from: ApiKeyState, postedNano: bigint, by: ApiKeyState = from, refunds = 0n) =>
   [by.day.accountId, by.month.accountId].reduce(
-    (now, accountId) => notePosted(now, { accountId, postedNano }),
+    (now, accountId) => notePosted(now, { accountId, postedNano, refunds }),
     from,
   );
 
@@ -114,7 +114,7 @@ describe("a key's headroom", () => {
           for (const accountId of [dayAccount, monthAccount]) {
             const postedNano = (spent.get(accountId) ?? 0n) + charge;
             spent.set(accountId, postedNano);
-            now = notePosted(now, { accountId, postedNano });
+            now = notePosted(now, { accountId, postedNano, refunds: 0n });
           }
           now = changeHeld(now, { dayAccount, monthAccount, byNano: -held });
         };
@@ -195,8 +195,17 @@ describe("spend", () => {
     );
   });
 
+  test("falls by a refund: behind one more of them a smaller total is the newer, told or loaded", () => {
+    const refunded = post(post(state(), 600n), 100n, state(), 1n);
+    expect(refunded.day).toMatchObject({ postedNano: 100n, refunds: 1n });
+    expect(post(refunded, 500n).month).toMatchObject({ postedNano: 100n, refunds: 1n });
+    expect(keepHolds(post(state(), 600n), refunded).day).toMatchObject({ postedNano: 100n });
+    expect(keepHolds(refunded, post(state(), 600n)).day).toMatchObject({ postedNano: 100n });
+  });
+
   test("of another account is not this one's", () => {
-    const now = notePosted(state(), { accountId: "day:key_2:2026-03-14", postedNano: 9n });
+    const other = { accountId: "day:key_2:2026-03-14", postedNano: 9n, refunds: 0n };
+    const now = notePosted(state(), other);
     expect(now).toEqual(state());
   });
 

@@ -30,6 +30,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
   const clock = new VirtualClock(START_MS);
   const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
+  const notes = new Set<string>();
   const batches: number[] = [];
   const work = new WatchedWork();
   const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
@@ -49,6 +50,10 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     instance: books.instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
+    notes: {
+      add: ({ requestId }) => void notes.add(requestId),
+      remove: (id) => void notes.delete(id),
+    },
   });
   const sql = books.connect(1, await options.ledgerUrl?.(books.url));
   const ledger: GroupCommit = new WatchedLedger(
@@ -82,6 +87,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
     orders,
     clamped,
     backgroundErrors,
+    notes,
     batches,
     isBusy: () => work.isBusy,
     ...payerChanges(books, keys, organizations, orders),

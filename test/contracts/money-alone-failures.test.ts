@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { faultsOf, type Payer, postedOf } from "../ledger/books.ts";
@@ -52,17 +53,21 @@ describe("an answer whose charge does not become durable in time", () => {
     expect(owned.money.outstandingHolds).toBe(1);
     owned.clock.advance(1);
     expect(await settling).toBe("database_unavailable");
+    // Should this process die now, the next one gives it back.
+    expect([...owned.notes]).toEqual([held.requestId]);
     // Its fate is open, so its money is not free.
     owned.money.release(held);
     expect(owned.money.outstandingHolds).toBe(1);
     await unlock();
-    await until("it is given back", async () => (await transactionsOf(payer)).length === 2);
+    await until("it is given back", async () => {
+      return (await transactionsOf(payer)).length === 2 && !owned.isBusy();
+    });
     expect(await transactionsOf(payer)).toEqual([
       ["usage", -700n],
       ["refund", 700n],
     ]);
     expect(owned.money.outstandingHolds).toBe(0);
-    owned.forget(payer);
+    expect([...owned.notes]).toEqual([]);
     owned.money.release(await owned.money.hold(requestOf(payer, 1_000)));
     expect(await faultsOf(owned.sql)).toEqual([]);
   });
@@ -88,6 +93,26 @@ describe("an answer whose charge does not become durable in time", () => {
     expect(await transactionsOf(second)).toEqual([]);
     // A charge of nothing needs no refund.
     expect(await transactionsOf(first)).toEqual([["usage", 0n]]);
+    await until("nothing is noted any more", () => owned.notes.size === 0);
+  });
+
+  test("is not noted as owed where it is kept for a later call", async () => {
+    const payer = await owned.addOrganization(1_000n);
+    const held = await owned.money.hold(requestOf(payer, 10));
+    const unlock = await lockAccount(owned.sql, `org:${payer.organizationId}`);
+    const kept: StatementEffect = {
+      ...{ kind: "statement", name: "keep", tables: [], events: [] },
+      run: async () => {},
+      keepsAnswer: () => true,
+    };
+    const settling = codeOf(owned.money.settle(held, figures(10n), kept));
+    await untilWaiting(owned.sql);
+    owned.clock.advance(MAX_SETTLE_WAIT_MS);
+    expect(await settling).toBe("database_unavailable");
+    expect([...owned.notes]).toEqual([]);
+    await unlock();
+    await until("the hold has ended", () => owned.money.outstandingHolds === 0);
+    expect(await transactionsOf(payer)).toEqual([["usage", -10n]]);
   });
 
   test("is charged all the same where something of it was delivered, however long that takes", async () => {

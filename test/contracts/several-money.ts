@@ -29,6 +29,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const { clock, instance } = options;
   const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
+  const notes = new Set<string>();
   const clamped: bigint[] = [];
   const batches: number[] = [];
   let fenced = 0;
@@ -48,6 +49,10 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
     onBackgroundError: (error) => void backgroundErrors.push(error),
+    notes: {
+      add: ({ requestId }) => void notes.add(requestId),
+      remove: (id) => void notes.delete(id),
+    },
   });
   const applicationName = `ledger ${instance.id}`;
   const sql = books.connect(1, options.ledgerUrl, {
@@ -85,6 +90,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     orders,
     clamped,
     backgroundErrors,
+    notes,
     batches,
     instance,
     get fenced() {

@@ -55,8 +55,8 @@ export async function brokenRules(sql: Database): Promise<string[]> {
         WHERE balance_after_nano <> running OR sequence <> place`,
     ],
     [
-      "M2 a key's account is not the sum of its charges",
-      await sql`SELECT t.key_id FROM transactions t WHERE t.type = 'usage' GROUP BY t.key_id
+      "M2 a key's account is not the sum of its charges, less what was given back",
+      await sql`SELECT t.key_id FROM transactions t WHERE t.key_id IS NOT NULL GROUP BY t.key_id
         HAVING -sum(t.amount_nano) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
           WHERE a.key_id = t.key_id AND a.kind = 'day')`,
     ],
@@ -90,8 +90,7 @@ export async function billsByTag(sql: Database): Promise<ReadonlyMap<string, Bil
     SELECT t.details->>'user' AS tag, t.request_id, -t.amount_nano AS charge, t.status, t.prompt_tokens,
       t.completion_tokens, t.estimated, r.amount_nano IS NOT NULL AS refunded
     FROM transactions t LEFT JOIN transactions r
-      ON r.type = 'refund' AND starts_with(r.description, 'Refund of ' || t.request_id)
-      AND r.amount_nano = -t.amount_nano
+      ON r.refunded_request_id = t.request_id AND r.amount_nano = -t.amount_nano
     WHERE t.type = 'usage'`;
   const bills = new Map<string, Bill[]>();
   for (const row of rows) {

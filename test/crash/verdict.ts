@@ -44,7 +44,8 @@ export function breachesOf(sent: Sent, bills: readonly Bill[], producedTokens: n
     if (bill === undefined) breaches.push("a whole answer that was not charged");
   } else if (sent.status !== undefined && sent.status !== 200) {
     if (!EXPECTED_REFUSALS.has(sent.errorCode ?? "")) breaches.push(`refused: ${sent.errorCode}`);
-    // One that stood still past its lease answers for what its heir has charged by then.
+    // One that stood still past its lease answers for what its heir has charged by then. Its successor
+    // gives that back where it finds its notes, which it does not here: each has a folder of its own.
     if (bill !== undefined && !sent.wasCut) {
       breaches.push(`a refusal ${sent.errorCode} that was charged`);
     }

@@ -143,7 +143,7 @@ export async function giveCredit(
 /**
  * What is wrong in the books of all organizations: a gap in the sequence, a balance that does not follow
  * from the one before, an account that is not the sum of its transactions, a balance below zero, an
- * account that holds something else than its holds.
+ * account that holds something else than its holds, a refund of something else than a charge.
  */
 export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]> {
   return [
@@ -162,7 +162,7 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
         OR a.posted_nano <> coalesce(-sum(t.amount_nano) FILTER (WHERE t.type = 'usage'), 0)`),
     ...(await sql`
       SELECT 'key' AS fault, t.key_id, kind FROM transactions t, (VALUES ('day'), ('month')) AS k (kind)
-      WHERE t.type = 'usage' GROUP BY t.key_id, kind
+      WHERE t.key_id IS NOT NULL GROUP BY t.key_id, kind
       HAVING -sum(t.amount_nano) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
         WHERE a.key_id = t.key_id AND a.kind = k.kind)`),
     ...(await sql`
@@ -172,6 +172,10 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
     ...(await sql`
       SELECT 'twice' AS fault, request_id FROM transactions WHERE request_id IS NOT NULL
       GROUP BY request_id HAVING count(*) > 1`),
+    ...(await sql`
+      SELECT 'given back' AS fault, r.refunded_request_id FROM transactions r LEFT JOIN transactions u
+        ON u.request_id = r.refunded_request_id AND u.amount_nano = -r.amount_nano
+      WHERE r.refunded_request_id IS NOT NULL AND u.id IS NULL`),
   ];
 }
 

@@ -91,7 +91,7 @@ async function ask(
   const completing = completeChat(
     {
       money: owned.money,
-      calls: { endpoints, clock: owned.clock, random: () => 0 },
+      calls: { endpoints, clock: owned.clock, steadyClock: owned.clock, random: () => 0 },
       idempotency: {
         store() {
           throw new Error("cannot be sealed");

@@ -19,6 +19,7 @@ beforeAll(async () => {
     instance: books.instance,
     company: "alone",
     news: new ChangeNews({ sql, onChange() {}, onGap() {} }),
+    reconnect() {},
     onGap() {},
     onLateHeartbeat: async () => {},
     onEstate() {},

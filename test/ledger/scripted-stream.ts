@@ -51,6 +51,8 @@ export interface ScriptedStream {
   readonly log: RequestFacts;
   readonly errors: unknown[];
   readonly ticker: StreamTicker;
+  /** Requests that are noted as not delivered. */
+  readonly notes: ReadonlySet<string>;
   /** The client goes away. */
   leave(): void;
   /** How often the request was told to be over. */
@@ -64,6 +66,7 @@ export function scriptedStream(
   owned: OwnedMoney,
   hold: Hold,
   isGoneAtOnce = false,
+  free?: () => Promise<void>,
 ): ScriptedStream {
   const { clock, money } = owned;
   const calls: { isAborted: boolean }[] = [];
@@ -111,12 +114,13 @@ export function scriptedStream(
   const client = new AbortController();
   if (isGoneAtOnce) client.abort();
   const errors: unknown[] = [];
+  const notes = new Set<string>();
   let doubt: Promise<void> | undefined;
   const ticker = new StreamTicker(clock);
   const stream = new ChatStream(
     {
       money,
-      calls: { endpoints, clock, random: () => 0 },
+      calls: { endpoints, clock, steadyClock: clock, random: () => 0 },
       ticker,
       steadyClock: clock,
       keepaliveMs: 15_000,
@@ -124,6 +128,10 @@ export function scriptedStream(
       idleTimeoutMs: TOTAL_TIMEOUT_MS,
       totalTimeoutMs: TOTAL_TIMEOUT_MS,
       whenCurrent: () => doubt,
+      notes: {
+        add: ({ requestId }) => void notes.add(requestId),
+        remove: (id) => void notes.delete(id),
+      },
       onError: (error) => void errors.push(error),
     },
     {
@@ -140,12 +148,14 @@ export function scriptedStream(
       errorFrame: (error: GatewayError) => `data: {"error":{"code":"${error.code}"}}\n\n`,
       clientSignal: client.signal,
       log,
+      free,
     },
   );
   return {
     stream,
     log,
     errors,
+    notes,
     ticker,
     finished,
     leave: () => client.abort(),

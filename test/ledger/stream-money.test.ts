@@ -33,12 +33,13 @@ async function billOf({ requestId }: Hold): Promise<Bill | undefined> {
 }
 
 /** Every hold has ended, nothing waits for the next start, and the stream is over for everyone. */
-async function expectOver({ ticker, finished }: ScriptedStream): Promise<void> {
+async function expectOver({ ticker, finished, notes }: ScriptedStream): Promise<void> {
   await until("the hold has ended", () => owned.money.outstandingHolds === 0);
   expect(await attemptsOf(owned.sql)).toEqual([]);
   expect(await faultsOf(owned.sql)).toEqual([]);
   expect(ticker.size).toBe(0);
   expect(finished.times).toBe(1);
+  expect([...notes]).toEqual([]);
 }
 
 /** Reads until this text has come. */

@@ -97,7 +97,8 @@ test("a charge that never arrived is told to have failed, and is not there", asy
 test("refunds are given once", async () => {
   const { ledger } = openLedger();
   const payer = await books.addOrganization(1_000_000n);
-  await ledger.submit([{ kind: "settle", settlement: settlement(payer) }]);
+  const charges = [700n, 11n].map((chargeNano) => settlement(payer, { chargeNano }));
+  for (const one of charges) await ledger.submit([{ kind: "settle", settlement: one }]);
   await onDatabase("SET statement_timeout = '300ms'");
   let isArmed = false;
   const arming = {
@@ -107,9 +108,9 @@ test("refunds are given once", async () => {
       isArmed = true;
     },
   };
-  const refund = (chargeNano: bigint) => refundEffect(settlement(payer, { chargeNano }));
+  const [first, second] = charges.map((one) => refundEffect(one));
   const { cuts } = proxy;
-  const refunds = outcomesOf([ledger.submit([refund(700n)]), ledger.submit([refund(11n), arming])]);
+  const refunds = outcomesOf([ledger.submit([first!]), ledger.submit([second!, arming])]);
   await until("the reply is lost", () => proxy.cuts > cuts);
   proxy.breakDown();
   let release = (): void => {};
@@ -131,6 +132,13 @@ test("refunds are given once", async () => {
   const rows = await books.sql<{ amount_nano: bigint }[]>`SELECT amount_nano FROM transactions
     WHERE type = 'refund' ORDER BY amount_nano`;
   expect(rows.map((row) => row.amount_nano)).toEqual([11n, 700n]);
+  // Also by another process, which does not know of these.
+  await onDatabase("RESET statement_timeout");
+  const other = recordingLedger(books.connect(), books.instance).ledger;
+  await other.submit(charges.map((one) => refundEffect(one)));
+  const [count] = await books.sql`SELECT count(*)::int AS refunds FROM transactions
+    WHERE type = 'refund'`;
+  expect(count).toEqual({ refunds: 2 });
   expect(await faultsOf(books.sql)).toEqual([]);
 });
 

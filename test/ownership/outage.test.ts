@@ -41,7 +41,13 @@ async function addMember(): Promise<Member> {
   const id = newId("ins");
   const connections = openConnections(
     { url: network.url },
-    { instance: { id, epoch: 1n }, poolSize: 2, clock: systemClock, ledgerSettings: {} },
+    {
+      instance: { id, epoch: 1n },
+      poolSize: 2,
+      clock: systemClock,
+      ledgerSettings: {},
+      onRenewed() {},
+    },
   );
   const membership = createMembership({
     connections,

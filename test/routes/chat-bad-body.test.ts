@@ -206,6 +206,33 @@ describe("a content type that is not JSON in UTF-8 is 415", () => {
     expectNothingCalled();
   });
 
+  test.each(["gzip", "br", "deflate", "zstd", "identity, gzip", "x-none"])(
+    "one that says of itself that it is compressed: %s",
+    async (encoding) => {
+      const plain = JSON.stringify(chatBody(slug));
+      const body = encoding.endsWith("gzip") ? Bun.gzipSync(plain) : plain;
+      const response = await sendRaw(gateway, {
+        headers: [
+          ["authorization", `Bearer ${gateway.secretKey}`],
+          ["content-type", "application/json"],
+          ["content-encoding", encoding],
+        ],
+        body,
+      });
+      const { error } = await expectError(response, 415, "unsupported_media_type");
+      expect(error.param).toBe("Content-Encoding");
+      expect(response.headers.get("accept-encoding")).toBe("identity");
+      expectNothingCalled();
+    },
+  );
+
+  test("but identity is no compression", async () => {
+    for (const encoding of ["identity", "Identity, identity", ""]) {
+      const response = await post(JSON.stringify(chatBody(slug)), { "content-encoding": encoding });
+      expect(response.status).toBe(200);
+    }
+  });
+
   const ACCEPTED = [
     "application/json",
     "APPLICATION/JSON",

@@ -42,6 +42,16 @@ describe("messages", () => {
       role: "user",
       content: [{ type: 5 }],
     }),
+    "a user who says nothing": message({ role: "user" }),
+    "a user who says null": message({ role: "user", content: null }),
+    "a system prompt of nothing": message({ role: "system" }),
+    "a tool's result of nothing": message({ role: "tool", tool_call_id: "a", content: null }),
+    "a tool's result of no call": message({ role: "tool", content: "a" }),
+    "a part of text without text": message({ role: "user", content: [{ type: "text" }] }),
+    "a part of text that is no string": message({
+      role: "user",
+      content: [{ type: "text", text: 5 }],
+    }),
     "a name that is no string": message({ role: "user", content: "a", name: 5 }),
     "tool calls that are no list": message({ role: "assistant", tool_calls: {} }),
     "tool calls without a function's name": message({
@@ -93,6 +103,7 @@ describe("messages", () => {
         },
         { role: "tool", tool_call_id: "c", content: "1" },
         { role: "assistant" },
+        { role: "function", name: "f", content: null },
       ],
     });
     expect(response.status).toBe(200);
@@ -108,6 +119,7 @@ describe("messages", () => {
 describe("members of members", () => {
   const BAD: [param: string, body: Record<string, unknown>][] = [
     ["tools.0", { tools: [5] }],
+    ["tools.0.function", { tools: [{ type: "function" }] }],
     ["tools.0.function", { tools: [{ type: "function", function: { name: "" } }] }],
     [
       "tools.0.function",

@@ -168,6 +168,28 @@ describe("provider", () => {
   });
 });
 
+test.each([false, true])(
+  "route_explain tells what was tried where all of it failed, streamed: %p",
+  async (stream) => {
+    const slug = pairThat({ do: "error", status: 401 }, { do: "error", status: 400 });
+    const response = await gateway.chat(slug, { route_explain: true, stream });
+    await expectError(response, 400, "provider_rejected");
+    expect(response.headers.get("x-gateway-route-explain")).toBe(
+      `planned: primary/${slug}-a, secondary/${slug}-b; tried: primary/${slug}-a=misconfigured, secondary/${slug}-b=rejected`,
+    );
+    const silent = await gateway.chat(slug, { stream });
+    expect(silent.headers.get("x-gateway-route-explain")).toBeNull();
+  },
+);
+
+test("a call that failed counts as one that reached its last provider", async () => {
+  const slug = pairThat({ do: "error", status: 401 }, { do: "error", status: 400 });
+  await expectError(await gateway.chat(slug), 400, "provider_rejected");
+  const metrics = await (await fetch(`${gateway.baseUrl}/metrics`)).text();
+  const line = `gateway_model_requests_total{model="test/${slug}",provider="secondary",status="400"} 1`;
+  expect(metrics.split("\n")).toContain(line);
+});
+
 test("without route_explain no header tells the route", async () => {
   const response = await gateway.chat(gateway.modelThat({ do: "complete" }));
   expect(response.headers.get("x-gateway-route-explain")).toBeNull();

@@ -9,12 +9,15 @@ import type { Served } from "../upstream/served.ts";
 const TOTAL_MS = 900;
 const FIRST_TOKEN_MS = 300;
 const IDLE_MS = 250;
+/** So many failures of one endpoint open its circuit. */
+const CALLS_TO_OPEN = 10;
 /** What the machine may be late by. */
 const SLACK_MS = 700;
 
 let gateway: ChatGateway;
 beforeAll(async () => {
   gateway = await startChatGateway({
+    models: { unresponsive: ["primary/unresponsive-a", "secondary/unresponsive-b"] },
     environment: {
       GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS: String(TOTAL_MS),
       GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS: String(FIRST_TOKEN_MS),
@@ -57,6 +60,23 @@ describe("an unstreamed answer that does not come within the total timeout is 40
     expectTimeout({ do: "stall-after-events" }, {}, TOTAL_MS));
   test.concurrent("when it comes without end", () =>
     expectTimeout({ do: "endless", delayMs: 5 }, {}, TOTAL_MS));
+});
+
+test("an endpoint that does not answer in time is the one to blame, and after some such calls comes last", async () => {
+  const slug = "unresponsive";
+  gateway.upstream.behave(`${slug}-a`, { do: "stall" });
+  gateway.upstream.behave(`${slug}-b`, { do: "complete" });
+  const ask = () => gateway.chat(slug, { route_explain: true });
+  const refused = await Promise.all(Array.from({ length: CALLS_TO_OPEN }, ask));
+  for (const response of refused) {
+    await expectError(response, 408, "provider_timeout");
+    expect(response.headers.get("x-gateway-route-explain")).toEndWith(
+      `tried: primary/${slug}-a=timeout`,
+    );
+  }
+  const answered = await ask();
+  expect(answered.status).toBe(200);
+  expect(answered.headers.get("x-gateway-provider")).toBe("secondary");
 });
 
 describe("a stream whose first token does not come within its timeout is 408", () => {

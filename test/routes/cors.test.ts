@@ -14,6 +14,12 @@ const ask = (method: string, path: string, origin: string) =>
     headers: { origin, authorization: `Bearer ${gateway.secretKey}` },
   });
 
+const preflight = (headers: Record<string, string>) =>
+  fetch(`${gateway.baseUrl}/v1/chat/completions`, {
+    method: "OPTIONS",
+    headers: { origin: ORIGIN, "access-control-request-method": "POST", ...headers },
+  });
+
 describe("cross-origin requests", () => {
   test("let the page of an allowed origin read the answer", async () => {
     const response = await ask("GET", "/v1/models", ORIGIN);
@@ -28,19 +34,41 @@ describe("cross-origin requests", () => {
     expect(response.headers.get("access-control-allow-origin")).toBe(ORIGIN);
   });
 
+  test.each([
+    ["GET", "/v1/nothing", 404],
+    ["OPTIONS", "/v1/nothing", 404],
+    ["PUT", "/v1/models", 405],
+  ])(
+    "let it read that there is no such endpoint or method: %s %s",
+    async (method, path, status) => {
+      const response = await ask(method, path, ORIGIN);
+      expect(response.status).toBe(status);
+      expect(response.headers.get("access-control-allow-origin")).toBe(ORIGIN);
+      expect(response.headers.get("vary")).toBe("origin");
+    },
+  );
+
   test("of another origin are told nothing", async () => {
     const response = await ask("GET", "/v1/models", "https://evil.example.com");
     expect(response.headers.get("access-control-allow-origin")).toBeNull();
   });
 
   test("are announced by a preflight that needs no key", async () => {
-    const response = await fetch(`${gateway.baseUrl}/v1/chat/completions`, {
-      method: "OPTIONS",
-      headers: { origin: ORIGIN, "access-control-request-method": "POST" },
-    });
+    const response = await preflight({});
     expect(response.status).toBe(204);
     expect(response.headers.get("access-control-allow-methods")).toBe("POST");
     expect(response.headers.get("access-control-allow-headers")).toContain("authorization");
+    expect(response.headers.get("x-gateway-request-id")).toMatch(/^req_[0-9a-f]{32}$/);
+    expect(response.headers.get("x-request-id")).toBe(response.headers.get("x-gateway-request-id"));
+  });
+
+  test("may have the headers that an SDK adds, whatever their names", async () => {
+    const names = "authorization,content-type,x-stainless-lang,x-stainless-retry-count";
+    const response = await preflight({ "access-control-request-headers": names });
+    expect(response.headers.get("access-control-allow-headers")).toBe(names);
+    expect(response.headers.get("vary")).toBe("origin, access-control-request-headers");
+    const odd = await preflight({ "access-control-request-headers": 'authorization, "<x>"' });
+    expect(odd.headers.get("access-control-allow-headers")).not.toContain("<x>");
   });
 });
 

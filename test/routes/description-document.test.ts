@@ -112,9 +112,9 @@ describe("the errors of a route", () => {
     expect(statuses(chat)).toBe("200 400 401 402 403 404 408 409 413 415 429 500 502 503");
     expect(statuses(keys.post!)).toBe("201 400 401 403 409 413 415 500 503");
     expect(statuses(keys.get!)).toBe("200 400 401 403 500 503");
-    expect(statuses(document.paths["/v1/keys/{id}"]!.delete!)).toBe("200 401 403 404 500 503");
+    expect(statuses(document.paths["/v1/keys/{id}"]!.delete!)).toBe("200 400 401 403 404 500 503");
     const open = { ...SAMPLE_ROUTES[2]!, access: { kind: "public" } } as const;
-    expect(statuses(documentOf([open]).paths["/v1/models/{id}"]!.get!)).toBe("200 404 500");
+    expect(statuses(documentOf([open]).paths["/v1/models/{id}"]!.get!)).toBe("200 400 404 500");
   });
 
   test("keep a route's own words", () => {

@@ -88,6 +88,8 @@ describe("a query is refused that", () => {
     ["names no order", "?order=up", "order"],
     ["names no purpose", "?purpose=evals", "purpose"],
     ["begins behind what is no file", "?after=key_1", "after"],
+    ["begins behind what never was one", `?after=file_${"0".repeat(32)}`, "after"],
+    ["begins behind an id of another kind", `?after=ftjob_${crypto.randomUUID()}`, "after"],
     ["has a parameter twice", "?limit=1&limit=2", "limit"],
     ["has an unknown parameter", "?offset=1", "offset"],
   ])("%s", async (_, query, param) => {

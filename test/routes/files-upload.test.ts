@@ -153,6 +153,7 @@ describe("a form is refused that", () => {
     for (const headers of [
       { "content-type": "application/json" },
       { "content-type": "application/x-www-form-urlencoded" },
+      { "content-type": "multipart/form-data; boundary=b", "content-encoding": "gzip" },
       {},
     ] as Record<string, string>[]) {
       const send = () => gateway.request("POST", "/v1/files", undefined, { headers, body: "{}" });

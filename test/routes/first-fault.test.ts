@@ -15,7 +15,32 @@ describe("the fault of a value is told with the way to it", () => {
     ["an empty list", { messages: [] }, "messages", "must not have fewer than 1 items"],
     ["an item", { messages: [messages[0], 5] }, "messages.1", "must be object"],
     ["a field of an item", { messages: [{ content: "x" }] }, "messages.0.role", "is required"],
-    ["one of many types", { messages, stop: {} }, "stop", "must be string"],
+    ["one of many types", { messages, stop: {} }, "stop", "must be string or array"],
+    ["of the type that it has", { messages, stop: ["a", 5] }, "stop.1", "must be string"],
+    [
+      "of the kind that it names",
+      { messages, response_format: { type: "json_schema" } },
+      "response_format.json_schema",
+      "is required",
+    ],
+    [
+      "a kind that there is not",
+      { messages, response_format: { type: "xml" } },
+      "response_format.type",
+      'must be one of "text", "json_object", "json_schema"',
+    ],
+    [
+      "a word that there is not",
+      { messages, tool_choice: "some" },
+      "tool_choice",
+      'must be one of "none", "auto", "required"',
+    ],
+    [
+      "an object in the place of a word",
+      { messages, tool_choice: { type: "function" } },
+      "tool_choice.function",
+      "is required",
+    ],
     ["an optional field", { messages, temperature: 3 }, "temperature", "must be <= 2"],
     [
       "a name of a record",
@@ -23,7 +48,7 @@ describe("the fault of a value is told with the way to it", () => {
       "logit_bias.b",
       "must be number",
     ],
-    ["a constant", { messages, route: "x" }, "route", "must be equal to constant"],
+    ["a constant", { messages, route: "x" }, "route", 'must be "fallback"'],
   ])("%s", (_what, value, path, message) => {
     expect(firstFault(chatCompletionBody, value)).toEqual({
       path: path === "" ? [] : path.split("."),

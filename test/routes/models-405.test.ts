@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { expectError } from "../support/error-envelope.ts";
+import { sendRaw } from "../support/raw-http.ts";
 import { type ModelsGateway, startModelsGateway } from "./models-gateway.ts";
 
 let gateway: ModelsGateway;
@@ -19,3 +20,11 @@ test.each([
   await expectError(response, 405, "method_not_allowed");
   expect(response.headers.get("allow")).toBe(allowed);
 });
+
+test.each(["/v1/models", "/v1/models/acme/quill-4o", "/v1/keys/key_1"])(
+  "TRACE %s is refused like any method, and echoes nothing",
+  async (path) => {
+    const response = await sendRaw(gateway, { method: "TRACE", path });
+    await expectError(response, 405, "method_not_allowed");
+  },
+);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { sendRaw } from "../support/raw-http.ts";
 import { type ModelsGateway, startModelsGateway } from "./models-gateway.ts";
 
 let gateway: ModelsGateway;
@@ -33,6 +34,22 @@ test("takes an id raw and percent-encoded, in either case of the digits", async 
     expect(await retrieved(path)).toBe("acme/quill-4o");
   }
 });
+
+test.each(["gw", "x", "gw:80", "127.0.0.1:3000", "gateway.example.com"])(
+  "takes an id under whatever name the gateway is known: %s",
+  async (host) => {
+    for (const name of ["acme/quill-4o", "acme%2Fquill-4o"]) {
+      const response = await sendRaw(gateway, {
+        method: "GET",
+        path: `/v1/models/${name}`,
+        host,
+        headers: [["authorization", `Bearer ${gateway.secretKey}`]],
+      });
+      expect(response.status).toBe(200);
+      expect(await response.json()).toMatchObject({ id: "acme/quill-4o" });
+    }
+  },
+);
 
 test("takes an id of more than one slash, raw, encoded and mixed", async () => {
   for (const path of [

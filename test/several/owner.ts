@@ -19,7 +19,7 @@ const [url, name] = process.argv.slice(2) as [string, string];
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 const connections = openConnections(
   { url },
-  { instance, poolSize: 8, clock: systemClock, ledgerSettings: {} },
+  { instance, poolSize: 8, clock: systemClock, ledgerSettings: {}, onRenewed() {} },
 );
 const { background: sql } = connections;
 

@@ -41,6 +41,7 @@ function* insertPayers(
       description: "Starting credit",
       key_id: null,
       request_id: null,
+      refunded_request_id: null,
     });
   }
   for (const key of keys) {

@@ -91,6 +91,7 @@ export class SimulatedGateway {
       instance,
       clock,
       telemetry: silentTelemetry,
+      notes: { add() {}, remove() {} },
       onFenced,
       onError,
     });
@@ -107,7 +108,7 @@ export class SimulatedGateway {
     });
     this.membership = createMembership({
       // Nothing else of the connections is asked for.
-      connections: { background: sql, lock: lock.sql } as Connections,
+      connections: { background: sql, lock: lock.sql, renewLock() {} } as unknown as Connections,
       instance,
       company,
       clock,

@@ -10,8 +10,6 @@ interface Tail {
   readonly balanceNano: bigint;
 }
 
-const REFUND = /^Refund of (\S+),/;
-
 /** M1, M2, M3 and O1, looked at with every commit. */
 export class LedgerPromises {
   readonly #tables: Tables;
@@ -21,6 +19,8 @@ export class LedgerPromises {
   readonly #usages = new Map<string, TransactionRow>();
   readonly #refunds = new Map<string, bigint>();
   readonly #heldNano = new Map<string, bigint>();
+  /** By key: charges, less what was given back. */
+  readonly #spentNano = new Map<string, bigint>();
   /** When the first request arrived that an account was charged for. */
   readonly #sinceMs = new Map<string, number>();
 
@@ -64,6 +64,14 @@ export class LedgerPromises {
     for (const { id, instance_id } of this.#tables.holds.all()) {
       if (instance_id !== null) broken("M3", `the hold of ${id} never ended`);
     }
+    const spentNano = new Map<string, bigint>();
+    for (const { kind, key_id: keyId, posted_nano } of this.#tables.accounts.all()) {
+      if (kind === "day") spentNano.set(keyId!, (spentNano.get(keyId!) ?? 0n) + posted_nano);
+    }
+    for (const [keyId, nano] of this.#spentNano) {
+      const posted = spentNano.get(keyId) ?? 0n;
+      if (posted !== nano) broken("M2", `${keyId} has spent ${nano}, and its days say ${posted}`);
+    }
     for (const account of this.#tables.accounts.all()) {
       if (account.kind !== "org") continue;
       const tail = this.#tails.get(account.organization_id);
@@ -90,10 +98,7 @@ export class LedgerPromises {
       broken("M2", `${row.id} tells a balance of ${row.balance_after_nano}, not ${balanceNano}`);
     }
     this.#tails.set(row.organization_id, { sequence: row.sequence, balanceNano });
-    const refunded = REFUND.exec(row.description)?.[1];
-    if (refunded !== undefined) {
-      this.#refunds.set(refunded, this.refundedOf(refunded) + row.amount_nano);
-    }
+    this.#spend(row);
     if (row.request_id === null) return;
     if (this.#usages.has(row.request_id)) broken("M3", `${row.request_id} is charged twice`);
     this.#usages.set(row.request_id, row);
@@ -101,6 +106,19 @@ export class LedgerPromises {
     for (const { id, key_id } of this.#tables.accounts.all()) {
       if (key_id !== row.key_id) continue;
       this.#sinceMs.set(id, Math.min(arrivedMs, this.#sinceMs.get(id) ?? arrivedMs));
+    }
+  }
+
+  /** What keys have spent, and that nothing is given back twice. */
+  #spend({ key_id, amount_nano, refunded_request_id: refunded }: TransactionRow): void {
+    if (key_id !== null) {
+      this.#spentNano.set(key_id, (this.#spentNano.get(key_id) ?? 0n) - amount_nano);
+    }
+    if (refunded === null) return;
+    if (this.#refunds.has(refunded)) broken("M3", `${refunded} is given back twice`);
+    this.#refunds.set(refunded, amount_nano);
+    if (this.usageOf(refunded)?.amount_nano !== -amount_nano) {
+      broken("M3", `${amount_nano} are given back for ${refunded}`);
     }
   }
 

@@ -7,6 +7,7 @@ import {
   exchangeLedgerBatch,
 } from "../../db/ledger/exchange-batch.ts";
 import { postCredit } from "../../db/ledger/post-credit.ts";
+import { refundCharge } from "../../db/ledger/refund-charge.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
 import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
 import {
@@ -48,7 +49,7 @@ const payers: Payers = {
 const instance: InstanceIdentity = { id: "ins_one", epoch: 1n };
 const reaper: InstanceIdentity = { id: "ins_two", epoch: 2n };
 
-/** Verdicts on holds, and states with which a batch is refused. */
+/** Verdicts on holds, states with which a batch is refused, and what becomes of a refund. */
 const KINDS = [
   "granted",
   "lowered",
@@ -59,6 +60,8 @@ const KINDS = [
   "23505",
   "GW001",
   "GW002",
+  "refunded",
+  "not refunded",
 ];
 const seen = new Map<string, number>();
 
@@ -94,7 +97,10 @@ async function compareRound(random: SeededRandom): Promise<void> {
   const batches = new RandomBatches(random, payers);
   const both = (work: (sql: Database) => Promise<unknown>) => compare(tables, model, work);
   for (const one of [instance, reaper]) await both((sql) => insertInstance(sql, one));
-  for (let count = 1; count <= STEPS; count++) await both(stepOf(random, batches.next(), count));
+  for (let count = 1; count <= STEPS; count++) {
+    await both(stepOf(random, batches.next(), count));
+    if (random.chance(0.2)) await both(refundOf(random, tables, count));
+  }
   await both((sql) => buryOthers(sql, reaper.id));
   await both((sql) => exchangeLedgerBatch(sql, instance, batches.next()));
   await both((sql) => heartbeat(sql, instance));
@@ -158,6 +164,25 @@ function stepOf(
   return (sql) => sql.begin((transaction) => effect.run(transaction));
 }
 
+/** Mostly of a charge: also one that was given back before, and one of nothing. */
+function refundOf(
+  random: SeededRandom,
+  tables: Tables,
+  count: number,
+): (sql: Database) => Promise<unknown> {
+  const charges = [...tables.transactions.all()].filter(({ type }) => type === "usage");
+  const charge = charges.length > 0 && random.chance(0.9) ? random.pick(charges) : undefined;
+  const keyId = random.chance(0.9) ? charge?.key_id : "key_0";
+  return (sql) =>
+    refundCharge(sql, {
+      transactionId: `txn_r${count}`,
+      requestId: charge?.request_id ?? "req_none",
+      dayAccount: `day:${keyId}:2026-03-14`,
+      monthAccount: `month:${keyId}:2026-03-01`,
+      description: "Refund",
+    });
+}
+
 /** Does it to both: how it ends must be the same, as must be every row. */
 async function compare(
   tables: Tables,
@@ -177,7 +202,9 @@ async function compare(
 
 function kindsOf(outcome: unknown): string[] {
   if (typeof outcome === "string") return [outcome];
-  const { verdicts } = ((outcome as { answer: unknown }).answer ?? {}) as Partial<ExchangeOutcome>;
+  const { answer } = outcome as { answer: unknown };
+  if (typeof answer === "boolean") return [answer ? "refunded" : "not refunded"];
+  const { verdicts } = (answer ?? {}) as Partial<ExchangeOutcome>;
   return [...(verdicts?.values() ?? [])].map((verdict) =>
     verdict.kind === "granted" && verdict.outputTokens !== undefined ? "lowered" : verdict.kind,
   );
@@ -204,7 +231,7 @@ async function rowsOfReal(): Promise<unknown> {
     await real`SELECT request_id, instance_id, hold_nano, charge_nano, completion_tokens
     FROM attempts ORDER BY request_id COLLATE "C"`;
   const transactions = await real`SELECT organization_id, sequence, id, type, amount_nano,
-    balance_after_nano, request_id FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
+    balance_after_nano, key_id, request_id, refunded_request_id FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
   const events =
     await real`SELECT type, data->>'key_id' AS key_id, data->'threshold_percent' AS percent
     FROM outbox ORDER BY id`;
@@ -249,7 +276,7 @@ function rowsOfModel(tables: Tables): unknown {
     transactions: sorted(
       tables.transactions.all(),
       (row) => `${row.organization_id} ${String(row.sequence).padStart(9, "0")}`,
-    ).map(({ description: _, key_id: __, ...row }) => row),
+    ).map(({ description: _, ...row }) => row),
     events: [...tables.outbox.all()]
       .map(({ type, data }) =>
         JSON.stringify({

@@ -7,7 +7,9 @@ export type Trouble =
   /** It arrives, and the server works on it while its client is gone. */
   | "cut while it runs"
   /** The server has done it, and its answer is lost. */
-  | "lose its reply";
+  | "lose its reply"
+  /** The server has done it; from then on nothing arrives on the connection, as by `swallow`. */
+  | "hold its reply";
 
 /** A network between the gateway and Postgres that breaks on command. */
 export interface CuttingProxy {
@@ -17,13 +19,34 @@ export interface CuttingProxy {
   readonly cuts: number;
   /** Connections that were refused while it was broken down. */
   readonly refusals: number;
+  /** Connections on which something was swallowed. */
+  readonly silenced: number;
   /** The next message that holds the text meets this trouble, once. */
   arm(trouble: Trouble, text: string): void;
   disarm(): void;
   /** Cuts every connection; new ones are refused until `restore`. */
   breakDown(): void;
   restore(): void;
+  /**
+   * From now on nothing arrives any more, in either direction, on connections whose names hold the text, on
+   * later ones too; nobody is told. Without a text, on all.
+   */
+  swallow(name?: string): void;
+  /**
+   * New connections are whole again. Of the earlier ones those that are kept bring what they had swallowed;
+   * the others stay as they are for ever.
+   */
+  letThrough(earlier: "kept" | "lost"): void;
   stop(): Promise<void>;
+}
+
+interface Pair {
+  readonly client: Socket;
+  readonly server: Socket;
+  /** The client's first message, which tells its name. */
+  startup: string;
+  isSilent: boolean;
+  readonly held: (() => void)[];
 }
 
 /** ReadyForQuery: what the server sends when everything before it is done, committed where it had to be. */
@@ -35,9 +58,11 @@ const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
 export async function startCuttingProxy(databaseUrl: string): Promise<CuttingProxy> {
   const target = new URL(databaseUrl);
-  const pairs = new Set<{ client: Socket; server: Socket }>();
+  const pairs = new Set<Pair>();
+  let swallowed: string | undefined;
   let armed: { trouble: Trouble; text: string } | undefined;
   let isBroken = false;
+  let isStopping = false;
   let cuts = 0;
   let refusals = 0;
 
@@ -48,11 +73,17 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
       return;
     }
     const server = connect(Number(target.port || 5432), target.hostname);
-    const pair = { client, server };
+    const pair: Pair = { client, server, startup: "", isSilent: false, held: [] };
     pairs.add(pair);
+    const forward = (to: Socket, data: Buffer, then?: () => void): void => {
+      pair.isSilent ||= swallowed !== undefined && pair.startup.includes(swallowed);
+      if (pair.isSilent) pair.held.push(() => to.write(data));
+      else to.write(data, then);
+    };
     /** The statement whose reply gets lost is being sent, in several parts. */
     let isStatementMarked = false;
     let isReplyLost = false;
+    let isReplyHeld = false;
     const cut = () => {
       if (!pairs.delete(pair)) return;
       cuts++;
@@ -60,24 +91,33 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
       server.destroy();
     };
     const end = () => {
+      // That one side has gone does not arrive either.
+      if (pair.isSilent && !isStopping) return;
       pairs.delete(pair);
       client.destroy();
       server.destroy();
     };
     client.on("data", (received) => {
       const data = Buffer.from(received);
+      pair.startup ||= data.toString("latin1");
       const isMet = armed !== undefined && data.includes(armed.text);
       const trouble = isMet ? armed!.trouble : undefined;
       if (isMet) armed = undefined;
       if (trouble === "cut before it arrives") return cut();
-      isStatementMarked ||= trouble === "lose its reply";
-      if (isStatementMarked && isWholeStatement(data)) isReplyLost = true;
-      server.write(data, () => {
+      isReplyHeld ||= trouble === "hold its reply";
+      isStatementMarked ||= trouble === "lose its reply" || isReplyHeld;
+      const isMarked = isStatementMarked && isWholeStatement(data);
+      if (isMarked && !isReplyHeld) isReplyLost = true;
+      forward(server, data, () => {
         if (trouble === "cut while it runs") cut();
       });
+      if (isMarked && isReplyHeld) {
+        pair.isSilent = true;
+        isStatementMarked = isReplyHeld = false;
+      }
     });
     server.on("data", (data) => {
-      if (!isReplyLost) client.write(data);
+      if (!isReplyLost) forward(client, Buffer.from(data));
       else if (isReady(Buffer.from(data))) cut();
     });
     for (const socket of [client, server]) {
@@ -107,6 +147,9 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     get refusals() {
       return refusals;
     },
+    get silenced() {
+      return [...pairs].filter(({ isSilent }) => isSilent).length;
+    },
     arm(trouble, text) {
       armed = { trouble, text };
     },
@@ -120,7 +163,19 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     restore() {
       isBroken = false;
     },
+    swallow(name = "") {
+      swallowed = name;
+    },
+    letThrough(earlier) {
+      swallowed = undefined;
+      for (const pair of pairs) {
+        if (!pair.isSilent || earlier === "lost") continue;
+        pair.isSilent = false;
+        for (const bring of pair.held.splice(0)) bring();
+      }
+    },
     async stop() {
+      isStopping = true;
       cutAll();
       await new Promise((resolve) => listener.close(resolve));
     },

@@ -8,6 +8,7 @@ export interface RawTarget {
 export interface RawRequest {
   readonly method?: string;
   readonly path?: string;
+  readonly host?: string;
   /** As they go out, in order, names repeated as often as they stand here. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
   readonly body?: string | Uint8Array;
@@ -16,10 +17,11 @@ export interface RawRequest {
 /** Sends a request over a bare socket, with what no HTTP client would send, and reads the answer. */
 export async function sendRaw(gateway: RawTarget, request: RawRequest): Promise<Response> {
   const { method = "POST", path = "/v1/chat/completions", headers = [], body = "" } = request;
+  const { host = "gateway.test" } = request;
   const bytes = Buffer.from(body as string);
   const head = [
     `${method} ${path} HTTP/1.1`,
-    "host: gateway.test",
+    `host: ${host}`,
     "connection: close",
     `content-length: ${bytes.length}`,
     ...headers.map(([name, value]) => `${name}: ${value}`),

@@ -117,6 +117,36 @@ describe("with one", () => {
     );
   });
 
+  test("a failure names the model where it was found, and the provider that was asked last", async () => {
+    const limited = await addSecretKey(gateway, { dailyBudgetNano: 0n });
+    const restricted = await addSecretKey(gateway, { allowedModels: ["test/other"] });
+    const slow = await addSecretKey(gateway, { rateLimitRpm: 1 });
+    const spare = gateway.modelThat({ do: "complete" });
+    const broken = gateway.modelThat({ do: "error", status: 500 });
+    const rejecting = gateway.modelThat({ do: "error", status: 400 });
+    const model = (slug: string) => `test/${slug}`;
+    await gateway.chat(spare, {}, { key: slow });
+    const cases: [Response, status: number, model: string | null, provider: string | null][] = [
+      [await gateway.chat("unknown"), 404, null, null],
+      [await gateway.chat(spare, {}, { key: restricted }), 403, model(spare), null],
+      [await gateway.chat(spare, {}, { key: slow }), 429, model(spare), null],
+      [await gateway.chat(spare, {}, { key: limited }), 402, model(spare), null],
+      [await gateway.chat(broken), 502, model(broken), "primary"],
+      [await gateway.chat(broken, { stream: true }), 502, model(broken), "primary"],
+      [
+        await gateway.chat(broken, { models: [model(broken), model(rejecting)] }),
+        400,
+        model(rejecting),
+        "primary",
+      ],
+    ];
+    for (const [response, status, name, provider] of cases) {
+      expect(response.status).toBe(status);
+      const { data } = await eventOf(response);
+      expect(data).toMatchObject({ status, model: name, provider });
+    }
+  });
+
   test("a stream that breaks is an error with what was charged of it, once", async () => {
     const model = gateway.modelThat({ do: "cut", afterEvents: 2 });
     const response = await gateway.chat(model, { stream: true });
@@ -147,11 +177,15 @@ describe("with one", () => {
 
   test("none is emitted any more once it is deleted", async () => {
     await gateway.request("DELETE", `/v1/webhooks/${hookId}`);
-    const [before] = await gateway.sql`SELECT count(*)::int AS events FROM outbox`;
-    expect((await gateway.chat(gateway.modelThat({ do: "complete" }))).status).toBe(200);
-    expect((await gateway.chat("unknown")).status).toBe(404);
-    const [after] = await gateway.sql`SELECT count(*)::int AS events FROM outbox`;
-    expect(after!.events).toBe(before!.events);
+    const answers = [
+      await gateway.chat(gateway.modelThat({ do: "complete" })),
+      await gateway.chat("unknown"),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([200, 404]);
+    // Events of earlier requests may still be on their way.
+    const ids = answers.map(({ headers }) => headers.get("x-gateway-request-id")!);
+    const events = await gateway.sql`SELECT 1 FROM outbox WHERE data->>'request_id' = ANY(${ids})`;
+    expect(events).toHaveLength(0);
   });
 });
 

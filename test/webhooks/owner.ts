@@ -16,7 +16,7 @@ const [url, name, attemptTimeoutMs] = process.argv.slice(2) as [string, string, 
 const instance = { id: `ins_${name}`, epoch: BigInt(Date.now()) };
 const connections = openConnections(
   { url },
-  { instance, poolSize: 4, clock: systemClock, ledgerSettings: {} },
+  { instance, poolSize: 4, clock: systemClock, ledgerSettings: {}, onRenewed() {} },
 );
 const onError = (error: unknown) => console.error(name, error);
 

@@ -3,8 +3,10 @@ import { bodyInPieces } from "../../lib/body-pieces.ts";
 import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
 import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
 import type { ChatRequest } from "../../services/chat/request.ts";
+import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";
 import { assertRecordable } from "./recorded-fields.ts";
-import { chatCompletion, chatCompletionBody } from "./schema.ts";
+import { chatCompletionBody } from "./schema.ts";
+import { assertWellFormed } from "./well-formed.ts";
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
 export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
@@ -17,10 +19,12 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
       access: { kind: "model", scope: "chat:completions" },
       body: chatCompletionBody,
       allowsUnknownFields: true,
+      takesIdempotencyKey: true,
       responses: {
         200: {
           description: "A chat completion, or with stream true a stream of its chunks",
           schema: chatCompletion,
+          eventSchema: chatCompletionChunk,
         },
       },
       handle: (context) =>
@@ -31,6 +35,7 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
 
 function chatContext(context: RequestContext) {
   const request = context.body as ChatRequest;
+  assertWellFormed(request);
   assertRecordable(request);
   return {
     caller: context.caller,
@@ -49,10 +54,7 @@ function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
     const headers = { ...outcome.headers, "x-gateway-idempotent-replay": "true" };
-    return new Response(outcome.body as Uint8Array<ArrayBuffer>, {
-      status: outcome.status,
-      headers,
-    });
+    return new Response(bodyInPieces(outcome.body), { status: outcome.status, headers });
   }
   const body = outcome.kind === "stream" ? outcome.body : bodyInPieces(outcome.body);
   return new Response(body, { headers: outcome.headers });

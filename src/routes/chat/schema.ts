@@ -57,7 +57,9 @@ const integer = (minimum: number, maximum: number) => optional(Type.Integer({ mi
 /** The body of POST /v1/chat/completions (spec 4.5). Members beyond these go to the provider. */
 export const chatCompletionBody = Type.Object(
   {
-    model: Type.Optional(Type.String({ minLength: 1 })),
+    model: Type.Optional(
+      Type.String({ minLength: 1, description: "Needed where `models` is not given" }),
+    ),
     messages: Type.Array(message, { minItems: 1 }),
     stream: optional(Type.Boolean()),
     temperature: number(0, 2),
@@ -93,11 +95,17 @@ export const chatCompletionBody = Type.Object(
     image_config: optional(Type.Object({})),
     stream_options: optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
     models: optional(
-      Type.Array(Type.String({ minLength: 1 }), { minItems: 1, maxItems: MAX_FALLBACK_MODELS }),
+      Type.Array(Type.String({ minLength: 1 }), {
+        minItems: 1,
+        maxItems: MAX_FALLBACK_MODELS,
+        description: "Tried in turn where the one before fails; in the place of `model`",
+      }),
     ),
     provider: optional(
       Type.Object({
-        order: optional(Type.Array(Type.String({ minLength: 1 }))),
+        order: optional(
+          Type.Array(Type.String({ minLength: 1 }), { description: "Providers to try first" }),
+        ),
         allow_fallbacks: optional(Type.Boolean()),
       }),
     ),
@@ -108,10 +116,17 @@ export const chatCompletionBody = Type.Object(
     guardrail: optional(Type.String()),
     trace: optional(Type.Object({})),
     session_id: optional(Type.String({ maxLength: 256 })),
-    route_explain: optional(Type.Boolean()),
+    route_explain: optional(
+      Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
+    ),
     transforms: optional(Type.Array(Type.String())),
     route: optional(Type.Literal("fallback")),
-    metadata: optional(Type.Object({})),
+    metadata: optional(
+      Type.Object(
+        {},
+        { description: "Kept with the charge; `idempotency_key` does what the header does" },
+      ),
+    ),
     user: optional(Type.String({ maxLength: 512 })),
     store: optional(Type.Boolean()),
     debug: optional(Type.Object({})),
@@ -123,52 +138,6 @@ export const chatCompletionBody = Type.Object(
         messages: [{ role: "user", content: "Hello" }],
         max_tokens: 100,
         stream: false,
-      },
-    ],
-  },
-);
-
-/** A chat completion (spec 2.4). Providers may send more. */
-export const chatCompletion = Type.Object(
-  {
-    id: Type.String(),
-    object: Type.Literal("chat.completion"),
-    created: Type.Integer(),
-    model: Type.String(),
-    choices: Type.Array(
-      Type.Object({
-        index: Type.Integer(),
-        message: Type.Object({
-          role: Type.Literal("assistant"),
-          content: nullable(Type.String()),
-          reasoning: Type.Optional(Type.String()),
-          tool_calls: Type.Optional(Type.Array(toolCall)),
-        }),
-        finish_reason: Type.Enum(["stop", "length", "tool_calls", "content_filter"]),
-      }),
-    ),
-    usage: Type.Object({
-      prompt_tokens: Type.Integer(),
-      completion_tokens: Type.Integer(),
-      total_tokens: Type.Integer(),
-      cost: Type.Number({ description: "USD" }),
-    }),
-  },
-  {
-    examples: [
-      {
-        id: "chatcmpl-01a1fa3e313d71be83c131876b002a5c",
-        object: "chat.completion",
-        created: 1795199742,
-        model: "sandbox/chat",
-        choices: [
-          {
-            index: 0,
-            message: { role: "assistant", content: "You said: Hello" },
-            finish_reason: "stop",
-          },
-        ],
-        usage: { prompt_tokens: 5, completion_tokens: 4, total_tokens: 9, cost: 0.000002184 },
       },
     ],
   },

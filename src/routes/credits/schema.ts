@@ -1,12 +1,14 @@
 import { Type } from "typebox";
 
 const MAX_PAGE = 200;
+const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);
+const ofUsage = { description: "Of usage only" };
 
 export const transactionsQuery = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
     offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
-    type: Type.Optional(Type.Enum(["topup", "usage", "refund", "adjustment"])),
+    type: Type.Optional(transactionType),
     start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive" })),
     end_date: Type.Optional(
       Type.String({
@@ -30,12 +32,21 @@ export const transactionList = Type.Object({
   data: Type.Array(
     Type.Object({
       id: Type.String(),
-      type: Type.String(),
+      type: transactionType,
       amount_usd: Type.Number(),
       balance_after_usd: Type.Number(),
       description: Type.String(),
-      model: Type.Optional(Type.String()),
-      request_id: Type.Optional(Type.String()),
+      model: Type.Optional(Type.String(ofUsage)),
+      request_id: Type.Optional(Type.String(ofUsage)),
+      key_id: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
+      provider: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
+      prompt_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
+      completion_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
+      estimated: Type.Optional(
+        Type.Union([Type.Boolean(), Type.Null()], {
+          description: "Of usage only: its tokens were counted by the gateway",
+        }),
+      ),
       created_at: Type.String(),
     }),
   ),

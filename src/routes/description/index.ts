@@ -1,4 +1,5 @@
 import type { RouteDefinition } from "../../http/route.ts";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
 import { page, readerScript } from "./reference-page.ts";
 
 export interface DescriptionDependencies {
@@ -8,14 +9,14 @@ export interface DescriptionDependencies {
 
 /** The API's description for programs, and the same for people. */
 export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
-  let text: string | undefined;
+  let text: Uint8Array | undefined;
   return [
     {
       ...publicGet("/openapi.json", "OpenAPI document"),
       responses: { 200: { description: "The document.", contentType: "application/json" } },
       handle() {
-        text ??= JSON.stringify(dependencies.document());
-        return new Response(text, {
+        text ??= Buffer.from(JSON.stringify(dependencies.document()));
+        return new Response(bodyInPieces(text), {
           headers: { "content-type": "application/json", "cache-control": "no-cache" },
         });
       },

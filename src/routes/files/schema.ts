@@ -25,7 +25,8 @@ export const listFilesQuery = Type.Object(
     order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
     after: Type.Optional(
       Type.String({
-        pattern: "^file_[0-9a-f]{32}$",
+        // A UUIDv7: what was never an id of a file is no place in their list.
+        pattern: "^file_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
         description: "Id of a file: the page begins behind it, though it be deleted.",
       }),
     ),

@@ -10,6 +10,7 @@ import { createdKeyShape, keyItemShape } from "./shape.ts";
 const access: Access = { kind: "administration", scope: "keys:manage" };
 const tag = "API keys";
 const DEFAULT_PAGE = 50;
+const NAME_TAKEN = { description: "The organization has a key of this name already" };
 
 /** API keys (spec 4.1). */
 export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
@@ -23,6 +24,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       body: schema.createKeyBody,
       responses: {
         201: { description: "The key, with its secret this once", schema: schema.createdKey },
+        409: NAME_TAKEN,
       },
       async handle(context) {
         const settings = settingsOf(context.body as KeyBody, clock.nowMs());
@@ -74,7 +76,10 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       summary: "Change an API key; null takes a limit away",
       access,
       body: schema.changeKeyBody,
-      responses: { 200: { description: "The key as it now stands", schema: schema.keyListItem } },
+      responses: {
+        200: { description: "The key as it now stands", schema: schema.keyListItem },
+        409: NAME_TAKEN,
+      },
       async handle(context) {
         const changed = settingsOf(context.body as KeyBody, clock.nowMs());
         const key = await keys.change(context.caller.key, context.params.id!, changed);

@@ -4,7 +4,6 @@ import type { Caller } from "../caller.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
 
-const WINDOW_SECONDS = 60;
 const NO_HEADERS: RateHeaders = {};
 
 /** Takes one admission of the key's rate limit. Throws 429; returns the headers of spec 4.5. */
@@ -20,8 +19,8 @@ function judged(decision: RateDecision): RateHeaders {
   throw new GatewayError(
     "rate_limit_exceeded",
     `This API key is limited to ${decision.limit} requests a minute.`,
-    // Windows are rounded up by a tenth of a second, which no client has to wait for.
-    { retryAfterSeconds: Math.min(WINDOW_SECONDS, decision.retryAfterMs / 1_000), headers },
+    // A millisecond of it is over before the client can ask again.
+    { retryAfterSeconds: (decision.retryAfterMs - 1) / 1_000, headers },
   );
 }
 

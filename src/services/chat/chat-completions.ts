@@ -68,7 +68,6 @@ export class ChatCompletions {
       return this.#completeSlowly(context, plan, claim, taken);
     }
     log.headers = taken;
-    log.model = plan.models[0]!.id;
     return this.#serve(context, plan, undefined, true);
   }
 
@@ -81,7 +80,6 @@ export class ChatCompletions {
   ): Promise<ChatOutcome> {
     const headers = await taken;
     context.log.headers = headers;
-    context.log.model = plan.models[0]!.id;
     if (claim === undefined) return this.#serve(context, plan, claim, true);
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, context.clientSignal);
@@ -94,7 +92,7 @@ export class ChatCompletions {
       const current = { ...context, caller: await context.admitAgain() };
       return await this.#serve(current, await this.#route(current), claim, false);
     } catch (error) {
-      await idempotency.freeBeforeAnswer(claim);
+      await idempotency.free(claim);
       throw error;
     }
   }
@@ -141,10 +139,11 @@ export class ChatCompletions {
       : this.#plan(context, preferences, index);
   }
 
-  #plan({ caller }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
+  #plan({ caller, log }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
     const { providers } = this.#dependencies;
     const models = resolveModels(index, preferences, ["chat", "code"]);
-    assertModelsAllowed(caller.key, models, index);
+    log.model = models[0]!.id;
+    assertModelsAllowed(caller.key, models, preferences.modelsField, index);
     return planRoute(models, preferences, providers);
   }
 

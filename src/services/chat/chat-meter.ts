@@ -3,6 +3,7 @@ import { chargeNanoUsd } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { providerCostFemto, type Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "../money/interface.ts";
+import type { Candidate } from "../routing/plan-route.ts";
 
 /** What the column takes. */
 const MAX_LATENCY_MS = 2 ** 31 - 1;
@@ -50,6 +51,12 @@ export function noteCharge(log: RequestFacts, figures: ChargeFigures): void {
   log.promptTokens = figures.promptTokens;
   log.completionTokens = figures.completionTokens;
   log.costNano = figures.chargeNano;
+}
+
+/** Tells them who was asked, which is all there is to tell where no answer comes of it. */
+export function noteCandidate(log: RequestFacts, { model, providerId }: Candidate): void {
+  log.model = model.id;
+  log.provider = providerId;
 }
 
 /** Usage of an answer whose provider told none. */

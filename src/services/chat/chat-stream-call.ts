@@ -35,6 +35,9 @@ export interface ChatStreamCall extends ChargedCall {
   readonly clientSignal: AbortSignal;
   /** Keeps the whole stream under its idempotency key; null where it was too large to be kept. */
   readonly store?: ((bytes: Uint8Array | null) => StatementEffect) | undefined;
-  /** Called where the stream ends in any other way than whole: errors and disconnects free the key. */
-  readonly free?: (() => void) | undefined;
+  /**
+   * Called where the stream ends in any other way than whole: errors and disconnects free the key. An error
+   * is told once this resolves.
+   */
+  readonly free?: (() => Promise<void>) | undefined;
 }

@@ -44,6 +44,8 @@ export class ChatStream implements Ticking, EventListenerObject {
   #isGone = false;
   #isSettling = false;
   #isWhole = false;
+  /** Something of the answer has left. */
+  #hasDelivered = false;
   /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
   #isReading = false;
   /** Why the charge of all of it was not written. */
@@ -71,8 +73,9 @@ export class ChatStream implements Ticking, EventListenerObject {
     return this.#opening.relay?.candidate;
   }
 
+  /** What was tried so far. */
   get trail(): readonly string[] {
-    return this.#opening.relay?.trail ?? [];
+    return this.#attempts.trail;
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
@@ -129,6 +132,16 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#expire(stopping());
   }
 
+  /**
+   * Of a stream that opens a checkpoint may be durable before its first byte leaves: whoever takes this
+   * instance for dead charges that. A client that left has what was produced charged.
+   */
+  noteUndelivered(): void {
+    const { checkpoints, charge } = this.#opening;
+    if (checkpoints !== undefined && !this.#hasDelivered && !this.#isGone)
+      charge!.noteUndelivered();
+  }
+
   async #pull(): Promise<void> {
     try {
       await this.open();
@@ -154,6 +167,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) await current;
+    this.#hasDelivered = true;
     this.#write(output);
   }
 
@@ -173,6 +187,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     const ending = await chargedEnding(this.#call, relay, charge, this.#transcript);
     this.#isWhole = true;
     if (this.#isClosed) return;
+    this.#hasDelivered = true;
     this.#write(ending);
     this.#close();
   }
@@ -195,6 +210,7 @@ export class ChatStream implements Ticking, EventListenerObject {
       const leftMs = this.#startedMs + totalTimeoutMs - steadyClock.nowMs();
       await chargeInTime(this.#opening.charge!, steadyClock, leftMs);
     }
+    await this.#call.free?.();
     this.#isClosed = false;
     this.#write(this.#call.errorFrame(error));
     this.#close();
@@ -247,7 +263,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#call.clientSignal.removeEventListener("abort", this);
     const { finish } = this.#call.log;
     this.#call.log.finish = undefined;
-    if (!this.#isWhole) this.#call.free?.();
+    if (!this.#isWhole) void this.#call.free?.();
     finish?.();
   }
 }

@@ -14,13 +14,20 @@ import {
 } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { bothEffects, type ChargeEvents } from "./charge-events.ts";
-import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
+import {
+  chargeFigures,
+  estimatedUsage,
+  noteCandidate,
+  noteCharge,
+  settlementFigures,
+} from "./chat-meter.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
 import {
   type AdmittedChat,
   answerHeaders,
   type ChatOutcome,
+  explainFailure,
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
@@ -48,10 +55,11 @@ export async function completeChat(
     const served = await callCandidates(dependencies.calls, chat.plan.candidates, run.abort, run);
     served.end(true);
     run.isAnswered = true;
-    return await settleCompletion(dependencies, chat, served);
+    return await settleCompletion(dependencies, chat, served, run.trail);
   } catch (error) {
     // Where a charge is under way or durable this does nothing.
     dependencies.money.release(chat.hold);
+    explainFailure(chat, run.trail);
     if (run.refusal !== undefined) throw run.refusal;
     if (!run.isExpired) throw error;
     throw dependencies.isCutShort() ? stopping() : expired(error);
@@ -67,6 +75,7 @@ function expired(cause: unknown): GatewayError {
 /** The calls of one completion, and what may end them early: the client, and the total timeout. */
 class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListenerObject {
   readonly abort = new CallAbort();
+  readonly trail: string[] = [];
   isExpired = false;
   isAnswered = false;
   /** Why the hold was refused after the call had begun. */
@@ -74,9 +83,11 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
   readonly #calls: CallDependencies;
   readonly #chat: AdmittedChat;
   readonly #deadline: Deadline;
+  readonly #isCutShort: () => boolean;
 
-  constructor({ calls, deadlines }: CompleteChatDependencies, chat: AdmittedChat) {
+  constructor({ calls, deadlines, isCutShort }: CompleteChatDependencies, chat: AdmittedChat) {
     this.#calls = calls;
+    this.#isCutShort = isCutShort;
     this.#chat = chat;
     chat.clientSignal.addEventListener("abort", this);
     chat.hold.confirmed?.catch((error) => {
@@ -96,10 +107,14 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
 
   start(candidate: Candidate): Promise<ChatAnswer> {
     const chat = this.#chat;
+    noteCandidate(chat.log, candidate);
     const body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
-    return candidate.provider.chat(
-      new ProviderCall(candidate.upstreamModel, body, chat.requestId, this.abort),
-    );
+    const call = new ProviderCall(candidate.upstreamModel, body, chat.requestId, this.abort);
+    return candidate.provider.chat(call).catch((error) => {
+      // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
+      if (!this.isExpired || this.#isCutShort()) throw error;
+      throw new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
+    });
   }
 
   accept(answer: ChatAnswer): Completion {
@@ -119,7 +134,8 @@ class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListe
 async function settleCompletion(
   { money, idempotency, events }: CompleteChatDependencies,
   chat: AdmittedChat,
-  { answer: completion, candidate, trail }: Served<Completion>,
+  { answer: completion, candidate }: Served<Completion>,
+  trail: readonly string[],
 ): Promise<ChatOutcome> {
   const { hold, log } = chat;
   const usage = completion.usage ?? estimateOf(chat, completion, candidate);

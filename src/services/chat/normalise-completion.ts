@@ -50,7 +50,8 @@ function normaliseChoice(
   message.role = "assistant";
   normaliseContent(message);
   message.content ??= null;
-  const bytes = bytesOf(message.content) + bytesOf(message.reasoning) + bytesOf(message.tool_calls);
+  const said = [message.content, message.refusal, message.reasoning, message.tool_calls];
+  const bytes = said.reduce<number>((sum, value) => sum + bytesOf(value), 0);
   if (hidesReasoning) delete message.reasoning;
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
   if (typeof choice.index !== "number") choice.index = position;

@@ -75,13 +75,28 @@ export function answerHeaders(
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
-  if (chat.request.route_explain === true) {
-    const planned = chat.plan.candidates.map(({ endpointId }) => endpointId).join(", ");
-    headers["x-gateway-route-explain"] = headerText(
-      `planned: ${planned}; tried: ${trail.join(", ")}`,
-    );
-  }
+  explain(headers, chat, trail);
   return headers;
+}
+
+/** Tells, with the error that the call ends with, what was tried, where the caller asked for that. */
+export function explainFailure(chat: AdmittedChat, trail: readonly string[]): void {
+  if (trail.length === 0) return;
+  const headers = { ...chat.log.headers };
+  explain(headers, chat, trail);
+  chat.log.headers = headers;
+}
+
+function explain(
+  headers: Record<string, string>,
+  { request, plan }: AdmittedChat,
+  trail: readonly string[],
+): void {
+  if (request.route_explain !== true) return;
+  const planned = plan.candidates.map(({ endpointId }) => endpointId).join(", ");
+  headers["x-gateway-route-explain"] = headerText(
+    `planned: ${planned}; tried: ${trail.join(", ")}`,
+  );
 }
 
 const MAX_HEADER_CHARACTERS = 2_000;

@@ -3,6 +3,7 @@ import type { GatewayError } from "../../lib/errors.ts";
 import { CallAbort } from "../../providers/call-abort.ts";
 import type { CandidateCall } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
+import { noteCandidate } from "./chat-meter.ts";
 import type { ChatStreamCall } from "./chat-stream-call.ts";
 import { type StartedUpstream, type StreamAttempt, startUpstream } from "./start-upstream.ts";
 
@@ -10,6 +11,7 @@ import { type StartedUpstream, type StreamAttempt, startUpstream } from "./start
 export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUpstream> {
   /** Ends the attempt under way, and the stream that came of one. */
   readonly abort = new CallAbort();
+  readonly trail: string[] = [];
   /** Why the gateway itself ended them; the first reason stands. */
   failure: GatewayError | undefined;
   readonly #call: ChatStreamCall;
@@ -29,6 +31,7 @@ export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUps
     this.abort.addEventListener("abort", { handleEvent: () => attempt.abort.abort() });
     this.#startedMs = this.#steadyClock.nowMs();
     this.#running = attempt;
+    noteCandidate(this.#call.log, candidate);
     try {
       return await startUpstream(candidate, {
         body: this.#call.providerBody(candidate),

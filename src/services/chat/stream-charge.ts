@@ -2,6 +2,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
+import type { UndeliveredNotes } from "../money/undelivered.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
@@ -10,6 +11,7 @@ import type { StreamRelay } from "./stream-relay.ts";
 export interface ChargeDependencies {
   readonly money: MoneyPort;
   readonly events?: ChargeEvents | undefined;
+  readonly notes: UndeliveredNotes;
   onError(error: unknown, requestId: string): void;
 }
 
@@ -20,25 +22,29 @@ export interface ChargedCall {
   /** Tokens that are charged where the provider tells none. */
   promptTokens(candidate: Candidate): number;
   readonly log: RequestFacts;
+  /** Set where the answer is kept under an idempotency key. */
+  readonly store?: unknown;
 }
 
 /** What a running stream costs: what the provider reports, or what was seen of its answer. */
 export class StreamCharge {
   readonly #money: MoneyPort;
   readonly #events: ChargeEvents | undefined;
+  readonly #notes: UndeliveredNotes;
   readonly #onError: ChargeDependencies["onError"];
   readonly #call: ChargedCall;
   readonly #relay: StreamRelay;
   readonly #elapsedMs: () => number;
 
   constructor(
-    { money, events, onError }: ChargeDependencies,
+    { money, events, notes, onError }: ChargeDependencies,
     call: ChargedCall,
     relay: StreamRelay,
     elapsedMs: () => number,
   ) {
     this.#money = money;
     this.#events = events;
+    this.#notes = notes;
     this.#onError = onError;
     this.#call = call;
     this.#relay = relay;
@@ -75,7 +81,13 @@ export class StreamCharge {
   waiveQuietly(): Promise<void> {
     const figures = this.figures(estimatedUsage(0, 0));
     const waived = this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
-    return this.#reported(waived);
+    this.noteUndelivered();
+    return this.#reported(waived.then(() => this.#notes.remove(this.#call.requestId)));
+  }
+
+  /** What the database may charge of it is owed back, unless it is delivered when it is asked for again. */
+  noteUndelivered(): void {
+    if (this.#call.store === undefined) this.#notes.add(this.#call.hold);
   }
 
   async settle(

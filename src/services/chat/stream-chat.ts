@@ -11,6 +11,7 @@ import {
   type AdmittedChat,
   answerHeaders,
   type ChatOutcome,
+  explainFailure,
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
@@ -73,7 +74,13 @@ export async function streamChat(
   const opening = stream.openOrFinish();
   // Where the answer begins before this is known, its body tells the failure.
   opening.catch(() => {});
-  const isOpen = await doneInTime(opening, dependencies.steadyClock, dependencies.keepaliveMs);
+  let isOpen: boolean;
+  try {
+    isOpen = await doneInTime(opening, dependencies.steadyClock, dependencies.keepaliveMs);
+  } catch (error) {
+    explainFailure(chat, stream.trail);
+    throw error;
+  }
   const { candidate } = stream;
   const whole = stream.whole();
   // What is over needs no further care, and is told of like any other answer.

@@ -12,7 +12,6 @@ const DRAIN_MS = 1_000;
 export class StreamRelay {
   readonly rewriter: StreamRewriter;
   readonly candidate: Candidate;
-  readonly trail: readonly string[];
   readonly #served: Served<StartedUpstream>;
   readonly #reader: PieceReader;
   readonly #maxOutputBytes: number;
@@ -27,7 +26,6 @@ export class StreamRelay {
     const { reader, rewriter, firstOutput } = served.answer;
     this.rewriter = rewriter;
     this.candidate = served.candidate;
-    this.trail = served.trail;
     this.#served = served;
     this.#reader = reader;
     this.#maxOutputBytes = maxOutputBytes;

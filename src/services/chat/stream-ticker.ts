@@ -5,6 +5,8 @@ export interface Ticking {
   tick(nowMs: number): void;
   /** The process ends, and with it the stream: it tells its client, and is charged. */
   cutShort(): void;
+  /** The process ends at once: notes what was not delivered. */
+  noteUndelivered(): void;
 }
 
 const TICK_MS = 50;
@@ -35,6 +37,10 @@ export class StreamTicker {
   /** Ends all streams that are open, each with an error in the stream. */
   cutShort(): void {
     for (const stream of [...this.#streams]) stream.cutShort();
+  }
+
+  noteUndelivered(): void {
+    for (const stream of this.#streams) stream.noteUndelivered();
   }
 
   #schedule(): void {

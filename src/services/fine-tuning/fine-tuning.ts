@@ -83,7 +83,7 @@ export class FineTuning {
     const { models, providers, rates, money } = this.#dependencies;
     const { organizationId } = caller.key;
     const tunable = tunableModel(models, providers, wish.model);
-    assertModelsAllowed(caller.key, [tunable.model], models);
+    assertModelsAllowed(caller.key, [tunable.model], "model", models);
     const bytes = await this.#trainingBytes(organizationId, wish);
     await this.#assertRoom(organizationId);
     const headers = await takeRate(rates, caller);

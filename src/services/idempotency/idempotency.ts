@@ -6,26 +6,24 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import {
   type ClaimOutcome,
   claimIdempotencyKey,
-  freeIdempotencyKey,
   type IdempotencyClaim,
   type StoredResult,
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import { KeyFrees } from "./key-frees.ts";
 
 /** Results above this are not kept (contract §6). */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
 const MAX_KEY_CHARACTERS = 255;
 const POLL_MS = 50;
-/** Keys that wait to be freed while the database is away; further ones wait for the next start. */
-const MAX_WAITING_FREES = 10_000;
+/** How long anybody waits for a key to be freed: a database that is out of reach holds nobody up. */
 const FREE_PATIENCE_MS = 100;
-/** How long a call waits for its key where this process is just freeing it. */
+/** The same, of a call that comes for the key, all in all. */
 const MAX_WAIT_FOR_FREE_MS = 250;
-const FREE_POLL_MS = 10;
-const FREE_RETRY_MS = 100;
 
 export interface IdempotencyDependencies {
   readonly sql: Database;
@@ -42,17 +40,20 @@ export interface Replay {
   readonly body: Uint8Array;
 }
 
-/** The same call twice gives one upstream call, one charge and one result (contract §6). */
+/**
+ * The same call twice gives one upstream call, one charge and one result (contract §6).
+ *
+ * Errors and disconnects free the key, and nobody finds it taken who knows of them: whoever tells an error
+ * waits for `free` before, and so does a call that comes for a key that is being freed. Where the database
+ * is slow that ends after a moment; the key is freed as soon as it answers.
+ */
 export class Idempotency {
   readonly #dependencies: IdempotencyDependencies;
-  readonly #toFree: IdempotencyClaim[] = [];
-  /** How often each key is among them. */
-  readonly #beingFreed = new Map<string, number>();
-  #freeing: Promise<void> | undefined;
-  #isClosed = false;
+  readonly #frees: KeyFrees;
 
   constructor(dependencies: IdempotencyDependencies) {
     this.#dependencies = dependencies;
+    this.#frees = new KeyFrees(dependencies.sql, dependencies.clock);
   }
 
   /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
@@ -61,14 +62,14 @@ export class Idempotency {
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
-      const mayBeFreed = this.#isBeingFreed(claim);
+      const freeing = this.#frees.underWay(claim);
       const outcome = await this.#tryClaim(claim);
       if (outcome.kind === "claimed") return undefined;
       if (outcome.kind === "done") return replayOf(outcome.result, keyring);
-      // The call that had it has ended in an error, and its client knows.
-      const isFreeSoon = mayBeFreed || this.#isBeingFreed(claim);
-      if (isFreeSoon && clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted) {
-        await sleep(clock, FREE_POLL_MS);
+      const freed = freeing ?? this.#frees.underWay(claim);
+      const hasTime = clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted;
+      if (freed !== undefined && hasTime) {
+        await doneInTime(freed, clock, FREE_PATIENCE_MS);
         continue;
       }
       if (outcome.kind === "conflict") {
@@ -108,66 +109,15 @@ export class Idempotency {
     return storeResultEffect(claim, { status, headers, body: sealed }, keyring);
   }
 
-  /** Errors and disconnects free the key, at once or as soon as the database can be reached again. */
-  free(claim: IdempotencyClaim): void {
-    if (this.#toFree.length < MAX_WAITING_FREES) {
-      this.#toFree.push(claim);
-      const name = nameOf(claim);
-      this.#beingFreed.set(name, (this.#beingFreed.get(name) ?? 0) + 1);
-    }
-    this.#freeing ??= this.#freeAll().finally(() => {
-      this.#freeing = undefined;
-    });
-  }
-
-  /**
-   * The same, and waits for it a moment: who is told an error may call again at once, with another body.
-   * A database that is out of reach holds nobody up.
-   */
-  async freeBeforeAnswer(claim: IdempotencyClaim): Promise<void> {
-    this.free(claim);
-    let cancelTimer: (() => void) | undefined;
-    const patience = new Promise<void>((resolve) => {
-      cancelTimer = this.#dependencies.clock.after(FREE_PATIENCE_MS, resolve);
-    });
-    await Promise.race([this.#freeing, patience]);
-    cancelTimer?.();
+  /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */
+  async free(claim: IdempotencyClaim): Promise<void> {
+    await doneInTime(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);
   }
 
   /** Waits for keys that are being freed, as far as the database answers; the next start frees the rest. */
-  async close(): Promise<void> {
-    const freeing = this.#freeing;
-    await Promise.race([freeing, Bun.sleep(FREE_RETRY_MS)]);
-    this.#isClosed = true;
+  close(): Promise<void> {
+    return this.#frees.close();
   }
-
-  async #freeAll(): Promise<void> {
-    const { sql, clock } = this.#dependencies;
-    for (let claim = this.#toFree[0]; claim && !this.#isClosed; claim = this.#toFree[0]) {
-      try {
-        await freeIdempotencyKey(sql, claim);
-        this.#toFree.shift();
-        this.#noteFreed(claim);
-      } catch {
-        await sleep(clock, FREE_RETRY_MS);
-      }
-    }
-  }
-
-  #isBeingFreed(claim: IdempotencyClaim): boolean {
-    return this.#beingFreed.has(nameOf(claim));
-  }
-
-  #noteFreed(claim: IdempotencyClaim): void {
-    const name = nameOf(claim);
-    const others = this.#beingFreed.get(name)! - 1;
-    if (others > 0) this.#beingFreed.set(name, others);
-    else this.#beingFreed.delete(name);
-  }
-}
-
-function nameOf({ keyId, idempotencyKey }: IdempotencyClaim): string {
-  return `${keyId} ${idempotencyKey}`;
 }
 
 function replayOf(result: StoredResult, keyring: Keyring): Replay {

@@ -18,11 +18,12 @@ import type {
 } from "./interface.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { PayerActors } from "./payer-actors.ts";
-import { refundEffect } from "./refund.ts";
+import { Refunds } from "./refund.ts";
 import { freeNano, type Headroom, isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf, withinHold } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
+import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
 
 type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
@@ -43,6 +44,7 @@ export interface AloneMoneyDependencies {
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
+  readonly notes: UndeliveredNotes;
 }
 
 /**
@@ -59,13 +61,23 @@ export class AloneMoney implements MoneyPort {
   readonly #settling = new Map<string, Promise<void>>();
   readonly #queues = new Map<string, WaitQueue>();
   readonly #patience: SettlePatience;
+  readonly #refunds: Refunds;
   readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
   constructor(dependencies: AloneMoneyDependencies) {
     this.#dependencies = dependencies;
     this.#payers = new PayerActors(dependencies.keys, dependencies.organizations);
-    this.#patience = new SettlePatience(dependencies.clock);
+    this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
+    this.#refunds = new Refunds({
+      notes: dependencies.notes,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      onGiven: (settlement) => {
+        this.#payers.forget(settlement);
+        this.#queues.get(settlement.organizationId)?.drain();
+      },
+      onError: dependencies.onBackgroundError,
+    });
     this.#longHoldEnds = {
       instance: dependencies.instance,
       submit: (effect) => this.#ledger!.submit([effect]),
@@ -134,7 +146,9 @@ export class AloneMoney implements MoneyPort {
       throw error;
     });
     // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    const settled = settlement.hasAttempt ? posted : this.#patience.within(posted, abandonment);
+    const settled = settlement.hasAttempt
+      ? posted
+      : this.#patience.within(posted, abandonment, settlement, also);
     this.#settling.set(hold.requestId, settled);
     return settled;
   }
@@ -179,8 +193,12 @@ export class AloneMoney implements MoneyPort {
 
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
-    if (settlement.chargeNano === 0n) return;
-    this.#ledger!.submit([refundEffect(settlement)]).catch(this.#dependencies.onBackgroundError);
+    this.#refunds.give(settlement);
+  }
+
+  /** This process ends at once: what was not answered never will be. */
+  noteUnanswered(): void {
+    this.#patience.noteWaiting();
   }
 
   #end(hold: Hold): boolean {

@@ -69,7 +69,9 @@ export class PayerActors {
       const key = this.#key(settlement);
       for (const accountId of [settlement.dayAccount, settlement.monthAccount]) {
         const account = totals.get(accountId);
-        if (account) key?.turn("notePosted", { accountId, postedNano: account.postedNano });
+        if (account === undefined) continue;
+        const { postedNano, sequence: refunds } = account;
+        key?.turn("notePosted", { accountId, postedNano, refunds });
       }
     }
   }

@@ -1,16 +1,26 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { type CreditEntry, postCredit } from "../../../db/ledger/post-credit.ts";
+import { refundCharge } from "../../../db/ledger/refund-charge.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import { newId } from "../../lib/ids.ts";
+import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
 
-/** Gives a charge back whose answer never left, because the database answered too late. */
-export function refundEffect(settlement: Settlement): StatementEffect {
-  const entry: CreditEntry = {
+/**
+ * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
+ * to the budgets of its key. Budget events that the charge has set off stay as they are: they may have
+ * been received, and each goes out exactly once in a period (contract §8), so one that was taken back
+ * could never be told again.
+ */
+export function refundEffect({
+  requestId,
+  dayAccount,
+  monthAccount,
+}: Undelivered): StatementEffect {
+  const refund = {
     transactionId: newId("txn"),
-    organizationId: settlement.organizationId,
-    type: "refund",
-    amountNano: settlement.chargeNano,
-    description: `Refund of ${settlement.requestId}, whose answer could not be delivered`,
+    requestId,
+    dayAccount,
+    monthAccount,
+    description: `Refund of ${requestId}, whose answer could not be delivered`,
   };
   return {
     kind: "statement",
@@ -19,7 +29,34 @@ export function refundEffect(settlement: Settlement): StatementEffect {
     events: [],
     isOwed: true,
     async run(sql) {
-      await postCredit(sql, entry);
+      await refundCharge(sql, refund);
     },
   };
+}
+
+export interface RefundsDependencies {
+  readonly notes: UndeliveredNotes;
+  submit(effect: StatementEffect): Promise<void>;
+  /** It is durable. */
+  onGiven(settlement: Settlement): void;
+  onError(error: unknown): void;
+}
+
+/** Refunds of charges that this process knows to have come too late. */
+export class Refunds {
+  readonly #dependencies: RefundsDependencies;
+
+  constructor(dependencies: RefundsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  give(settlement: Settlement): void {
+    const { notes, submit, onGiven, onError } = this.#dependencies;
+    const given =
+      settlement.chargeNano === 0n ? Promise.resolve() : submit(refundEffect(settlement));
+    given.then(() => {
+      notes.remove(settlement.requestId);
+      onGiven(settlement);
+    }, onError);
+  }
 }

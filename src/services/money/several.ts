@@ -1,13 +1,14 @@
-import { sqlState } from "../../../db/client.ts";
-import { FENCED, type InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.ts";
+import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import { keepHoldEffect, placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed } from "../../lib/errors.ts";
 import type { ApiKeyActors } from "./alone.ts";
-import { holdFor, isFree } from "./decide-hold.ts";
+import { isFree } from "./decide-hold.ts";
+import { beginEarlyHold } from "./early-hold.ts";
+import { GiveBacks } from "./give-backs.ts";
 import { HoldDesk } from "./hold-desk.ts";
 import type {
   ChargeFigures,
@@ -20,13 +21,13 @@ import type {
 import { KnownRooms } from "./known-rooms.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
-import { refundEffect } from "./refund.ts";
+import { Refunds } from "./refund.ts";
 import type { RunningHold } from "./running-hold.ts";
+import { postCharge, writeCheckpoint } from "./running-writes.ts";
 import { SettlePatience } from "./settle-patience.ts";
-import { settlementOf, withinHold } from "./settlement.ts";
+import { settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
-
-const RELEASE_RETRY_MS = 1_000;
+import type { UndeliveredNotes } from "./undelivered.ts";
 
 export interface SeveralMoneyDependencies {
   /** Remember for which periods budget.exhausted went out. */
@@ -36,6 +37,7 @@ export interface SeveralMoneyDependencies {
   /** A provider's figures went beyond the hold and were cut to it. */
   readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
   readonly onBackgroundError: (error: unknown) => void;
+  readonly notes: UndeliveredNotes;
 }
 
 /**
@@ -49,6 +51,8 @@ export class SeveralMoney implements MoneyPort {
   readonly #dependencies: SeveralMoneyDependencies;
   readonly #running = new Map<string, RunningHold>();
   readonly #patience: SettlePatience;
+  readonly #refunds: Refunds;
+  readonly #giveBacks: GiveBacks;
   readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
@@ -56,7 +60,19 @@ export class SeveralMoney implements MoneyPort {
     this.#dependencies = dependencies;
     this.desk = new HoldDesk(dependencies.clock, () => this.#ledger!.wake());
     this.rooms = new KnownRooms(dependencies.clock);
-    this.#patience = new SettlePatience(dependencies.clock);
+    this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
+    this.#refunds = new Refunds({
+      notes: dependencies.notes,
+      submit: (effect) => this.#ledger!.submit([effect]),
+      onGiven: ({ organizationId }) => this.desk.wake(organizationId),
+      onError: dependencies.onBackgroundError,
+    });
+    this.#giveBacks = new GiveBacks({
+      clock: dependencies.clock,
+      ledger: () => this.#ledger!,
+      onGivenBack: (organizationId) => this.desk.wake(organizationId),
+      onError: dependencies.onBackgroundError,
+    });
     this.#longHoldEnds = {
       instance: dependencies.instance,
       submit: (effect) => this.#ledger!.submit([effect]),
@@ -82,7 +98,8 @@ export class SeveralMoney implements MoneyPort {
     const running = this.#running.get(hold.requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
     if (running === undefined || running.settling !== undefined) return;
-    const writing = this.#writeCheckpoint(running, figures);
+    const hasEnded = () => !this.#running.has(hold.requestId);
+    const writing = writeCheckpoint(this.#ledger!, running, figures, hasEnded);
     running.checkpointing = writing;
     await writing;
   }
@@ -94,7 +111,9 @@ export class SeveralMoney implements MoneyPort {
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
     const settlement = settlementOf(hold, figures, running.attempt !== "none");
     const abandonment = { isAbandoned: false };
-    const posted = this.#post(running, settlement, abandonment, also).then(
+    const charge = { settlement, abandonment, also };
+    const refund = (late: Settlement) => this.refund(late);
+    const posted = postCharge(this.#ledger!, running, charge, refund).then(
       () => void this.#running.delete(hold.requestId),
       (error) => {
         running.settling = undefined;
@@ -104,7 +123,9 @@ export class SeveralMoney implements MoneyPort {
       },
     );
     // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    running.settling = settlement.hasAttempt ? posted : this.#patience.within(posted, abandonment);
+    running.settling = settlement.hasAttempt
+      ? posted
+      : this.#patience.within(posted, abandonment, settlement, also);
     return running.settling;
   }
 
@@ -116,10 +137,10 @@ export class SeveralMoney implements MoneyPort {
     if (running.attempt === "written") return;
     this.#running.delete(hold.requestId);
     if (running.early !== undefined) this.desk.giveUp(running.early, clientClosed());
-    else if (running.attempt === "none") this.#giveBack(hold, false);
+    else if (running.attempt === "none") this.#giveBacks.giveBack(hold, false);
     else {
       // Nothing was delivered: the checkpoint goes too, once it is known what became of it.
-      const giveBack = () => this.#giveBack(hold, true);
+      const giveBack = () => this.#giveBacks.giveBack(hold, true);
       running.checkpointing!.then(giveBack, giveBack);
     }
   }
@@ -157,8 +178,12 @@ export class SeveralMoney implements MoneyPort {
 
   /** A charge was posted whose answer never left, because the database answered too late. */
   refund(settlement: Settlement): void {
-    if (settlement.chargeNano === 0n) return;
-    this.#ledger!.submit([refundEffect(settlement)]).catch(this.#dependencies.onBackgroundError);
+    this.#refunds.give(settlement);
+  }
+
+  /** This process ends at once: what was not answered never will be. */
+  noteUnanswered(): void {
+    this.#patience.noteWaiting();
   }
 
   /** What costs nothing needs no row. */
@@ -186,7 +211,7 @@ export class SeveralMoney implements MoneyPort {
       const pending = new PendingHold(request, false, {
         granted: (hold) => {
           endPatience();
-          if (pending.isGivenUp) return this.#giveBack(hold, false);
+          if (pending.isGivenUp) return this.#giveBacks.giveBack(hold, false);
           this.#begin(hold, undefined);
           resolve(hold);
         },
@@ -206,38 +231,11 @@ export class SeveralMoney implements MoneyPort {
     });
   }
 
-  /** A hold on which its request may begin at once; undefined where it may not be granted. */
   #beginEarly(request: HoldRequest): Hold | undefined {
-    const accounts = this.desk.accounts.of(request);
-    const fullNano = holdFor(request, request.outputTokens);
-    const reservation = this.rooms.reserve(accounts, fullNano);
-    if (reservation === undefined) return undefined;
-    const { promise: confirmed, resolve, reject } = Promise.withResolvers<void>();
-    // Whoever needs to know asks; the others are told by their checkpoint or their charge.
-    confirmed.catch(() => {});
-    const size = { holdNano: fullNano, outputTokens: request.outputTokens };
-    const nowMs = this.#dependencies.clock.nowMs();
-    const hold: Hold = { ...holdOf(request, accounts, size, nowMs), confirmed };
-    const pending = new PendingHold(request, true, {
-      granted: () => {
-        this.rooms.end(reservation);
-        this.#confirm(hold, pending);
-        resolve();
-      },
-      refused: (error) => {
-        this.rooms.end(reservation);
-        reject(error);
-      },
-    });
-    pending.ask(accounts);
-    try {
-      this.desk.submit(pending);
-    } catch (error) {
-      this.rooms.end(reservation);
-      throw error;
-    }
-    this.#begin(hold, pending);
-    return hold;
+    const places = { desk: this.desk, rooms: this.rooms, clock: this.#dependencies.clock };
+    const begun = beginEarlyHold(places, request, (hold, pending) => this.#confirm(hold, pending));
+    if (begun !== undefined) this.#begin(begun.hold, begun.pending);
+    return begun?.hold;
   }
 
   /** An early hold is durable, or was charged with the same commit. */
@@ -245,69 +243,7 @@ export class SeveralMoney implements MoneyPort {
     const running = this.#running.get(hold.requestId);
     if (running !== undefined) running.early = undefined;
     else if (pending.settlement === undefined) {
-      this.#giveBack(hold, pending.checkpoint !== undefined);
+      this.#giveBacks.giveBack(hold, pending.checkpoint !== undefined);
     }
-  }
-
-  async #writeCheckpoint(running: RunningHold, figures: ChargeFigures): Promise<void> {
-    const { hold, early } = running;
-    const chargeNano = withinHold(hold, figures.chargeNano);
-    const { confirmed: _, ...held } = hold;
-    const checkpoint = { ...held, ...figures, chargeNano, startedAtMs: hold.admittedAtMs };
-    if (running.attempt === "none") running.attempt = "asked for";
-    try {
-      if (early !== undefined) {
-        if (early.place === "queued") early.checkpoint = checkpoint;
-        await hold.confirmed;
-      }
-      // With an early hold its latest checkpoint was written.
-      if (early?.checkpoint === undefined) {
-        if (!this.#running.has(hold.requestId) || running.settling !== undefined) return;
-        await this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]);
-      }
-      running.attempt = "written";
-    } catch (error) {
-      if (running.attempt === "asked for") running.attempt = "none";
-      throw error;
-    }
-  }
-
-  /** Resolves when the charge is durable. */
-  async #post(
-    running: RunningHold,
-    settlement: Settlement,
-    abandonment: Abandonment,
-    also: StatementEffect | undefined,
-  ): Promise<void> {
-    const { hold, early } = running;
-    if (early !== undefined) {
-      if (also === undefined && early.place === "queued") {
-        early.settlement = settlement;
-        early.abandonment = abandonment;
-      }
-      await hold.confirmed;
-      if (early.settlement === settlement) {
-        if (abandonment.isAbandoned) this.refund(settlement);
-        return;
-      }
-      if (abandonment.isAbandoned) throw new Error("given up before it was written");
-    }
-    const settle = { kind: "settle", settlement } as const;
-    await this.#ledger!.submit(also === undefined ? [settle] : [settle, also], abandonment);
-  }
-
-  /** Retried until it is written; what dies with this instance is left to a reaper. */
-  #giveBack(hold: Hold, hasAttempt: boolean): void {
-    if (hold.holdNano === 0n && !hasAttempt) return;
-    const { requestId, orgAccount, dayAccount, monthAccount, organizationId } = hold;
-    const release = { requestId, orgAccount, dayAccount, monthAccount, hasAttempt };
-    this.#ledger!.submit([{ kind: "release", release }]).then(
-      () => this.desk.wake(organizationId),
-      (error) => {
-        if (this.#ledger!.isClosed || sqlState(error) === FENCED) return;
-        this.#dependencies.onBackgroundError(error);
-        this.#dependencies.clock.after(RELEASE_RETRY_MS, () => this.#giveBack(hold, hasAttempt));
-      },
-    );
   }
 }

@@ -12,6 +12,8 @@ export interface PresenceDependencies {
   readonly instance: InstanceIdentity;
   readonly company: Company;
   readonly news: ChangeNews;
+  /** Gives the connection up, which does not answer, for a new one: what is under way on it rejects. */
+  reconnect(): void;
   /** News may have been missed: nothing in memory can be trusted. */
   onGap(): void;
   /** A heartbeat came so late that others may have acted on it. What it rejects with is tried again. */
@@ -24,6 +26,11 @@ export interface PresenceDependencies {
 }
 
 const HEARTBEAT_MS = 250;
+/**
+ * A heartbeat that takes longer was swallowed on its way, or comes too late to be of use: requests wait
+ * for less. With the beats that follow, requests are admitted again within 2 s of the network's return.
+ */
+const MAX_BEAT_MS = 1_200;
 /** Without news for longer than this, a key that was switched off could still be admitted: nothing is. */
 const MAX_NEWS_AGE_MS = 1_000;
 /** How long a request waits for news before it is told that the database is out of reach. */
@@ -116,6 +123,7 @@ export class Presence {
   async #beat(): Promise<void> {
     const { sql, instance, company, news, onFenced, onError } = this.#dependencies;
     const beganMs = performance.now();
+    const endWatch = this.#watch();
     try {
       const [pulse, isLocked, changes] = await Promise.all([
         heartbeat(sql, instance),
@@ -136,7 +144,24 @@ export class Presence {
     } catch (error) {
       this.lease.interrupt();
       if (!this.#isStopped) onError(error);
+    } finally {
+      endWatch();
     }
+  }
+
+  /** Reconnects where the beat takes too long. The returned function ends that. */
+  #watch(): () => void {
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = (): void => {
+      const dueMs = performance.now() + MAX_BEAT_MS;
+      timer = setTimeout(() => {
+        // A process that stood still has not read yet what may have come.
+        if (performance.now() - dueMs > HEARTBEAT_MS) wait();
+        else this.#dependencies.reconnect();
+      }, MAX_BEAT_MS);
+    };
+    wait();
+    return () => clearTimeout(timer);
   }
 }
 

@@ -14,20 +14,22 @@ export type EndpointActors = ActorRegistry<EndpointState, (typeof endpointActor)
 export interface CallDependencies {
   readonly endpoints: EndpointActors;
   readonly clock: Clock;
+  /** Measures how long calls take; nobody sets it back. */
+  readonly steadyClock: Clock;
   random(): number;
 }
 
 export interface Served<Answer> {
   readonly answer: Answer;
   readonly candidate: Candidate;
-  /** What was tried, in order, for route_explain. */
-  readonly trail: readonly string[];
   /** Tells the endpoint's actor how the call ended; once. */
   end(isSuccess: boolean): void;
 }
 
 /** What a caller does with each candidate that is tried. */
 export interface CandidateCall<Raw, Answer> {
+  /** Gets what was tried, in order, and what came of it, for route_explain. */
+  readonly trail: string[];
   /** Throws ProviderFailure where there is no answer. */
   start(candidate: Candidate): Promise<Raw>;
   /** Reads the answer, at once. Throws ProviderFailure where it is none. */
@@ -56,7 +58,7 @@ export async function callCandidates<Raw, Answer>(
       retryAfterSeconds: 5,
     });
   }
-  const trail: string[] = [];
+  const { trail } = call;
   let failure: ProviderFailure | undefined;
   let calls = 0;
   for (let round = 0; round <= MAX_RETRY_ROUNDS; round++) {
@@ -69,12 +71,12 @@ export async function callCandidates<Raw, Answer>(
       if (!endpoint.isActive) await endpoint.activate();
       if (round > 0 && !endpoint.turn("takeRetry", undefined)) continue;
       calls++;
-      const startedMs = dependencies.clock.nowMs();
+      const startedMs = dependencies.steadyClock.nowMs();
       endpoint.turn("begin", undefined);
       try {
         const answer = call.accept(await call.start(candidate), candidate);
         trail.push(`${candidate.endpointId}=ok`);
-        return new ServedCall(answer, candidate, trail, endpoint, dependencies.clock, startedMs);
+        return new ServedCall(answer, candidate, endpoint, dependencies.steadyClock, startedMs);
       } catch (error) {
         failure = noteFailure(endpoint, error);
       }
@@ -122,32 +124,29 @@ type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 class ServedCall<Answer> implements Served<Answer> {
   readonly answer: Answer;
   readonly candidate: Candidate;
-  readonly trail: readonly string[];
   readonly #endpoint: EndpointCell;
-  readonly #clock: Clock;
+  readonly #steadyClock: Clock;
   readonly #startedMs: number;
   #isEnded = false;
 
   constructor(
     answer: Answer,
     candidate: Candidate,
-    trail: readonly string[],
     endpoint: EndpointCell,
-    clock: Clock,
+    steadyClock: Clock,
     startedMs: number,
   ) {
     this.answer = answer;
     this.candidate = candidate;
-    this.trail = trail;
     this.#endpoint = endpoint;
-    this.#clock = clock;
+    this.#steadyClock = steadyClock;
     this.#startedMs = startedMs;
   }
 
   end(isSuccess: boolean): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    const latencyMs = this.#clock.nowMs() - this.#startedMs;
+    const latencyMs = this.#steadyClock.nowMs() - this.#startedMs;
     this.#endpoint.turn(
       "end",
       isSuccess ? { kind: "success", latencyMs } : { kind: "failure", retryAfterMs: undefined },

@@ -61,6 +61,7 @@ export function resolveModels(
 export function assertModelsAllowed(
   key: ApiKeyRecord,
   models: readonly CatalogueModel[],
+  field: RoutePreferences["modelsField"],
   index: ModelIndex,
 ): void {
   const { allowedModels } = key;
@@ -71,7 +72,7 @@ export function assertModelsAllowed(
     throw new GatewayError(
       "model_not_allowed",
       `This API key is not allowed to use the model ${shown(model.id)}.`,
-      { param: "model" },
+      { param: field },
     );
   }
 }

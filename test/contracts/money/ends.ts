@@ -1,7 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { postedOf } from "../../ledger/books.ts";
 import { lockAccount, untilWaiting } from "../../ledger/standing-in-the-way.ts";
+import { until } from "../../support/until.ts";
 import { codeOf, figures, type MoneyHands, requestOf } from "./owned-money.ts";
+
+const MAX_SETTLE_WAIT_MS = 1_800;
 
 /** Each hold ends once. */
 export function describeEnds(hands: MoneyHands): void {
@@ -84,6 +87,39 @@ export function describeEnds(hands: MoneyHands): void {
       ).toBe(true);
       await hands.money.settle(held, figures(250n));
       expect(await hands.balanceOf(payer)).toBe(750n);
+      await hands.expectWhole();
+    });
+
+    test("and where its charge was told too late, that is given back to the balance and to the budgets of its key", async () => {
+      const budgets = { dailyBudgetNano: 1_000n, monthlyBudgetNano: 1_200n };
+      const payer = await hands.payerOf(1_000n, budgets);
+      await hands.money.settle(await hands.hold(requestOf(payer, 50)), figures(50n));
+      const held = await hands.hold(requestOf(payer, 950));
+      const unlock = await lockAccount(hands.owned.sql, `org:${payer.organizationId}`);
+      const settling = codeOf(hands.money.settle(held, figures(700n)));
+      await untilWaiting(hands.owned.sql);
+      hands.owned.clock.advance(MAX_SETTLE_WAIT_MS);
+      expect(await settling).toBe("database_unavailable");
+      await unlock();
+      await until("it is given back", async () => {
+        const refunds = await hands.owned.sql`SELECT 1 FROM transactions
+          WHERE refunded_request_id = ${held.requestId}`;
+        return refunds.length > 0 && !hands.owned.isBusy();
+      });
+      expect(await hands.accountsOf(payer)).toEqual({ org: 950n, day: 50n, month: 50n });
+      const rest = await hands.hold(requestOf(payer, 950));
+      expect(await codeOf(hands.hold(requestOf(payer, 951)))).toBe("budget_exhausted");
+      await hands.money.settle(rest, figures(950n));
+      expect(await hands.accountsOf(payer)).toEqual({ org: 0n, day: 1_000n, month: 1_000n });
+      // 50 %, 80 % and all of the day, 50 % of the month and more: nothing goes out a second time.
+      expect(await hands.eventsOf(payer)).toEqual([
+        "budget.exhausted daily 100",
+        "budget.threshold daily 100",
+        "budget.threshold daily 50",
+        "budget.threshold daily 80",
+        "budget.threshold monthly 50",
+        "budget.threshold monthly 80",
+      ]);
       await hands.expectWhole();
     });
 

@@ -161,6 +161,21 @@ export class MoneyHands {
     return row!.balance;
   }
 
+  /** The balance, and what stands in the periods of the key. */
+  async accountsOf(payer: Payer): Promise<Record<string, bigint>> {
+    const rows = await this.owned.sql<{ kind: string; nano: bigint }[]>`
+      SELECT kind, CASE kind WHEN 'org' THEN credit_nano - posted_nano ELSE posted_nano END AS nano
+      FROM accounts WHERE key_id = ${payer.keyId} OR id = ${`org:${payer.organizationId}`}`;
+    return Object.fromEntries(rows.map(({ kind, nano }) => [kind, nano]));
+  }
+
+  /** Budget events of the key, each as its type, its window and its threshold. */
+  async eventsOf({ keyId }: Payer): Promise<string[]> {
+    const rows = await this.owned.sql<{ type: string; data: Record<string, unknown> }[]>`
+      SELECT type, data FROM outbox WHERE data->>'key_id' = ${keyId}`;
+    return rows.map(({ type, data }) => `${type} ${data.period} ${data.threshold_percent}`).sort();
+  }
+
   async expectWhole(): Promise<void> {
     await until("every hold has ended", () => {
       return this.money.outstandingHolds === 0 && !this.owned.isBusy();

@@ -8,17 +8,17 @@ import type { ApiKeyRow, OutboxRow } from "./tables.ts";
 export const administrationStatements: readonly ModelledStatement[] = [
   {
     name: "load key",
-    begins: "SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano FROM api_keys k LEFT JOIN",
+    begins: "SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence FROM api_keys",
     look({ tables }, transaction, [listed, id]) {
       const key = tables.apiKeys.read(transaction, id);
       if (key === undefined || key.deleted_at !== null) return rowsOf([]);
       const rows = ((listed as Listed).of as readonly string[]).flatMap((accountId) => {
         const account = tables.accounts.read(transaction, accountId);
         if (account === undefined) return [];
-        const { posted_nano, held_nano } = account;
-        return [{ ...key, account_id: accountId, posted_nano, held_nano }];
+        const { posted_nano, held_nano, sequence } = account;
+        return [{ ...key, account_id: accountId, posted_nano, held_nano, sequence }];
       });
-      const bare = { ...key, account_id: null, posted_nano: null, held_nano: null };
+      const bare = { ...key, account_id: null, posted_nano: null, held_nano: null, sequence: null };
       return rowsOf(rows.length > 0 ? rows : [bare]);
     },
   },

@@ -94,6 +94,7 @@ export function* postUsage(
     description: charge.description,
     key_id: charge.key_id,
     request_id: requestId,
+    refunded_request_id: null,
   });
   const entry = { requestId, transactionId: id };
   if (guards.settleOnce) yield* tables.usages.insert(transaction, requestId, entry);

@@ -6,6 +6,7 @@ import { emptyAccount, isPosted } from "./ledger-parts.ts";
 import { ledgerSettle } from "./ledger-settle.ts";
 import { rowsOf, written } from "./outcome.ts";
 import { postCredit } from "./post-credit.ts";
+import { refundCharge } from "./refund-charge.ts";
 import type { Listed } from "./statement-text.ts";
 import type { ModelledStatement } from "./statements.ts";
 
@@ -93,6 +94,14 @@ export const ledgerStatements: readonly ModelledStatement[] = [
         description,
       });
       return rowsOf([posted ?? { id: null, balance_after_nano: null, created_at: null }]);
+    },
+  },
+  {
+    name: "ledger_refund",
+    begins: "SELECT ledger_refund(",
+    *run(context, transaction, [transactionId, requestId, dayAccount, monthAccount, description]) {
+      const refund = { transactionId, requestId, dayAccount, monthAccount, description };
+      return rowsOf([{ refunded: yield* refundCharge(context, transaction, refund) }]);
     },
   },
   {

@@ -34,6 +34,7 @@ export function* postCredit(
     description: credit.description,
     key_id: null,
     request_id: null,
+    refunded_request_id: null,
   });
   yield* noteChange(context, transaction, "organization", credit.organizationId);
   transaction.notifications.push(`gateway_changes organization ${credit.organizationId}`);

@@ -69,6 +69,7 @@ export interface TransactionRow {
   readonly description: string;
   readonly key_id: string | null;
   readonly request_id: string | null;
+  readonly refunded_request_id: string | null;
 }
 
 export interface ChangeRow {
@@ -112,6 +113,8 @@ export interface Tables {
   readonly outbox: Table<OutboxRow>;
   /** The unique index on outbox.event_id. */
   readonly outboxIds: Table<{ readonly event_id: string }>;
+  /** The unique index on transactions.refunded_request_id. */
+  readonly refunds: Table<{ readonly requestId: string }>;
   readonly transactions: Table<TransactionRow>;
   /** The unique index on transactions.request_id: request → transaction. */
   readonly usages: Table<{ readonly requestId: string; readonly transactionId: string }>;
@@ -130,6 +133,7 @@ export function createTables(): Tables {
     organizations: new Table("organizations"),
     outbox: new Table("outbox"),
     outboxIds: new Table("outbox_ids"),
+    refunds: new Table("refunds"),
     transactions: new Table("transactions"),
     usages: new Table("usages"),
   };

@@ -1,0 +1,119 @@
+import type { Database } from "./client.ts";
+import type { RenewableDatabase } from "./renewable-database.ts";
+
+/** Connections that bear one name in the database's list of sessions, and nobody else's name. */
+export interface WatchedConnections {
+  readonly database: RenewableDatabase;
+  readonly applicationName: string;
+  readonly poolSize: number;
+}
+
+const LOOK_MS = 250;
+/** What takes longer is looked into. */
+const LATE_MS = 1_000;
+/** A session that has stood still for so long does not work on anything of ours. */
+const IDLE_MS = 750;
+/** An answer that is just on its way has come by then. */
+const SECOND_LOOK_MS = 100;
+/** New connections may take their time to be made. */
+const MIN_RENEWAL_MS = 5_000;
+
+/**
+ * Notices connections on which nothing arrives any more although nobody has closed them: a network, or
+ * a firewall between, that swallows packets, which the operating system would find out after a quarter of
+ * an hour. Whatever is late is asked for over another connection: where the server does not work on as
+ * much as is waited for here, what is missing was swallowed. Then the sessions are ended, so that nothing
+ * of them can come to be done later, and the connections are made anew. A server that is slow, or keeps a
+ * statement waiting for a lock, works, and is left in peace.
+ */
+export class ConnectionWatch {
+  readonly #asking: Database;
+  readonly #watched: readonly WatchedConnections[];
+  readonly #onRenewed: (applicationName: string) => void;
+  readonly #renewedAtMs = new Map<WatchedConnections, number>();
+  readonly #timer: ReturnType<typeof setInterval>;
+  #isLooking = false;
+
+  /** `asking` is a connection of its own, whose own silence somebody else notices. */
+  constructor(
+    asking: Database,
+    watched: readonly WatchedConnections[],
+    onRenewed: (applicationName: string) => void,
+  ) {
+    this.#asking = asking;
+    this.#watched = watched;
+    this.#onRenewed = onRenewed;
+    this.#timer = setInterval(() => void this.#look(), LOOK_MS);
+    this.#timer.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    try {
+      for (const one of this.#watched) if (this.#late(one) > 0) await this.#judge(one);
+    } catch {
+      // Who is asked is out of reach too: then nothing is known of the others.
+    } finally {
+      this.#isLooking = false;
+    }
+  }
+
+  async #judge(one: WatchedConnections): Promise<void> {
+    if (!(await this.#isSwallowed(one))) return;
+    await Bun.sleep(SECOND_LOOK_MS);
+    if (!(await this.#isSwallowed(one))) return;
+    await endSessions(this.#asking, one.applicationName);
+    this.#renewedAtMs.set(one, performance.now());
+    one.database.renew();
+    this.#onRenewed(one.applicationName);
+  }
+
+  async #isSwallowed(one: WatchedConnections): Promise<boolean> {
+    const sessions = await sessionsOf(this.#asking, one.applicationName);
+    // Reckoned behind the answer: what has come meanwhile is not waited for any more.
+    const late = this.#late(one);
+    // Where there is a connection for each, what is late has had one to itself all the time.
+    const isEachAlone = one.database.underWay.length <= one.poolSize;
+    return late > (isEachAlone ? sessions.longAtWork : sessions.atWork);
+  }
+
+  /** How many connections are waited for, at least. */
+  #late(one: WatchedConnections): number {
+    const nowMs = performance.now();
+    if (nowMs - (this.#renewedAtMs.get(one) ?? Number.NEGATIVE_INFINITY) < MIN_RENEWAL_MS) return 0;
+    const late = one.database.underWay.filter((beganMs) => nowMs - beganMs >= LATE_MS).length;
+    return Math.min(late, one.poolSize);
+  }
+}
+
+interface Sessions {
+  /** Those that are at work, or were a moment ago. */
+  readonly atWork: number;
+  /** Those that have been for a while, with one thing. */
+  readonly longAtWork: number;
+}
+
+/** Where a server does not tell what its sessions do, each counts as being at work. */
+async function sessionsOf(sql: Database, applicationName: string): Promise<Sessions> {
+  const [row] = await sql<{ at_work: number; long_at_work: number }[]>`
+    SELECT count(*) FILTER (WHERE is_unknown OR is_active OR is_fresh)::int AS at_work,
+      count(*) FILTER (WHERE is_unknown OR ((is_active OR is_fresh) AND is_long))::int AS long_at_work
+    FROM (
+      SELECT state_change IS NULL OR state = 'disabled' AS is_unknown,
+        state = 'active' AND wait_event_type IS DISTINCT FROM 'Client' AS is_active,
+        state_change > now() - make_interval(secs => ${IDLE_MS / 1_000}) AS is_fresh,
+        xact_start < now() - make_interval(secs => ${IDLE_MS / 1_000}) AS is_long
+      FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name = ${applicationName}) AS sessions`;
+  return { atWork: row!.at_work, longAtWork: row!.long_at_work };
+}
+
+async function endSessions(sql: Database, applicationName: string): Promise<void> {
+  await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = ${applicationName}`;
+}

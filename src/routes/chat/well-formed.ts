@@ -1,0 +1,34 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { ChatMessage, ChatRequest } from "../../services/chat/request.ts";
+
+/** Only what an assistant said, and what a function gave, may be without content. */
+const MAY_BE_SILENT: ReadonlySet<string> = new Set(["assistant", "function"]);
+
+/**
+ * What of a message and of a tool depends on its kind, as OpenAI's API has it; the schema says the rest.
+ * Throws 400, naming the place.
+ */
+export function assertWellFormed({ messages, tools }: ChatRequest): void {
+  for (let i = 0; i < messages.length; i++) assertMessage(messages[i]!, i);
+  tools?.forEach((tool, i) => {
+    const { type, function: offered } = tool as { type: string; function?: unknown };
+    if (type === "function" && offered === undefined) throw missing(`tools.${i}.function`);
+  });
+}
+
+function assertMessage(message: ChatMessage, position: number): void {
+  const { role, content } = message;
+  if (content === undefined || content === null) {
+    if (!MAY_BE_SILENT.has(role)) throw missing(`messages.${position}.content`);
+  } else if (typeof content !== "string") {
+    const at = content.findIndex((part) => part.type === "text" && typeof part.text !== "string");
+    if (at >= 0) throw missing(`messages.${position}.content.${at}.text`, "must be string");
+  }
+  if (role === "tool" && typeof message.tool_call_id !== "string") {
+    throw missing(`messages.${position}.tool_call_id`);
+  }
+}
+
+function missing(param: string, what = "is required"): GatewayError {
+  return new GatewayError("invalid_body", `Request body field "${param}": ${what}`, { param });
+}

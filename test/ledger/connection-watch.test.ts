@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { ConnectionWatch } from "../../db/connection-watch.ts";
+import { type RenewableDatabase, renewableDatabase } from "../../db/renewable-database.ts";
+import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { until } from "../support/until.ts";
+
+const POOL_SIZE = 2;
+const SLOW_SECONDS = 2.5;
+
+let database: TestDatabase;
+let network: CuttingProxy;
+let asking: Database;
+let pool: RenewableDatabase;
+let watch: ConnectionWatch;
+const renewed: string[] = [];
+beforeAll(async () => {
+  database = await createTestDatabase();
+  network = await startCuttingProxy(database.url);
+  asking = connectDatabase(database, { poolSize: 1, applicationName: "asking" });
+  pool = renewableDatabase(() =>
+    connectDatabase({ url: network.url }, { poolSize: POOL_SIZE, applicationName: "watched" }),
+  );
+  const watched = { database: pool, applicationName: "watched", poolSize: POOL_SIZE };
+  watch = new ConnectionWatch(asking, [watched], (name) => void renewed.push(name));
+  await asking`CREATE TABLE things (name text PRIMARY KEY)`;
+});
+afterAll(async () => {
+  watch.stop();
+  await pool.sql.end({ timeout: 1 });
+  await asking.end({ timeout: 1 });
+  await network.stop();
+  await database.drop();
+});
+
+const codeOf = (failing: Promise<unknown>) =>
+  failing.then(
+    () => "done",
+    (error) => (error as { code: string }).code,
+  );
+
+test("a server that is slow, or keeps statements waiting for one another, is left in peace", async () => {
+  const { sql } = pool;
+  const { promise: isInTheWay, resolve: standInTheWay } = Promise.withResolvers<void>();
+  const first = sql.begin(async (transaction) => {
+    await transaction`INSERT INTO things VALUES ('one')`;
+    standInTheWay();
+    await transaction`SELECT pg_sleep(${SLOW_SECONDS})`;
+  });
+  await isInTheWay;
+  const second = sql.begin(async (transaction) => {
+    await transaction`INSERT INTO things VALUES ('one') ON CONFLICT DO NOTHING`;
+  });
+  // These stand behind them, for want of a connection.
+  const others = Array.from({ length: 5 }, () => sql`SELECT 1`);
+  await Promise.all([first, second, ...others]);
+  expect(renewed).toEqual([]);
+});
+
+test("of several connections one that has died without a word is noticed, and what was under way on it never comes to be done", async () => {
+  const { sql } = pool;
+  const busy = (async () => {
+    while (renewed.length === 0) await sql`SELECT 1`.catch(() => {});
+  })();
+  await until("the others are at work", () => pool.underWay.length > 0);
+  network.swallow("watched");
+  const swallowed = codeOf(sql`INSERT INTO things VALUES ('two')`);
+  await until("it is swallowed", () => network.silenced > 0);
+  network.letThrough("lost");
+  expect(await swallowed).toBe("CONNECTION_DESTROYED");
+  await busy;
+  expect(renewed).toEqual(["watched"]);
+  await sql`INSERT INTO things VALUES ('three')`;
+  const rows = await asking<{ name: string }[]>`SELECT name FROM things ORDER BY 1`;
+  expect(rows.map(({ name }) => name)).toEqual(["one", "three"]);
+});

@@ -1,0 +1,44 @@
+import { expect, test } from "bun:test";
+import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import { CallAbort } from "../../src/providers/call-abort.ts";
+import { callCandidates } from "../../src/services/routing/call-candidates.ts";
+import type { Candidate } from "../../src/services/routing/plan-route.ts";
+
+const MEASURED_MS = 40;
+
+test.each([
+  ["back", -3_600_000],
+  ["forth", 3_600_000],
+])("how long a call took is measured although the clock is set %s meanwhile", async (_, byMs) => {
+  const steadyClock = new VirtualClock();
+  let setByMs = 0;
+  const clock = {
+    nowMs: () => steadyClock.nowMs() + setByMs,
+    after: steadyClock.after.bind(steadyClock),
+  };
+  const endpoints = new ActorRegistry(endpointActor, {
+    clock,
+    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    commit: () => Promise.reject(new Error("writes nothing")),
+    read: () => Promise.reject(new Error("reads nothing")),
+  });
+  const candidate = { endpointId: "a/b", model: { id: "a/b" } } as Candidate;
+  const served = await callCandidates(
+    { endpoints, clock, steadyClock, random: () => 0 },
+    [candidate],
+    new CallAbort(),
+    {
+      trail: [],
+      async start() {
+        steadyClock.advance(MEASURED_MS);
+        setByMs = byMs;
+        return "answer";
+      },
+      accept: (raw) => raw,
+    },
+  );
+  served.end(true);
+  expect(endpoints.get("a/b").turn("health", undefined).latencyMs).toBe(MEASURED_MS);
+});

@@ -1,0 +1,61 @@
+import type { ModelContext } from "./model-context.ts";
+import { noteChange } from "./post-credit.ts";
+import type { Running, Transaction } from "./transaction.ts";
+
+export interface RefundRow {
+  readonly transactionId: string;
+  readonly requestId: string;
+  readonly dayAccount: string;
+  readonly monthAccount: string;
+  readonly description: string;
+}
+
+/** As ledger_refund. False where there is nothing to give back, or it was given back already. */
+export function* refundCharge(
+  context: ModelContext,
+  transaction: Transaction,
+  refund: RefundRow,
+): Running<boolean> {
+  const { accounts, refunds, transactions } = context.tables;
+  const { requestId, dayAccount, monthAccount } = refund;
+  const charge = [...transactions.all(transaction)].find((row) => row.request_id === requestId);
+  if (charge === undefined || charge.amount_nano === 0n) return false;
+  const { organization_id, key_id, amount_nano } = charge;
+  for (const id of [`org:${organization_id}`, dayAccount, monthAccount].sort()) {
+    yield* accounts.lock(transaction, id, "update");
+  }
+  if (refunds.read(transaction, requestId) !== undefined) return false;
+  for (const id of [dayAccount, monthAccount]) {
+    yield* accounts.update(transaction, id, (row) => {
+      if (row.key_id !== key_id) return undefined;
+      const rest = row.posted_nano + amount_nano;
+      return { ...row, posted_nano: rest > 0n ? rest : 0n, sequence: row.sequence + 1n };
+    });
+  }
+  const account = (yield* accounts.update(transaction, `org:${organization_id}`, (row) => ({
+    ...row,
+    credit_nano: row.credit_nano - amount_nano,
+    sequence: row.sequence + 1n,
+  })))!;
+  yield* refunds.insert(transaction, requestId, { requestId });
+  yield* transactions.insert(transaction, `${organization_id} ${account.sequence}`, {
+    organization_id,
+    sequence: account.sequence,
+    id: refund.transactionId,
+    type: "refund",
+    amount_nano: -amount_nano,
+    balance_after_nano: account.credit_nano - account.posted_nano,
+    description: refund.description,
+    key_id,
+    request_id: null,
+    refunded_request_id: requestId,
+  });
+  for (const [kind, objectId] of [
+    ["organization", organization_id],
+    ["api-key", key_id!],
+  ] as const) {
+    yield* noteChange(context, transaction, kind, objectId);
+    transaction.notifications.push(`gateway_changes ${kind} ${objectId}`);
+  }
+  return true;
+}
