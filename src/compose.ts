@@ -22,12 +22,14 @@ import { BodyBudget } from "./http/body-budget.ts";
 import { LoadGate } from "./http/load-gate.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { newId } from "./lib/ids.ts";
+import type { Keyring } from "./lib/keyring.ts";
 import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
+import { tellKeys } from "./services/master-key/tell-keys.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
@@ -39,7 +41,7 @@ export interface ComposeOptions {
   readonly config: GatewayConfig;
   /** A migrated database that holds at least one organization. */
   readonly database: DatabaseTarget;
-  readonly masterKey: Uint8Array;
+  readonly keyring: Keyring;
   readonly telemetry: Telemetry;
   /** Called when this process was declared dead and must stop at once. */
   onFenced(): void;
@@ -54,7 +56,7 @@ const PASSIVATION_SWEEP_MS = 10_000;
 
 /** The one place where implementations are chosen and constructed. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
-  const { config, telemetry } = options;
+  const { config, telemetry, keyring } = options;
   const clock = options.clock ?? systemClock;
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
   const areSeveral = config.redisUrl !== undefined;
@@ -77,8 +79,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     company: areSeveral ? "several" : "alone",
     clock,
     telemetry,
-    onChange: (kind, objectId) => tellOfChange({ world, orders, webhooks, tuning }, kind, objectId),
-    onGap: () => tellOfGap({ world, orders, webhooks, tuning }),
+    onChange: (kind, objectId) =>
+      tellOfChange({ world, orders, webhooks, tuning, keyring }, kind, objectId),
+    onGap: () => tellOfGap({ world, orders, webhooks, tuning, keyring }),
     onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
@@ -110,6 +113,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
   });
   await membership.enter();
+  await tellKeys(background, instance, keyring);
   const models = await composeModels(config, background);
   const world = createActorWorld({
     sql,
@@ -136,8 +140,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
   });
   const { upstreamTimeouts } = config;
-  const { masterKey } = options;
-  const files = composeFiles({ config, sql, background, instance, masterKey, clock, onError });
+  const files = composeFiles({ config, sql, background, instance, keyring, clock, onError });
   const tunedModels = new TunedModels({ sql, models });
   const sandboxModels = new SandboxTunedModels(sql);
   const providerSettings = config.providers.map((provider) => ({
@@ -181,7 +184,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({
     sql,
     instance,
-    masterKey: options.masterKey,
+    keyring,
     clock,
     maxWaitMs: upstreamTimeouts.totalMs,
   });

@@ -3,6 +3,7 @@ import { announce } from "./start/announce.ts";
 import { readRole } from "./start/command-line.ts";
 import { startDatabase } from "./start/database.ts";
 import { createFirstKeys } from "./start/first-keys.ts";
+import { openMasterKeys } from "./start/master-key.ts";
 import { serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop-signals.ts";
 import { READY_MESSAGE } from "./start/worker-processes.ts";
@@ -42,10 +43,13 @@ async function startAlone(
   const database = await startDatabase(config, (message) => telemetry.log.info(message));
   try {
     signals.assertNone();
+    const { keyring, notice } = await openMasterKeys(config, database.target);
+    if (notice !== undefined) telemetry.log.warn(notice);
     const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
     const port = await serve({
       config,
       database,
+      keyring,
       telemetry,
       signals,
       sharesPort: false,
@@ -70,7 +74,9 @@ async function startAsWorker(
     throw new Error("a worker is started by --workers, not by itself");
   }
   const database = { target: { url }, isEmbedded: false, stop: async () => {} };
-  await serve({ config, database, telemetry, signals, sharesPort: true, onStopFailed: fail });
+  const { keyring } = await openMasterKeys(config, database.target);
+  const onStopFailed = fail;
+  await serve({ config, database, keyring, telemetry, signals, sharesPort: true, onStopFailed });
   process.send(READY_MESSAGE);
 }
 

@@ -13,7 +13,9 @@ export type ChangeKind =
   | "fine-tuning-work"
   | "webhook"
   /** Which event types an organization's webhooks want; the id is the organization's. */
-  | "subscriptions";
+  | "subscriptions"
+  /** Another master key seals; the id is the key's. */
+  | "master-key";
 
 /** Tells every process, in the transaction of the change, that what it holds of an object is old. */
 export async function recordChange(

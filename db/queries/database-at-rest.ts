@@ -29,7 +29,7 @@ export async function hearsGateway(sql: Database | DatabaseTransaction): Promise
 }
 
 /** Nobody can be heard of before the server is up: a gateway that waits for it may come a moment later. */
-function isHeard(sql: Database | DatabaseTransaction) {
+export function isHeard(sql: Database | DatabaseTransaction) {
   return sql`greatest(heartbeat_at, pg_postmaster_start_time())
     > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;
 }

@@ -1,6 +1,7 @@
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/commit-batch.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import type { Seal } from "./master-key.ts";
 
 export interface IdempotencyClaim {
   readonly keyId: string;
@@ -14,6 +15,11 @@ export interface StoredResult {
   readonly headers: Record<string, string>;
   /** Sealed. Null where the result was too large to keep. */
   readonly body: Uint8Array | null;
+}
+
+/** What is to be kept, with its body before it is sealed. */
+export interface NewResult extends Pick<StoredResult, "status" | "headers"> {
+  readonly body: Seal | null;
 }
 
 export type ClaimOutcome =
@@ -63,8 +69,15 @@ export async function claimIdempotencyKey(
   return { kind: "done", result: { status: row.status, headers: row.headers, body: row.body } };
 }
 
-/** Keeps the result, in the transaction of its charge. */
-export function storeResultEffect(claim: IdempotencyClaim, result: StoredResult): StatementEffect {
+/**
+ * Keeps the result, in the transaction of its charge, sealed with the key that `keyring` has for it or, where
+ * another one seals by now, with that one.
+ */
+export function storeResultEffect(
+  claim: IdempotencyClaim,
+  result: NewResult,
+  keyring: { readonly sealingId: string; noteSealing(id: string): void },
+): StatementEffect {
   let isKept = false;
   return {
     kind: "statement",
@@ -72,14 +85,37 @@ export function storeResultEffect(claim: IdempotencyClaim, result: StoredResult)
     tables: ["idempotency_records"],
     events: [],
     async run(sql) {
-      const updated = await sql`UPDATE idempotency_records
-        SET status = ${result.status}, headers = ${JSON.stringify(result.headers)}::text::jsonb, body = ${result.body}
-        WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}
-          AND request_id = ${claim.requestId}`;
-      isKept = updated.count > 0;
+      const { sealingId } = keyring;
+      let outcome = await storeResult(sql, claim, result, sealingId);
+      if (outcome.sealingId !== sealingId) {
+        keyring.noteSealing(outcome.sealingId);
+        outcome = await storeResult(sql, claim, result, outcome.sealingId);
+      }
+      isKept = outcome.isKept;
     },
     keepsAnswer: () => isKept,
   };
+}
+
+/** Stores nothing where another key seals, which it names; that one seals until the transaction ends. */
+async function storeResult(
+  sql: DatabaseTransaction,
+  claim: IdempotencyClaim,
+  { status, headers, body }: NewResult,
+  keyId: string,
+): Promise<{ sealingId: string; isKept: boolean }> {
+  const sealed = body && (body(keyId) as Buffer);
+  const [row] = await sql<{ sealing_id: string | null; is_kept: boolean }[]>`
+    WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
+    kept AS (
+      UPDATE idempotency_records
+      SET status = ${status}, headers = ${JSON.stringify(headers)}::text::jsonb, body = ${sealed}
+      WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}
+        AND request_id = ${claim.requestId} AND EXISTS (SELECT 1 FROM sealing WHERE key_id = ${keyId})
+      RETURNING 1)
+    SELECT (SELECT key_id FROM sealing) AS sealing_id, EXISTS (SELECT 1 FROM kept) AS is_kept`;
+  if (!row?.sealing_id) throw new Error("the database has not been used with a master key yet");
+  return { sealingId: row.sealing_id, isKept: row.is_kept };
 }
 
 /** Errors and disconnects free the key for another try. */

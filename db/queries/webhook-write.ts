@@ -1,14 +1,14 @@
 import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
+import { type Seal, sealingKeyId } from "./master-key.ts";
 import { type SealedSecrets, sealedSecrets } from "./webhook-list.ts";
 import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
 
 export interface NewWebhook extends WebhookSettings {
   readonly id: string;
   readonly organizationId: string;
-  /** Encrypted. */
-  readonly secret: Uint8Array;
+  readonly secret: Seal;
   readonly createdAtMs: number;
 }
 
@@ -19,13 +19,14 @@ export function insertWebhook(
   most: number,
 ): Promise<WebhookRecord | undefined> {
   return sql.begin(async (transaction) => {
+    const secret = webhook.secret(await sealingKeyId(transaction));
     const createdAt = new Date(webhook.createdAtMs).toISOString();
     const [row] = await transaction<WebhookRow[]>`
       INSERT INTO webhooks (id, organization_id, url, events, description, enabled, secret, created_at,
         disabled_at, disabled_by)
       SELECT ${webhook.id}, ${webhook.organizationId}, ${webhook.url},
         ${transaction.array([...webhook.events])}::text[], ${webhook.description}, ${webhook.enabled},
-        ${webhook.secret as Buffer}, ${createdAt}::text::timestamptz,
+        ${secret as Buffer}, ${createdAt}::text::timestamptz,
         CASE WHEN NOT ${webhook.enabled} THEN ${createdAt}::text::timestamptz END,
         CASE WHEN NOT ${webhook.enabled} THEN 'request' END
       WHERE (SELECT count(*) FROM webhooks WHERE organization_id = ${webhook.organizationId}) < ${most}
@@ -69,17 +70,18 @@ export function updateWebhook(
   });
 }
 
-/** Stores what `replace` makes of the secrets so far. Undefined where the organization has no such webhook. */
+/** Stores what `replace` makes of the secrets so far, sealed with the key of that id. Undefined where the organization has no such webhook. */
 export function replaceWebhookSecret(
   sql: Database,
   { id, organizationId }: WebhookName,
-  replace: (held: SealedSecrets) => SealedSecrets,
+  replace: (held: SealedSecrets, keyId: string) => SealedSecrets,
 ): Promise<WebhookRecord | undefined> {
   return sql.begin(async (transaction) => {
+    const keyId = await sealingKeyId(transaction);
     const [held] = await transaction<WebhookRow[]>`
       SELECT * FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId} FOR UPDATE`;
     if (held === undefined) return undefined;
-    const { secret, previousSecret, previousSecretUntilMs } = replace(sealedSecrets(held));
+    const { secret, previousSecret, previousSecretUntilMs } = replace(sealedSecrets(held), keyId);
     const until = previousSecretUntilMs && new Date(previousSecretUntilMs).toISOString();
     const [row] = await transaction<WebhookRow[]>`
       UPDATE webhooks SET version = version + 1, secret = ${secret as Buffer},

@@ -14,6 +14,7 @@ export { fineTuningJobs } from "./fine-tuning-jobs.ts";
 export { holds } from "./holds.ts";
 export { idempotencyRecords } from "./idempotency-records.ts";
 export { instances } from "./instances.ts";
+export { masterKey } from "./master-key.ts";
 export { organizations } from "./organizations.ts";
 export { outbox } from "./outbox.ts";
 export { sandboxTunings } from "./sandbox-tunings.ts";

@@ -8,6 +8,8 @@ export const instances = pgTable("instances", {
   alive: boolean("alive").notNull().default(true),
   /** True where it is the only one, and holds money in its memory. */
   isAlone: boolean("is_alone").notNull().default(false),
+  /** Master keys that it can open values of, by their ids; null for one of a version that told none. */
+  masterKeyIds: text("master_key_ids").array(),
   /** Set once nothing is left to do of what it was doing when it died. */
   isSettled: boolean("is_settled").notNull().default(false),
   startedAt: timestamp("started_at", { withTimezone: true })

@@ -4,6 +4,7 @@ import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { claimFileFolder, readFileFolderId } from "../../db/queries/file-store-id.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import { DownloadLinks } from "../services/files/download-links.ts";
 import { FileCleaning } from "../services/files/file-cleaning.ts";
 import { FileLibrary } from "../services/files/file-library.ts";
@@ -28,16 +29,16 @@ export function composeFiles(dependencies: {
   /** For what may take its time: uploads, and what jobs do. */
   readonly background: Database;
   readonly instance: InstanceIdentity;
-  readonly masterKey: Uint8Array;
+  readonly keyring: Keyring;
   readonly clock: Clock;
   onError(error: unknown): void;
 }): FileParts {
-  const { config, sql, background, instance, masterKey, clock, onError } = dependencies;
+  const { config, sql, background, instance, keyring, clock, onError } = dependencies;
   const storage = createStorage(config, background, clock);
   const cleaning = new FileCleaning({ sql: background, storage, clock, onError });
   const cleanSoon = (): void => cleaning.cleanSoon();
   const uploads = new FileUploads({ sql: background, storage, instance, clock, onError });
-  const links = new DownloadLinks(masterKey);
+  const links = new DownloadLinks(keyring);
   // Said at the start, though files may not be asked for before long.
   storage.assertOurs().catch(onError);
   cleaning.start();

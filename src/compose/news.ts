@@ -1,3 +1,4 @@
+import type { Keyring } from "../lib/keyring.ts";
 import type { CreditOrders } from "../services/money/credit-orders.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
@@ -9,11 +10,12 @@ export interface NewsListeners {
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
+  readonly keyring: Keyring;
 }
 
 /** One thing has changed. */
 export function tellOfChange(listeners: NewsListeners, kind: string, objectId: string): void {
-  const { world, orders, webhooks, tuning } = listeners;
+  const { world, orders, webhooks, tuning, keyring } = listeners;
   tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
@@ -21,6 +23,7 @@ export function tellOfChange(listeners: NewsListeners, kind: string, objectId: s
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
   else if (kind === "outbox") webhooks.deliveries.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
+  else if (kind === "master-key") keyring.noteSealing(objectId);
 }
 
 /** For a while nothing was heard: anything may have changed. */

@@ -8,6 +8,7 @@ import { systemResolve } from "../egress/resolve.ts";
 import { ERROR_TABLE } from "../http/error-table.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import { CompletionEvents } from "../services/webhooks/completion-events.ts";
 import { Deliveries } from "../services/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../services/webhooks/delivery-writer.ts";
@@ -26,7 +27,7 @@ export interface WebhookOptions {
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
   readonly membership: Pick<Membership, "ownership" | "unowned">;
-  readonly masterKey: Uint8Array;
+  readonly keyring: Keyring;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "gauge">;
   /** Without it, the owner's own look, once a second, finds what another instance emitted. */
@@ -61,7 +62,7 @@ const STOP_MS = 2_000;
 export function createWebhooks(options: WebhookOptions): WebhookParts {
   const { config, connections, instance, membership, clock, onError } = options;
   const { ownership, unowned } = membership;
-  const secrets = new WebhookSecrets(options.masterKey);
+  const secrets = new WebhookSecrets(options.keyring);
   const guard = new EgressGuard({
     resolve: systemResolve,
     allowedCidrs: config.egressAllow,

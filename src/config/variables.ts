@@ -61,6 +61,12 @@ const SETTINGS = [
       "32 bytes in base64 that encrypt webhook secrets and provider keys at rest; required with `DATABASE_URL`, otherwise generated into `DATA_DIR`",
   },
   {
+    name: "GATEWAY_MASTER_KEY_PREVIOUS",
+    default: null,
+    meaning:
+      "the master key before, while it is being replaced: what it sealed can still be opened",
+  },
+  {
     name: "GATEWAY_STARTING_CREDIT_USD",
     default: "10",
     meaning: "credit of a new organization; 0 gives none",

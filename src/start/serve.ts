@@ -1,8 +1,8 @@
 import { composeGateway, type Gateway } from "../compose.ts";
 import type { GatewayConfig } from "../config.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { StartedDatabase } from "./database.ts";
-import { loadMasterKey } from "./master-key.ts";
 import { type Server, stopInOrder } from "./stop-in-order.ts";
 import type { StopSignals } from "./stop-signals.ts";
 import { surviveStrayFailures } from "./stray-failures.ts";
@@ -10,6 +10,7 @@ import { surviveStrayFailures } from "./stray-failures.ts";
 export interface ServeOptions {
   readonly config: GatewayConfig;
   readonly database: StartedDatabase;
+  readonly keyring: Keyring;
   readonly telemetry: Telemetry;
   readonly signals: StopSignals;
   /** True where other processes of this machine listen on the same port. */
@@ -27,7 +28,7 @@ export async function serve(options: ServeOptions): Promise<number> {
     gateway = await composeGateway({
       config,
       database: database.target,
-      masterKey: loadMasterKey(config),
+      keyring: options.keyring,
       telemetry,
       onFenced: () => {
         telemetry.log.fatal("this instance was declared dead by another one; stopping");

@@ -3,7 +3,7 @@ import type { Telemetry } from "../telemetry/interface.ts";
 import { announce } from "./announce.ts";
 import { startDatabase } from "./database.ts";
 import { createFirstKeys } from "./first-keys.ts";
-import { loadMasterKey } from "./master-key.ts";
+import { openMasterKeys } from "./master-key.ts";
 import { STOP_TIMEOUT_MS } from "./stop-in-order.ts";
 import type { StopSignals } from "./stop-signals.ts";
 import { WorkerProcesses } from "./worker-processes.ts";
@@ -32,6 +32,8 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
   let workers: WorkerProcesses | undefined;
   try {
     signals.assertNone();
+    const masterKeys = await openMasterKeys(config, database.target);
+    if (masterKeys.notice !== undefined) telemetry.log.warn(masterKeys.notice);
     const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
     workers = new WorkerProcesses({
       count: options.count,
@@ -40,7 +42,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
         ...options.environment,
         PORT: String(port),
         DATABASE_URL: database.target.url,
-        GATEWAY_MASTER_KEY: Buffer.from(loadMasterKey(config)).toString("base64"),
+        ...masterKeys.environment,
       },
       stopTimeoutMs: config.shutdownGraceMs + STOP_TIMEOUT_MS,
       log: telemetry.log,

@@ -67,6 +67,7 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
     "ok database",
     "ok migrations",
     "ok gateway",
+    "ok sealed values",
     "ok file storage",
     "ok provider openai",
     "ok provider sandbox",

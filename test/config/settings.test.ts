@@ -28,6 +28,7 @@ describe("without any variable", () => {
       managementKey: undefined,
       secretKey: undefined,
       masterKey: undefined,
+      previousMasterKey: undefined,
       startingCreditNanoUsd: 10_000_000_000n,
       plan: "free",
       completionSuccessSample: 0.1,

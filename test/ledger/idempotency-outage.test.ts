@@ -5,6 +5,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Idempotency } from "../../src/services/idempotency/idempotency.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
+import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { type Books, openBooks } from "./books.ts";
 
@@ -19,7 +20,7 @@ beforeAll(async () => {
   idempotency = new Idempotency({
     sql,
     instance: books.instance,
-    masterKey: new Uint8Array(32),
+    keyring: await testKeyring(books.sql),
     clock: systemClock,
     maxWaitMs: 0,
   });
@@ -72,7 +73,7 @@ test("a call that comes while its key is being freed waits for it, whatever its 
   const slow = new Idempotency({
     sql,
     instance: books.instance,
-    masterKey: new Uint8Array(32),
+    keyring: await testKeyring(books.sql),
     clock,
     maxWaitMs: 0,
   });

@@ -1,16 +1,10 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
-import {
-  childrenOf,
-  exitOf,
-  firstKeys,
-  type GatewayProcess,
-  Grounds,
-} from "../crash/gateway-process.ts";
+import { exitOf, firstKeys, Grounds } from "../crash/gateway-process.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { chat } from "./client.ts";
+import { workersOf } from "./worker-pids.ts";
 
 const TIMEOUT_MS = 60_000;
 const START_MS = 20_000;
@@ -30,17 +24,6 @@ describe("a start that is not understood is refused with one line", () => {
     expect(gateway.stderr()).toContain(accepted);
   });
 });
-
-/** The workers among what a parent has started; its embedded server is none. */
-function workersOf({ pid }: GatewayProcess): number[] {
-  return childrenOf(pid).filter((child) => {
-    try {
-      return readFileSync(`/proc/${child}/cmdline`, "utf8").includes("--as-worker");
-    } catch {
-      return false;
-    }
-  });
-}
 
 const isAlive = (pid: number) => {
   try {

@@ -13,6 +13,7 @@ import {
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { createTestDatabase } from "./database.ts";
+import { MASTER_KEY, testKeyring } from "./master-key.ts";
 
 export interface TestGatewayOptions {
   /** What stands in the file of providers and models. */
@@ -49,7 +50,6 @@ export interface TestGateway {
 }
 
 const NANO_PER_USD = 1_000_000_000;
-const MASTER_KEY = new Uint8Array(32).fill(7);
 
 /** The whole gateway in this process, on a database of its own and a free port. */
 export async function startTestGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
@@ -81,7 +81,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   const gateway: Gateway = await composeGateway({
     config,
     database,
-    masterKey: MASTER_KEY,
+    keyring: await testKeyring(sql),
     telemetry,
     clock: options.clock,
     onFenced: () => {},

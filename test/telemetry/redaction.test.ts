@@ -139,6 +139,9 @@ describe("a logged error", () => {
     telemetry.log.info({
       headers: { authorization: "hunter2", "x-api-key": "hunter2", cookie: "hunter2" },
       api_key: "hunter2",
+      masterKey: "hunter2",
+      previousMasterKey: "hunter2",
+      GATEWAY_MASTER_KEY_PREVIOUS: "hunter2",
       webhook_secret: "hunter2",
       password: "hunter2",
       prompt_tokens: 12,

@@ -5,8 +5,7 @@ import { EVENT_TYPES } from "../../src/lib/event-types.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { prepareOrganization } from "../../src/services/organizations/new-organization.ts";
 import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
-
-const secrets = new WebhookSecrets(new Uint8Array(32).fill(7));
+import { testKeyring } from "../support/master-key.ts";
 
 export async function addOrganization(sql: Database): Promise<string> {
   const { organization } = prepareOrganization(
@@ -25,6 +24,7 @@ export async function addHook(
   secret = "0123456789abcdef",
 ): Promise<string> {
   const id = newId("whk");
+  const secrets = new WebhookSecrets(await testKeyring(sql));
   const webhook = {
     id,
     organizationId,
@@ -32,7 +32,7 @@ export async function addHook(
     events: ["*"],
     description: null,
     enabled: true,
-    secret: secrets.seal(secret),
+    secret: secrets.sealing(secret),
     createdAtMs: Date.now(),
   };
   await insertWebhook(sql, webhook, 1_000_000);

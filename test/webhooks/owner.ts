@@ -9,6 +9,7 @@ import { createWebhooks } from "../../src/compose/webhooks.ts";
 import { readConfig } from "../../src/config.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { keyringAt } from "../support/master-key.ts";
 import { LOCAL_DELIVERY } from "./receiver.ts";
 
 const [url, name, attemptTimeoutMs] = process.argv.slice(2) as [string, string, string];
@@ -45,7 +46,7 @@ const parts = createWebhooks({
   connections,
   instance,
   membership,
-  masterKey: new Uint8Array(32).fill(7),
+  keyring: await keyringAt(url),
   clock: systemClock,
   telemetry,
   attemptTimeoutMs: Number(attemptTimeoutMs),

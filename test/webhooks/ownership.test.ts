@@ -13,6 +13,7 @@ import { SendSlots } from "../../src/services/webhooks/send-slots.ts";
 import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
 import { addOwner, age, type TestOwner } from "../ownership/instances.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
+import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { addHook, addOrganization, emit } from "./many-hooks.ts";
 
@@ -76,7 +77,7 @@ async function addInstance(
     }),
     ownership,
     slots: new SendSlots(10),
-    secrets: new WebhookSecrets(new Uint8Array(32).fill(7)),
+    secrets: new WebhookSecrets(await testKeyring(sql)),
     sendEvent: (_, event) => {
       const { number } = event.data as { number: number };
       sent.push(number);

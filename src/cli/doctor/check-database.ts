@@ -7,11 +7,13 @@ import { hearsGateway } from "../../../db/queries/database-at-rest.ts";
 import { readServerVersion } from "../../../db/queries/server-version.ts";
 import { maskUrl } from "../../config/config-error.ts";
 import { type DatabaseSettings, withServer } from "../operator-database.ts";
-import { checkFileFolder } from "./check-file-folder.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
 
 const NAME = "database";
 const OLDEST_MAJOR_VERSION = 15;
+
+/** What else is looked at in a database of the current schema. */
+type FurtherLook = (sql: Database) => Promise<readonly Finding[]>;
 
 /**
  * Whether the database answers, is new enough, and has the current schema; changes nothing in it. An
@@ -21,7 +23,7 @@ const OLDEST_MAJOR_VERSION = 15;
 export async function checkDatabase(
   settings: DatabaseSettings,
   log: (message: string) => void,
-  filesFolder?: string,
+  lookFurther: FurtherLook = async () => [],
 ): Promise<Finding[]> {
   const { databaseUrl, dataDir } = settings;
   const address = databaseUrl === undefined ? "embedded" : maskUrl(databaseUrl);
@@ -30,26 +32,22 @@ export async function checkDatabase(
       const { majorVersion } = findPostgresBinaries();
       return [ok(NAME, `embedded Postgres ${majorVersion}, made at the first start`)];
     }
-    return await withServer(settings, log, (sql) => look(sql, address, filesFolder));
+    return await withServer(settings, log, (sql) => look(sql, address, lookFurther));
   } catch (error) {
     return [wrong(NAME, `${address}: ${(error as Error).message}`)];
   }
 }
 
-async function look(
-  sql: Database,
-  address: string,
-  filesFolder: string | undefined,
-): Promise<Finding[]> {
+async function look(sql: Database, address: string, lookFurther: FurtherLook): Promise<Finding[]> {
   const version = await readServerVersion(sql);
   const found = `${address}, Postgres ${version.text}`;
   if (version.major < OLDEST_MAJOR_VERSION) {
     return [wrong(NAME, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`)];
   }
-  return [ok(NAME, found), ...(await lookAtSchema(sql, filesFolder))];
+  return [ok(NAME, found), ...(await lookAtSchema(sql, lookFurther))];
 }
 
-async function lookAtSchema(sql: Database, filesFolder: string | undefined): Promise<Finding[]> {
+async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
     const detail = `${pending.length} to be applied (${pending.join(", ")}): bun run cli migrate, or start the gateway`;
@@ -59,6 +57,5 @@ async function lookAtSchema(sql: Database, filesFolder: string | undefined): Pro
     ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
     : ok("migrations", "up to date");
   const gateway = (await hearsGateway(sql)) ? "one runs on this database" : "none runs";
-  const files = filesFolder === undefined ? [] : [await checkFileFolder(sql, filesFolder)];
-  return [migrations, ok("gateway", gateway), ...files];
+  return [migrations, ok("gateway", gateway), ...(await lookFurther(sql))];
 }

@@ -1,12 +1,14 @@
 import { join } from "node:path";
+import type { Database } from "../../../db/client.ts";
 import { type GatewayConfig, readConfig } from "../../config.ts";
 import type { CommandContext } from "../command.ts";
 import type { DatabaseSettings } from "../operator-database.ts";
 import { readOperatorSettings } from "../operator-settings.ts";
 import { checkDataFolder } from "./check-data-folder.ts";
 import { checkDatabase } from "./check-database.ts";
+import { checkFileFolder } from "./check-file-folder.ts";
 import { checkFileStorage } from "./check-file-storage.ts";
-import { checkMasterKey } from "./check-master-key.ts";
+import { checkMasterKey, checkSealedValues } from "./check-master-key.ts";
 import { checkProviders } from "./check-providers.ts";
 import { checkRedis } from "./check-redis.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
@@ -21,7 +23,7 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     return [wrong("configuration", error), ...(await examineStorage(context))];
   }
   const [database, redis, files, providers] = await Promise.all([
-    checkDatabase(config, log, config.s3 === undefined ? join(config.dataDir, "files") : undefined),
+    checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
     checkProviders(config.providers),
@@ -36,6 +38,13 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     ...files,
     ...providers,
   ];
+}
+
+/** What the database holds, against what is configured. */
+async function examineContents(sql: Database, config: GatewayConfig): Promise<Finding[]> {
+  const sealed = await checkSealedValues(sql, config);
+  if (config.s3 !== undefined) return [sealed];
+  return [sealed, await checkFileFolder(sql, join(config.dataDir, "files"))];
 }
 
 /** What can be looked at although the configuration as a whole cannot be read. */

@@ -1,4 +1,5 @@
 import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto";
+import type { Keyring } from "../../lib/keyring.ts";
 
 /** Spec 8. */
 export const LINK_LIFETIME_SECONDS = 60 * 60;
@@ -13,28 +14,43 @@ export interface LinkProof {
 
 /**
  * Signs downloads that need no API key (HMAC-SHA256), with a key of its own that comes from the master key
- * (HKDF, RFC 5869), so that every instance knows it and it opens nothing else.
+ * (HKDF, RFC 5869), so that every instance knows it and it opens nothing else. What any known master key
+ * signed is valid.
  */
 export class DownloadLinks {
-  readonly #key: Uint8Array;
+  readonly #keyring: Keyring;
+  /** By the master key that each comes from. */
+  readonly #signingKeys = new Map<Uint8Array, Uint8Array>();
 
-  constructor(masterKey: Uint8Array) {
-    this.#key = new Uint8Array(hkdfSync("sha256", masterKey, "", KEY_PURPOSE, 32));
+  constructor(keyring: Keyring) {
+    this.#keyring = keyring;
   }
 
   sign(fileId: string, nowMs: number): LinkProof {
     const expires = Math.floor(nowMs / 1_000) + LINK_LIFETIME_SECONDS;
-    return { expires, signature: this.#mac(fileId, expires).toString("hex") };
+    const signature = this.#mac(this.#keyring.sealingKey, fileId, expires).toString("hex");
+    return { expires, signature };
   }
 
   isValid(fileId: string, proof: LinkProof, nowMs: number): boolean {
     const given = Buffer.from(proof.signature, "hex");
-    const expected = this.#mac(fileId, proof.expires);
-    const isGenuine = given.length === expected.length && timingSafeEqual(given, expected);
+    const isGenuine = this.#keyring.keys.some((masterKey) => {
+      const expected = this.#mac(masterKey, fileId, proof.expires);
+      return given.length === expected.length && timingSafeEqual(given, expected);
+    });
     return isGenuine && nowMs < proof.expires * 1_000;
   }
 
-  #mac(fileId: string, expires: number): Buffer {
-    return createHmac("sha256", this.#key).update(`${fileId}\n${expires}`).digest();
+  #mac(masterKey: Uint8Array, fileId: string, expires: number): Buffer {
+    const key = this.#signingKey(masterKey);
+    return createHmac("sha256", key).update(`${fileId}\n${expires}`).digest();
+  }
+
+  #signingKey(masterKey: Uint8Array): Uint8Array {
+    const known = this.#signingKeys.get(masterKey);
+    if (known !== undefined) return known;
+    const key = new Uint8Array(hkdfSync("sha256", masterKey, "", KEY_PURPOSE, 32));
+    this.#signingKeys.set(masterKey, key);
+    return key;
   }
 }

@@ -13,7 +13,7 @@ import {
 import { type Clock, sleep } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import { seal, unseal } from "../../lib/seal.ts";
+import type { Keyring } from "../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
 
 /** Results above this are not kept (contract §6). */
@@ -28,7 +28,7 @@ const MAX_WAIT_FOR_FREE_MS = 250;
 export interface IdempotencyDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  readonly masterKey: Uint8Array;
+  readonly keyring: Keyring;
   readonly clock: Clock;
   /** How long a second call waits for the first. */
   readonly maxWaitMs: number;
@@ -58,14 +58,14 @@ export class Idempotency {
 
   /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
-    const { masterKey, clock, maxWaitMs } = this.#dependencies;
+    const { keyring, clock, maxWaitMs } = this.#dependencies;
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
       const freeing = this.#frees.underWay(claim);
       const outcome = await this.#tryClaim(claim);
       if (outcome.kind === "claimed") return undefined;
-      if (outcome.kind === "done") return replayOf(outcome.result, masterKey);
+      if (outcome.kind === "done") return replayOf(outcome.result, keyring);
       const freed = freeing ?? this.#frees.underWay(claim);
       const hasTime = clock.nowMs() - beganMs < MAX_WAIT_FOR_FREE_MS && !signal.aborted;
       if (freed !== undefined && hasTime) {
@@ -103,12 +103,10 @@ export class Idempotency {
     headers: Record<string, string>,
     body: Uint8Array | null,
   ): StatementEffect {
+    const { keyring } = this.#dependencies;
     const kept = body !== null && body.byteLength <= MAX_STORED_RESULT_BYTES ? body : null;
-    return storeResultEffect(claim, {
-      status,
-      headers,
-      body: kept && seal(this.#dependencies.masterKey, kept),
-    });
+    const sealed = kept && ((keyId: string) => keyring.sealUnder(keyId, kept));
+    return storeResultEffect(claim, { status, headers, body: sealed }, keyring);
   }
 
   /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */
@@ -122,11 +120,11 @@ export class Idempotency {
   }
 }
 
-function replayOf(result: StoredResult, masterKey: Uint8Array): Replay {
+function replayOf(result: StoredResult, keyring: Keyring): Replay {
   if (result.body === null) {
     throw conflict("The result of this idempotency key was too large to be kept.");
   }
-  return { status: result.status, headers: result.headers, body: unseal(masterKey, result.body) };
+  return { status: result.status, headers: result.headers, body: keyring.open(result.body) };
 }
 
 function conflict(message: string): GatewayError {

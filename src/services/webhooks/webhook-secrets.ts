@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
+import type { Seal } from "../../../db/queries/master-key.ts";
 import type { SealedSecrets } from "../../../db/queries/webhook-list.ts";
-import { seal, unseal } from "../../lib/seal.ts";
+import type { Keyring } from "../../lib/keyring.ts";
 import { type PreviousSecret, previousText, readPreviousText } from "./previous-secrets.ts";
 
 const SECRET_BYTES = 32;
@@ -12,18 +13,19 @@ const decoder = new TextDecoder();
 
 /** Webhook secrets: made here, encrypted at rest with the master key. */
 export class WebhookSecrets {
-  readonly #masterKey: Uint8Array;
+  readonly #keyring: Keyring;
 
-  constructor(masterKey: Uint8Array) {
-    this.#masterKey = masterKey;
+  constructor(keyring: Keyring) {
+    this.#keyring = keyring;
   }
 
   generate(): string {
     return `whsec_${randomBytes(SECRET_BYTES).toString("base64url")}`;
   }
 
-  seal(secret: string): Uint8Array {
-    return seal(this.#masterKey, encoder.encode(secret));
+  /** What seals it once the transaction that writes it knows the key. */
+  sealing(secret: string): Seal {
+    return (keyId) => this.#keyring.sealUnder(keyId, encoder.encode(secret));
   }
 
   /** The secrets that sign at this time, the newest first. */
@@ -33,9 +35,9 @@ export class WebhookSecrets {
   }
 
   /** To be stored as the previous secret once the present one is replaced: with it, those that still sign. */
-  sealReplaced(sealed: SealedSecrets, nowMs: number, untilMs: number): Uint8Array {
+  sealingReplaced(sealed: SealedSecrets, nowMs: number, untilMs: number): Seal {
     const replaced = { secret: this.#open(sealed.secret), untilMs };
-    return this.seal(previousText([replaced, ...this.#previous(sealed, nowMs)]));
+    return this.sealing(previousText([replaced, ...this.#previous(sealed, nowMs)]));
   }
 
   #previous(sealed: SealedSecrets, nowMs: number): PreviousSecret[] {
@@ -46,6 +48,6 @@ export class WebhookSecrets {
   }
 
   #open(sealed: Uint8Array): string {
-    return decoder.decode(unseal(this.#masterKey, sealed));
+    return decoder.decode(this.#keyring.open(sealed));
   }
 }

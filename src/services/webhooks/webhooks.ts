@@ -71,7 +71,7 @@ export class Webhooks {
       ...settings,
       id: newId("whk"),
       organizationId,
-      secret: secrets.seal(secret),
+      secret: secrets.sealing(secret),
       createdAtMs: clock.nowMs(),
     };
     const record = await insertWebhook(sql, webhook, MAX_WEBHOOKS);
@@ -124,9 +124,9 @@ export class Webhooks {
     const secret = secrets.generate();
     const nowMs = clock.nowMs();
     const previousUntilMs = nowMs + PREVIOUS_SECRET_MS;
-    const record = await replaceWebhookSecret(sql, { id, organizationId }, (held) => ({
-      secret: secrets.seal(secret),
-      previousSecret: secrets.sealReplaced(held, nowMs, previousUntilMs),
+    const record = await replaceWebhookSecret(sql, { id, organizationId }, (held, keyId) => ({
+      secret: secrets.sealing(secret)(keyId),
+      previousSecret: secrets.sealingReplaced(held, nowMs, previousUntilMs)(keyId),
       previousSecretUntilMs: previousUntilMs,
     }));
     if (record === undefined) throw webhookNotFound();

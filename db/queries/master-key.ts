@@ -1,0 +1,82 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+
+/** What the database tells of the master key: see the table's schema for its states. */
+export interface MasterKeyRow {
+  readonly salt: Uint8Array;
+  readonly keyId: string;
+  readonly proof: Uint8Array;
+  readonly previousKeyId: string | null;
+}
+
+/** Makes the sealed value, under the key of that id. */
+export type Seal = (keyId: string) => Uint8Array;
+
+const FIRST_USE_LOCK = 7_203_114_506;
+
+/** Undefined where no gateway has used the database with a key yet. */
+export async function readMasterKey(
+  sql: Database | DatabaseTransaction,
+): Promise<MasterKeyRow | undefined> {
+  const [row] = await sql<
+    { salt: Uint8Array; key_id: string; proof: Uint8Array; previous_key_id: string | null }[]
+  >`SELECT salt, key_id, proof, previous_key_id FROM master_key`;
+  return (
+    row && {
+      salt: row.salt,
+      keyId: row.key_id,
+      proof: row.proof,
+      previousKeyId: row.previous_key_id,
+    }
+  );
+}
+
+/** Writes what `make` gives where there is none yet, once however many try at a time; returns what stands. */
+export function establishMasterKey(
+  sql: Database,
+  make: (transaction: DatabaseTransaction) => Promise<MasterKeyRow>,
+): Promise<MasterKeyRow> {
+  return sql.begin(async (transaction) => {
+    await transaction`SELECT pg_advisory_xact_lock(${FIRST_USE_LOCK})`;
+    const found = await readMasterKey(transaction);
+    if (found !== undefined) return found;
+    const made = await make(transaction);
+    await transaction`INSERT INTO master_key (salt, key_id, proof, previous_key_id)
+      VALUES (${made.salt as Buffer}, ${made.keyId}, ${made.proof as Buffer}, ${made.previousKeyId})`;
+    return made;
+  });
+}
+
+/** Gateways wait for a rotation's locks, so one that stands still must not keep them. */
+const MAX_STANDSTILL_MS = 2_000;
+
+/** Ends the session, and so the transaction, of a rotation that is stopped in the middle of it. */
+export async function boundStandstill(transaction: DatabaseTransaction): Promise<void> {
+  const name = "idle_in_transaction_session_timeout";
+  await transaction`SELECT set_config(${name}, ${`${MAX_STANDSTILL_MS}ms`}, true)`;
+}
+
+/** The id of the key that seals, which stays so until this transaction ends. */
+export async function sealingKeyId(transaction: DatabaseTransaction): Promise<string> {
+  const [row] = await transaction<{ key_id: string }[]>`SELECT key_id FROM master_key FOR SHARE`;
+  if (row === undefined) throw new Error("the database has not been used with a master key yet");
+  return row.key_id;
+}
+
+/**
+ * Tells of an instance which keys it knows. False, with nothing written, where one that may have sealed
+ * something is not among them. The lock keeps whoever makes another key the sealing one from passing it by.
+ */
+export async function noteKnownKeys(
+  sql: Database,
+  { id, epoch }: InstanceIdentity,
+  keyIds: readonly string[],
+): Promise<boolean> {
+  const ids = sql.array([...keyIds]);
+  const noted = await sql`
+    WITH standing AS MATERIALIZED (SELECT key_id, previous_key_id FROM master_key FOR SHARE)
+    UPDATE instances SET master_key_ids = ${ids}::text[] FROM standing s
+    WHERE id = ${id} AND epoch = ${epoch.toString()}::bigint AND s.key_id = ANY (${ids}::text[])
+      AND (s.previous_key_id IS NULL OR s.previous_key_id = ANY (${ids}::text[]))`;
+  return noted.count > 0;
+}

@@ -1,0 +1,124 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { boundStandstill } from "./master-key.ts";
+
+/** A table with columns that are sealed with the master key. */
+interface SealedTable {
+  readonly table: string;
+  /** The primary key, of texts. */
+  readonly key: readonly string[];
+  readonly columns: readonly string[];
+  /** Rows that are sealed anew in one transaction; what they hold is in memory meanwhile. */
+  readonly batchRows: number;
+}
+
+/** Every place of sealed values: what is not named here is lost with the key that sealed it. */
+export const SEALED_TABLES: readonly SealedTable[] = [
+  { table: "webhooks", key: ["id"], columns: ["secret", "previous_secret"], batchRows: 100 },
+  {
+    table: "idempotency_records",
+    key: ["key_id", "idempotency_key"],
+    columns: ["body"],
+    // Each up to 1 MB.
+    batchRows: 16,
+  },
+];
+
+/** The value sealed anew; undefined: it stays as it is. */
+export type Reseal = (sealed: Uint8Array) => Uint8Array | undefined;
+
+type Row = Readonly<Record<string, string | Uint8Array | null>>;
+/** The primary key of the last row that was passed. */
+export type Place = readonly string[];
+
+/** All sealed values, in no order that means anything, a bounded number at a time. */
+export async function* readSealedValues(
+  sql: Database | DatabaseTransaction,
+): AsyncGenerator<Uint8Array> {
+  for (const table of SEALED_TABLES) {
+    let rows: Row[];
+    let after: Place = startOf(table);
+    do {
+      rows = await readRows(sql, table, after, "");
+      for (const row of rows) yield* sealedIn(table, row);
+      after = placeOf(table, rows.at(-1)) ?? after;
+    } while (rows.length === table.batchRows);
+  }
+}
+
+/** How long a batch waits for a row; below the time after which the database looks for deadlocks. */
+const LOCK_TIMEOUT_MS = 300;
+
+/**
+ * Seals one batch anew, in one transaction; undefined where there is no more. Whoever wants to change one
+ * of its rows waits for it. Rejects with 55P03 where a row is held by another for too long: then nothing
+ * was done, and the batch can be tried again.
+ */
+export function resealBatch(
+  sql: Database,
+  keyId: string,
+  table: SealedTable,
+  after: Place,
+  reseal: Reseal,
+): Promise<Place | undefined> {
+  return sql.begin(async (transaction) => {
+    await boundStandstill(transaction);
+    await transaction`SELECT set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`;
+    const [row] = await transaction`SELECT 1 FROM master_key WHERE key_id = ${keyId} FOR SHARE`;
+    if (row === undefined) throw new Error("the master key was changed by another one meanwhile");
+    const rows = await readRows(transaction, table, after, "FOR NO KEY UPDATE");
+    for (const one of rows) await resealRow(transaction, table, one, reseal);
+    return rows.length === table.batchRows ? placeOf(table, rows.at(-1)) : undefined;
+  });
+}
+
+/** Before the first row: no id is empty. */
+export function startOf({ key }: SealedTable): Place {
+  return key.map(() => "");
+}
+
+function placeOf({ key }: SealedTable, row: Row | undefined): Place | undefined {
+  return row && key.map((name) => row[name] as string);
+}
+
+function sealedIn({ columns }: SealedTable, row: Row): Uint8Array[] {
+  return columns.map((name) => row[name]).filter((value) => value instanceof Uint8Array);
+}
+
+function readRows(
+  sql: Database | DatabaseTransaction,
+  { table, key, columns, batchRows }: SealedTable,
+  after: Place,
+  locking: "" | "FOR NO KEY UPDATE",
+): Promise<Row[]> {
+  const names = key.join(", ");
+  const isSealed = columns.map((name) => `${name} IS NOT NULL`).join(" OR ");
+  return sql.unsafe<Row[]>(
+    `SELECT ${names}, ${columns.join(", ")} FROM ${table}
+     WHERE (${names}) > (${parameters(key, 1)}) AND (${isSealed})
+     ORDER BY ${names} LIMIT ${batchRows} ${locking}`,
+    [...after],
+  );
+}
+
+async function resealRow(
+  transaction: DatabaseTransaction,
+  { table, key, columns }: SealedTable,
+  row: Row,
+  reseal: Reseal,
+): Promise<void> {
+  const fresh = columns.map((name) => {
+    const value = row[name];
+    return value instanceof Uint8Array ? (reseal(value) ?? value) : null;
+  });
+  if (fresh.every((value, n) => value === row[columns[n]!])) return;
+  const assignments = columns.map((name, n) => `${name} = $${n + 1}`).join(", ");
+  await transaction.unsafe(
+    `UPDATE ${table} SET ${assignments}
+     WHERE (${key.join(", ")}) = (${parameters(key, columns.length + 1)})`,
+    [...fresh, ...key.map((name) => row[name] as string)] as never[],
+  );
+}
+
+function parameters(names: readonly string[], first: number): string {
+  return names.map((_, n) => `$${first + n}`).join(", ");
+}
