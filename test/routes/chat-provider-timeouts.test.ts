@@ -154,7 +154,7 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
 });
 
 test("a stream within its timeouts is left alone, however long it takes in all", async () => {
-  const slug = gateway.modelThat({ do: "complete", events: 5, delayMs: 100 });
+  const slug = gateway.modelThat({ do: "complete", events: 5, delayMs: 60 });
   const read = await readStream(await gateway.chat(slug, { stream: true }));
   expect(read.isDone).toBeTrue();
   expect(read.content).toBe("w000000 w000001 w000002 w000003 w000004 ");
