@@ -142,7 +142,7 @@ describe.each<[string, (nano: bigint) => Promise<Payer>, string]>([
       expect(answered).toBeGreaterThanOrEqual(180);
       expect([...refusals]).toEqual([[code, REQUESTS - answered]]);
       expect(spent).toBeLessThanOrEqual(limit);
-      // What is left pays for less than an answer that is worth one (contract §6).
+      // What is left pays for less than an answer that is worth one.
       expect(limit - spent).toBeLessThan(256n);
       await expectWhole();
     },

@@ -16,7 +16,7 @@ import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
 
-/** Results above this are not kept (contract §6). */
+/** Results above this are not kept. */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
 const MAX_KEY_CHARACTERS = 255;
 const POLL_MS = 50;
@@ -41,7 +41,7 @@ export interface Replay {
 }
 
 /**
- * The same call twice gives one upstream call, one charge and one result (contract §6).
+ * The same call twice gives one upstream call, one charge and one result.
  *
  * Errors and disconnects free the key, and nobody finds it taken who knows of them: whoever tells an error
  * waits for `free` before, and so does a call that comes for a key that is being freed. Where the database

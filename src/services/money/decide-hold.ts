@@ -1,7 +1,7 @@
 import { holdNanoUsd, type NanoUsd } from "../../lib/money.ts";
 import type { HoldRequest } from "./interface.ts";
 
-/** Held where the caller set no limit and the model's own is not affordable (contract §6). */
+/** Held where the caller set no limit and the model's own is not affordable. */
 export const REDUCED_OUTPUT_TOKENS = 4_096;
 /** Less than this is not worth an answer. */
 export const MIN_OUTPUT_TOKENS = 256;
@@ -34,7 +34,7 @@ export function affordableTokens(request: HoldRequest, freeNano: NanoUsd): numbe
 
 /**
  * The hold for a request where `freeNano` may still be spent: the full limit; else, where the caller set
- * none, 4,096 tokens, or all that is affordable if that is at least 256 (contract §6).
+ * none, 4,096 tokens, or all that is affordable if that is at least 256.
  */
 export function decideHold(request: HoldRequest, freeNano: NanoUsd): HoldDecision {
   const full = holdFor(request, request.outputTokens);

@@ -24,7 +24,7 @@ function shortPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[
 }
 
 /**
- * The periods whose spend refuses the request, so that their budgets count as reached (contract §6). One
+ * The periods whose spend refuses the request, so that their budgets count as reached. One
  * that is larger than the whole budget is refused whatever was spent, and reaches nothing.
  */
 export function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {

@@ -7,7 +7,7 @@ import {
 import type { Clock } from "../../lib/clock.ts";
 import { type Period, utcDay, utcMonth } from "../../lib/periods.ts";
 
-/** The accounts of requests that are admitted now: their day and month stay theirs (contract §5). */
+/** The accounts of requests that are admitted now: their day and month stay theirs. */
 export class AccountsNow {
   readonly #clock: Clock;
   #day: Period;

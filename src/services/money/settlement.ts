@@ -7,7 +7,7 @@ interface Chargeable extends LedgerRequest {
   readonly holdNano: NanoUsd;
 }
 
-/** A charge is never larger than its hold (contract §6), whatever its caller has worked out. */
+/** A charge is never larger than its hold, whatever its caller has worked out. */
 export function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): NanoUsd {
   return chargeNano > hold.holdNano ? hold.holdNano : chargeNano;
 }

@@ -2,7 +2,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 
-/** A request short only because of other running holds waits this long at most (contract §6). */
+/** A request short only because of other running holds waits this long at most. */
 export const MAX_WAIT_MS = 2_000;
 /** Waiting requests of one organization; beyond that a request is refused at once. */
 export const MAX_WAITING_REQUESTS = 4_096;
