@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { findTestRedis } from "../support/redis.ts";
+import { IS_THOROUGH } from "../support/thorough.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { auditOf } from "./audit.ts";
@@ -132,7 +133,7 @@ async function expectBooksRight(): Promise<void> {
 }
 
 for (const earlier of ["kept", "lost"] as const) {
-  test(
+  test.skipIf(earlier === "lost" && !IS_THOROUGH)(
     `while everything is swallowed requests are refused in time, and ${earlier === "kept" ? "what arrives late" : "what never arrives"} keeps nothing from going on`,
     async () => {
       await start();
@@ -170,7 +171,7 @@ for (const [use, kindName, company] of [
   // Claims of idempotency keys go over the pool.
   ["pool", "insistent", "alone"],
 ] as const) {
-  test.skipIf(company !== "alone" && redis === undefined)(
+  test.skipIf(company !== "alone" && (redis === undefined || !IS_THOROUGH))(
     `connections of the ${use} of a gateway that is ${company} die without a word and are made anew within two seconds, and nothing is lost or doubled`,
     async () => {
       await start(company === "alone" ? undefined : redis);

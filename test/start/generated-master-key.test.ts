@@ -15,6 +15,7 @@ import { runCliProcess, spawnCli } from "../cli/cli-runs.ts";
 import { firstKeys, Grounds, killServer } from "../crash/gateway-process.ts";
 import { addSealedWebhooks, base64, newKey, openedBy } from "../master-key/sealed-database.ts";
 import { findTestRedis } from "../support/redis.ts";
+import { IS_THOROUGH } from "../support/thorough.ts";
 import { until } from "../support/until.ts";
 import { call, refusal, stop } from "./key-gateway.ts";
 import { workersOf } from "./worker-pids.ts";
@@ -133,7 +134,7 @@ describe("a generated key", () => {
     TIMEOUT_MS,
   );
 
-  test(
+  test.skipIf(!IS_THOROUGH)(
     "is replaced beside a gateway once that was restarted, which goes on all the while",
     async () => {
       const { dataDir, path, nextPath, key } = await usedFolder(["one"]);
@@ -235,7 +236,7 @@ describe("a rotation of a generated key that is broken off loses nothing", () =>
   );
 });
 
-describe.skipIf(redis === undefined)("workers", () => {
+describe.skipIf(redis === undefined || !IS_THOROUGH)("workers", () => {
   test(
     "know both keys of a rotation, those too that are started again after it",
     async () => {
