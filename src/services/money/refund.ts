@@ -7,8 +7,8 @@ import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
 /**
  * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
  * to the budgets of its key. Budget events that the charge has set off stay as they are: they may have
- * been received, and each goes out exactly once in a period, so one that was taken back
- * could never be told again.
+ * been received, and each goes out exactly once in a period, so one that was taken back could never be
+ * told again.
  */
 export function refundEffect({
   requestId,
