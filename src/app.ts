@@ -3,6 +3,7 @@ import { Elysia } from "elysia";
 import { createCors } from "./http/cors.ts";
 import { errorResponse } from "./http/error-response.ts";
 import { compileRoute, type PipelineDependencies } from "./http/pipeline.ts";
+import { IDLE_TIMEOUT_SECONDS, RequestRun } from "./http/request-run.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import { GatewayError } from "./lib/errors.ts";
 import { newId } from "./lib/ids.ts";
@@ -11,8 +12,6 @@ import { newId } from "./lib/ids.ts";
 const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
 /** Request line and headers. Bun answers longer ones itself, 431 without an error envelope. */
 const MAX_HEADER_BYTES = 1_048_576;
-/** A connection on which nothing moves for so long is closed. */
-const IDLE_TIMEOUT_SECONDS = 30;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"] as const;
 
 /** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */
@@ -34,24 +33,24 @@ export function createApp(
     cors === undefined ? response : cors.allow(request, response);
   const methodsByPath = new Map<string, Set<string>>();
   for (const route of routes) {
-    const run = compileRoute(route, pipeline);
-    const unshared = ({ request, params, server }: Mounted): Promise<Response> =>
-      run({
-        request,
-        params: storable(params),
-        keepOpen: () => server?.timeout(request, 0),
-        mayExpire: () => server?.timeout(request, IDLE_TIMEOUT_SECONDS),
-      });
+    const compiled = compileRoute(route, pipeline);
+    const run = (request: Request, params: Mounted["params"]): Promise<Response> =>
+      new RequestRun(compiled, request, storable(params), app.server).answer();
+    // Elysia reads its handlers' text, and prepares for each request what that seems to use: bodies, cookies
+    // and all where the whole context is handed on, an async frame where a call is returned.
     const answer =
       cors === undefined
-        ? unshared
-        : async (mounted: Mounted) => readable(mounted.request, await unshared(mounted));
-    app.route(route.method, route.path, answer, { parse: "none" });
+        ? ({ request, params }: Mounted): Promise<Response> =>
+            new RequestRun(compiled, request, storable(params), app.server).answer()
+        : async ({ request, params }: Mounted) => readable(request, await run(request, params));
+    app.route(route.method, route.path, answer);
     const methods = methodsByPath.get(route.path) ?? new Set();
     methodsByPath.set(route.path, methods.add(route.method));
     if (route.method !== "GET") continue;
     methods.add("HEAD");
-    app.route("HEAD", route.path, async (mounted) => withoutBody(await answer(mounted)));
+    app.route("HEAD", route.path, async ({ request, params }: Mounted) =>
+      withoutBody(readable(request, await run(request, params))),
+    );
   }
   for (const [path, mounted] of methodsByPath) {
     const methods = [...mounted];
@@ -78,11 +77,10 @@ export function createApp(
 interface Mounted {
   readonly request: Request;
   readonly params?: Record<string, string>;
-  readonly server: { timeout(request: Request, seconds: number): void } | null;
 }
 
 /** No text in the database holds a NUL: with another character in its place it names nothing either. */
-function storable(params: Readonly<Record<string, string>> = {}): Record<string, string> {
+function storable(params = NO_PARAMS): Readonly<Record<string, string>> {
   for (const name in params) {
     if (!NUL.test(params[name]!)) continue;
     const clean = (value: string) =>
@@ -92,6 +90,7 @@ function storable(params: Readonly<Record<string, string>> = {}): Record<string,
   return params;
 }
 
+const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
 /** As a parameter has it, or as the rest of a path still has it. */
 const NUL = /\0|%00/;
 

@@ -1,3 +1,4 @@
+import type { AccountTotals } from "../../db/ledger/rows.ts";
 import { loadKey } from "../../db/queries/key-load.ts";
 import {
   budgetExhaustedEffect,
@@ -16,10 +17,12 @@ import {
   changeHeld,
   emptyPeriods,
   headroom,
+  hold,
   type KeyHeadroom,
+  type KeyPeriods,
   keepHolds,
+  keyState,
   notePosted,
-  type PeriodSpend,
   rollPeriods,
 } from "./state.ts";
 
@@ -27,6 +30,9 @@ export interface KeyUpdate {
   readonly changed: Partial<ApiKeySettings>;
   readonly eventId: string;
 }
+
+/** One for all: most keys never exhaust a budget. */
+const NONE: ReadonlySet<string> = new Set();
 
 /** One API key: who may do what with it, and what it may still spend. */
 export const apiKeyActor = defineActor({
@@ -43,17 +49,19 @@ export const apiKeyActor = defineActor({
     const { record, totals } = await context.read(
       loadKey(id, [empty.day.accountId, empty.month.accountId]),
     );
-    return {
+    return keyState({
       id,
       record,
       day: { ...empty.day, ...totals.get(empty.day.accountId) },
       month: { ...empty.month, ...totals.get(empty.month.accountId) },
-      exhausted: new Set(),
-    };
+      dayHeldNano: 0n,
+      monthHeldNano: 0n,
+      exhausted: NONE,
+    });
   },
 
   reload: keepHolds,
-  mayPassivate: (state) => state.day.heldNano === 0n && state.month.heldNano === 0n,
+  mayPassivate: (state) => state.dayHeldNano === 0n && state.monthHeldNano === 0n,
 
   verbs: {
     /** The record, for the checks that come before money. */
@@ -71,15 +79,28 @@ export const apiKeyActor = defineActor({
       return { state: rolled, reply: headroom(rolled) };
     },
 
+    /** Replies the periods in which it is held. Undefined, and nothing is held, where it may not be. */
+    hold(
+      state: ApiKeyState,
+      holdNano: bigint,
+      context: TurnContext,
+    ): Turn<ApiKeyState, KeyPeriods | undefined> {
+      const rolled = rollPeriods(state, context.nowMs);
+      const held = hold(rolled, holdNano);
+      return held === undefined
+        ? { state: rolled, reply: undefined }
+        : { state: held, reply: held };
+    },
+
     changeHeld: (
       state: ApiKeyState,
       change: { dayAccount: string; monthAccount: string; byNano: bigint },
     ): Turn<ApiKeyState, undefined> => ({ state: changeHeld(state, change), reply: undefined }),
 
-    notePosted: (state: ApiKeyState, spend: PeriodSpend): Turn<ApiKeyState, undefined> => ({
-      state: notePosted(state, spend),
-      reply: undefined,
-    }),
+    notePosted: (
+      state: ApiKeyState,
+      totals: ReadonlyMap<string, AccountTotals>,
+    ): Turn<ApiKeyState, undefined> => ({ state: notePosted(state, totals), reply: undefined }),
 
     /** A refusal that spend alone explains: emits the events of these periods unless they went out. */
     exhausted(state: ApiKeyState, periods: readonly NewPeriod[]): Turn<ApiKeyState, undefined> {
@@ -104,7 +125,7 @@ export const apiKeyActor = defineActor({
       const rolled = rollPeriods(state, context.nowMs);
       const record: ApiKeyRecord = { ...state.record, ...changed };
       return {
-        state: { ...rolled, record },
+        state: keyState({ ...rolled, record }),
         reply: true,
         effects: [
           updateKeyEffect(state.id, changed, [rolled.day.accountId, rolled.month.accountId], {
@@ -122,7 +143,7 @@ export const apiKeyActor = defineActor({
       const { record } = state;
       if (record === undefined) return { state, reply: false };
       return {
-        state: { ...state, record: undefined },
+        state: keyState({ ...state, record: undefined }),
         reply: true,
         effects: [
           deleteKeyEffect(record.id, {

@@ -8,10 +8,13 @@
  *
  * The record comes from its row and changes by `update` and `remove` (its manager) and by a reload after
  * another process changed it. Spend (`postedNano`) comes from the ledger's commits; holds of requests
- * (`heldNano`) live in this memory alone and survive a reload; holds that outlive processes
- * (`longHeldNano`) come from the database.
+ * (`dayHeldNano`, `monthHeldNano`) live in this memory alone and survive a reload; holds that outlive
+ * processes (`longHeldNano`) come from the database.
+ *
+ * Holds change twice for each request, all else seldom: so they stand apart from the periods, and the room
+ * that they have there is reckoned when one of the others changes.
  */
-import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
+import { type AccountTotals, dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
 import { type Period, utcDay, utcMonth } from "../../src/lib/periods.ts";
 
@@ -21,24 +24,30 @@ export interface PeriodAccount {
   readonly postedNano: bigint;
   /** How often a charge was given back to the period. */
   readonly refunds: bigint;
-  readonly heldNano: bigint;
   readonly longHeldNano: bigint;
 }
 
-/** What the database tells of what a period has spent. */
-export interface PeriodSpend {
-  readonly accountId: string;
-  readonly postedNano: bigint;
-  readonly refunds: bigint;
-}
-
-export interface ApiKeyState {
-  readonly id: string;
-  readonly record: ApiKeyRecord | undefined;
+/** Where a request of the key is charged. */
+export interface KeyPeriods {
   readonly day: PeriodAccount;
   readonly month: PeriodAccount;
+}
+
+/** What is known of a key, without what follows from it. */
+export interface ApiKeyFacts extends KeyPeriods {
+  readonly id: string;
+  readonly record: ApiKeyRecord | undefined;
+  /** Held by requests that were admitted in the day, and in the month. */
+  readonly dayHeldNano: bigint;
+  readonly monthHeldNano: bigint;
   /** Accounts for which budget.exhausted is known to have been emitted. */
   readonly exhausted: ReadonlySet<string>;
+}
+
+export interface ApiKeyState extends ApiKeyFacts {
+  /** What requests may hold at most: budget minus spend minus long holds. Undefined without a budget. */
+  readonly dayRoomNano: bigint | undefined;
+  readonly monthRoomNano: bigint | undefined;
 }
 
 /** What may still be spent in a period: undefined where the key has no such budget. */
@@ -61,14 +70,36 @@ export interface KeyHeadroom {
   readonly limits: readonly PeriodHeadroom[];
 }
 
-export function emptyPeriods(id: string, nowMs: number): Pick<ApiKeyState, "day" | "month"> {
+export function emptyPeriods(id: string, nowMs: number): KeyPeriods {
   const day = utcDay(nowMs);
   const month = utcMonth(nowMs);
-  const empty = { postedNano: 0n, refunds: 0n, heldNano: 0n, longHeldNano: 0n };
+  const empty = { postedNano: 0n, refunds: 0n, longHeldNano: 0n };
   return {
     day: { accountId: dayAccountId(id, day.start), period: day, ...empty },
     month: { accountId: monthAccountId(id, month.start), period: month, ...empty },
   };
+}
+
+export function keyState(facts: ApiKeyFacts): ApiKeyState {
+  const { id, record, day, month, exhausted, dayHeldNano, monthHeldNano } = facts;
+  return {
+    id,
+    record,
+    day,
+    month,
+    exhausted,
+    dayRoomNano: roomNano(record?.dailyBudgetNano, day),
+    monthRoomNano: roomNano(record?.monthlyBudgetNano, month),
+    dayHeldNano,
+    monthHeldNano,
+  };
+}
+
+function roomNano(
+  budgetNano: bigint | null | undefined,
+  { postedNano, longHeldNano }: PeriodAccount,
+): bigint | undefined {
+  return budgetNano == null ? undefined : budgetNano - postedNano - longHeldNano;
 }
 
 /** A new day or month begins with nothing spent; what is still held for the old one settles there. */
@@ -76,24 +107,27 @@ export function rollPeriods(state: ApiKeyState, nowMs: number): ApiKeyState {
   if (nowMs < state.day.period.endMs) return state;
   const fresh = emptyPeriods(state.id, nowMs);
   const sameMonth = fresh.month.accountId === state.month.accountId;
-  return {
+  return keyState({
     ...state,
     day: fresh.day,
+    dayHeldNano: 0n,
     month: sameMonth ? state.month : fresh.month,
+    monthHeldNano: sameMonth ? state.monthHeldNano : 0n,
     exhausted: new Set(),
-  };
+  });
 }
 
 export function headroom(state: ApiKeyState): KeyHeadroom {
   const limits: PeriodHeadroom[] = [];
-  const daily = state.record?.dailyBudgetNano ?? null;
-  const monthly = state.record?.monthlyBudgetNano ?? null;
-  if (daily !== null) limits.push(periodHeadroom("day", state.day, daily));
-  if (monthly !== null) limits.push(periodHeadroom("month", state.month, monthly));
+  const { record, day, month } = state;
+  const daily = record?.dailyBudgetNano ?? null;
+  const monthly = record?.monthlyBudgetNano ?? null;
+  if (daily !== null) limits.push(periodHeadroom("day", day, daily, state.dayHeldNano));
+  if (monthly !== null) limits.push(periodHeadroom("month", month, monthly, state.monthHeldNano));
   return {
-    isActive: state.record?.isActive,
-    dayAccount: state.day.accountId,
-    monthAccount: state.month.accountId,
+    isActive: record?.isActive,
+    dayAccount: day.accountId,
+    monthAccount: month.accountId,
     limits,
   };
 }
@@ -102,6 +136,7 @@ function periodHeadroom(
   kind: "day" | "month",
   account: PeriodAccount,
   budgetNano: bigint,
+  heldNano: bigint,
 ): PeriodHeadroom {
   const unspentNano = budgetNano - account.postedNano;
   return {
@@ -110,8 +145,20 @@ function periodHeadroom(
     periodStart: account.period.start,
     budgetNano,
     unspentNano,
-    freeNano: unspentNano - account.heldNano - account.longHeldNano,
+    freeNano: unspentNano - heldNano - account.longHeldNano,
   };
+}
+
+/** Undefined where the key may not be used, or has not so much free. What costs nothing needs no money. */
+export function hold(state: ApiKeyState, holdNano: bigint): ApiKeyState | undefined {
+  if (state.record?.isActive !== true) return undefined;
+  if (holdNano === 0n) return state;
+  const { dayRoomNano, monthRoomNano } = state;
+  const dayHeldNano = state.dayHeldNano + holdNano;
+  if (dayRoomNano !== undefined && dayHeldNano > dayRoomNano) return undefined;
+  const monthHeldNano = state.monthHeldNano + holdNano;
+  if (monthRoomNano !== undefined && monthHeldNano > monthRoomNano) return undefined;
+  return withHeld(state, dayHeldNano, monthHeldNano);
 }
 
 /** Adds to (or, negative, takes from) what is held in the periods that the accounts name. */
@@ -119,34 +166,45 @@ export function changeHeld(
   state: ApiKeyState,
   change: { readonly dayAccount: string; readonly monthAccount: string; readonly byNano: bigint },
 ): ApiKeyState {
-  const day =
-    state.day.accountId === change.dayAccount ? held(state.day, change.byNano) : state.day;
-  const month =
-    state.month.accountId === change.monthAccount ? held(state.month, change.byNano) : state.month;
-  return { id: state.id, record: state.record, day, month, exhausted: state.exhausted };
+  const { day, month, dayHeldNano, monthHeldNano } = state;
+  return withHeld(
+    state,
+    day.accountId === change.dayAccount ? dayHeldNano + change.byNano : dayHeldNano,
+    month.accountId === change.monthAccount ? monthHeldNano + change.byNano : monthHeldNano,
+  );
 }
 
-function held(account: PeriodAccount, byNano: bigint): PeriodAccount {
+/** Member by member, because it is done for each request. */
+function withHeld(state: ApiKeyState, dayHeldNano: bigint, monthHeldNano: bigint): ApiKeyState {
   return {
-    accountId: account.accountId,
-    period: account.period,
-    postedNano: account.postedNano,
-    refunds: account.refunds,
-    longHeldNano: account.longHeldNano,
-    heldNano: account.heldNano + byNano,
+    id: state.id,
+    record: state.record,
+    day: state.day,
+    month: state.month,
+    exhausted: state.exhausted,
+    dayRoomNano: state.dayRoomNano,
+    monthRoomNano: state.monthRoomNano,
+    dayHeldNano,
+    monthHeldNano,
   };
 }
 
-/** Spend only grows between two refunds, so of two totals behind equally many the larger is the newer. */
-export function notePosted(state: ApiKeyState, spend: PeriodSpend): ApiKeyState {
-  if (state.day.accountId === spend.accountId) return { ...state, day: posted(state.day, spend) };
-  if (state.month.accountId === spend.accountId) {
-    return { ...state, month: posted(state.month, spend) };
-  }
-  return state;
+/** Notes what the ledger tells of accounts, where the state's periods are among them. */
+export function notePosted(
+  state: ApiKeyState,
+  totals: ReadonlyMap<string, AccountTotals>,
+): ApiKeyState {
+  const day = withTotals(state.day, totals.get(state.day.accountId));
+  const month = withTotals(state.month, totals.get(state.month.accountId));
+  return day === state.day && month === state.month ? state : keyState({ ...state, day, month });
 }
 
-function posted(account: PeriodAccount, { postedNano, refunds }: PeriodSpend): PeriodAccount {
+function withTotals(account: PeriodAccount, totals: AccountTotals | undefined): PeriodAccount {
+  return totals === undefined ? account : posted(account, totals.postedNano, totals.sequence);
+}
+
+/** Spend only grows between two refunds, so of two totals behind equally many the larger is the newer. */
+function posted(account: PeriodAccount, postedNano: bigint, refunds: bigint): PeriodAccount {
   const isNewer =
     refunds === account.refunds ? postedNano > account.postedNano : refunds > account.refunds;
   return isNewer ? { ...account, postedNano, refunds } : account;
@@ -154,16 +212,20 @@ function posted(account: PeriodAccount, { postedNano, refunds }: PeriodSpend): P
 
 /** What was loaded replaces the record; holds, and spend newer than the loaded snapshot, stay. */
 export function keepHolds(previous: ApiKeyState, loaded: ApiKeyState): ApiKeyState {
-  return {
+  const day = mergePeriod(previous.day, loaded.day);
+  const month = mergePeriod(previous.month, loaded.month);
+  return keyState({
     ...loaded,
-    day: mergePeriod(previous.day, loaded.day),
-    month: mergePeriod(previous.month, loaded.month),
-  };
+    day,
+    month,
+    dayHeldNano: day.accountId === previous.day.accountId ? previous.dayHeldNano : 0n,
+    monthHeldNano: month.accountId === previous.month.accountId ? previous.monthHeldNano : 0n,
+  });
 }
 
 function mergePeriod(previous: PeriodAccount, loaded: PeriodAccount): PeriodAccount {
   // Where the clock was set back over midnight, the later period stays: its holds are still running.
   if (previous.period.startMs > loaded.period.startMs) return previous;
   if (previous.accountId !== loaded.accountId) return loaded;
-  return posted({ ...loaded, heldNano: previous.heldNano }, previous);
+  return posted(loaded, previous.postedNano, previous.refunds);
 }

@@ -1,12 +1,13 @@
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import {
   begin,
-  type CallOutcome,
   type Circuit,
   circuit,
   type EndpointState,
-  end,
-  initialEndpoint,
+  fail,
+  leave,
+  newEndpoint,
+  succeed,
   takeRetry,
 } from "./state.ts";
 
@@ -21,7 +22,7 @@ export const endpointActor = defineActor({
   kind: "endpoint",
   permissions: { reads: [], writes: [], events: [], network: "providers" },
 
-  load: async (): Promise<EndpointState> => initialEndpoint,
+  load: async (): Promise<EndpointState> => newEndpoint(),
   mayPassivate: (state) => state.running === 0,
 
   verbs: {
@@ -38,31 +39,26 @@ export const endpointActor = defineActor({
       },
     }),
 
-    begin: (
-      state: EndpointState,
-      _: undefined,
-      context: TurnContext,
-    ): Turn<EndpointState, undefined> => ({
-      state: begin(state, context.nowMs),
-      reply: undefined,
-    }),
-
-    end: (
-      state: EndpointState,
-      outcome: CallOutcome,
-      context: TurnContext,
-    ): Turn<EndpointState, undefined> => ({
-      state: end(state, outcome, context.nowMs),
-      reply: undefined,
-    }),
-
-    takeRetry(
-      state: EndpointState,
-      _: undefined,
-      context: TurnContext,
-    ): Turn<EndpointState, boolean> {
-      const taken = takeRetry(state, context.nowMs);
-      return { state: taken.state, reply: taken.isAllowed };
+    begin(state: EndpointState, _: undefined, context: TurnContext): undefined {
+      begin(state, context.nowMs);
     },
+
+    succeed(state: EndpointState, latencyMs: number, context: TurnContext): undefined {
+      succeed(state, latencyMs, context.nowMs);
+    },
+
+    fail(state: EndpointState, retryAfterMs: number | undefined, context: TurnContext): undefined {
+      fail(state, retryAfterMs, context.nowMs);
+    },
+
+    leave(state: EndpointState, _: undefined, context: TurnContext): undefined {
+      leave(state, context.nowMs);
+    },
+
+    takeRetry: (
+      state: EndpointState,
+      _: undefined,
+      context: TurnContext,
+    ): Turn<EndpointState, boolean> => ({ state, reply: takeRetry(state, context.nowMs) }),
   },
 });

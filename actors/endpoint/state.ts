@@ -11,26 +11,22 @@
  *
  * Retries draw on a budget: 20 % of the window's calls, and at least 3, so that a provider in trouble is
  * not given more load.
+ *
+ * Every call tells it twice, so it is changed in place: nobody but its actor has it.
  */
 export interface EndpointState {
-  readonly windowStartMs: number;
-  readonly calls: number;
+  windowStartMs: number;
+  calls: number;
   /** Calls that succeeded or failed; those still running have no outcome yet. */
-  readonly outcomes: number;
-  readonly failures: number;
-  readonly retries: number;
-  readonly openUntilMs: number;
-  readonly isProbing: boolean;
-  readonly running: number;
+  outcomes: number;
+  failures: number;
+  retries: number;
+  openUntilMs: number;
+  isProbing: boolean;
+  running: number;
   /** Exponentially weighted, of calls that succeeded. */
-  readonly latencyMs: number;
+  latencyMs: number;
 }
-
-export type CallOutcome =
-  | { readonly kind: "success"; readonly latencyMs: number }
-  | { readonly kind: "failure"; readonly retryAfterMs: number | undefined }
-  /** The endpoint is not to blame: the caller's fault, or the caller went away. */
-  | { readonly kind: "neutral" };
 
 const WINDOW_MS = 10_000;
 const MIN_OUTCOMES = 10;
@@ -41,17 +37,19 @@ const RETRY_RATIO = 0.2;
 const MIN_RETRIES = 3;
 const LATENCY_WEIGHT = 0.2;
 
-export const initialEndpoint: EndpointState = {
-  windowStartMs: 0,
-  calls: 0,
-  outcomes: 0,
-  failures: 0,
-  retries: 0,
-  openUntilMs: 0,
-  isProbing: false,
-  running: 0,
-  latencyMs: 0,
-};
+export function newEndpoint(): EndpointState {
+  return {
+    windowStartMs: 0,
+    calls: 0,
+    outcomes: 0,
+    failures: 0,
+    retries: 0,
+    openUntilMs: 0,
+    isProbing: false,
+    running: 0,
+    latencyMs: 0,
+  };
+}
 
 export type Circuit = "closed" | "open" | "half-open";
 
@@ -60,29 +58,44 @@ export function circuit(state: EndpointState, nowMs: number): Circuit {
   return isWaiting(state, nowMs) || state.isProbing ? "open" : "half-open";
 }
 
-export function begin(state: EndpointState, nowMs: number): EndpointState {
-  const rolled = rollWindow(state, nowMs);
-  return {
-    ...rolled,
-    calls: rolled.calls + 1,
-    running: rolled.running + 1,
-    isProbing: rolled.isProbing || circuit(state, nowMs) === "half-open",
-  };
+export function begin(state: EndpointState, nowMs: number): void {
+  rollWindow(state, nowMs);
+  if (circuit(state, nowMs) === "half-open") state.isProbing = true;
+  state.calls++;
+  state.running++;
 }
 
-export function end(state: EndpointState, outcome: CallOutcome, nowMs: number): EndpointState {
-  const ended = { ...rollWindow(state, nowMs), running: Math.max(0, state.running - 1) };
-  if (outcome.kind === "neutral") return { ...ended, isProbing: false };
-  const outcomes = ended.outcomes + 1;
-  if (outcome.kind === "success") {
-    const told = { ...ended, outcomes, latencyMs: smoothed(ended.latencyMs, outcome.latencyMs) };
-    return isWaiting(state, nowMs) ? told : { ...told, openUntilMs: 0, isProbing: false };
-  }
-  const failed = { ...ended, outcomes, failures: ended.failures + 1, isProbing: false };
-  const openMs = openDuration(failed, outcome.retryAfterMs, nowMs);
-  if (openMs === 0) return failed;
+/** A call has succeeded, within `latencyMs`. */
+export function succeed(state: EndpointState, latencyMs: number, nowMs: number): void {
+  endCall(state, nowMs);
+  state.outcomes++;
+  state.latencyMs = smoothed(state.latencyMs, latencyMs);
+  if (isWaiting(state, nowMs)) return;
+  state.openUntilMs = 0;
+  state.isProbing = false;
+}
+
+/** A call has failed; `retryAfterMs` where the provider said how long to wait. */
+export function fail(state: EndpointState, retryAfterMs: number | undefined, nowMs: number): void {
+  endCall(state, nowMs);
+  state.outcomes++;
+  state.failures++;
+  state.isProbing = false;
+  const openMs = openDuration(state, retryAfterMs, nowMs);
+  if (openMs === 0) return;
   const waitedForMs = isWaiting(state, nowMs) ? state.openUntilMs : 0;
-  return { ...failed, openUntilMs: Math.max(waitedForMs, nowMs + openMs) };
+  state.openUntilMs = Math.max(waitedForMs, nowMs + openMs);
+}
+
+/** A call has ended for which the endpoint is not to blame: the caller's fault, or the caller went away. */
+export function leave(state: EndpointState, nowMs: number): void {
+  endCall(state, nowMs);
+  state.isProbing = false;
+}
+
+function endCall(state: EndpointState, nowMs: number): void {
+  rollWindow(state, nowMs);
+  state.running = Math.max(0, state.running - 1);
 }
 
 /** Within the time that the circuit was opened for; a clock that was set back makes it no longer. */
@@ -107,19 +120,21 @@ function openDuration(
   return wasOpen || isFailing ? OPEN_MS : 0;
 }
 
-/** Whether one more retry is within the budget, and the state that has counted it. */
-export function takeRetry(
-  state: EndpointState,
-  nowMs: number,
-): { readonly state: EndpointState; readonly isAllowed: boolean } {
-  const rolled = rollWindow(state, nowMs);
-  const budget = Math.max(MIN_RETRIES, Math.floor(rolled.calls * RETRY_RATIO));
-  if (rolled.retries >= budget) return { state: rolled, isAllowed: false };
-  return { state: { ...rolled, retries: rolled.retries + 1 }, isAllowed: true };
+/** Whether one more retry is within the budget, which has counted it then. */
+export function takeRetry(state: EndpointState, nowMs: number): boolean {
+  rollWindow(state, nowMs);
+  const budget = Math.max(MIN_RETRIES, Math.floor(state.calls * RETRY_RATIO));
+  if (state.retries >= budget) return false;
+  state.retries++;
+  return true;
 }
 
-function rollWindow(state: EndpointState, nowMs: number): EndpointState {
+function rollWindow(state: EndpointState, nowMs: number): void {
   const ageMs = nowMs - state.windowStartMs;
-  if (ageMs >= 0 && ageMs < WINDOW_MS) return state;
-  return { ...state, windowStartMs: nowMs, calls: 0, outcomes: 0, failures: 0, retries: 0 };
+  if (ageMs >= 0 && ageMs < WINDOW_MS) return;
+  state.windowStartMs = nowMs;
+  state.calls = 0;
+  state.outcomes = 0;
+  state.failures = 0;
+  state.retries = 0;
 }

@@ -10,10 +10,12 @@ import {
   type BalanceTotals,
   changeHeld,
   headroom,
+  hold,
   keepHolds,
   noteTotals,
   type OrganizationHeadroom,
   type OrganizationState,
+  organizationState,
 } from "./state.ts";
 
 /** One organization: its plan, its balance, and the keys it makes. */
@@ -28,7 +30,7 @@ export const organizationActor = defineActor({
 
   async load(id, context): Promise<OrganizationState> {
     const loaded = await context.read(loadOrganization(id));
-    return {
+    return organizationState({
       id,
       record: loaded && { name: loaded.name, plan: loaded.plan },
       creditNano: loaded?.creditNano ?? 0n,
@@ -36,7 +38,7 @@ export const organizationActor = defineActor({
       sequence: loaded?.sequence ?? 0n,
       heldNano: 0n,
       longHeldNano: loaded?.heldNano ?? 0n,
-    };
+    });
   },
 
   reload: keepHolds,
@@ -47,6 +49,21 @@ export const organizationActor = defineActor({
       state: OrganizationState,
       _: undefined,
     ): Turn<OrganizationState, OrganizationHeadroom> => ({ state, reply: headroom(state) }),
+
+    plan: (
+      state: OrganizationState,
+      _: undefined,
+    ): Turn<OrganizationState, string | undefined> => ({
+      state,
+      reply: state.record?.plan,
+    }),
+
+    /** Replies the account that it is held in. Undefined, and nothing is held, where it is not free. */
+    hold(state: OrganizationState, holdNano: bigint): Turn<OrganizationState, string | undefined> {
+      const held = hold(state, holdNano);
+      if (held === undefined) return { state, reply: undefined };
+      return { state: held, reply: held.accountId };
+    },
 
     changeHeld: (
       state: OrganizationState,

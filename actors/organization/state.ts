@@ -1,11 +1,16 @@
+import { orgAccountId } from "../../db/ledger/rows.ts";
+
 /**
  * Decisions of the actor of one organization: its plan and its prepaid balance.
  *
  * The balance is credit minus spend, both as the ledger last told them; holds of requests live in this
- * memory alone and survive a reload, those that outlive processes come from the database. `sequence` numbers the account's transactions: of two totals the one with the
- * higher number is the newer.
+ * memory alone and survive a reload, those that outlive processes come from the database. `sequence` numbers
+ * the account's transactions: of two totals the one with the higher number is the newer.
+ *
+ * Holds of requests change twice for each, all else seldom: so the room that they have is reckoned when one
+ * of the others changes.
  */
-export interface OrganizationState {
+export interface OrganizationFacts {
   readonly id: string;
   /** Undefined where there is no such organization. */
   readonly record: { readonly name: string; readonly plan: string } | undefined;
@@ -14,6 +19,12 @@ export interface OrganizationState {
   readonly sequence: bigint;
   readonly heldNano: bigint;
   readonly longHeldNano: bigint;
+}
+
+export interface OrganizationState extends OrganizationFacts {
+  readonly accountId: string;
+  /** What requests may hold at most: balance minus long holds. */
+  readonly roomNano: bigint;
 }
 
 export interface BalanceTotals {
@@ -30,43 +41,67 @@ export interface OrganizationHeadroom {
   readonly freeNano: bigint;
 }
 
+export function organizationState(facts: OrganizationFacts): OrganizationState {
+  const { id, record, creditNano, postedNano, sequence, heldNano, longHeldNano } = facts;
+  const roomNano = creditNano - postedNano - longHeldNano;
+  const accountId = orgAccountId(id);
+  return {
+    id,
+    accountId,
+    record,
+    creditNano,
+    postedNano,
+    sequence,
+    longHeldNano,
+    roomNano,
+    heldNano,
+  };
+}
+
 export function headroom(state: OrganizationState): OrganizationHeadroom {
-  const unspentNano = state.creditNano - state.postedNano;
   return {
     plan: state.record?.plan,
-    unspentNano,
-    freeNano: unspentNano - state.heldNano - state.longHeldNano,
+    unspentNano: state.creditNano - state.postedNano,
+    freeNano: state.roomNano - state.heldNano,
   };
+}
+
+/** Undefined where there is not so much free. What costs nothing needs no money. */
+export function hold(state: OrganizationState, holdNano: bigint): OrganizationState | undefined {
+  if (holdNano === 0n) return state;
+  const heldNano = state.heldNano + holdNano;
+  return heldNano > state.roomNano ? undefined : withHeld(state, heldNano);
 }
 
 /** Adds to (or, negative, takes from) what is held. */
 export function changeHeld(state: OrganizationState, byNano: bigint): OrganizationState {
-  // Member by member, because it is done twice for each request.
+  return withHeld(state, state.heldNano + byNano);
+}
+
+/** Member by member, because it is done for each request. */
+function withHeld(state: OrganizationState, heldNano: bigint): OrganizationState {
   return {
     id: state.id,
+    accountId: state.accountId,
     record: state.record,
     creditNano: state.creditNano,
     postedNano: state.postedNano,
     sequence: state.sequence,
     longHeldNano: state.longHeldNano,
-    heldNano: state.heldNano + byNano,
+    roomNano: state.roomNano,
+    heldNano,
   };
 }
 
 export function noteTotals(state: OrganizationState, totals: BalanceTotals): OrganizationState {
-  return totals.sequence > state.sequence ? { ...state, ...totals } : state;
+  if (totals.sequence <= state.sequence) return state;
+  const { creditNano, postedNano, sequence } = totals;
+  return organizationState({ ...state, creditNano, postedNano, sequence });
 }
 
 export function keepHolds(
   previous: OrganizationState,
   loaded: OrganizationState,
 ): OrganizationState {
-  return noteTotals(
-    { ...loaded, heldNano: previous.heldNano },
-    {
-      creditNano: previous.creditNano,
-      postedNano: previous.postedNano,
-      sequence: previous.sequence,
-    },
-  );
+  return noteTotals({ ...loaded, heldNano: previous.heldNano }, previous);
 }

@@ -108,6 +108,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
     message: MessageOf<Table, Name>,
   ): ReplyOf<Table, Name> {
     const turn = this.#decide(verb, message);
+    if (turn === undefined) return undefined as ReplyOf<Table, Name>;
     if (writes(turn)) {
       throw new Error(`verb ${this.#definition.kind}.${verb} writes: ask for it`);
     }
@@ -127,7 +128,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
       while (!this.isActive) await this.activate();
       this.#enter();
       try {
-        const turn = this.#decide(verb, message);
+        const turn = this.#decide(verb, message) ?? this.#turnInPlace();
         const isChange = turn.state !== this.#state;
         this.#state = turn.state;
         const own = writes(turn) ? this.#commit(turn.effects!, isChange) : undefined;
@@ -140,14 +141,19 @@ export class ActorCell<State, Table extends Verbs<State>> {
     throw tooMany();
   }
 
-  #decide(verb: string, message: unknown): Turn<State, ReplyOf<Table, string>> {
+  #decide(verb: string, message: unknown): Turn<State, ReplyOf<Table, string>> | undefined {
     if (this.#state === undefined) throw new Error(`actor ${this.#definition.kind} is not active`);
     const decide = this.#definition.verbs[verb]!;
     const turn = decide(this.#state, message, this.#environment.turnContext());
-    if (writes(turn)) {
+    if (turn !== undefined && writes(turn)) {
       assertMayCause(this.#definition.kind, this.#definition.permissions, turn.effects!);
     }
     return turn;
+  }
+
+  /** The turn of a verb that has changed its state in place. */
+  #turnInPlace(): Turn<State, ReplyOf<Table, string>> {
+    return { state: this.#state!, reply: undefined as ReplyOf<Table, string> };
   }
 
   /** False where the turn was decided on what never became durable. Throws its own commit's failure. */

@@ -24,12 +24,16 @@ export interface LoadContext {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
-/** A verb is synchronous and pure: it cannot wait, so two actors cannot wait for one another. */
+/**
+ * A verb is synchronous and pure: it cannot wait, so two actors cannot wait for one another. One that is
+ * told often, and of what only memory knows, may change its state in place instead: where it has nothing
+ * to reply either, its turn is undefined.
+ */
 export type Verb<State, Message, Reply> = (
   state: State,
   message: Message,
   context: TurnContext,
-) => Turn<State, Reply>;
+) => Turn<State, Reply> | undefined;
 
 // biome-ignore lint/suspicious/noExplicitAny: a table of verbs holds messages and replies of every type
 export type Verbs<State> = Record<string, Verb<State, any, any>>;

@@ -2,6 +2,7 @@ import type { Effect } from "../../db/ledger/effects.ts";
 import type { Abandonment } from "../../db/ledger/group-commit.ts";
 import type { Query } from "../../db/query.ts";
 import type { Clock } from "../../src/lib/clock.ts";
+import { type InUse, UseOrder } from "../../src/lib/use-order.ts";
 import { ActorCell } from "./cell.ts";
 import type { ActorDefinition, TurnContext, Verbs } from "./definition.ts";
 
@@ -30,12 +31,21 @@ const USE_RESOLUTION_MS = 1_000;
 /** How many candidates one sweep looks at beyond those it removes. */
 const SWEEP_PATIENCE = 1_000;
 
-/** The actors of one kind in this process, found by id, least recently used first. */
+class KeptCell<State, Table extends Verbs<State>>
+  extends ActorCell<State, Table>
+  implements InUse<KeptCell<State, Table>>
+{
+  older: KeptCell<State, Table> | undefined;
+  newer: KeptCell<State, Table> | undefined;
+}
+
+/** The actors of one kind in this process, found by id. */
 export class ActorRegistry<State, Table extends Verbs<State>> {
   readonly #definition: ActorDefinition<State, Table>;
   readonly #environment: ActorEnvironment;
   readonly #passivation: PassivationPolicy;
-  readonly #cells = new Map<string, ActorCell<State, Table>>();
+  readonly #cells = new Map<string, KeptCell<State, Table>>();
+  readonly #order = new UseOrder<KeptCell<State, Table>>();
 
   constructor(
     definition: ActorDefinition<State, Table>,
@@ -64,13 +74,13 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
     if (cell === undefined) {
       // Before the new one is in: it must not be the one that goes.
       if (this.#cells.size >= this.#passivation.maxActors) this.#evictLeastRecentlyUsed();
-      cell = new ActorCell(id, this.#definition, this.#environment);
+      cell = new KeptCell(id, this.#definition, this.#environment);
       cell.lastUsedMs = nowMs;
       this.#cells.set(id, cell);
+      this.#order.add(cell);
     } else if (nowMs - cell.lastUsedMs >= USE_RESOLUTION_MS) {
       cell.lastUsedMs = nowMs;
-      this.#cells.delete(id);
-      this.#cells.set(id, cell);
+      this.#order.use(cell);
     }
     return cell;
   }
@@ -92,17 +102,27 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
   /** Removes actors that were idle for long. To be called every few seconds. */
   passivateIdle(): void {
     const idleSinceMs = this.#environment.clock.nowMs() - this.#passivation.idleMs;
-    for (const [id, cell] of this.#cells) {
-      if (cell.lastUsedMs > idleSinceMs) return;
-      if (cell.mayPassivate) this.#cells.delete(id);
+    let cell = this.#order.oldest;
+    while (cell !== undefined && cell.lastUsedMs <= idleSinceMs) {
+      const { newer } = cell;
+      this.#removeIfIdle(cell);
+      cell = newer;
     }
   }
 
   #evictLeastRecentlyUsed(): void {
-    let patience = SWEEP_PATIENCE;
-    for (const [id, cell] of this.#cells) {
-      if (this.#cells.size < this.#passivation.maxActors || patience-- === 0) return;
-      if (cell.mayPassivate) this.#cells.delete(id);
+    let cell = this.#order.oldest;
+    for (let patience = SWEEP_PATIENCE; cell !== undefined && patience > 0; patience--) {
+      if (this.#cells.size < this.#passivation.maxActors) return;
+      const { newer } = cell;
+      this.#removeIfIdle(cell);
+      cell = newer;
     }
+  }
+
+  #removeIfIdle(cell: KeptCell<State, Table>): void {
+    if (!cell.mayPassivate) return;
+    this.#cells.delete(cell.id);
+    this.#order.remove(cell);
   }
 }

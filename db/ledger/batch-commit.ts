@@ -23,10 +23,12 @@ const NO_TOTALS: ReadonlyMap<string, AccountTotals> = new Map();
 const NO_VERDICTS: ReadonlyMap<string, HoldVerdict> = new Map();
 
 /** Where one gateway is alone: holds are in its memory, and the ledger keeps checkpoints and charges. */
-export const commitInMemoryHolds: CommitBatch = async (sql, instance, batch) => {
-  const totals = await commitLedgerBatch(sql, instance, batch);
+export const commitInMemoryHolds: CommitBatch = (sql, instance, batch) =>
+  commitLedgerBatch(sql, instance, batch).then(withoutVerdicts);
+
+function withoutVerdicts(totals: ReadonlyMap<string, AccountTotals>): CommittedBatch {
   return { accountIds: totals.keys(), totals, verdicts: NO_VERDICTS };
-};
+}
 
 /** Where several share the database: holds stand in it. `onFree` is told what every account has free. */
 export function commitSharedHolds(

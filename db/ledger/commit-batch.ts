@@ -1,8 +1,8 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { type ChargedAccount, chargedAccounts } from "./charged-accounts.ts";
+import { type ChargedAccount, ChargedAccounts } from "./charged-accounts.ts";
 import { findPosted } from "./posted.ts";
 import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
-import { settlementRows } from "./settlement-rows.ts";
+import { jsonInteger, settlementRows } from "./settlement-rows.ts";
 
 export interface InstanceIdentity {
   readonly id: string;
@@ -32,12 +32,12 @@ export async function commitLedgerBatch(
 ): Promise<Map<string, AccountTotals>> {
   for (;;) {
     const due = batch.recheck ? await withoutPosted(sql, batch.settlements) : batch.settlements;
-    const accounts = chargedAccounts(batch.settlements, due);
+    const accounts = new ChargedAccounts(batch.settlements, due);
     const json = batchJson(instance, batch, due, accounts);
     const [row] = await sql<{ totals: string[] | null }[]>`
       SELECT ledger_settle(${json}::text::jsonb) AS totals`;
     // Null: another writer has posted some of what is due since it was looked up.
-    if (row!.totals !== null) return totalsOf(accounts, row!.totals);
+    if (row!.totals !== null) return totalsOf(accounts.list, row!.totals);
   }
 }
 
@@ -46,12 +46,14 @@ function totalsOf(
   figures: readonly string[],
 ): Map<string, AccountTotals> {
   const totals = new Map<string, AccountTotals>();
-  for (const [index, { id }] of accounts.entries()) {
+  let at = 0;
+  for (const { id } of accounts) {
     totals.set(id, {
-      creditNano: BigInt(figures[3 * index]!),
-      postedNano: BigInt(figures[3 * index + 1]!),
-      sequence: BigInt(figures[3 * index + 2]!),
+      creditNano: BigInt(figures[at]!),
+      postedNano: BigInt(figures[at + 1]!),
+      sequence: BigInt(figures[at + 2]!),
     });
+    at += 3;
   }
   return totals;
 }
@@ -74,36 +76,48 @@ function batchJson(
   instance: InstanceIdentity,
   { checkpoints, settlements, knownAccounts, recheck }: LedgerBatch,
   due: readonly Settlement[],
-  accounts: readonly ChargedAccount[],
+  accounts: ChargedAccounts,
 ): string {
-  // What an earlier try or another writer had posted may have left its attempt to us.
-  const ended = recheck ? settlements : due.filter(({ hasAttempt }) => hasAttempt);
-  const places = new Map(accounts.map(({ id }, index) => [id, index + 1]));
+  const posted = due.length === 0 ? undefined : settlementRows(due, accounts);
   return JSON.stringify({
     instance: instance.id,
     epoch: instance.epoch.toString(),
     checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
-    new_accounts: newAccountRows(accounts, knownAccounts),
-    accounts: accounts.length === 0 ? undefined : accounts.map(accountRow),
-    ...(due.length > 0 && settlementRows(due, (id) => places.get(id)!)),
-    attempts: ended.length === 0 ? undefined : ended.map(({ requestId }) => requestId),
+    new_accounts: newAccountRows(accounts.list, knownAccounts),
+    accounts: accounts.list.length === 0 ? undefined : accounts.list.map(accountRow),
+    groups: posted?.groups,
+    settlements: posted?.settlements,
+    // What an earlier try or another writer had posted may have left its attempt to us.
+    attempts: recheck ? attemptsOf(settlements, true) : attemptsOf(due, false),
     recheck: recheck || undefined,
   });
 }
 
-function accountRow({ id, chargeNano, count }: ChargedAccount, index: number) {
-  return { n: index + 1, id, c: chargeNano.toString(), q: count };
+function attemptsOf(settlements: readonly Settlement[], isAny: boolean): string[] | undefined {
+  let ended: string[] | undefined;
+  for (const { requestId, hasAttempt } of settlements) {
+    if (!isAny && !hasAttempt) continue;
+    ended ??= [];
+    ended.push(requestId);
+  }
+  return ended;
+}
+
+function accountRow({ id, place, chargeNano, count }: ChargedAccount) {
+  return { n: place, id, c: jsonInteger(chargeNano), q: count };
 }
 
 function newAccountRows(
   accounts: readonly ChargedAccount[],
   known: ReadonlySet<string>,
 ): Record<string, unknown>[] | undefined {
-  const rows: Record<string, unknown>[] = [];
+  let rows: Record<string, unknown>[] | undefined;
   for (const { id, kind, of } of accounts) {
-    if (kind !== "org" && !known.has(id)) rows.push(newAccountRow(id, kind, of));
+    if (kind === "org" || known.has(id)) continue;
+    rows ??= [];
+    rows.push(newAccountRow(id, kind, of));
   }
-  return rows.length === 0 ? undefined : rows;
+  return rows;
 }
 
 export function newAccountRow(

@@ -91,6 +91,11 @@ class Places {
     return this.of(of);
   }
 
+  /** Of an account that it has. */
+  placeOf(id: string): number {
+    return this.byId.get(id)!;
+  }
+
   #place(id: string): number {
     let place = this.byId.get(id);
     if (place === undefined) {
@@ -148,7 +153,7 @@ function postingRows(
   places: Places,
 ): ReturnType<typeof settlementRows> {
   for (const settlement of settlements) places.withRows(settlement);
-  const { groups, settlements: rows } = settlementRows(settlements, (id) => places.byId.get(id)!);
+  const { groups, settlements: rows } = settlementRows(settlements, places);
   for (const row of rows) if (asked.has(row.r as string)) row.h = true;
   return { groups, settlements: rows };
 }

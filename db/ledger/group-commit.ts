@@ -10,12 +10,17 @@ import type { AccountTotals, Settlement } from "./rows.ts";
 import { commitStatements } from "./statement-transaction.ts";
 import {
   type Abandonment,
+  demandsOf,
+  isAdministration,
+  isGivenUp,
   isOwed,
   latestCheckpoints,
   locksAccounts,
+  NONE,
+  releasesOf,
+  SubmittedUnit,
   settlementsOf,
   type Unit,
-  unitOf,
   unitOfHold,
   withoutAbandoned,
 } from "./units.ts";
@@ -66,11 +71,12 @@ const NOT_NULL_VIOLATION = "23502";
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
   readonly #clock: Clock;
-  readonly #queue: Unit[] = [];
+  #queue: Unit[] = [];
   readonly #knownAccounts = new Set<string>();
   #running = false;
   #closed = false;
   #idle: (() => void)[] = [];
+  readonly #pumpOnce = () => void this.#pump();
 
   constructor(dependencies: GroupCommitDependencies) {
     this.#dependencies = dependencies;
@@ -87,12 +93,13 @@ export class GroupCommit {
 
   /** Resolves when the effects are durable. Rejects where they are known not to be. */
   submit(effects: readonly Effect[], abandonment?: Abandonment): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#enqueue(unitOf(effects, abandonment, resolve, reject));
-    });
+    const unit = new SubmittedUnit(effects, abandonment);
+    this.post(unit);
+    return unit.written;
   }
 
-  #enqueue(unit: Unit): void {
+  /** The same for what is told itself when it is durable, or known not to be. */
+  post(unit: Unit): void {
     // What the last units bring with them, such as refunds, is still written.
     if (this.#closed && !this.#running) {
       unit.reject(new GatewayError("overloaded", "The gateway is stopping."));
@@ -118,8 +125,12 @@ export class GroupCommit {
   #start(): void {
     if (this.#running) return;
     this.#running = true;
-    // At the end of this turn of the event loop: what else it brings goes into the same batch.
-    setImmediate(() => void this.#pump());
+    this.#pumpSoon();
+  }
+
+  /** At the end of this turn of the event loop: what else it brings goes into the same batch. */
+  #pumpSoon(): void {
+    setImmediate(this.#pumpOnce);
   }
 
   /** Writes what is queued, then takes nothing more. Gives up where the database stays out of reach. */
@@ -135,22 +146,39 @@ export class GroupCommit {
     });
   }
 
+  get #hasWork(): boolean {
+    return this.#queue.length > 0 || this.#dependencies.holds?.hasWork === true;
+  }
+
   async #pump(): Promise<void> {
-    const { holds } = this.#dependencies;
-    for (let isFirst = true; this.#queue.length > 0 || holds?.hasWork === true; isFirst = false) {
-      // As at the beginning: what came in one turn of the event loop with the last commit's end goes along.
-      if (!isFirst) await new Promise((resolve) => setImmediate(resolve));
-      const units = this.#queue.splice(0, MAX_BATCH_UNITS);
-      const startedMs = performance.now();
-      const ledger = units.filter((unit) => unit.statements.length === 0);
-      if (holds !== undefined) for (const hold of holds.take()) ledger.push(unitOfHold(hold));
-      if (ledger.length > 0) await this.#settleUnits(ledger);
-      const administration = units.filter((unit) => unit.statements.length > 0);
-      if (administration.length > 0) await this.#writeUnits(administration);
-      this.#dependencies.onBatch?.(units.length, performance.now() - startedMs);
+    if (this.#hasWork) await this.#writeBatch();
+    if (this.#hasWork) {
+      this.#pumpSoon();
+      return;
     }
     this.#running = false;
     for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  async #writeBatch(): Promise<void> {
+    const { holds } = this.#dependencies;
+    const units = this.#takeBatch();
+    const sizeUnits = units.length;
+    const startedMs = performance.now();
+    const administration = units.some(isAdministration) ? units.filter(isAdministration) : NONE;
+    const ledger =
+      administration === NONE ? units : units.filter((unit) => !isAdministration(unit));
+    if (holds !== undefined) for (const hold of holds.take()) ledger.push(unitOfHold(hold));
+    if (ledger.length > 0) await this.#settleUnits(ledger);
+    if (administration.length > 0) await this.#writeUnits(administration);
+    this.#dependencies.onBatch?.(sizeUnits, performance.now() - startedMs);
+  }
+
+  #takeBatch(): Unit[] {
+    if (this.#queue.length > MAX_BATCH_UNITS) return this.#queue.splice(0, MAX_BATCH_UNITS);
+    const units = this.#queue;
+    this.#queue = [];
+    return units;
   }
 
   async #settleUnits(asked: readonly Unit[]): Promise<void> {
@@ -187,8 +215,8 @@ export class GroupCommit {
     return commitBatch(sql, instance, {
       checkpoints: latestCheckpoints(units),
       settlements: settlementsOf(units),
-      releases: units.flatMap((unit) => unit.releases),
-      holds: units.flatMap((unit) => unit.hold?.demand ?? []),
+      releases: releasesOf(units),
+      holds: demandsOf(units),
       knownAccounts: this.#knownAccounts,
       recheck,
     });
@@ -256,7 +284,7 @@ export class GroupCommit {
     for (const unit of units) {
       unit.hold?.decided(committed.verdicts.get(unit.hold.demand.requestId)!);
       unit.resolve();
-      if (unit.abandonment?.isAbandoned !== true) continue;
+      if (!isGivenUp(unit)) continue;
       if (unit.statements.some((statement) => statement.keepsAnswer?.() === true)) continue;
       for (const settlement of unit.settlements) this.#dependencies.onPostedAbandoned(settlement);
     }

@@ -1,3 +1,4 @@
+import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
 import { isSamePayer } from "./charged-accounts.ts";
 import type { Settlement } from "./rows.ts";
 
@@ -6,48 +7,82 @@ export interface SettlementRows {
   readonly settlements: readonly Record<string, unknown>[];
 }
 
+/** Places of accounts in a batch, from 1. */
+export interface AccountPlaces {
+  placeOf(accountId: string): number;
+}
+
 /**
  * The settlements of a batch as ledger_settle and ledger_exchange read them: what they have in common
- * once, as groups. `placeOf` tells the place of an account in the batch.
+ * once, as groups.
  */
 export function settlementRows(
   settlements: readonly Settlement[],
-  placeOf: (accountId: string) => number,
+  places: AccountPlaces,
 ): SettlementRows {
-  const groups = new Map<string, number>();
-  const groupRows: Record<string, unknown>[] = [];
-  const sums = new Map<string, RunningSum>();
+  const groups = new Groups(places);
+  const rows: Record<string, unknown>[] = [];
+  /** Made where there is a second one: most batches are of one organization. */
+  let sums: Map<string, RunningSum> | undefined;
   let last: Settlement | undefined;
-  let lastGroup = 0;
-  let sum: RunningSum = { count: 0, nano: 0n };
-  const rows = settlements.map((settlement) => {
-    if (last?.orgAccount !== settlement.orgAccount) {
-      sum = sums.get(settlement.orgAccount) ?? { count: 0, nano: 0n };
-      sums.set(settlement.orgAccount, sum);
+  let sum: RunningSum = { count: 0, nano: 0 };
+  let g = 0;
+  for (const settlement of settlements) {
+    const { orgAccount } = settlement;
+    if (last !== undefined && last.orgAccount !== orgAccount) {
+      sums ??= new Map([[last.orgAccount, sum]]);
+      sum = sums.get(orgAccount) ?? { count: 0, nano: 0 };
+      sums.set(orgAccount, sum);
     }
-    sum.count++;
-    sum.nano += settlement.chargeNano;
-    if (last !== undefined && isSameGroup(last, settlement)) {
-      return settlementRow(settlement, sum, lastGroup);
-    }
-    const name = `${settlement.dayAccount} ${settlement.model} ${settlement.provider} ${settlement.status} ${settlement.estimated} ${settlement.description}`;
-    let g = groups.get(name);
-    if (g === undefined) {
-      g = groupRows.length;
-      groups.set(name, g);
-      groupRows.push(groupRow(settlement, g, placeOf(settlement.orgAccount)));
-    }
+    if (last === undefined || !isSameGroup(last, settlement)) g = groups.of(settlement);
     last = settlement;
-    lastGroup = g;
-    return settlementRow(settlement, sum, g);
-  });
-  return { groups: groupRows, settlements: rows };
+    rows.push(settlementRow(settlement, sum, g));
+  }
+  return { groups: groups.rows, settlements: rows };
 }
 
 /** Of the charges of one organization, up to the one at hand. */
 interface RunningSum {
   count: number;
-  nano: bigint;
+  nano: ExactInteger;
+}
+
+class Groups {
+  readonly rows: Record<string, unknown>[] = [];
+  readonly #places: AccountPlaces;
+  #first: Settlement | undefined;
+  /** Made where there is a second one: most batches have one group. */
+  #byName: Map<string, number> | undefined;
+
+  constructor(places: AccountPlaces) {
+    this.#places = places;
+  }
+
+  of(settlement: Settlement): number {
+    if (this.#first === undefined) {
+      this.#first = settlement;
+      return this.#add(settlement);
+    }
+    this.#byName ??= new Map([[nameOf(this.#first), 0]]);
+    const name = nameOf(settlement);
+    let g = this.#byName.get(name);
+    if (g === undefined) {
+      g = this.#add(settlement);
+      this.#byName.set(name, g);
+    }
+    return g;
+  }
+
+  #add(settlement: Settlement): number {
+    const g = this.rows.length;
+    this.rows.push(groupRow(settlement, g, this.#places.placeOf(settlement.orgAccount)));
+    return g;
+  }
+}
+
+function nameOf(settlement: Settlement): string {
+  const { dayAccount, model, provider, status, estimated, description } = settlement;
+  return `${dayAccount} ${model} ${provider} ${status} ${estimated} ${description}`;
 }
 
 /** Most of a batch has all of this in common with its neighbour. */
@@ -76,18 +111,21 @@ function groupRow(settlement: Settlement, g: number, o: number): Record<string, 
   };
 }
 
-/** Members that are absent stand for zero and null. */
+/** Adds the settlement to the sum. Members that are absent stand for zero and null. */
 function settlementRow(
   settlement: Settlement,
-  { count, nano }: RunningSum,
+  sum: RunningSum,
   g: number,
 ): Record<string, unknown> {
+  const chargeNano = exact(settlement.chargeNano);
+  sum.count++;
+  sum.nano = plus(sum.nano, chargeNano);
   const row: Record<string, unknown> = {
-    n: count,
+    n: sum.count,
     g,
     r: settlement.requestId,
-    c: settlement.chargeNano.toString(),
-    t: nano.toString(),
+    c: jsonInteger(chargeNano),
+    t: jsonInteger(sum.nano),
     p: settlement.promptTokens,
     o: settlement.completionTokens,
     l: settlement.latencyMs,
@@ -96,4 +134,9 @@ function settlementRow(
   if (settlement.reasoningTokens > 0) row.ro = settlement.reasoningTokens;
   if (settlement.details !== null) row.d = settlement.details;
   return row;
+}
+
+/** JSON knows no bigint; the database reads both alike. */
+export function jsonInteger(value: ExactInteger): number | string {
+  return typeof value === "number" ? value : value.toString();
 }

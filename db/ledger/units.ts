@@ -1,5 +1,5 @@
 import type { Effect, StatementEffect } from "./effects.ts";
-import type { HoldRelease } from "./hold-rows.ts";
+import type { HoldDemand, HoldRelease } from "./hold-rows.ts";
 import type { HoldUnit } from "./hold-source.ts";
 import type { Checkpoint, Settlement } from "./rows.ts";
 
@@ -20,6 +20,9 @@ export interface Unit {
   reject(error: unknown): void;
 }
 
+/** Of what a unit does not write. */
+export const NONE: readonly never[] = [];
+
 /**
  * What was delivered has to be charged, and what is not needed any more or was charged in vain given
  * back; there is no more of any than there are requests.
@@ -38,46 +41,96 @@ export function locksAccounts({ statements }: Unit): boolean {
 
 /** Drops units that were given up before they were tried. */
 export function withoutAbandoned(units: readonly Unit[]): readonly Unit[] {
-  if (!units.some((unit) => unit.abandonment?.isAbandoned === true)) return units;
+  if (!units.some(isGivenUp)) return units;
   return units.filter((unit) => {
-    if (unit.abandonment?.isAbandoned !== true) return true;
+    if (!isGivenUp(unit)) return true;
     unit.reject(new Error("given up before it was written"));
     return false;
   });
 }
 
-export function settlementsOf(units: readonly Unit[]): Settlement[] {
+export function isGivenUp({ abandonment }: Unit): boolean {
+  return abandonment?.isAbandoned === true;
+}
+
+export function isAdministration({ statements }: Unit): boolean {
+  return statements.length > 0;
+}
+
+export function settlementsOf(units: readonly Unit[]): readonly Settlement[] {
   const settlements: Settlement[] = [];
   for (const unit of units) for (const one of unit.settlements) settlements.push(one);
   return settlements;
 }
 
-export function unitOf(
-  effects: readonly Effect[],
-  abandonment: Abandonment | undefined,
-  resolve: () => void,
-  reject: (error: unknown) => void,
-): Unit {
-  const checkpoints: Checkpoint[] = [];
-  const settlements: Settlement[] = [];
-  const releases: HoldRelease[] = [];
-  const statements: StatementEffect[] = [];
-  for (const effect of effects) {
-    if (effect.kind === "checkpoint") checkpoints.push(effect.checkpoint);
-    else if (effect.kind === "settle") settlements.push(effect.settlement);
-    else if (effect.kind === "release") releases.push(effect.release);
-    else statements.push(effect);
+export function releasesOf(units: readonly Unit[]): readonly HoldRelease[] {
+  let releases: HoldRelease[] | undefined;
+  for (const unit of units) {
+    for (const release of unit.releases) {
+      releases ??= [];
+      releases.push(release);
+    }
   }
-  return { abandonment, checkpoints, settlements, releases, statements, resolve, reject };
+  return releases ?? NONE;
+}
+
+export function demandsOf(units: readonly Unit[]): readonly HoldDemand[] {
+  let demands: HoldDemand[] | undefined;
+  for (const { hold } of units) {
+    if (hold === undefined) continue;
+    demands ??= [];
+    demands.push(hold.demand);
+  }
+  return demands ?? NONE;
+}
+
+/** Effects that are handed in together, and a promise of what becomes of them. */
+export class SubmittedUnit implements Unit {
+  readonly abandonment: Abandonment | undefined;
+  readonly checkpoints: readonly Checkpoint[] = NONE;
+  readonly settlements: readonly Settlement[] = NONE;
+  readonly releases: readonly HoldRelease[] = NONE;
+  readonly statements: readonly StatementEffect[] = NONE;
+  readonly #written = Promise.withResolvers<void>();
+
+  constructor(effects: readonly Effect[], abandonment: Abandonment | undefined) {
+    this.abandonment = abandonment;
+    // Most have one of a kind.
+    for (const effect of effects) {
+      if (effect.kind === "checkpoint") {
+        this.checkpoints = and(this.checkpoints, effect.checkpoint);
+      } else if (effect.kind === "settle") {
+        this.settlements = and(this.settlements, effect.settlement);
+      } else if (effect.kind === "release") {
+        this.releases = and(this.releases, effect.release);
+      } else this.statements = and(this.statements, effect);
+    }
+  }
+
+  get written(): Promise<void> {
+    return this.#written.promise;
+  }
+
+  resolve(): void {
+    this.#written.resolve();
+  }
+
+  reject(error: unknown): void {
+    this.#written.reject(error);
+  }
+}
+
+function and<Row>(rows: readonly Row[], row: Row): readonly Row[] {
+  return rows.length === 0 ? [row] : [...rows, row];
 }
 
 export function unitOfHold(hold: HoldUnit): Unit {
   return {
     abandonment: undefined,
-    checkpoints: hold.checkpoint ? [hold.checkpoint] : [],
-    settlements: hold.settlement ? [hold.settlement] : [],
-    releases: [],
-    statements: [],
+    checkpoints: hold.checkpoint ? [hold.checkpoint] : NONE,
+    settlements: hold.settlement ? [hold.settlement] : NONE,
+    releases: NONE,
+    statements: NONE,
     hold,
     resolve() {},
     reject: (error) => hold.failed(error),
@@ -88,14 +141,18 @@ export function unitOfHold(hold: HoldUnit): Unit {
  * A statement cannot touch a row twice: of several checkpoints of a request the last one stands, and none
  * where the request is settled in the same batch.
  */
-export function latestCheckpoints(units: readonly Unit[]): Checkpoint[] {
+export function latestCheckpoints(units: readonly Unit[]): readonly Checkpoint[] {
+  if (!units.some(hasCheckpoint)) return NONE;
   const latest = new Map<string, Checkpoint>();
   for (const unit of units) {
     for (const checkpoint of unit.checkpoints) latest.set(checkpoint.requestId, checkpoint);
   }
-  if (latest.size === 0) return [];
   for (const unit of units) {
     for (const settlement of unit.settlements) latest.delete(settlement.requestId);
   }
   return [...latest.values()];
+}
+
+function hasCheckpoint({ checkpoints }: Unit): boolean {
+  return checkpoints.length > 0;
 }

@@ -39,7 +39,8 @@ export function loadKey(id: string, accountIds: readonly string[]): Query<Loaded
         const spend = { postedNano: posted_nano, refunds: sequence };
         totals.set(account_id, { ...spend, longHeldNano: held_nano });
       }
-      return { record: rows[0] && keyRecord(rows[0]), totals };
+      // By the id that was asked for: whoever asks holds that string already.
+      return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { UseOrder } from "../lib/use-order.ts";
 import type { RateDecision, RateWindows } from "./interface.ts";
 import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";
 
@@ -19,6 +20,7 @@ export class MemoryRateWindows implements RateWindows {
   readonly #maxWindows: number;
   readonly #buckets: number;
   readonly #windows = new Map<string, SlidingWindow>();
+  readonly #order = new UseOrder<SlidingWindow>();
   #lastMs = Number.NEGATIVE_INFINITY;
   #setBackMs = 0;
   #sweptBucket = 0;
@@ -95,12 +97,12 @@ export class MemoryRateWindows implements RateWindows {
     let window = this.#windows.get(key);
     if (window === undefined) {
       if (this.#windows.size >= this.#maxWindows) this.#makeRoom(bucket);
-      window = new SlidingWindow(this.#buckets, bucket);
+      window = new SlidingWindow(key, this.#buckets, bucket);
       this.#windows.set(key, window);
+      this.#order.add(window);
     } else if (bucket - window.usedBucket >= USE_RESOLUTION_BUCKETS) {
       window.usedBucket = bucket;
-      this.#windows.delete(key);
-      this.#windows.set(key, window);
+      this.#order.use(window);
     }
     window.expire(this.#lastMs);
     return window;
@@ -119,10 +121,12 @@ export class MemoryRateWindows implements RateWindows {
   /** Removes windows out of which every admission has left, the longest unused first. */
   #sweep(bucket: number, patience: number): void {
     this.#sweptBucket = bucket;
-    let left = patience;
-    for (const [key, { usedBucket }] of this.#windows) {
-      if (bucket - usedBucket < this.#buckets + USE_RESOLUTION_BUCKETS || left-- === 0) return;
-      this.#windows.delete(key);
+    const unusedSince = bucket - this.#buckets - USE_RESOLUTION_BUCKETS;
+    for (let left = patience; left > 0; left--) {
+      const window = this.#order.oldest;
+      if (window === undefined || window.usedBucket > unusedSince) return;
+      this.#windows.delete(window.key);
+      this.#order.remove(window);
     }
   }
 }

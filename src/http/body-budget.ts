@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { type Deadline, DeadlineQueue } from "../lib/deadline-queue.ts";
+import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
 import { GatewayError } from "../lib/errors.ts";
 
 /** Bytes of request bodies that are being read, over all requests. */
@@ -30,8 +30,12 @@ export class BodyBudget {
     this.#takenBytes -= bytes;
   }
 
-  /** Calls `giveUp` when a body takes too long. */
-  begin(giveUp: () => void): Deadline {
-    return this.#deadlines.add(giveUp);
+  /** Expires the body when it takes too long, unless it is ended before. */
+  begin(body: Expiring): void {
+    this.#deadlines.set(body);
+  }
+
+  end(body: Expiring): void {
+    this.#deadlines.cancel(body);
   }
 }

@@ -8,6 +8,7 @@ export const MAX_JSON_BYTES = MEBIBYTE;
 /** Deeper nesting is refused: what parses it survives, what writes it out again does not. */
 export const MAX_JSON_DEPTH = 64;
 
+const BRACKETS = ["{", "["] as const;
 const LONE_SURROGATE = /[\ud800-\udfff]/;
 
 /**
@@ -27,8 +28,20 @@ export function parseJson(text: string): unknown {
     );
   }
   // Such characters can only have come from an escape, because raw ones are no JSON or no UTF-8.
-  checkValue(value, 0, text.includes("\\u"));
+  const checksStrings = text.includes("\\u");
+  if (checksStrings || opensMoreThan(text, MAX_JSON_DEPTH)) checkValue(value, 0, checksStrings);
   return value;
+}
+
+/** Whether a text has more opening brackets, those in its strings included: else nothing nests deeper. */
+function opensMoreThan(text: string, most: number): boolean {
+  let opened = 0;
+  for (const bracket of BRACKETS) {
+    for (let at = text.indexOf(bracket); at >= 0; at = text.indexOf(bracket, at + 1)) {
+      if (++opened > most) return true;
+    }
+  }
+  return false;
 }
 
 function checkValue(value: unknown, depth: number, checksStrings: boolean): void {

@@ -1,23 +1,18 @@
+import type { Expiring } from "../lib/deadline-queue.ts";
 import { bodyTooSlow, GatewayError } from "../lib/errors.ts";
 import type { BodyBudget } from "./body-budget.ts";
-import { parseJson } from "./check-json.ts";
 import { assertPlainBody } from "./content-encoding.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
-export interface JsonBody {
-  readonly value: unknown;
-  readonly text: string;
-}
-
-/** Reads a JSON body: content type 415, size 413, then JSON 400. */
-export async function readJsonBody(
+/** Reads the text of a JSON body: content type 415, size 413, then what is no UTF-8 400. */
+export async function readJsonText(
   request: Request,
   budget: BodyBudget,
   maxBytes: number,
-): Promise<JsonBody> {
+): Promise<string> {
   const contentType = request.headers.get("content-type");
   if (contentType === null || !JSON_TYPE.test(contentType) || FOREIGN_CHARSET.test(contentType)) {
     throw new GatewayError(
@@ -30,16 +25,14 @@ export async function readJsonBody(
   if (Number(stated ?? 0) > maxBytes) throw tooLarge(maxBytes);
   // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
   const hasLength = stated !== null && !request.headers.has("transfer-encoding");
-  let bytes: ArrayBuffer | Uint8Array;
+  const whole = hasLength ? new WholeBody(request, Number(stated), budget) : undefined;
   try {
-    bytes = await (hasLength
-      ? readWhole(request, Number(stated), budget)
-      : readPieces(request, budget, maxBytes));
+    return decode(await (whole?.bytes ?? readPieces(request, budget, maxBytes)));
   } catch (error) {
     throw unread(error, maxBytes);
+  } finally {
+    whole?.end();
   }
-  const text = decode(bytes);
-  return { value: parseJson(text), text };
 }
 
 function unread(error: unknown, maxBytes: number): GatewayError {
@@ -50,19 +43,32 @@ function unread(error: unknown, maxBytes: number): GatewayError {
   });
 }
 
-async function readWhole(
-  request: Request,
-  bytes: number,
-  budget: BodyBudget,
-): Promise<ArrayBuffer> {
-  budget.take(bytes);
-  const { promise: tooSlow, reject } = Promise.withResolvers<never>();
-  const deadline = budget.begin(() => reject(bodyTooSlow()));
-  try {
-    return await Promise.race([request.arrayBuffer(), tooSlow]);
-  } finally {
-    deadline.cancel();
-    budget.give(bytes);
+/** A body of a stated length on its way in. To be ended when it has come, or will not come. */
+class WholeBody implements Expiring {
+  /** Rejects with 408 where it takes too long. */
+  readonly bytes: Promise<ArrayBuffer>;
+  readonly #length: number;
+  readonly #budget: BodyBudget;
+  readonly #reject: (reason: unknown) => void;
+
+  constructor(request: Request, length: number, budget: BodyBudget) {
+    const { promise, resolve, reject } = Promise.withResolvers<ArrayBuffer>();
+    budget.take(length);
+    this.bytes = promise;
+    this.#length = length;
+    this.#budget = budget;
+    this.#reject = reject;
+    budget.begin(this);
+    request.arrayBuffer().then(resolve, reject);
+  }
+
+  expire(): void {
+    this.#reject(bodyTooSlow());
+  }
+
+  end(): void {
+    this.#budget.end(this);
+    this.#budget.give(this.#length);
   }
 }
 
@@ -77,10 +83,13 @@ async function readPieces(
   const pieces: Uint8Array[] = [];
   let readBytes = 0;
   let isTooSlow = false;
-  const deadline = budget.begin(() => {
-    isTooSlow = true;
-    reader.cancel().catch(() => {});
-  });
+  const arriving: Expiring = {
+    expire() {
+      isTooSlow = true;
+      reader.cancel().catch(() => {});
+    },
+  };
+  budget.begin(arriving);
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -92,7 +101,7 @@ async function readPieces(
       pieces.push(value);
     }
   } finally {
-    deadline.cancel();
+    budget.end(arriving);
     budget.give(readBytes);
     reader.cancel().catch(() => {});
   }

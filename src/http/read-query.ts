@@ -8,17 +8,30 @@ const INTEGER = /^-?(?:0|[1-9]\d*)$/;
  * Reads a query strictly: integers in plain digits (no 1e2), booleans as true or false, no parameter
  * twice, none unknown. Throws 400 invalid_query.
  */
-export function compileQuery(schema: TSchema): (url: string) => Record<string, unknown> {
+export function compileQuery(schema: TSchema): (url: string) => Readonly<Record<string, unknown>> {
   const properties = ((schema as { properties?: Record<string, TSchema> }).properties ??
     {}) as Record<string, { type?: string }>;
   const check: Check = compileCheck(schema, "invalid_query", "Query");
+  const mayBeEmpty = passes(check, NOTHING);
   return (url) => {
     const start = url.indexOf("?");
+    if (start < 0 && mayBeEmpty) return NOTHING;
     const query: Record<string, unknown> = {};
     if (start >= 0) readPairs(url.slice(start + 1), properties, query);
     check(query);
     return query;
   };
+}
+
+const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({});
+
+function passes(check: Check, value: unknown): boolean {
+  try {
+    check(value);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function readPairs(

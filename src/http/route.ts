@@ -41,6 +41,8 @@ export interface RequestContext {
   readonly bodyText: string;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
+  /** A response that carries the request's id from the start, in the given record; others get it later. */
+  respond(body: BodyInit, headers: Record<string, string>, status?: number): Response;
   /** Keeps a quiet stream from being ended by the server's idle timeout. */
   keepOpen(): void;
 }

@@ -1,13 +1,14 @@
 import type { Clock } from "./clock.ts";
 
+/** What a deadline is set for. */
+export interface Expiring {
+  /** The delay has passed. */
+  expire(): void;
+}
+
 /** A deadline that was set; `cancel` may be called at any time, more than once. */
 export interface Deadline {
   cancel(): void;
-}
-
-interface Entry {
-  dueMs: number;
-  readonly run: () => void;
 }
 
 /**
@@ -17,7 +18,8 @@ interface Entry {
 export class DeadlineQueue {
   readonly #clock: Clock;
   readonly #delayMs: number;
-  readonly #entries = new Set<Entry>();
+  /** When each falls due, in that order. */
+  readonly #dueMs = new Map<Expiring, number>();
   #isTimerSet = false;
 
   constructor(clock: Clock, delayMs: number) {
@@ -25,19 +27,34 @@ export class DeadlineQueue {
     this.#delayMs = delayMs;
   }
 
-  /** Calls `run` once when the delay has passed, unless it is cancelled before. */
-  add(run: () => void): Deadline {
-    const entry: Entry = { dueMs: this.#clock.nowMs() + this.#delayMs, run };
-    this.#entries.add(entry);
-    if (!this.#isTimerSet) this.#setTimer(this.#delayMs);
-    return { cancel: () => this.#entries.delete(entry) };
+  /** What has not expired and was not cancelled, in the order of its time. */
+  get entries(): Iterable<Expiring> {
+    return this.#dueMs.keys();
   }
 
-  /** Runs all that are set, before their time. */
+  /** Calls `run` once when the delay has passed, unless it is cancelled before. */
+  add(run: () => void): Deadline {
+    const entry = new Entry(this, run);
+    this.set(entry);
+    return entry;
+  }
+
+  /** Expires the entry once when the delay has passed, unless it is cancelled before. It has one at a time. */
+  set(entry: Expiring): void {
+    this.#dueMs.set(entry, this.#clock.nowMs() + this.#delayMs);
+    if (!this.#isTimerSet) this.#setTimer(this.#delayMs);
+  }
+
+  /** May be called at any time, more than once. */
+  cancel(entry: Expiring): void {
+    this.#dueMs.delete(entry);
+  }
+
+  /** Expires all that are set, before their time. */
   expireAll(): void {
-    for (const entry of [...this.#entries]) {
-      this.#entries.delete(entry);
-      entry.run();
+    for (const entry of [...this.#dueMs.keys()]) {
+      this.#dueMs.delete(entry);
+      entry.expire();
     }
   }
 
@@ -51,15 +68,35 @@ export class DeadlineQueue {
 
   #runDue(): void {
     const nowMs = this.#clock.nowMs();
-    for (const entry of this.#entries) {
+    for (const [entry, setMs] of this.#dueMs) {
       // Where the clock was set back, nothing waits for longer than a whole delay from now.
-      entry.dueMs = Math.min(entry.dueMs, nowMs + this.#delayMs);
-      if (entry.dueMs > nowMs) {
-        this.#setTimer(entry.dueMs - nowMs);
+      const dueMs = Math.min(setMs, nowMs + this.#delayMs);
+      if (dueMs > nowMs) {
+        this.#dueMs.set(entry, dueMs);
+        this.#setTimer(dueMs - nowMs);
         return;
       }
-      this.#entries.delete(entry);
-      entry.run();
+      this.#dueMs.delete(entry);
+      entry.expire();
     }
+  }
+}
+
+/** A deadline of a function. */
+class Entry implements Expiring, Deadline {
+  readonly #queue: DeadlineQueue;
+  readonly #run: () => void;
+
+  constructor(queue: DeadlineQueue, run: () => void) {
+    this.#queue = queue;
+    this.#run = run;
+  }
+
+  expire(): void {
+    this.#run();
+  }
+
+  cancel(): void {
+    this.#queue.cancel(this);
   }
 }

@@ -114,7 +114,9 @@ function emit(text: string, start: number, end: number, onData: (data: string) =
 }
 
 export function latin1(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+  const buffer =
+    bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return buffer.toString("latin1");
 }
 
 const BEYOND_ASCII = /[\x80-\xff]/;

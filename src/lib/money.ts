@@ -1,3 +1,5 @@
+import type { ExactInteger } from "./exact-integer.ts";
+
 /**
  * Money is an integer of nano-USD (10⁻⁹ USD) everywhere inside; floats exist only in JSON at the edge.
  * Prices of single tokens are finer than that (3.75e-8 USD is 37.5 nano-USD), so they are integers of
@@ -6,9 +8,17 @@
 export type NanoUsd = bigint;
 export type FemtoUsd = bigint;
 
-const NANO_PER_USD = 1_000_000_000n;
-const FEMTO_PER_NANO = 1_000_000n;
-const BASIS_POINTS = 10_000n;
+const NANO_PER_USD = 1_000_000_000;
+const NANO_DIGITS = 9;
+const FEMTO_PER_NANO = 1_000_000;
+const BASIS_POINTS = 10_000;
+const DIVISOR = BASIS_POINTS * FEMTO_PER_NANO;
+/** Ten times the cost: what is reckoned with it stays within safe integers. */
+const MAX_PLAIN_FACTOR = 100_000;
+/** Up to a million USD the float nearest to an amount, rounded to nine decimals, is the amount. */
+const MAX_FIXED_NANO = 1_000_000 * NANO_PER_USD;
+const ZERO = 48;
+const POINT = 46;
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i;
 
 /**
@@ -52,29 +62,61 @@ export function hasAtMostDecimals(value: number, decimals: number): boolean {
 
 /** Nano-USD as a plain decimal without exponent: 0.000012, -3.5, 10. For headers. */
 export function usdText(nano: NanoUsd): string {
-  const negative = nano < 0n;
-  const absolute = negative ? -nano : nano;
-  const whole = absolute / NANO_PER_USD;
-  const fraction = (absolute % NANO_PER_USD).toString().padStart(9, "0").replace(/0+$/, "");
-  return `${negative ? "-" : ""}${whole}${fraction === "" ? "" : `.${fraction}`}`;
+  const number = Number(nano);
+  const isSmall = -MAX_FIXED_NANO <= number && number <= MAX_FIXED_NANO;
+  const text = isSmall ? (number / NANO_PER_USD).toFixed(NANO_DIGITS) : fixedText(nano);
+  let end = text.length;
+  while (text.charCodeAt(end - 1) === ZERO) end--;
+  return text.slice(0, text.charCodeAt(end - 1) === POINT ? end - 1 : end);
+}
+
+/** With all nine decimals. */
+function fixedText(nano: NanoUsd): string {
+  const digits = (nano < 0n ? -nano : nano).toString().padStart(NANO_DIGITS + 1, "0");
+  const whole = digits.slice(0, -NANO_DIGITS);
+  return `${nano < 0n ? "-" : ""}${whole}.${digits.slice(-NANO_DIGITS)}`;
 }
 
 /** Nano-USD as the JSON number that stands nearest to it. */
 export function usdNumber(nano: NanoUsd): number {
+  const exact = Number(nano);
   // A division of integers that are exact as floats is rounded once, to the nearest.
-  return -MAX_EXACT < nano && nano < MAX_EXACT ? Number(nano) / 1e9 : Number(usdText(nano));
+  return Number.isSafeInteger(exact) ? exact / NANO_PER_USD : Number(usdText(nano));
 }
 
-const MAX_EXACT = BigInt(Number.MAX_SAFE_INTEGER);
-
 /** Femto-USD of provider cost plus the plan's fee, rounded half up to a nano-USD once. */
-export function chargeNanoUsd(providerCostFemto: FemtoUsd, feeBasisPoints: bigint): NanoUsd {
-  const divisor = BASIS_POINTS * FEMTO_PER_NANO;
-  return (providerCostFemto * (BASIS_POINTS + feeBasisPoints) + divisor / 2n) / divisor;
+export function chargeNanoUsd(providerCostFemto: ExactInteger, feeBasisPoints: bigint): NanoUsd {
+  return nanoWithFee(providerCostFemto, feeBasisPoints, DIVISOR / 2);
 }
 
 /** The same rounded up, for holds: a charge is never larger than its hold. */
-export function holdNanoUsd(providerCostFemto: FemtoUsd, feeBasisPoints: bigint): NanoUsd {
-  const divisor = BASIS_POINTS * FEMTO_PER_NANO;
-  return (providerCostFemto * (BASIS_POINTS + feeBasisPoints) + divisor - 1n) / divisor;
+export function holdNanoUsd(providerCostFemto: ExactInteger, feeBasisPoints: bigint): NanoUsd {
+  return nanoWithFee(providerCostFemto, feeBasisPoints, DIVISOR - 1);
+}
+
+/** Cost and fee and what rounds them, in ten-thousandths of a femto-USD, as whole nano-USD. */
+function nanoWithFee(costFemto: ExactInteger, feeBasisPoints: bigint, rounding: number): NanoUsd {
+  const factor = BASIS_POINTS + Number(feeBasisPoints);
+  if (
+    typeof costFemto === "number" &&
+    costFemto >= 0 &&
+    factor >= 0 &&
+    factor <= MAX_PLAIN_FACTOR
+  ) {
+    return BigInt(plainNanoWithFee(costFemto, factor, rounding));
+  }
+  const scaled = BigInt(costFemto) * (BigInt(BASIS_POINTS) + feeBasisPoints);
+  return (scaled + BigInt(rounding)) / BigInt(DIVISOR);
+}
+
+/**
+ * The product would not be safe, so it is divided piece by piece: none is above 9·10¹⁴, and each division
+ * but the last is of a multiple of its divisor.
+ */
+function plainNanoWithFee(costFemto: number, factor: number, rounding: number): number {
+  const restFemto = costFemto % FEMTO_PER_NANO;
+  const scaledNano = ((costFemto - restFemto) / FEMTO_PER_NANO) * factor;
+  const restNano = scaledNano % BASIS_POINTS;
+  const rest = restNano * FEMTO_PER_NANO + restFemto * factor + rounding;
+  return (scaledNano - restNano) / BASIS_POINTS + Math.floor(rest / DIVISOR);
 }

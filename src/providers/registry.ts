@@ -1,6 +1,6 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
-import { createHttpFetch } from "./http/http-fetch.ts";
+import { createHttpClient } from "./http/http-client.ts";
 import type { ChatProvider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
@@ -32,14 +32,14 @@ export function createProviders(
   dependencies: ProviderDependencies,
 ): Map<string, ChatProvider> {
   const providers = new Map<string, ChatProvider>();
-  const { clock, httpFetch = createHttpFetch({ clock }) } = dependencies;
+  const { clock, httpClient = createHttpClient({ clock }) } = dependencies;
   for (const entry of settings) {
     const type = providerType(entry.type);
     if (type === undefined) {
       throw new Error(`provider "${entry.id}" has the unknown type "${entry.type}"`);
     }
     if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
-    providers.set(entry.id, factories[type.wire](entry, { ...dependencies, httpFetch }));
+    providers.set(entry.id, factories[type.wire](entry, { ...dependencies, httpClient }));
   }
   return providers;
 }

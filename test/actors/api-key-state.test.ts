@@ -6,7 +6,9 @@ import {
   changeHeld,
   emptyPeriods,
   headroom,
+  hold,
   keepHolds,
+  keyState,
   notePosted,
   rollPeriods,
 } from "../../actors/api-key/state.ts";
@@ -35,26 +37,28 @@ function record(over: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
 }
 
 function state(over: Partial<ApiKeyRecord> = {}, nowMs = NOON): ApiKeyState {
-  return {
+  return keyState({
     id: "key_1",
     record: record(over),
     ...emptyPeriods("key_1", nowMs),
+    dayHeldNano: 0n,
+    monthHeldNano: 0n,
     exhausted: new Set(),
-  };
+  });
 }
 
-const hold = (from: ApiKeyState, byNano: bigint, by: ApiKeyState = from) =>
+const change = (from: ApiKeyState, byNano: bigint, by: ApiKeyState = from) =>
   changeHeld(from, { dayAccount: by.day.accountId, monthAccount: by.month.accountId, byNano });
 
+const totals = (accountIds: readonly string[], postedNano: bigint, refunds = 0n) =>
+  new Map(accountIds.map((id) => [id, { creditNano: 0n, postedNano, sequence: refunds }]));
+
 const post = (from: ApiKeyState, postedNano: bigint, by: ApiKeyState = from, refunds = 0n) =>
-  [by.day.accountId, by.month.accountId].reduce(
-    (now, accountId) => notePosted(now, { accountId, postedNano, refunds }),
-    from,
-  );
+  notePosted(from, totals([by.day.accountId, by.month.accountId], postedNano, refunds));
 
 describe("a key's headroom", () => {
   test("is what its budgets leave: without spend, and without what is held", () => {
-    const now = hold(post(state(), 300n), 200n);
+    const now = change(post(state(), 300n), 200n);
     expect(headroom(now)).toEqual({
       isActive: true,
       dayAccount: "day:key_1:2026-03-14",
@@ -114,7 +118,7 @@ describe("a key's headroom", () => {
           for (const accountId of [dayAccount, monthAccount]) {
             const postedNano = (spent.get(accountId) ?? 0n) + charge;
             spent.set(accountId, postedNano);
-            now = notePosted(now, { accountId, postedNano, refunds: 0n });
+            now = notePosted(now, totals([accountId], postedNano));
           }
           now = changeHeld(now, { dayAccount, monthAccount, byNano: -held });
         };
@@ -123,8 +127,11 @@ describe("a key's headroom", () => {
           now = rollPeriods(now, nowMs);
           const { dayAccount, monthAccount, limits } = headroom(now);
           const held = BigInt(wanted);
-          if (limits.every(({ freeNano }) => held <= freeNano)) {
-            now = changeHeld(now, { dayAccount, monthAccount, byNano: held });
+          const fits = held === 0n || limits.every(({ freeNano }) => held <= freeNano);
+          const after = hold(now, held);
+          expect(after !== undefined).toBe(fits);
+          if (after !== undefined) {
+            now = after;
             const charged = BigInt(Math.min(charge, wanted));
             running.push({ dayAccount, monthAccount, hold: held, charge: charged });
           }
@@ -134,8 +141,8 @@ describe("a key's headroom", () => {
           for (let i = 0; i < ends && running.length > 0; i++) finish();
         }
         while (running.length > 0) finish();
-        expect(now.day.heldNano).toBe(0n);
-        expect(now.month.heldNano).toBe(0n);
+        expect(now.dayHeldNano).toBe(0n);
+        expect(now.monthHeldNano).toBe(0n);
         for (const [account, postedNano] of spent) {
           expect(postedNano).toBeLessThanOrEqual(account.startsWith("day") ? 1_000n : 5_000n);
         }
@@ -159,29 +166,30 @@ describe("periods", () => {
   });
 
   test("begin with nothing spent and nothing held, while the month goes on with both", () => {
-    const before = hold(post(state(), 400n), 100n);
+    const before = change(post(state(), 400n), 100n);
     const after = rollPeriods(before, NOON + DAY_MS);
-    expect(after.day).toMatchObject({ postedNano: 0n, heldNano: 0n });
-    expect(after.month).toMatchObject({ postedNano: 400n, heldNano: 100n });
+    expect(after).toMatchObject({ dayHeldNano: 0n, monthHeldNano: 100n });
+    expect([after.day.postedNano, after.month.postedNano]).toEqual([0n, 400n]);
   });
 
   test("take nothing of what was admitted in the one before: it settles there", () => {
-    const before = hold(state(), 100n);
-    const after = hold(rollPeriods(before, NOON + DAY_MS), 30n);
-    const settled = hold(post(after, 80n, before), -100n, before);
-    expect(settled.day).toMatchObject({ postedNano: 0n, heldNano: 30n });
-    expect(settled.month).toMatchObject({ postedNano: 80n, heldNano: 30n });
+    const before = change(state(), 100n);
+    const after = change(rollPeriods(before, NOON + DAY_MS), 30n);
+    const settled = change(post(after, 80n, before), -100n, before);
+    expect(settled).toMatchObject({ dayHeldNano: 30n, monthHeldNano: 30n });
+    expect([settled.day.postedNano, settled.month.postedNano]).toEqual([0n, 80n]);
   });
 
   test("do not go back with a clock that is set back, neither by a turn nor by a reload", () => {
-    const later = hold(rollPeriods(hold(state(), 500n), NOON + DAY_MS), 40n);
+    const later = change(rollPeriods(change(state(), 500n), NOON + DAY_MS), 40n);
     expect(rollPeriods(later, NOON)).toEqual(later);
     const reloaded = keepHolds(later, state({}, NOON));
     expect(reloaded.day).toEqual(later.day);
+    expect(reloaded.dayHeldNano).toBe(40n);
     // What ends now must not be taken from what was never counted there.
-    const ended = hold(reloaded, -500n, state());
-    expect(ended.day.heldNano).toBe(40n);
-    expect(ended.month.heldNano).toBe(40n);
+    const ended = change(reloaded, -500n, state());
+    expect(ended.dayHeldNano).toBe(40n);
+    expect(ended.monthHeldNano).toBe(40n);
   });
 });
 
@@ -204,26 +212,26 @@ describe("spend", () => {
   });
 
   test("of another account is not this one's", () => {
-    const other = { accountId: "day:key_2:2026-03-14", postedNano: 9n, refunds: 0n };
-    const now = notePosted(state(), other);
-    expect(now).toEqual(state());
+    const before = state();
+    expect(notePosted(before, totals(["day:key_2:2026-03-14"], 9n))).toBe(before);
   });
 
   test("newer than a loaded snapshot stays, and so do holds; the record is the loaded one", () => {
-    const before = hold(post(state(), 600n), 50n);
+    const before = change(post(state(), 600n), 50n);
     const loaded = post(state({ dailyBudgetNano: 2_000n, name: "Renamed" }), 500n);
     const merged = keepHolds(before, loaded);
     expect(merged.record).toEqual(loaded.record);
-    expect(merged.day).toMatchObject({ postedNano: 600n, heldNano: 50n });
+    expect(merged).toMatchObject({ day: { postedNano: 600n }, dayHeldNano: 50n });
+    expect(merged.dayRoomNano).toBe(1_400n);
     const newer = keepHolds(before, post(state(), 700n));
-    expect(newer.day).toMatchObject({ postedNano: 700n, heldNano: 50n });
+    expect(newer).toMatchObject({ day: { postedNano: 700n }, dayHeldNano: 50n });
   });
 
   test("of a period that began after the last look is the loaded one", () => {
-    const before = hold(post(state(), 600n), 50n);
+    const before = change(post(state(), 600n), 50n);
     const merged = keepHolds(before, post(state({}, NOON + DAY_MS), 5n));
-    expect(merged.day).toMatchObject({ postedNano: 5n, heldNano: 0n });
-    expect(merged.month).toMatchObject({ postedNano: 600n, heldNano: 50n });
+    expect(merged).toMatchObject({ day: { postedNano: 5n }, dayHeldNano: 0n });
+    expect(merged).toMatchObject({ month: { postedNano: 600n }, monthHeldNano: 50n });
   });
 });
 
@@ -250,13 +258,13 @@ describe("the actor of a key", () => {
 
   test("changes what is asked, and nothing of a key that is gone", () => {
     const update = { changed: { dailyBudgetNano: 5n }, eventId: "evt_1" };
-    const turn = verbs.update(hold(state(), 7n), update, context);
+    const turn = verbs.update(change(state(), 7n), update, context);
     expect(turn.reply).toBe(true);
     expect(turn.state.record).toEqual(record({ dailyBudgetNano: 5n }));
-    expect(turn.state.day.heldNano).toBe(7n);
+    expect(turn.state.dayHeldNano).toBe(7n);
     const removed = verbs.remove(turn.state, { eventId: "evt_2" });
     expect(removed.state.record).toBeUndefined();
-    expect(removed.state.day.heldNano).toBe(7n);
+    expect(removed.state.dayHeldNano).toBe(7n);
     expect(verbs.update(removed.state, update, context)).toMatchObject({ reply: false });
     expect(verbs.update(removed.state, update, context).effects).toBeUndefined();
     expect(verbs.remove(removed.state, { eventId: "evt_3" }).effects).toBeUndefined();
@@ -264,9 +272,9 @@ describe("the actor of a key", () => {
 
   test("stays in memory while something of it is held", () => {
     expect(mayPassivate!(state())).toBe(true);
-    const held = hold(state(), 1n);
+    const held = change(state(), 1n);
     expect(mayPassivate!(held)).toBe(false);
     expect(mayPassivate!(rollPeriods(held, NOON + DAY_MS))).toBe(false);
-    expect(mayPassivate!(hold(held, -1n))).toBe(true);
+    expect(mayPassivate!(change(held, -1n))).toBe(true);
   });
 });

@@ -1,25 +1,44 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import {
-  begin,
-  type CallOutcome,
-  type Circuit,
-  circuit,
-  type EndpointState,
-  end,
-  initialEndpoint,
-  takeRetry,
-} from "../../actors/endpoint/state.ts";
+import * as endpoint from "../../actors/endpoint/state.ts";
+import { type Circuit, circuit, type EndpointState } from "../../actors/endpoint/state.ts";
 
 const NOW = Date.UTC(2026, 0, 1);
 const OPEN_MS = 5_000;
 const WINDOW_MS = 10_000;
 const MAX_OPEN_MS = 60_000;
 
+type CallOutcome =
+  | { readonly kind: "success"; readonly latencyMs: number }
+  | { readonly kind: "failure"; readonly retryAfterMs: number | undefined }
+  | { readonly kind: "neutral" };
+
 const success: CallOutcome = { kind: "success", latencyMs: 100 };
 const failure: CallOutcome = { kind: "failure", retryAfterMs: undefined };
 const neutral: CallOutcome = { kind: "neutral" };
 const limited = (retryAfterMs: number): CallOutcome => ({ kind: "failure", retryAfterMs });
+
+const initialEndpoint = endpoint.newEndpoint();
+
+/** A copy of the state that has changed: cases here begin with the same one. */
+function begin(state: EndpointState, nowMs: number): EndpointState {
+  const next = { ...state };
+  endpoint.begin(next, nowMs);
+  return next;
+}
+
+function end(state: EndpointState, outcome: CallOutcome, nowMs: number): EndpointState {
+  const next = { ...state };
+  if (outcome.kind === "success") endpoint.succeed(next, outcome.latencyMs, nowMs);
+  else if (outcome.kind === "failure") endpoint.fail(next, outcome.retryAfterMs, nowMs);
+  else endpoint.leave(next, nowMs);
+  return next;
+}
+
+function takeRetry(state: EndpointState, nowMs: number) {
+  const next = { ...state };
+  return { isAllowed: endpoint.takeRetry(next, nowMs), state: next };
+}
 
 /** Calls that are begun and end like this, one after another. */
 function after(

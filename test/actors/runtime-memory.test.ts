@@ -2,40 +2,46 @@ import { expect, test } from "bun:test";
 import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { LoadedKey } from "../../db/queries/key-load.ts";
+import { keyRecord } from "../../db/queries/key-rows.ts";
 import { SCOPES } from "../../src/lib/api-key-record.ts";
 import { fakeEnvironment } from "./fake-environment.ts";
 
 const ACTORS = 100_000;
 /** For each actor of a key: its record, its two periods, and its place in the registry. */
-const MAX_BYTES_PER_ACTOR = 2_048;
+const MAX_BYTES_PER_ACTOR = 1_280;
 
 function liveBytes(): number {
   Bun.gc(true);
   return process.memoryUsage().heapUsed;
 }
 
-test("100,000 idle actors fit in a process, at less than 2 KB each", async () => {
+/** A text as the driver hands it out: a copy of its own for each row. */
+function read(text: string): string {
+  return Buffer.from(text).toString();
+}
+
+test("100,000 idle actors fit in a process, at less than 1.25 KB each", async () => {
   const world = fakeEnvironment();
   const keys = new ActorRegistry(apiKeyActor, world);
   let loaded = 0;
   world.answerReadsWith((): LoadedKey => {
     const id = `key_${(loaded++).toString(16).padStart(32, "0")}`;
     return {
-      record: {
+      record: keyRecord({
         id,
-        organizationId: `org_${id.slice(4)}`,
-        kind: "secret",
-        name: `Key number ${loaded}`,
-        keyPrefix: `gateway_sk_${id.slice(-4)}`,
-        scopes: [...SCOPES],
-        rateLimitRpm: 60,
-        dailyBudgetNano: 1_000_000_000n,
-        monthlyBudgetNano: 10_000_000_000n,
-        allowedModels: null,
-        expiresAtMs: null,
-        isActive: true,
-        createdAtMs: loaded,
-      },
+        organization_id: read(`org_${loaded % 1_000}`),
+        kind: read("secret"),
+        name: read(`Key number ${loaded}`),
+        key_prefix: read(`gateway_sk_${id.slice(-4)}`),
+        scopes: SCOPES.map(read),
+        rate_limit_rpm: 60,
+        daily_budget_nano: 1_000_000_000n,
+        monthly_budget_nano: 10_000_000_000n,
+        allowed_models: null,
+        expires_at: null,
+        is_active: true,
+        created_at: new Date(loaded),
+      }),
       totals: new Map(),
     };
   });

@@ -119,6 +119,19 @@ describe("memory", () => {
     expect(windows.size).toBeLessThanOrEqual(20 * 63);
   });
 
+  test("is less than half a KB for a key that was used once", () => {
+    const windows = new MemoryRateWindows(new VirtualClock());
+    const keys = Array.from({ length: 10_000 }, (_, index) => `key ${index}`);
+    const liveBytes = () => {
+      Bun.gc(true);
+      return process.memoryUsage().heapUsed;
+    };
+    const beforeBytes = liveBytes();
+    for (const key of keys) windows.take(key, 100);
+    expect((liveBytes() - beforeBytes) / keys.length).toBeLessThan(512);
+    expect(windows.size).toBe(keys.length);
+  });
+
   test("keeps the window of a key that goes on being used", () => {
     const clock = new VirtualClock();
     const windows = new MemoryRateWindows(clock);

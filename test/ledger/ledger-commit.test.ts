@@ -77,6 +77,25 @@ describe("a batch of settlements", () => {
     ]);
   });
 
+  test("is exact beyond the integers that numbers are exact for", async () => {
+    const payer = await books.addOrganization(10n ** 18n);
+    const edge = BigInt(Number.MAX_SAFE_INTEGER);
+    const charges = [edge, edge, edge + 2n, 1n];
+    const batch = charges.map((chargeNano) => settlement(payer, { chargeNano }));
+    const totals = await commit({ settlements: batch });
+    const postedNano = 3n * edge + 3n;
+    expect(totals.get(batch[0]!.orgAccount)).toMatchObject({ postedNano });
+    expect(totals.get(batch[0]!.dayAccount)).toMatchObject({ postedNano });
+    expect(totals.get(batch[0]!.monthAccount)).toMatchObject({ postedNano });
+    const rows = await books.sql`SELECT amount_nano, balance_after_nano FROM transactions
+      WHERE organization_id = ${payer.organizationId} AND type = 'usage' ORDER BY sequence`;
+    let balance = 10n ** 18n;
+    for (const [index, chargeNano] of charges.entries()) {
+      balance -= chargeNano;
+      expect(rows[index]).toEqual({ amount_nano: -chargeNano, balance_after_nano: balance });
+    }
+  });
+
   test("keeps every figure of a settlement", async () => {
     const payer = await books.addOrganization(CREDIT);
     const full = settlement(payer, {

@@ -92,7 +92,7 @@ describe("what is delivered of a stream", () => {
           if (writes && stream.writes.length > 0) await stream.writes[0]!.end(true);
           const received = stream.receive(tokens);
           let isAdmitted = false;
-          const admitting = stream.checkpoints.admit(received).then(() => {
+          const admitting = Promise.resolve(stream.checkpoints.admit(received)).then(() => {
             isAdmitted = true;
           });
           await settled();

@@ -37,6 +37,24 @@ describe("a deadline", () => {
     a.cancel();
   });
 
+  test("of an object is one at a time, expires once, and not where it was cancelled", () => {
+    const expired: string[] = [];
+    const [kept, cancelled] = ["kept", "cancelled"].map((name) => ({
+      expire: () => void expired.push(name),
+    }));
+    queue.set(kept!);
+    queue.set(cancelled!);
+    clock.advance(DELAY_MS / 2);
+    queue.cancel(cancelled!);
+    queue.cancel(cancelled!);
+    clock.advance(DELAY_MS);
+    expect(expired).toEqual(["kept"]);
+    queue.set(kept!);
+    queue.expireAll();
+    clock.advance(DELAY_MS);
+    expect(expired).toEqual(["kept", "kept"]);
+  });
+
   test("may be set and cancelled by one that runs", () => {
     const late = add("late");
     queue.add(() => {

@@ -99,6 +99,29 @@ describe("USD", () => {
     );
   });
 
+  test("amounts up to a million USD and beyond are told digit by digit", () => {
+    const million = 10n ** 15n;
+    const near = fc.oneof(
+      fc.bigInt({ min: -million - 5n, max: -million + 5n }),
+      fc.bigInt({ min: million - 10n ** 9n, max: million + 5n }),
+      fc.bigInt({ min: -2_000_000_000n, max: 2_000_000_000n }),
+    );
+    fc.assert(
+      fc.property(near, (nano) => {
+        expect(usdText(nano)).toMatch(/^-?\d+(\.\d{0,8}[1-9])?$/);
+        expect(nanoFromUsd(usdText(nano))).toBe(nano);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test("numbers in JSON stand nearest to their amounts at the edge of safe integers too", () => {
+    const edge = BigInt(Number.MAX_SAFE_INTEGER);
+    for (const nano of [edge - 1n, edge, edge + 1n, edge + 2n, -edge, -edge - 1n]) {
+      expect(usdNumber(nano)).toBe(Number(usdText(nano)));
+    }
+  });
+
   test("decimals are counted as they are written", () => {
     expect([5, 5.1, 5.12, 0.1, 1e2, 1e-2].map((value) => hasAtMostDecimals(value, 2))).toEqual(
       Array(6).fill(true),
@@ -127,6 +150,33 @@ describe("costs", () => {
     expect(holdNanoUsd(1_000_000n, 0n)).toBe(1n);
     expect(holdNanoUsd(1_000_001n, 0n)).toBe(2n);
     expect(holdNanoUsd(0n, 400n)).toBe(0n);
+  });
+
+  test("are the same to the last digit in numbers and in bigints, up to the last safe integer", () => {
+    const edge = Number.MAX_SAFE_INTEGER;
+    const anyNumber = fc.oneof(
+      fc.integer({ min: 0, max: edge }),
+      fc.integer({ min: edge - 1_000, max: edge }),
+      fc.integer({ min: 0, max: 100_000 }).map((nano) => nano * 1_000_000 + 500_000),
+    );
+    const anyFactor = fc.oneof(anyFee, fc.bigInt({ min: 89_000n, max: 91_000n }));
+    fc.assert(
+      fc.property(anyNumber, anyFactor, (cost, fee) => {
+        expect(chargeNanoUsd(cost, fee)).toBe(chargeNanoUsd(BigInt(cost), fee));
+        expect(holdNanoUsd(cost, fee)).toBe(holdNanoUsd(BigInt(cost), fee));
+      }),
+      { numRuns: 5_000 },
+    );
+    // Each of the three rest divisions at its limit.
+    for (const [cost, fee] of [
+      [edge, 90_000n],
+      [999_999, 90_000n],
+      [9_999_999_999, 0n],
+      [10_000_000_000, 1n],
+    ] as const) {
+      expect(chargeNanoUsd(cost, fee)).toBe(chargeNanoUsd(BigInt(cost), fee));
+      expect(holdNanoUsd(cost, fee)).toBe(holdNanoUsd(BigInt(cost), fee));
+    }
   });
 
   test("charged are never more than held for the same or more, and less than a nano-USD below it", () => {

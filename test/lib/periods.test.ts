@@ -37,6 +37,14 @@ describe("periods of budgets", () => {
     );
   });
 
+  test("are the same objects for everyone who asks within them", () => {
+    const nowMs = Date.parse("2026-03-14T23:59:59.999Z");
+    expect(utcDay(nowMs)).toBe(utcDay(nowMs - 3_600_000));
+    expect(utcMonth(nowMs)).toBe(utcMonth(nowMs - 86_400_000));
+    expect(() => utcDay(Number.NaN)).toThrow(RangeError);
+    expect(() => utcMonth(Number.NaN)).toThrow(RangeError);
+  });
+
   test("end for a month where they end for its last day", () => {
     fc.assert(
       fc.property(anyTime, (nowMs) => {

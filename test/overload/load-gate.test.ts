@@ -3,6 +3,7 @@ import Type from "typebox";
 import { BodyBudget } from "../../src/http/body-budget.ts";
 import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/load-gate.ts";
 import { compileRoute } from "../../src/http/pipeline.ts";
+import { RequestRun } from "../../src/http/request-run.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { EventLoopLag } from "../../src/telemetry/event-loop-lag.ts";
@@ -16,7 +17,7 @@ function answerOf(
   handle: RouteDefinition["handle"] = () => new Response("served"),
   connection: string[] = [],
 ) {
-  const run = compileRoute(
+  const route = compileRoute(
     {
       method: "POST",
       path: "/v1/test",
@@ -45,12 +46,11 @@ function answerOf(
     headers: { "content-type": "application/json" },
     body: "{}",
   });
-  return run({
-    request,
-    params: {},
-    keepOpen: () => void connection.push("may be quiet"),
-    mayExpire: () => void connection.push("may expire"),
-  });
+  const server = {
+    timeout: (_: Request, seconds: number) =>
+      void connection.push(seconds === 0 ? "may be quiet" : "may expire"),
+  };
+  return new RequestRun(route, request, {}, server).answer();
 }
 
 describe("a gateway with too much to do", () => {
@@ -83,10 +83,10 @@ test("the connection of a stream may be quiet while that runs, and no longer", a
   let end: (() => void) | undefined;
   await answerOf(
     { kind: "model", scope: "chat:completions" },
-    ({ log, keepOpen }) => {
-      log.isDeferred = true;
-      end = () => log.finish?.();
-      keepOpen();
+    (context) => {
+      context.log.isDeferred = true;
+      end = () => context.log.finish?.();
+      context.keepOpen();
       return new Response("begun");
     },
     connection,

@@ -2,11 +2,11 @@ import { expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import type { Connect } from "../../src/providers/http/connection.ts";
 import { IDLE_TIMEOUT_MS } from "../../src/providers/http/connection-pool.ts";
-import { createHttpFetch } from "../../src/providers/http/http-fetch.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
 import {
   answerOf,
   codeOf,
+  createHttpFetch,
   outcomeOf,
   type RawConnection,
   requestOf,

@@ -15,7 +15,10 @@ interface Outcome {
 /** What an exchange makes of a response that comes in these pieces, and then ends. */
 async function parse(pieces: readonly Buffer[], as: "text" | "stream", method = "POST") {
   const { promise, resolve, reject } = Promise.withResolvers<ProviderResponse>();
-  const exchange = new Exchange("", requestOf({ method }), resolve, reject);
+  const exchange = new Exchange("", requestOf({ method }), {
+    responded: resolve,
+    failed: reject,
+  });
   let isReusable: boolean | undefined;
   exchange.carriedBy({
     pause: () => undefined,
@@ -263,7 +266,10 @@ test("a body in an unknown encoding is refused", async () => {
 
 test("the payloads of all chunks in one piece are handed on as one", async () => {
   const { promise, resolve, reject } = Promise.withResolvers<ProviderResponse>();
-  const exchange = new Exchange("", requestOf(), resolve, reject);
+  const exchange = new Exchange("", requestOf(), {
+    responded: resolve,
+    failed: reject,
+  });
   exchange.receive(bytesOf(CHUNKED));
   const reader = (await promise).body!.getReader();
   const first = reader.read();

@@ -1,5 +1,9 @@
 import type { Connect } from "../../src/providers/http/connection.ts";
-import type { HttpFetch, ProviderRequest } from "../../src/providers/http/provider-response.ts";
+import { createHttpClient, type HttpClientOptions } from "../../src/providers/http/http-client.ts";
+import type {
+  ProviderRequest,
+  ProviderResponse,
+} from "../../src/providers/http/provider-response.ts";
 
 export interface RawConnection {
   readonly socket: Bun.Socket<RawConnection>;
@@ -108,6 +112,17 @@ export function answerOf(body: string, headers = ""): string {
 }
 
 const HEADERS = { "content-type": "application/json" };
+
+export type HttpFetch = (url: string, request: ProviderRequest) => Promise<ProviderResponse>;
+
+/** The client, for who waits for its responses. */
+export function createHttpFetch(options: HttpClientOptions = {}): HttpFetch {
+  const client = createHttpClient(options);
+  return (url, request) =>
+    new Promise((resolve, reject) => {
+      client.send(url, request, { responded: resolve, failed: reject });
+    });
+}
 
 export function requestOf(changes: Partial<ProviderRequest> = {}): ProviderRequest {
   return {

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import { createHttpFetch } from "../../src/providers/http/http-fetch.ts";
 import { MAX_UNREAD_BYTES } from "../../src/providers/http/response-body.ts";
 import {
   answerOf,
   codeOf,
+  createHttpFetch,
   observedConnect,
   outcomeOf,
   type RawConnection,

@@ -28,6 +28,24 @@ describe("cross-origin requests", () => {
     expect(response.headers.get("vary")).toBe("origin");
   });
 
+  test("bring their bodies", async () => {
+    const response = await fetch(`${gateway.baseUrl}/v1/chat/completions`, {
+      method: "POST",
+      headers: {
+        origin: ORIGIN,
+        authorization: `Bearer ${gateway.secretKey}`,
+        "content-type": "application/json",
+      },
+      body: JSON.stringify({
+        model: "sandbox/chat",
+        messages: [{ role: "user", content: "Hello" }],
+      }),
+    });
+    expect(response.status).toBe(200);
+    expect(response.headers.get("access-control-allow-origin")).toBe(ORIGIN);
+    expect(((await response.json()) as { object: string }).object).toBe("chat.completion");
+  });
+
   test("let it read errors too", async () => {
     const response = await ask("GET", "/v1/keys/none", ORIGIN);
     expect(response.status).toBe(404);

@@ -20,6 +20,7 @@ export async function callPublic(
     body: undefined,
     bodyText: "",
     log: {},
+    respond: (body, headers, status = 200) => new Response(body, { status, headers }),
     keepOpen: () => {},
   };
   const response = await route.handle(context);

@@ -3,7 +3,7 @@ import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { CallAbort } from "../../src/providers/call-abort.ts";
-import { callCandidates } from "../../src/services/routing/call-candidates.ts";
+import { CandidateTries } from "../../src/services/routing/call-candidates.ts";
 import type { Candidate } from "../../src/services/routing/plan-route.ts";
 
 const MEASURED_MS = 40;
@@ -25,20 +25,12 @@ test.each([
     read: () => Promise.reject(new Error("reads nothing")),
   });
   const candidate = { endpointId: "a/b", model: { id: "a/b" } } as Candidate;
-  const served = await callCandidates(
-    { endpoints, clock, steadyClock, random: () => 0 },
-    [candidate],
-    new CallAbort(),
-    {
-      trail: [],
-      async start() {
-        steadyClock.advance(MEASURED_MS);
-        setByMs = byMs;
-        return "answer";
-      },
-      accept: (raw) => raw,
-    },
-  );
-  served.end(true);
+  const dependencies = { endpoints, clock, steadyClock, random: () => 0 };
+  const tries = new CandidateTries(dependencies, [candidate], new CallAbort());
+  expect(await tries.next()).toBe(candidate);
+  steadyClock.advance(MEASURED_MS);
+  setByMs = byMs;
+  tries.answered();
+  tries.end(true);
   expect(endpoints.get("a/b").turn("health", undefined).latencyMs).toBe(MEASURED_MS);
 });

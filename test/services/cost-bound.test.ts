@@ -1,6 +1,9 @@
 import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
+import { providerCostFemto } from "../../src/services/billing/usage.ts";
 import {
+  costBound,
   estimatedPromptTokens,
   promptSize,
   promptTokenBound,
@@ -52,3 +55,71 @@ test("the bytes of an image are not estimated as text", () => {
   const size = sizeOf({ content: [{ type: "image_url", image_url: { url } }] });
   expect(estimatedPromptTokens(size, model)).toBeLessThan(2_000);
 });
+
+describe("what a call costs", () => {
+  // From prices as they are to ones at which a prompt of a few tokens is beyond safe integers.
+  const anyPrice = fc.oneof(
+    fc.bigInt({ min: 0n, max: 10n ** 9n }),
+    fc.bigInt({ min: 0n, max: 10n ** 20n }),
+  );
+  const anyPrices = fc.record({
+    inputTokenFemto: anyPrice,
+    outputTokenFemto: anyPrice,
+    cachedInputTokenFemto: anyPrice,
+    cacheWriteTokenFemto: anyPrice,
+  });
+  const tokens = fc.integer({ min: 0, max: 2_000_000 });
+
+  test("is exact, however much it is", () => {
+    fc.assert(
+      fc.property(
+        anyPrices,
+        tokens,
+        tokens,
+        tokens,
+        tokens,
+        (prices, plain, cached, written, out) => {
+          const usage = {
+            promptTokens: plain + cached + written,
+            cachedPromptTokens: cached,
+            cacheWriteTokens: written,
+            completionTokens: out,
+            reasoningTokens: 0,
+            estimated: false,
+          };
+          const expected =
+            BigInt(plain) * prices.inputTokenFemto +
+            BigInt(cached) * prices.cachedInputTokenFemto +
+            BigInt(written) * prices.cacheWriteTokenFemto +
+            BigInt(out) * prices.outputTokenFemto;
+          expect(BigInt(providerCostFemto(usage, prices))).toBe(expected);
+        },
+      ),
+    );
+  });
+
+  test("is bounded by the dearest of its models, for each choice", () => {
+    const models = fc.array(anyPrices, { minLength: 1, maxLength: 3 });
+    const choices = fc.integer({ min: 1, max: 128 });
+    fc.assert(
+      fc.property(models, choices, (prices, n) => {
+        const request = { messages: [{ role: "user" as const, content: "how much?" }], n };
+        const size = promptSize(request);
+        const priced = prices.map((one) => ({ ...model, maxOutputTokens: 4_096, prices: one }));
+        const bound = costBound(request, size, priced);
+        const inputs = prices.flatMap((one) => [
+          one.inputTokenFemto,
+          one.cachedInputTokenFemto,
+          one.cacheWriteTokenFemto,
+        ]);
+        const promptTokens = BigInt(promptTokenBound(size, model) * n);
+        expect(BigInt(bound.fixedFemto)).toBe(promptTokens * most(inputs));
+        const output = most(prices.map((one) => one.outputTokenFemto)) * BigInt(n);
+        expect(BigInt(bound.perTokenFemto)).toBe(output);
+        expect(bound.outputTokens).toBe(4_096);
+      }),
+    );
+  });
+});
+
+const most = (values: bigint[]) => values.reduce((a, b) => (a > b ? a : b));

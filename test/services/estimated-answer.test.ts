@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { tokensOfBytes } from "../../src/lib/token-estimate.ts";
+import { finishReason } from "../../src/services/chat/finish-reason.ts";
 import { normaliseCompletion } from "../../src/services/chat/normalise-completion.ts";
 
 test.each<[string, Record<string, unknown>]>([
@@ -9,7 +10,15 @@ test.each<[string, Record<string, unknown>]>([
 ])("an answer without usage is counted by %s", (_, message) => {
   const { estimatedTokens } = normaliseCompletion(
     { choices: [{ message, finish_reason: "stop" }] },
-    { hidesReasoning: false, nowSeconds: 0 },
+    false,
+    0,
   );
   expect(estimatedTokens).toBe(tokensOfBytes(8));
 });
+
+test.each(["constructor", "toString", "STOP", "some new word"])(
+  "a finish reason of %s counts as a plain stop",
+  (reason) => {
+    expect(finishReason(reason)).toBe("stop");
+  },
+);

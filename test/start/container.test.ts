@@ -31,7 +31,7 @@ test("the image holds what its installation and its start need", () => {
   const programs = [...dockerfile.matchAll(/"(src\/[^"]+)"/g)].map(([, name]) => name!);
   expect(programs).toHaveLength(2);
   for (const name of programs) expect(existsSync(join(root, name))).toBeTrue();
-  const settings = manifest.scripts.start.match(/\bBUN_\w+=\d+/g)!;
+  const settings = manifest.scripts.start.match(/\bBUN_\w+=[\d.]+/g)!;
   expect(settings).toHaveLength(2);
   for (const setting of settings) expect(dockerfile).toContain(setting);
   expect(dockerfile).toMatch(/^USER bun$/m);

@@ -52,9 +52,7 @@ export class OwnAdmissions {
   /** Whether something was admitted so recently that Redis must still count it. */
   hasRecent(window: SlidingWindow, marginBuckets: number): boolean {
     const oldest = this.#windows.nowBucket - this.#buckets + marginBuckets;
-    let newest = Number.NEGATIVE_INFINITY;
-    for (const bucket of window.counts.keys()) newest = bucket;
-    return newest > oldest;
+    return window.newestBucket !== undefined && window.newestBucket > oldest;
   }
 
   /** One admission of `share`, decided here. Throws 503 as `reserve` does. */
@@ -68,7 +66,7 @@ export class OwnAdmissions {
   forgetTold(): void {
     this.#untold = new Map();
     for (const [key, window] of this.#windows.occupied()) {
-      this.#untold.set(key, new Map(window.counts));
+      this.#untold.set(key, window.counts());
     }
   }
 

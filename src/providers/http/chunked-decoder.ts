@@ -33,6 +33,9 @@ export class ChunkedDecoder {
   #remainingBytes = 0;
   #lineBytes = 0;
   #trailerBytes = 0;
+  /** Where the payload of the last piece begins and ends in it. */
+  start = 0;
+  end = 0;
   /** How far the last piece was read: what follows is not of this body. */
   position = 0;
 
@@ -41,11 +44,10 @@ export class ChunkedDecoder {
   }
 
   /**
-   * The payload in `bytes` from `offset` on, as a part of `bytes` itself: the payloads of several chunks
-   * are moved together in place, because that is cheaper than a copy, and than an array for each.
-   * Throws HttpError.
+   * Finds the payload in `bytes` from `offset` on: that of several chunks is moved together in place,
+   * because that is cheaper than a copy, and than an array for each. Throws HttpError.
    */
-  decode(bytes: Buffer, offset: number): Buffer {
+  decode(bytes: Buffer, offset: number): void {
     let at = offset;
     let start = offset;
     let end = offset;
@@ -64,7 +66,8 @@ export class ChunkedDecoder {
       if (this.#remainingBytes === 0) this.#state = DATA_CR;
     }
     this.position = at;
-    return bytes.subarray(start, end);
+    this.start = start;
+    this.end = end;
   }
 
   /**

@@ -1,11 +1,11 @@
 import type { AbortNotice } from "../call-abort.ts";
-import type { PieceReader } from "../interface.ts";
 import { type BodyFraming, framingOf } from "./body-framing.ts";
 import { ChunkedDecoder } from "./chunked-decoder.ts";
 import { decoderOf } from "./content-decoding.ts";
+import { ExchangeResponse } from "./exchange-response.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
-import type { ProviderRequest, ProviderResponse } from "./provider-response.ts";
-import { type BodySource, ResponseBody } from "./response-body.ts";
+import type { ProviderRequest, ResponseReceiver } from "./provider-response.ts";
+import type { BodySource } from "./response-body.ts";
 import { parseHead, type ResponseHead } from "./response-head.ts";
 
 export const MAX_HEAD_BYTES = 65_536;
@@ -32,8 +32,7 @@ export class Exchange implements BodySource, EventListenerObject {
   readonly connectTimeoutMs: number;
   readonly #method: string;
   readonly #signal: AbortNotice;
-  readonly #resolve: (response: ProviderResponse) => void;
-  readonly #reject: (error: unknown) => void;
+  readonly #receiver: ResponseReceiver;
   #carrier: ExchangeCarrier | undefined;
   #headBytes: Buffer | undefined;
   #hasBegun = false;
@@ -42,20 +41,14 @@ export class Exchange implements BodySource, EventListenerObject {
   #framing: BodyFraming | undefined;
   #remainingBytes = 0;
   #chunks: ChunkedDecoder | undefined;
-  #body: ResponseBody | undefined;
+  #response: ExchangeResponse | undefined;
 
-  constructor(
-    requestText: string,
-    request: ProviderRequest,
-    resolve: (response: ProviderResponse) => void,
-    reject: (error: unknown) => void,
-  ) {
+  constructor(requestText: string, request: ProviderRequest, receiver: ResponseReceiver) {
     this.requestText = requestText;
     this.connectTimeoutMs = request.connectTimeoutMs;
     this.#method = request.method;
     this.#signal = request.signal;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#receiver = receiver;
     this.#signal.addEventListener("abort", this);
   }
 
@@ -74,7 +67,7 @@ export class Exchange implements BodySource, EventListenerObject {
 
   /** The abort of the signal. */
   handleEvent(): void {
-    this.#body?.abort(this.#signal.reason);
+    this.#response?.abort(this.#signal.reason);
     this.fail(this.#signal.reason);
   }
 
@@ -103,8 +96,8 @@ export class Exchange implements BodySource, EventListenerObject {
   fail(error: unknown): void {
     if (this.#hasEnded) return;
     this.#end();
-    if (this.#body === undefined) this.#reject(error);
-    else this.#body.fail(error);
+    if (this.#response === undefined) this.#receiver.failed(error);
+    else this.#response.fail(error);
     this.#carrier?.destroy();
   }
 
@@ -156,39 +149,41 @@ export class Exchange implements BodySource, EventListenerObject {
     this.#headBytes = undefined;
     const framing = framingOf(head, this.#method);
     const decode = decoderOf(head.get("content-encoding"));
-    const body = new ResponseBody(this);
+    const response = new ExchangeResponse(this, head, framing.kind !== "none", decode);
     this.#framing = framing;
     this.#remainingBytes = framing.lengthBytes;
-    this.#body = body;
+    this.#response = response;
     if (framing.kind === "chunked") this.#chunks = new ChunkedDecoder();
-    this.#resolve(new ExchangeResponse(head, framing.kind === "none" ? null : body, decode));
-    this.#receiveBody(bytes, bodyStart);
+    try {
+      this.#receiveBody(bytes, bodyStart);
+    } catch (error) {
+      // The head stands: whoever reads the body is told.
+      this.fail(error);
+    }
+    this.#receiver.responded(response);
   }
 
   #receiveBody(bytes: Buffer, offset: number): void {
-    let piece: Buffer;
-    let position = bytes.length;
+    let start = offset;
+    let end = bytes.length;
+    let position = end;
     let isOver = false;
     if (this.#chunks !== undefined) {
-      piece = this.#chunks.decode(bytes, offset);
-      position = this.#chunks.position;
-      isOver = this.#chunks.isDone;
-    } else if (this.#framing!.kind === "close") {
-      piece = bytes.subarray(offset);
-    } else {
-      position = Math.min(bytes.length, offset + this.#remainingBytes);
-      piece = bytes.subarray(offset, position);
-      this.#remainingBytes -= piece.length;
+      this.#chunks.decode(bytes, offset);
+      ({ start, end, position, isDone: isOver } = this.#chunks);
+    } else if (this.#framing!.kind !== "close") {
+      position = end = Math.min(bytes.length, offset + this.#remainingBytes);
+      this.#remainingBytes -= end - start;
       isOver = this.#remainingBytes === 0;
     }
-    if (piece.length > 0) this.#body!.push(piece);
+    if (end > start) this.#response!.push(bytes, start, end);
     // Bytes that nobody asked for may be meant as the answer to the next request.
     if (isOver) this.#complete(position === bytes.length);
   }
 
   #complete(isClean: boolean): void {
     this.#end();
-    this.#body!.end();
+    this.#response!.end();
     this.#carrier?.finish(isClean && this.#framing!.isReusable);
   }
 
@@ -196,55 +191,5 @@ export class Exchange implements BodySource, EventListenerObject {
     this.#hasEnded = true;
     this.#headBytes = undefined;
     this.#signal.removeEventListener("abort", this);
-  }
-}
-
-class ExchangeResponse implements ProviderResponse {
-  readonly status: number;
-  readonly headers: ResponseHead;
-  readonly #source: ResponseBody | null;
-  readonly #decode: ReturnType<typeof decoderOf>;
-  #stream: ReadableStream<Uint8Array> | undefined;
-
-  constructor(
-    head: ResponseHead,
-    source: ResponseBody | null,
-    decode: ReturnType<typeof decoderOf>,
-  ) {
-    this.status = head.status;
-    this.headers = head;
-    this.#source = source;
-    this.#decode = decode;
-  }
-
-  get body(): ReadableStream<Uint8Array> | null {
-    if (this.#source === null) return null;
-    if (this.#stream === undefined) {
-      const raw = this.#source.stream();
-      this.#stream = this.#decode === undefined ? raw : this.#decode(raw);
-    }
-    return this.#stream;
-  }
-
-  wholeText(): string | undefined {
-    return this.#decode === undefined ? this.#source?.wholeText() : undefined;
-  }
-
-  get hasBody(): boolean {
-    return this.#source !== null;
-  }
-
-  reader(): PieceReader {
-    return this.#decode === undefined ? this.#source!.reader() : this.body!.getReader();
-  }
-
-  text(): Promise<string> {
-    if (this.#source === null) return Promise.resolve("");
-    if (this.#decode !== undefined) return this.#expandedText();
-    return this.#source.text();
-  }
-
-  async #expandedText(): Promise<string> {
-    return new Response(this.body).text();
   }
 }

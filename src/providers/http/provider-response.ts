@@ -9,8 +9,8 @@ export interface ProviderResponse {
   readonly body: ReadableStream<Uint8Array> | null;
   /** The whole body: its size is the caller's to judge first, by its content-length. */
   text(): Promise<string>;
-  /** The same where all of it has come, in place of a wait; undefined else. */
-  wholeText?(): string | undefined;
+  /** The same where all of it has come, within that many bytes, in place of a wait; undefined else. */
+  wholeText?(maxBytes: number): string | undefined;
   /** Whether `body` is not null, without making it. */
   readonly hasBody?: boolean;
   /** Reads the body, in place of `body`. */
@@ -27,5 +27,15 @@ export interface ProviderRequest {
   readonly connectTimeoutMs: number;
 }
 
-/** Rejects with the signal's reason where that has aborted, and with an Error with a `code` else. */
-export type HttpFetch = (url: string, request: ProviderRequest) => Promise<ProviderResponse>;
+/** Who waits for a response. One of the two is told, once. */
+export interface ResponseReceiver {
+  /** As much of the body has come as came with the head. */
+  responded(response: ProviderResponse): void;
+  /** With the signal's reason where that has aborted, and with an Error with a `code` else. */
+  failed(error: unknown): void;
+}
+
+export interface HttpClient {
+  /** Throws a TypeError where the URL or a header cannot be sent. */
+  send(url: string, request: ProviderRequest, receiver: ResponseReceiver): void;
+}

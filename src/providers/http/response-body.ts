@@ -16,7 +16,11 @@ type PieceRead = { done: boolean; value?: Uint8Array | undefined };
 /** The bytes of one response, pushed by the connection and pulled by one reader: itself, a stream, or a text. */
 export class ResponseBody implements PieceReader {
   readonly #source: BodySource;
-  #pieces: Buffer[] = [];
+  /** The first piece that lies unread, from a position in it to another, and those behind it. */
+  #first: Buffer | undefined;
+  #firstStart = 0;
+  #firstEnd = 0;
+  #others: Buffer[] | undefined;
   #unreadBytes = 0;
   #isPaused = false;
   #hasEnded = false;
@@ -25,7 +29,7 @@ export class ResponseBody implements PieceReader {
   #failure: unknown;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #isPulled = false;
-  #reading: { resolve(read: PieceRead): void; reject(failure: unknown): void } | undefined;
+  #reading: PromiseWithResolvers<PieceRead> | undefined;
   #isCancelled = false;
   #text: { resolve(text: string): void; reject(failure: unknown): void } | undefined;
 
@@ -33,20 +37,27 @@ export class ResponseBody implements PieceReader {
     this.#source = source;
   }
 
-  /** `piece` is handed on as it is: it must not be written to afterwards. */
-  push(piece: Buffer): void {
+  /** A piece, from `start` to `end` in `bytes`: handed on as it is, it must not be written to afterwards. */
+  push(bytes: Buffer, start: number, end: number): void {
     if (this.#isCancelled) return;
     if (this.#reading !== undefined) {
-      this.#endReading().resolve({ done: false, value: piece });
+      this.#endReading().resolve({ done: false, value: part(bytes, start, end) });
       return;
     }
     if (this.#isPulled) {
       this.#isPulled = false;
-      this.#controller!.enqueue(piece);
+      this.#controller!.enqueue(part(bytes, start, end));
       return;
     }
-    this.#pieces.push(piece);
-    this.#unreadBytes += piece.length;
+    if (this.#first === undefined) {
+      this.#first = bytes;
+      this.#firstStart = start;
+      this.#firstEnd = end;
+    } else {
+      this.#others ??= [];
+      this.#others.push(part(bytes, start, end));
+    }
+    this.#unreadBytes += end - start;
     if (this.#text !== undefined || this.#isPaused || this.#unreadBytes <= MAX_UNREAD_BYTES) return;
     this.#isPaused = true;
     this.#source.pause();
@@ -56,7 +67,7 @@ export class ResponseBody implements PieceReader {
     this.#hasEnded = true;
     if (this.#reading !== undefined) this.#endReading().resolve({ done: true });
     this.#text?.resolve(this.#takeText());
-    if (this.#controller !== undefined && this.#pieces.length === 0) this.#controller.close();
+    if (this.#controller !== undefined && this.#first === undefined) this.#controller.close();
   }
 
   /** What came before the failure is still read first by a stream. */
@@ -66,13 +77,12 @@ export class ResponseBody implements PieceReader {
     this.#failure = failure;
     if (this.#reading !== undefined) this.#endReading().reject(failure);
     this.#text?.reject(failure);
-    if (this.#pieces.length === 0) this.#controller?.error(failure);
+    if (this.#first === undefined) this.#controller?.error(failure);
   }
 
   /** Fails at once, whatever lies unread. */
   abort(reason: unknown): void {
-    this.#pieces = [];
-    this.#unreadBytes = 0;
+    this.#dropPieces();
     this.fail(reason);
   }
 
@@ -87,9 +97,9 @@ export class ResponseBody implements PieceReader {
     });
   }
 
-  /** All of it, where it has come; the caller is its reader then. */
-  wholeText(): string | undefined {
-    if (!this.#hasEnded || this.#isTaken) return undefined;
+  /** All of it, where it has come and is not more than that; the caller is its reader then. */
+  wholeText(maxBytes: number): string | undefined {
+    if (!this.#hasEnded || this.#isTaken || this.#unreadBytes > maxBytes) return undefined;
     this.#isTaken = true;
     return this.#takeText();
   }
@@ -102,14 +112,14 @@ export class ResponseBody implements PieceReader {
   }
 
   take(): Uint8Array | undefined {
-    if (this.#pieces.length === 0) return undefined;
+    if (this.#first === undefined) return undefined;
     const piece = this.#takePieces();
     this.#resume();
     return piece;
   }
 
   get isOver(): boolean {
-    return this.#hasEnded && this.#pieces.length === 0;
+    return this.#hasEnded && this.#first === undefined;
   }
 
   /** Only behind the answer to the last one. */
@@ -118,22 +128,20 @@ export class ResponseBody implements PieceReader {
     if (value !== undefined) return Promise.resolve({ done: false, value });
     if (this.#hasFailed) return Promise.reject(this.#failure);
     if (this.#hasEnded || this.#isCancelled) return Promise.resolve({ done: true });
-    return new Promise((resolve, reject) => {
-      this.#reading = { resolve, reject };
-      this.#resume();
-    });
+    this.#reading = Promise.withResolvers<PieceRead>();
+    this.#resume();
+    return this.#reading.promise;
   }
 
   cancel(): Promise<void> {
     this.#isCancelled = true;
-    this.#pieces = [];
-    this.#unreadBytes = 0;
+    this.#dropPieces();
     if (this.#reading !== undefined) this.#endReading().resolve({ done: true });
     if (!this.#hasEnded && !this.#hasFailed) this.#source.abandon();
     return Promise.resolve();
   }
 
-  #endReading() {
+  #endReading(): PromiseWithResolvers<PieceRead> {
     const reading = this.#reading!;
     this.#reading = undefined;
     return reading;
@@ -146,7 +154,7 @@ export class ResponseBody implements PieceReader {
       {
         pull: (controller) => this.#pull(controller),
         cancel: () => {
-          this.#pieces = [];
+          this.#dropPieces();
           this.#controller = undefined;
           this.#isPulled = false;
           if (!this.#hasEnded && !this.#hasFailed) this.#source.abandon();
@@ -158,7 +166,7 @@ export class ResponseBody implements PieceReader {
 
   #pull(controller: ReadableStreamDefaultController<Uint8Array>): void {
     this.#controller = controller;
-    if (this.#pieces.length > 0) {
+    if (this.#first !== undefined) {
       controller.enqueue(this.#takePieces());
       if (this.#hasFailed) controller.error(this.#failure);
       else if (this.#hasEnded) controller.close();
@@ -175,17 +183,40 @@ export class ResponseBody implements PieceReader {
   }
 
   #takePieces(): Buffer {
-    const pieces = this.#pieces;
-    this.#pieces = [];
+    const first = part(this.#first!, this.#firstStart, this.#firstEnd);
+    const others = this.#others;
+    this.#dropPieces();
+    return others === undefined ? first : Buffer.concat([first, ...others]);
+  }
+
+  #dropPieces(): void {
+    this.#first = undefined;
+    this.#others = undefined;
     this.#unreadBytes = 0;
-    return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
   }
 
   #takeText(): string {
-    if (this.#pieces.length === 0) return "";
-    const bytes = this.#takePieces();
-    const hasMark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
-    const start = hasMark ? 3 : 0;
-    return bytes.toString("utf8", start);
+    if (this.#first === undefined) return "";
+    if (this.#others !== undefined) {
+      const all = this.#takePieces();
+      return textOf(all, 0, all.length);
+    }
+    const text = textOf(this.#first, this.#firstStart, this.#firstEnd);
+    this.#dropPieces();
+    return text;
   }
+}
+
+function part(bytes: Buffer, start: number, end: number): Buffer {
+  return start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end);
+}
+
+/** Without the byte order mark. */
+function textOf(bytes: Buffer, start: number, end: number): string {
+  const hasMark =
+    end - start >= 3 &&
+    bytes[start] === 0xef &&
+    bytes[start + 1] === 0xbb &&
+    bytes[start + 2] === 0xbf;
+  return bytes.toString("utf8", hasMark ? start + 3 : start, end);
 }

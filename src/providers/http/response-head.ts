@@ -7,38 +7,63 @@ const NO_VALUE = /[\x00-\x08\x0a-\x1f\x7f]/;
 /** Anything at all that may be wrong with lines of fields: one look at all of them instead of two at each. */
 const SUSPECT =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it looks for
-  /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n|\r\n(?![!#$%&'*+\-.^_`|~0-9A-Za-z]+:)/;
+  /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n|\r\n(?![!#$%&'*+\-.^_`|~0-9A-Za-z]+:)/g;
 
 /** The status line and the header fields of one response (RFC 9112, sections 4 and 5). */
 export class ResponseHead {
   readonly status: number;
   readonly isHttp10: boolean;
-  /** Each line with its line end in front, as it came and in small letters: only what is asked for is cut out. */
-  readonly #fields: string;
-  readonly #smallFields: string;
+  /** All of it, as it came and in small letters: only what is asked for is cut out. */
+  readonly #text: string;
+  readonly #smallText: string;
 
-  constructor(status: number, isHttp10: boolean, fields: string) {
+  constructor(status: number, isHttp10: boolean, text: string) {
     this.status = status;
     this.isHttp10 = isHttp10;
-    this.#fields = fields;
+    this.#text = text;
     // One character a byte: those beyond ASCII keep their length too.
-    this.#smallFields = fields.toLowerCase();
+    this.#smallText = text.toLowerCase();
   }
 
   /** The values of a field, joined with commas; null where there is none. */
   get(name: string): string | null {
-    const mark = `\r\n${name.toLowerCase()}:`;
+    const mark = FIELD_MARKS.get(name) ?? fieldMark(name);
     let joined: string | null = null;
-    let at = this.#smallFields.indexOf(mark);
+    let at = this.#smallText.indexOf(mark);
     while (at !== -1) {
-      const lineEnd = this.#fields.indexOf("\r\n", at + mark.length);
-      const end = lineEnd === -1 ? this.#fields.length : lineEnd;
-      const value = this.#fields.slice(at + mark.length, end).trim();
+      const lineEnd = this.#text.indexOf("\r\n", at + mark.length);
+      const end = lineEnd === -1 ? this.#text.length : lineEnd;
+      const value = trimmed(this.#text, at + mark.length, end);
       joined = joined === null ? value : `${joined}, ${value}`;
-      at = this.#smallFields.indexOf(mark, end);
+      at = this.#smallText.indexOf(mark, end);
     }
     return joined;
   }
+}
+
+/** What a field begins with, behind the line before. */
+function fieldMark(name: string): string {
+  return `\r\n${name.toLowerCase()}:`;
+}
+
+/** Of the fields that every response is asked for. */
+const FIELD_MARKS: ReadonlyMap<string, string> = new Map(
+  ["connection", "content-encoding", "content-length", "content-type", "transfer-encoding"].map(
+    (name) => [name, fieldMark(name)],
+  ),
+);
+
+/** A part of the text, without the blanks around it. */
+function trimmed(text: string, from: number, to: number): string {
+  let start = from;
+  let end = to;
+  while (start < end && isBlank(text.charCodeAt(start))) start++;
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
+  return text.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === 0x20 || code === 0x09;
 }
 
 /** Reads a head without its closing empty line, one character a byte. Throws HttpError. */
@@ -51,11 +76,22 @@ export function parseHead(text: string): ResponseHead {
     throw malformed("no status line of HTTP/1.0 or HTTP/1.1");
   }
   if (lineEnd < 12 || (lineEnd > 12 && text[12] !== " ")) throw malformed("a broken status line");
-  const status = decimal(text.slice(9, 12));
-  if (status === undefined || status < 100) throw malformed("a status that is none");
-  const fields = text.slice(lineEnd);
-  if (SUSPECT.test(fields)) complain(fields);
-  return new ResponseHead(status, minor === 0, fields);
+  const status = statusAt(text, 9);
+  if (status < 100) throw malformed("a status that is none");
+  SUSPECT.lastIndex = lineEnd;
+  if (SUSPECT.test(text)) complain(text.slice(lineEnd));
+  return new ResponseHead(status, minor === 0, text);
+}
+
+/** A number of three digits; below 100 where it is none. */
+function statusAt(text: string, at: number): number {
+  let status = 0;
+  for (let i = at; i < at + 3; i++) {
+    const digit = text.charCodeAt(i) - 48;
+    if (digit < 0 || digit > 9) return 0;
+    status = status * 10 + digit;
+  }
+  return status;
 }
 
 /** Throws what is wrong with the first line that is no field. */

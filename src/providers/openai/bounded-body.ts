@@ -15,11 +15,13 @@ export function readWhole(
   response: ProviderResponse,
   maxBytes: number,
 ): string | Promise<string | undefined> {
+  const whole = response.wholeText?.(maxBytes);
+  if (whole !== undefined) return whole;
   const length = response.headers.get("content-length");
   // An encoded body can grow without bound while it is expanded, so its length proves nothing.
   const provesLength = length !== null && response.headers.get("content-encoding") === null;
   if (provesLength && Number(length) <= maxBytes) {
-    return response.wholeText?.() ?? response.text();
+    return response.text();
   }
   return readPieces(response, maxBytes);
 }

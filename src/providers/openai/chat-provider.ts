@@ -1,22 +1,22 @@
 import type { Clock } from "../../lib/clock.ts";
-import { createHttpFetch } from "../http/http-fetch.ts";
-import type { HttpFetch, ProviderResponse } from "../http/provider-response.ts";
+import { createHttpClient } from "../http/http-client.ts";
+import type { HttpClient, ProviderResponse } from "../http/provider-response.ts";
 import { isPlainHttp } from "../http/request-head.ts";
 import type {
   ChatAnswer,
   ChatCall,
   ChatProvider,
   PieceReader,
-  ProviderFailure,
   ProviderSettings,
 } from "../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "./bounded-body.ts";
 import { brokenAnswer, connectTimeout, failureOfThrown } from "./call-failures.ts";
+import { type AnswerReader, ClientCall } from "./client-call.ts";
 import { completionToStream } from "./completion-to-stream.ts";
 import { ConnectGuard } from "./connect-guard.ts";
 import { isEventStream, isJson } from "./content-type.ts";
 import { endpointUrl } from "./endpoint-url.ts";
-import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { type FailureContext, failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { nestsDeeperThan } from "./nesting.ts";
 import { bodyShaper } from "./shape-body.ts";
 import { openTcpProbe, type TcpProbe, tcpTargetOf } from "./tcp-probe.ts";
@@ -37,7 +37,7 @@ export interface OpenAiDependencies {
    */
   readonly probe?: TcpProbe | null;
   /** The client of `http:` addresses, shared between providers. */
-  readonly httpFetch?: HttpFetch;
+  readonly httpClient?: HttpClient;
 }
 
 /**
@@ -51,13 +51,13 @@ export function createOpenAiProvider(
   return new OpenAiChatProvider(settings, wireDialect(settings.type), dependencies);
 }
 
-class OpenAiChatProvider implements ChatProvider {
+class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #url: string;
-  readonly #apiKey: string | undefined;
+  readonly #failureContext: FailureContext;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #fetch: Fetch;
-  readonly #httpFetch: HttpFetch | undefined;
+  readonly #client: HttpClient | undefined;
   readonly #connectTimeoutMs: number;
   readonly #guard: ConnectGuard | undefined;
   readonly #shape: ReturnType<typeof bodyShaper>;
@@ -65,17 +65,22 @@ class OpenAiChatProvider implements ChatProvider {
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock, fetch: send, probe } = dependencies;
     this.#url = endpointUrl(settings.baseUrl, "/chat/completions");
-    this.#apiKey = settings.apiKey;
+    this.#failureContext = {
+      apiKey: settings.apiKey,
+      get nowMs() {
+        return clock.nowMs();
+      },
+    };
     this.#headers = requestHeaders(settings, dialect);
     this.#clock = clock;
     this.#fetch = send ?? fetch;
     this.#connectTimeoutMs = settings.connectTimeoutMs;
     if (send === undefined && probe === undefined && isPlainHttp(new URL(this.#url))) {
-      this.#httpFetch = dependencies.httpFetch ?? createHttpFetch({ clock });
+      this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     }
     const target = tcpTargetOf(this.#url);
     this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, target.host) });
-    if (probe !== null && this.#httpFetch === undefined) {
+    if (probe !== null && this.#client === undefined) {
       this.#guard = new ConnectGuard({
         clock,
         probe: probe ?? openTcpProbe,
@@ -85,38 +90,58 @@ class OpenAiChatProvider implements ChatProvider {
     }
   }
 
-  async chat(call: ChatCall): Promise<ChatAnswer> {
+  chat(call: ChatCall): Promise<ChatAnswer> {
+    return this.#client === undefined
+      ? this.#chatByFetch(call)
+      : this.#chatByClient(this.#client, call);
+  }
+
+  #chatByClient(client: HttpClient, call: ChatCall): Promise<ChatAnswer> {
+    try {
+      const body = this.#bodyOf(call);
+      const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
+      client.send(this.#url, sent, sent);
+      return sent.answer;
+    } catch (error) {
+      return Promise.reject(failureOfThrown(error, call.abortNotice ?? call.signal));
+    }
+  }
+
+  async #chatByFetch(call: ChatCall): Promise<ChatAnswer> {
     try {
       const response = await this.#send(call);
       this.#guard?.sawAnswer(this.#clock.nowMs());
-      if (response.status < 200 || response.status > 299) throw await this.#refusal(response);
-      if (call.stream) {
-        const answer = this.#streamOf(response);
-        return answer instanceof Promise ? await answer : answer;
-      }
-      const text = readWhole(response, MAX_COMPLETION_BYTES);
-      const parsed = this.#parsed(text instanceof Promise ? await text : text);
-      return { kind: "completion", completion: parsed };
+      return await this.answerOf(response, call);
     } catch (error) {
       throw failureOfThrown(error, call.abortNotice ?? call.signal);
     }
   }
 
+  /** Throws, or rejects, where the response is no answer. */
+  answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer> {
+    if (response.status < 200 || response.status > 299) return this.#refuse(response);
+    if (call.stream) return this.#streamOf(response);
+    const text = readWhole(response, MAX_COMPLETION_BYTES);
+    return text instanceof Promise ? this.#completionLater(text) : this.#completionOf(text);
+  }
+
+  async #completionLater(text: Promise<string | undefined>): Promise<ChatAnswer> {
+    return this.#completionOf(await text);
+  }
+
+  #completionOf(text: string | undefined): ChatAnswer {
+    return { kind: "completion", completion: this.#parsed(text) };
+  }
+
+  #bodyOf(call: ChatCall): string {
+    return JSON.stringify(this.#shape(call.body, call.model));
+  }
+
   #send(call: ChatCall): Promise<ProviderResponse> {
-    const body = JSON.stringify(this.#shape(call.body, call.model));
-    if (this.#httpFetch !== undefined) {
-      return this.#httpFetch(this.#url, {
-        method: "POST",
-        headers: this.#headers,
-        body,
-        signal: call.abortNotice ?? call.signal,
-        connectTimeoutMs: this.#connectTimeoutMs,
-      });
-    }
     const init: BunFetchRequestInit = {
       method: "POST",
       headers: this.#headers,
-      body,
+      body: this.#bodyOf(call),
       redirect: "manual",
       signal: call.signal,
       // Bun's own idle timeout is off: how long silence may last is the caller's to decide.
@@ -151,9 +176,9 @@ class OpenAiChatProvider implements ChatProvider {
     }
   }
 
-  async #refusal(response: ProviderResponse): Promise<ProviderFailure> {
+  async #refuse(response: ProviderResponse): Promise<never> {
     const text = await readErrorBody(response, this.#clock);
-    return failureOfStatus(response.status, response.headers, text, this.#failureContext());
+    throw failureOfStatus(response.status, response.headers, text, this.#failureContext);
   }
 
   #streamOf(response: ProviderResponse): ChatAnswer | Promise<ChatAnswer> {
@@ -184,7 +209,7 @@ class OpenAiChatProvider implements ChatProvider {
     } catch {
       throw brokenAnswer("a body that is no JSON");
     }
-    const failure = failureInside(parsed, this.#failureContext());
+    const failure = failureInside(parsed, this.#failureContext);
     if (failure !== undefined) throw failure;
     if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
       throw brokenAnswer("JSON that is no object");
@@ -194,10 +219,6 @@ class OpenAiChatProvider implements ChatProvider {
       throw brokenAnswer("JSON that is nested too deeply");
     }
     return parsed;
-  }
-
-  #failureContext() {
-    return { nowMs: this.#clock.nowMs(), apiKey: this.#apiKey };
   }
 }
 

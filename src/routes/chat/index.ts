@@ -39,7 +39,7 @@ function chatContext(context: RequestContext) {
   assertRecordable(request);
   return {
     caller: context.caller,
-    admitAgain: context.admitAgain,
+    arrival: context,
     requestId: context.requestId,
     startedMs: context.startedMs,
     request,
@@ -54,8 +54,8 @@ function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
     const headers = { ...outcome.headers, "x-gateway-idempotent-replay": "true" };
-    return new Response(bodyInPieces(outcome.body), { status: outcome.status, headers });
+    return context.respond(bodyInPieces(outcome.body), headers, outcome.status);
   }
   const body = outcome.kind === "stream" ? outcome.body : bodyInPieces(outcome.body);
-  return new Response(body, { headers: outcome.headers });
+  return context.respond(body, outcome.headers);
 }

@@ -7,9 +7,11 @@ import type { ChatRequest } from "../../services/chat/request.ts";
  */
 export const MAX_RECORDED_BYTES = 16_384;
 
+const RECORDED_OBJECTS = ["metadata", "trace"] as const;
+
 /** Throws 400 where more is to be kept with the charge than is kept. */
 export function assertRecordable(request: ChatRequest): void {
-  for (const field of ["metadata", "trace"] as const) {
+  for (const field of RECORDED_OBJECTS) {
     const value = request[field];
     if (value === undefined || value === null) continue;
     if (Buffer.byteLength(JSON.stringify(value)) <= MAX_RECORDED_BYTES) continue;

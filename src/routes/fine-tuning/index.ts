@@ -125,7 +125,7 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
       if (wantsEventStream(context.request)) {
         const lastEventId = context.request.headers.get("last-event-id");
         const { signal } = context.request;
-        const follower = { signal, assertAllowed: context.admitAgain };
+        const follower = { signal, assertAllowed: () => context.admitAgain() };
         const feed = await fineTuning.follow(organizationId, id, lastEventId, follower);
         context.keepOpen();
         return eventStream(feed);

@@ -1,5 +1,5 @@
 import type { ModelPrices } from "../../lib/catalogue-model.ts";
-import type { FemtoUsd } from "../../lib/money.ts";
+import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.ts";
 
 /** Tokens of one call, normalised: prompt tokens include cached reads and writes, completion tokens reasoning. */
 export interface Usage {
@@ -52,25 +52,33 @@ function countOr0(value: unknown): number {
   return isCount(value) ? value : 0;
 }
 
-/** What the provider asks for these tokens. */
-export function providerCostFemto(usage: Usage, prices: ModelPrices): FemtoUsd {
-  const plain = usage.promptTokens - usage.cachedPromptTokens - usage.cacheWriteTokens;
-  return (
-    BigInt(plain) * prices.inputTokenFemto +
-    BigInt(usage.cachedPromptTokens) * prices.cachedInputTokenFemto +
-    BigInt(usage.cacheWriteTokens) * prices.cacheWriteTokenFemto +
-    BigInt(usage.completionTokens) * prices.outputTokenFemto
+/** What the provider asks for these tokens, in femto-USD. */
+export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteger {
+  const { cachedPromptTokens, cacheWriteTokens } = usage;
+  const plain = usage.promptTokens - cachedPromptTokens - cacheWriteTokens;
+  const cost = plus(
+    times(plain, exact(prices.inputTokenFemto)),
+    times(usage.completionTokens, exact(prices.outputTokenFemto)),
   );
+  // Most calls have neither.
+  if (cachedPromptTokens === 0 && cacheWriteTokens === 0) return cost;
+  const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
+  return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
 }
+
+/** Most calls have neither cached nor reasoning tokens. */
+const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
+const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 
 /** The usage object of answers; `cost` in USD. */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
+  const { cachedPromptTokens: cached, reasoningTokens: reasoning } = usage;
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: { cached_tokens: usage.cachedPromptTokens },
-    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    prompt_tokens_details: cached === 0 ? NONE_CACHED : { cached_tokens: cached },
+    completion_tokens_details: reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning },
     cost,
   };
 }

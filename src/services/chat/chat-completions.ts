@@ -12,11 +12,10 @@ import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
-  planRoute,
   type RoutePlan,
   type RoutePreferences,
-  resolveModels,
 } from "../routing/plan-route.ts";
+import { RoutePlans } from "../routing/route-plans.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
@@ -41,9 +40,16 @@ const KEYLESS_PROVIDER = "sandbox";
 /** Chat completions (spec 4.5): route, limit, hold, call, meter, settle, answer. */
 export class ChatCompletions {
   readonly #dependencies: ChatCompletionsDependencies;
+  readonly #plans: RoutePlans;
 
   constructor(dependencies: ChatCompletionsDependencies) {
+    const { tunedModels, providers } = dependencies;
     this.#dependencies = dependencies;
+    this.#plans = new RoutePlans({
+      models: tunedModels.shared,
+      providers,
+      categories: ["chat", "code"],
+    });
   }
 
   /** Throws, or rejects, with the error of whatever refuses or fails the request. */
@@ -84,12 +90,12 @@ export class ChatCompletions {
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, context.clientSignal);
     if (replay !== undefined) {
-      await context.admitAgain();
+      await context.arrival.admitAgain();
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
       // The wait for another call may have been long, and the key changed meanwhile.
-      const current = { ...context, caller: await context.admitAgain() };
+      const current = { ...context, caller: await context.arrival.admitAgain() };
       return await this.#serve(current, await this.#route(current), claim, false);
     } catch (error) {
       await idempotency.free(claim);
@@ -140,11 +146,10 @@ export class ChatCompletions {
   }
 
   #plan({ caller, log }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
-    const { providers } = this.#dependencies;
-    const models = resolveModels(index, preferences, ["chat", "code"]);
-    log.model = models[0]!.id;
-    assertModelsAllowed(caller.key, models, preferences.modelsField, index);
-    return planRoute(models, preferences, providers);
+    const plan = this.#plans.plan(index, preferences);
+    log.model = plan.models[0]!.id;
+    assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
+    return plan;
   }
 
   /** At once where the actors are in memory and the money is there. */
@@ -159,13 +164,16 @@ export class ChatCompletions {
     if (!organization.isActive) {
       return organization.activate().then(() => this.#admit(context, plan, claim, mayBeginEarly));
     }
-    const fee = feeOf(organization.turn("headroom", undefined).plan, plan);
+    const fee = feeOf(organization.turn("plan", undefined), plan);
     const size = promptSize(request);
+    const bound = costBound(request, size, plan.models);
     const held = this.#dependencies.money.hold({
       requestId: context.requestId,
       organizationId: caller.key.organizationId,
       keyId: caller.key.id,
-      ...costBound(request, size, plan.models),
+      fixedFemto: bound.fixedFemto,
+      perTokenFemto: bound.perTokenFemto,
+      outputTokens: bound.outputTokens,
       isLimitExplicit: statedOutputLimit(request) !== undefined,
       feeBasisPoints: fee,
       mayBeginEarly,

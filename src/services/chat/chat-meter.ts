@@ -8,40 +8,58 @@ import type { Candidate } from "../routing/plan-route.ts";
 /** What the column takes. */
 const MAX_LATENCY_MS = 2 ** 31 - 1;
 
-export interface MeteredCall {
-  readonly hold: Hold;
-  readonly model: CatalogueModel;
-  readonly providerId: string;
-  readonly latencyMs: number;
-  readonly details: Record<string, unknown> | null;
+/** The figures of one call, as they stand; its end adds the status. */
+export interface MeteredFigures extends ChargeFigures {
+  status: number;
+  readonly description: string;
 }
 
 /** What the usage costs the organization: provider cost and fee, at most the hold. */
-export function chargeFigures(call: MeteredCall, usage: Usage): ChargeFigures {
-  const { hold, model } = call;
+export function chargeFigures(
+  hold: Hold,
+  { model, providerId }: Candidate,
+  usage: Usage,
+  latencyMs: number,
+  details: Record<string, unknown> | null,
+): MeteredFigures {
   const fullNano = chargeNanoUsd(providerCostFemto(usage, model.prices), hold.feeBasisPoints);
-  const chargeNano = fullNano > hold.holdNano ? hold.holdNano : fullNano;
+  const isClamped = fullNano > hold.holdNano;
   return {
-    chargeNano,
-    clampedNano: fullNano - chargeNano,
-    model: call.model.id,
-    provider: call.providerId,
+    chargeNano: isClamped ? hold.holdNano : fullNano,
+    clampedNano: isClamped ? fullNano - hold.holdNano : 0n,
+    model: model.id,
+    provider: providerId,
     promptTokens: usage.promptTokens,
     cachedPromptTokens: usage.cachedPromptTokens,
     completionTokens: usage.completionTokens,
     reasoningTokens: usage.reasoningTokens,
     estimated: usage.estimated,
-    latencyMs: Math.min(Math.max(0, Math.round(call.latencyMs)), MAX_LATENCY_MS),
-    details: call.details,
+    latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
+    details,
+    status: 0,
+    description: descriptionOf(model),
   };
 }
 
-/** The same as the end of the call, with the status that its client was told. */
+/** The same figures, as those of the end of the call, with the status that its client was told. */
 export function settlementFigures(
-  figures: ChargeFigures,
+  figures: MeteredFigures,
   status: 200 | 408 | 499,
 ): SettlementFigures {
-  return { ...figures, status, description: `Chat completion: ${figures.model}` };
+  figures.status = status;
+  return figures;
+}
+
+/** One text for all charges of a model: it is compared with its neighbours' in each batch. */
+const DESCRIPTIONS = new WeakMap<CatalogueModel, string>();
+
+function descriptionOf(model: CatalogueModel): string {
+  let description = DESCRIPTIONS.get(model);
+  if (description === undefined) {
+    description = `Chat completion: ${model.id}`;
+    DESCRIPTIONS.set(model, description);
+  }
+  return description;
 }
 
 /** Tells the log line and the metrics of a request what it was charged, and for what. */

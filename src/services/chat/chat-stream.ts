@@ -54,7 +54,7 @@ export class ChatStream implements Ticking, EventListenerObject {
   constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
     this.#dependencies = dependencies;
     this.#call = call;
-    this.#attempts = new StreamAttempts(call, dependencies.calls.clock, dependencies.steadyClock);
+    this.#attempts = new StreamAttempts(call, dependencies.calls);
     this.#startedMs = dependencies.steadyClock.nowMs();
     this.#transcript = call.store && new Transcript();
     this.#output = new StreamOutput(this.#startedMs, this.#transcript);
@@ -75,7 +75,7 @@ export class ChatStream implements Ticking, EventListenerObject {
 
   /** What was tried so far. */
   get trail(): readonly string[] {
-    return this.#attempts.trail;
+    return this.#attempts.tries.trail;
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
@@ -144,13 +144,18 @@ export class ChatStream implements Ticking, EventListenerObject {
 
   async #pull(): Promise<void> {
     try {
-      await this.open();
+      if (!this.#opening.isDone) await this.open();
       const relay = this.#opening.relay!;
       while (!this.#isClosed) {
         if (this.#opening.isOver) return await this.#finishOnce();
-        if (relay.pendingBytes > 0) return await this.#deliver(relay);
-        this.#isReading = true;
-        const isMore = await relay.read();
+        if (relay.pendingBytes > 0) {
+          const delivered = this.#deliver(relay);
+          if (delivered !== undefined) await delivered;
+          return;
+        }
+        const reading = relay.read();
+        this.#isReading = reading instanceof Promise;
+        const isMore = reading instanceof Promise ? await reading : reading;
         this.#isReading = false;
         if (!isMore && !this.#isClosed) return await this.#finishOnce();
       }
@@ -160,11 +165,22 @@ export class ChatStream implements Ticking, EventListenerObject {
     }
   }
 
-  async #deliver(relay: StreamRelay): Promise<void> {
+  /** At once, where nothing has to be waited for. */
+  #deliver(relay: StreamRelay): Promise<void> | undefined {
     const { outputTokens } = relay.rewriter;
     const output = relay.takeOutput();
-    await this.#opening.checkpoints!.admit(outputTokens);
+    const admitted = this.#opening.checkpoints!.admit(outputTokens);
+    if (admitted !== undefined) return this.#deliverBehind(admitted, output);
     // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
+    const current = this.#dependencies.whenCurrent();
+    if (current !== undefined) return this.#deliverBehind(current, output);
+    this.#hasDelivered = true;
+    this.#write(output);
+    return undefined;
+  }
+
+  async #deliverBehind(admitted: Promise<void>, output: string): Promise<void> {
+    await admitted;
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) await current;
     this.#hasDelivered = true;
@@ -173,23 +189,25 @@ export class ChatStream implements Ticking, EventListenerObject {
 
   #finishOnce(): Promise<void> {
     const { relay, charge } = this.#opening;
-    this.#finishing ??= this.#finish(relay!, charge!).catch((error) => {
-      if (this.#isSettling) this.#unwritten = error;
-      return this.#fail(error);
-    });
+    this.#finishing ??= this.#finish(relay!, charge!);
     return this.#finishing;
   }
 
   async #finish(relay: StreamRelay, charge: StreamCharge): Promise<void> {
-    if (!relay.rewriter.hasFinished) throw endedWithoutReason();
-    relay.end(true);
-    this.#isSettling = true;
-    const ending = await chargedEnding(this.#call, relay, charge, this.#transcript);
-    this.#isWhole = true;
-    if (this.#isClosed) return;
-    this.#hasDelivered = true;
-    this.#write(ending);
-    this.#close();
+    try {
+      if (!relay.rewriter.hasFinished) throw endedWithoutReason();
+      relay.end(true);
+      this.#isSettling = true;
+      const ending = await chargedEnding(this.#call, relay, charge, this.#transcript);
+      this.#isWhole = true;
+      if (this.#isClosed) return;
+      this.#hasDelivered = true;
+      this.#write(ending);
+      this.#close();
+    } catch (error) {
+      if (this.#isSettling) this.#unwritten = error;
+      await this.#fail(error);
+    }
   }
 
   /**

@@ -1,22 +1,18 @@
-import type { Deadline, DeadlineQueue } from "../../lib/deadline-queue.ts";
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { DeadlineQueue, Expiring } from "../../lib/deadline-queue.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
-import { CallAbort } from "../../providers/call-abort.ts";
 import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
-import { type Usage, usageBody } from "../billing/usage.ts";
+import { usageBody } from "../billing/usage.ts";
 import type { Idempotency } from "../idempotency/idempotency.ts";
-import type { MoneyPort } from "../money/interface.ts";
-import {
-  type CallDependencies,
-  type CandidateCall,
-  callCandidates,
-  type Served,
-} from "../routing/call-candidates.ts";
+import type { MoneyPort, SettlementFigures } from "../money/interface.ts";
+import { type CallDependencies, CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import {
   chargeFigures,
   estimatedUsage,
+  type MeteredFigures,
   noteCandidate,
   noteCharge,
   settlementFigures,
@@ -44,22 +40,38 @@ export interface CompleteChatDependencies {
   isCutShort(): boolean;
 }
 
+type JsonOutcome = Extract<ChatOutcome, { readonly kind: "json" }>;
+
 /** An unstreamed chat completion: it leaves after its charge is durable. */
 export async function completeChat(
   dependencies: CompleteChatDependencies,
   chat: AdmittedChat,
 ): Promise<ChatOutcome> {
   const run = new CompletionRun(dependencies, chat);
+  const { tries } = run;
   try {
     if (chat.clientSignal.aborted) throw clientClosed();
-    const served = await callCandidates(dependencies.calls, chat.plan.candidates, run.abort, run);
-    served.end(true);
+    let completion: Completion | undefined;
+    while (completion === undefined) {
+      const next = tries.next();
+      const candidate = next instanceof Promise ? await next : next;
+      try {
+        completion = run.read(await run.start(candidate));
+      } catch (error) {
+        tries.failed(run.failureOf(error));
+      }
+    }
+    tries.answered();
+    tries.end(true);
     run.isAnswered = true;
-    return await settleCompletion(dependencies, chat, served, run.trail);
+    const outcome = run.outcomeOf(completion);
+    await run.settle(outcome);
+    if (run.isGone) throw clientClosed();
+    return outcome;
   } catch (error) {
     // Where a charge is under way or durable this does nothing.
     dependencies.money.release(chat.hold);
-    explainFailure(chat, run.trail);
+    explainFailure(chat, tries);
     if (run.refusal !== undefined) throw run.refusal;
     if (!run.isExpired) throw error;
     throw dependencies.isCutShort() ? stopping() : expired(error);
@@ -72,107 +84,122 @@ function expired(cause: unknown): GatewayError {
   return new GatewayError("provider_timeout", "The provider did not respond in time.", { cause });
 }
 
-/** The calls of one completion, and what may end them early: the client, and the total timeout. */
-class CompletionRun implements CandidateCall<ChatAnswer, Completion>, EventListenerObject {
-  readonly abort = new CallAbort();
-  readonly trail: string[] = [];
+/** One completion: its calls, what may end them early (the client, and the total timeout), its charge. */
+class CompletionRun extends ProviderCall implements EventListenerObject, Expiring {
+  readonly tries: CandidateTries;
   isExpired = false;
   isAnswered = false;
+  /** The client had gone when the answer was ready. */
+  isGone = false;
   /** Why the hold was refused after the call had begun. */
   refusal: unknown;
-  readonly #calls: CallDependencies;
+  readonly #dependencies: CompleteChatDependencies;
   readonly #chat: AdmittedChat;
-  readonly #deadline: Deadline;
-  readonly #isCutShort: () => boolean;
+  #figures: MeteredFigures | undefined;
 
-  constructor({ calls, deadlines, isCutShort }: CompleteChatDependencies, chat: AdmittedChat) {
-    this.#calls = calls;
-    this.#isCutShort = isCutShort;
+  constructor(dependencies: CompleteChatDependencies, chat: AdmittedChat) {
+    super(chat.requestId, false);
+    this.#dependencies = dependencies;
     this.#chat = chat;
+    this.tries = new CandidateTries(dependencies.calls, chat.plan.candidates, this);
     chat.clientSignal.addEventListener("abort", this);
-    chat.hold.confirmed?.catch((error) => {
+    if (chat.hold.confirmed !== undefined) this.#follow(chat.hold.confirmed);
+    dependencies.deadlines.set(this);
+  }
+
+  #follow(confirmed: Promise<void>): void {
+    confirmed.catch((error) => {
       this.refusal = error;
-      this.abort.abort();
-    });
-    this.#deadline = deadlines.add(() => {
-      this.isExpired = true;
-      this.abort.abort();
+      this.abort();
     });
   }
 
   /** The client went away. */
   handleEvent(): void {
-    this.abort.abort();
+    this.abort();
+  }
+
+  /** The total timeout. */
+  expire(): void {
+    this.isExpired = true;
+    this.abort();
   }
 
   start(candidate: Candidate): Promise<ChatAnswer> {
     const chat = this.#chat;
     noteCandidate(chat.log, candidate);
-    const body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
-    const call = new ProviderCall(candidate.upstreamModel, body, chat.requestId, this.abort);
-    return candidate.provider.chat(call).catch((error) => {
-      // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
-      if (!this.isExpired || this.#isCutShort()) throw error;
-      throw new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
-    });
+    this.model = candidate.upstreamModel;
+    this.body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
+    return candidate.provider.chat(this);
   }
 
-  accept(answer: ChatAnswer): Completion {
-    return normaliseCompletion(completionOf(answer), {
-      hidesReasoning: this.#chat.hidesReasoning,
-      nowSeconds: Math.floor(this.#calls.clock.nowMs() / 1_000),
-    });
+  /** Throws ProviderFailure where the answer is none. */
+  read(answer: ChatAnswer): Completion {
+    const nowSeconds = Math.floor(this.#dependencies.calls.clock.nowMs() / 1_000);
+    return normaliseCompletion(completionOf(answer), this.#chat.hidesReasoning, nowSeconds);
+  }
+
+  failureOf(error: unknown): unknown {
+    // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
+    if (!this.isExpired || this.#dependencies.isCutShort()) return error;
+    return new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
+  }
+
+  /** What the client gets, once it is charged. */
+  outcomeOf(completion: Completion): JsonOutcome {
+    const chat = this.#chat;
+    const { candidate } = this.tries;
+    const usage =
+      completion.usage ??
+      estimatedUsage(estimatedPromptTokens(chat.size, candidate.model), completion.estimatedTokens);
+    const latencyMs = performance.now() - chat.startedMs;
+    const figures = chargeFigures(chat.hold, candidate, usage, latencyMs, chat.details);
+    this.#figures = figures;
+    noteCharge(chat.log, figures);
+    const { body } = completion;
+    body.id = `chatcmpl-${chat.requestId.slice(4)}`;
+    body.model = candidate.model.id;
+    body.usage = usageBody(usage, usdNumber(figures.chargeNano));
+    const headers = answerHeaders(chat, candidate, this.tries);
+    headers["content-type"] = "application/json";
+    headers["x-gateway-latency-ms"] = String(figures.latencyMs);
+    headers["x-gateway-cost"] = usdText(figures.chargeNano);
+    return { kind: "json", headers, body: JSON.stringify(body) };
+  }
+
+  /** Resolves when the charge is durable, and with it what is kept of the answer. */
+  settle(outcome: JsonOutcome): Promise<void> {
+    const { idempotency, events } = this.#dependencies;
+    const { claim, hold, clientSignal } = this.#chat;
+    this.isGone = clientSignal.aborted;
+    const stored =
+      claim === undefined || this.isGone
+        ? undefined
+        : idempotency.store(claim, 200, outcome.headers, new TextEncoder().encode(outcome.body));
+    const settled = settlementFigures(this.#figures!, this.isGone ? 499 : 200);
+    const errorCode = this.isGone ? "client_closed_request" : undefined;
+    const wanted = events?.ofCharge(hold, settled, errorCode);
+    return wanted === undefined
+      ? this.#dependencies.money.settle(hold, settled, stored)
+      : this.#settleWithEvent(settled, stored, wanted);
+  }
+
+  async #settleWithEvent(
+    settled: SettlementFigures,
+    stored: StatementEffect | undefined,
+    wanted: StatementEffect | undefined | Promise<StatementEffect | undefined>,
+  ): Promise<void> {
+    const { money, events } = this.#dependencies;
+    const event = await wanted;
+    await money.settle(this.#chat.hold, settled, bothEffects(stored, event));
+    if (event !== undefined) events!.noteWritten();
   }
 
   end(): void {
-    this.#deadline.cancel();
+    this.#dependencies.deadlines.cancel(this);
     this.#chat.clientSignal.removeEventListener("abort", this);
     if (!this.isAnswered) this.#chat.log.costNano = 0n;
   }
-}
-
-async function settleCompletion(
-  { money, idempotency, events }: CompleteChatDependencies,
-  chat: AdmittedChat,
-  { answer: completion, candidate }: Served<Completion>,
-  trail: readonly string[],
-): Promise<ChatOutcome> {
-  const { hold, log } = chat;
-  const usage = completion.usage ?? estimateOf(chat, completion, candidate);
-  const latencyMs = performance.now() - chat.startedMs;
-  const figures = chargeFigures(
-    {
-      hold,
-      model: candidate.model,
-      providerId: candidate.providerId,
-      latencyMs,
-      details: chat.details,
-    },
-    usage,
-  );
-  const { chargeNano } = figures;
-  noteCharge(log, figures);
-  const { body: answered } = completion;
-  answered.id = `chatcmpl-${chat.requestId.slice(4)}`;
-  answered.model = candidate.model.id;
-  answered.usage = usageBody(usage, usdNumber(chargeNano));
-  const body = JSON.stringify(answered);
-  const headers = answerHeaders(chat, candidate, trail);
-  headers["content-type"] = "application/json";
-  headers["x-gateway-latency-ms"] = String(figures.latencyMs);
-  headers["x-gateway-cost"] = usdText(chargeNano);
-  const isGone = chat.clientSignal.aborted;
-  const stored =
-    chat.claim === undefined || isGone
-      ? undefined
-      : idempotency.store(chat.claim, 200, headers, new TextEncoder().encode(body));
-  const settled = settlementFigures(figures, isGone ? 499 : 200);
-  const wanted = events?.ofCharge(hold, settled, isGone ? "client_closed_request" : undefined);
-  const event = wanted instanceof Promise ? await wanted : wanted;
-  await money.settle(hold, settled, bothEffects(stored, event));
-  if (event !== undefined) events!.noteWritten();
-  if (isGone) throw clientClosed();
-  return { kind: "json", headers, body };
 }
 
 function completionOf(answer: ChatAnswer): unknown {
@@ -180,12 +207,5 @@ function completionOf(answer: ChatAnswer): unknown {
   throw new ProviderFailure(
     "unavailable",
     "the provider streamed an answer that was not to be streamed",
-  );
-}
-
-function estimateOf(chat: AdmittedChat, completion: Completion, candidate: Candidate): Usage {
-  return estimatedUsage(
-    estimatedPromptTokens(chat.size, candidate.model),
-    completion.estimatedTokens,
   );
 }

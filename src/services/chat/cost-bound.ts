@@ -1,5 +1,5 @@
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
-import type { FemtoUsd } from "../../lib/money.ts";
+import type { CatalogueModel, ModelPrices } from "../../lib/catalogue-model.ts";
+import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
 
@@ -70,8 +70,8 @@ export interface PromptSize {
 }
 
 export interface CostBound {
-  readonly fixedFemto: FemtoUsd;
-  readonly perTokenFemto: FemtoUsd;
+  readonly fixedFemto: ExactInteger;
+  readonly perTokenFemto: ExactInteger;
   readonly outputTokens: number;
 }
 
@@ -123,26 +123,26 @@ export function costBound(
   size: PromptSize,
   models: readonly CatalogueModel[],
 ): CostBound {
-  const choices = BigInt(request.n ?? 1);
+  const choices = request.n ?? 1;
   const limit = statedOutputLimit(request);
-  let fixedFemto = 0n;
-  let perTokenFemto = 0n;
+  let fixedFemto: ExactInteger = 0;
+  let perTokenFemto: ExactInteger = 0;
   let outputTokens = 0;
   for (const model of models) {
-    const { prices } = model;
-    const inputFemto = largest(
-      prices.inputTokenFemto,
-      prices.cachedInputTokenFemto,
-      prices.cacheWriteTokenFemto,
-    );
-    const fixed = BigInt(promptTokenBound(size, model)) * inputFemto * choices;
-    fixedFemto = largest(fixedFemto, fixed);
-    perTokenFemto = largest(perTokenFemto, prices.outputTokenFemto * choices);
+    const input = times(promptTokenBound(size, model) * choices, inputFemtoBound(model.prices));
+    const output = times(choices, exact(model.prices.outputTokenFemto));
+    if (input > fixedFemto) fixedFemto = input;
+    if (output > perTokenFemto) perTokenFemto = output;
     outputTokens = Math.max(outputTokens, limit ?? model.maxOutputTokens);
   }
   return { fixedFemto, perTokenFemto, outputTokens };
 }
 
-function largest(...values: bigint[]): bigint {
-  return values.reduce((most, value) => (value > most ? value : most), 0n);
+/** The most that a token of the prompt may cost. */
+function inputFemtoBound(prices: ModelPrices): ExactInteger {
+  const { inputTokenFemto, cachedInputTokenFemto, cacheWriteTokenFemto } = prices;
+  let most = inputTokenFemto;
+  if (cachedInputTokenFemto > most) most = cachedInputTokenFemto;
+  if (cacheWriteTokenFemto > most) most = cacheWriteTokenFemto;
+  return exact(most);
 }

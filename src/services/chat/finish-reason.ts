@@ -1,24 +1,24 @@
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
-const BY_NAME: Readonly<Record<string, FinishReason>> = {
-  stop: "stop",
-  eos: "stop",
-  end_turn: "stop",
-  stop_sequence: "stop",
-  length: "length",
-  max_tokens: "length",
-  model_length: "length",
-  tool_calls: "tool_calls",
-  tool_use: "tool_calls",
-  function_call: "tool_calls",
-  content_filter: "content_filter",
-  content_filtered: "content_filter",
-  safety: "content_filter",
-  refusal: "content_filter",
-};
+const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ["stop", "stop"],
+  ["eos", "stop"],
+  ["end_turn", "stop"],
+  ["stop_sequence", "stop"],
+  ["length", "length"],
+  ["max_tokens", "length"],
+  ["model_length", "length"],
+  ["tool_calls", "tool_calls"],
+  ["tool_use", "tool_calls"],
+  ["function_call", "tool_calls"],
+  ["content_filter", "content_filter"],
+  ["content_filtered", "content_filter"],
+  ["safety", "content_filter"],
+  ["refusal", "content_filter"],
+]);
 
 /** The reason in the words of spec 6.2; what no provider is known to say counts as a plain stop. */
 export function finishReason(raw: unknown): FinishReason | null {
   if (typeof raw !== "string" || raw === "") return null;
-  return BY_NAME[raw.toLowerCase()] ?? "stop";
+  return BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
 }

@@ -9,56 +9,56 @@ export interface Completion {
   readonly body: Record<string, unknown>;
   /** Undefined where the provider told none that can be true. */
   readonly usage: Usage | undefined;
-  /** Tokens of the answer, counted here. */
+  /** Tokens of the answer, counted here where the usage is undefined. */
   readonly estimatedTokens: number;
-}
-
-export interface NormaliseOptions {
-  readonly hidesReasoning: boolean;
-  /** Unix seconds, for an answer without its own time. */
-  readonly nowSeconds: number;
 }
 
 /**
  * Brings an unstreamed answer into the form of spec 2.4, in place: it was parsed for this call alone. Throws
- * ProviderFailure where it is no answer.
+ * ProviderFailure where it is no answer. `nowSeconds`, since the Unix epoch, is for one without its own time.
  */
-export function normaliseCompletion(raw: unknown, options: NormaliseOptions): Completion {
+export function normaliseCompletion(
+  raw: unknown,
+  hidesReasoning: boolean,
+  nowSeconds: number,
+): Completion {
   if (!isFields(raw)) throw broken("an answer that is no object");
-  if (!Array.isArray(raw.choices) || raw.choices.length === 0)
-    throw broken("an answer without choices");
-  let bytes = 0;
-  raw.choices.forEach((choice: unknown, position: number) => {
-    if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
-    bytes += normaliseChoice(choice, choice.message, position, options.hidesReasoning);
-  });
-  const groq = raw.x_groq;
+  const { choices, x_groq: groq } = raw;
+  if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
   const usage = readUsage(raw.usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+  let bytes = 0;
+  for (let position = 0; position < choices.length; position++) {
+    const choice: unknown = choices[position];
+    if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
+    const { message } = choice;
+    message.role = "assistant";
+    normaliseContent(message);
+    message.content ??= null;
+    if (usage === undefined) bytes += bytesSaid(message);
+    normaliseChoice(choice, message, position, hidesReasoning);
+  }
   if (groq !== undefined) delete raw.x_groq;
   raw.object = "chat.completion";
-  if (!Number.isSafeInteger(raw.created)) raw.created = options.nowSeconds;
+  if (!Number.isSafeInteger(raw.created)) raw.created = nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
 }
 
-/** Returns the bytes of what the choice says. */
 function normaliseChoice(
   choice: Record<string, unknown>,
   message: Record<string, unknown>,
   position: number,
   hidesReasoning: boolean,
-): number {
-  message.role = "assistant";
-  normaliseContent(message);
-  message.content ??= null;
-  const said = [message.content, message.refusal, message.reasoning, message.tool_calls];
-  const bytes = said.reduce<number>((sum, value) => sum + bytesOf(value), 0);
+): void {
   if (hidesReasoning) delete message.reasoning;
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused
     ? "content_filter"
     : (finishReason(choice.finish_reason) ?? "stop");
-  return bytes;
+}
+
+function bytesSaid({ content, refusal, reasoning, tool_calls }: Record<string, unknown>): number {
+  return bytesOf(content) + bytesOf(refusal) + bytesOf(reasoning) + bytesOf(tool_calls);
 }
 
 function bytesOf(value: unknown): number {

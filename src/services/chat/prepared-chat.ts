@@ -22,8 +22,10 @@ export interface ChatContext {
 
 /** A chat completion as it arrives. */
 export interface ArrivedChat extends ChatContext {
-  /** The caller as it stands now. Rejects where its key may not call any more. */
-  admitAgain(): Promise<Caller>;
+  readonly arrival: {
+    /** The caller as it stands now. Rejects where its key may not call any more. */
+    admitAgain(): Promise<Caller>;
+  };
 }
 
 /** A chat completion that was admitted: routed, within its limits, and with money held for it. */
@@ -63,11 +65,16 @@ export function sentOutputTokens({ request, hold }: AdmittedChat): number | unde
   return hold.isLowered ? hold.outputTokens : statedOutputLimit(request);
 }
 
+/** The candidates that were tried, and what came of them: put into words only where somebody asks. */
+interface Tries {
+  readonly trail: readonly string[];
+}
+
 /** Headers that tell what the hold was lowered to, and, where that is known, how the call was routed. */
 export function answerHeaders(
   chat: AdmittedChat,
   candidate: Candidate | undefined,
-  trail: readonly string[],
+  tries: Tries,
 ): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const name in chat.log.headers) headers[name] = chat.log.headers[name]!;
@@ -75,27 +82,27 @@ export function answerHeaders(
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
-  explain(headers, chat, trail);
+  explain(headers, chat, tries);
   return headers;
 }
 
 /** Tells, with the error that the call ends with, what was tried, where the caller asked for that. */
-export function explainFailure(chat: AdmittedChat, trail: readonly string[]): void {
-  if (trail.length === 0) return;
+export function explainFailure(chat: AdmittedChat, tries: Tries): void {
+  if (tries.trail.length === 0) return;
   const headers = { ...chat.log.headers };
-  explain(headers, chat, trail);
+  explain(headers, chat, tries);
   chat.log.headers = headers;
 }
 
 function explain(
   headers: Record<string, string>,
   { request, plan }: AdmittedChat,
-  trail: readonly string[],
+  tries: Tries,
 ): void {
   if (request.route_explain !== true) return;
   const planned = plan.candidates.map(({ endpointId }) => endpointId).join(", ");
   headers["x-gateway-route-explain"] = headerText(
-    `planned: ${planned}; tried: ${trail.join(", ")}`,
+    `planned: ${planned}; tried: ${tries.trail.join(", ")}`,
   );
 }
 

@@ -1,28 +1,22 @@
-import type { CallAbort } from "../../providers/call-abort.ts";
+import { type AbortNotice, CallAbort } from "../../providers/call-abort.ts";
 import type { ChatCall } from "../../providers/interface.ts";
 
-/** A call for a provider, with a signal for who asks for one. */
-export class ProviderCall implements ChatCall {
-  readonly model: string;
-  readonly body: Readonly<Record<string, unknown>>;
-  readonly stream: boolean;
+/** A call for a provider, and what ends it early, in one object. */
+export class ProviderCall extends CallAbort implements ChatCall {
   readonly requestId: string;
-  readonly abortNotice: CallAbort;
+  readonly stream: boolean;
+  model = "";
+  body: Readonly<Record<string, unknown>> = NO_BODY;
 
-  constructor(
-    model: string,
-    body: Readonly<Record<string, unknown>>,
-    requestId: string,
-    abort: CallAbort,
-  ) {
-    this.model = model;
-    this.body = body;
-    this.stream = body.stream === true;
+  constructor(requestId: string, stream: boolean) {
+    super();
     this.requestId = requestId;
-    this.abortNotice = abort;
+    this.stream = stream;
   }
 
-  get signal(): AbortSignal {
-    return this.abortNotice.signal;
+  get abortNotice(): AbortNotice {
+    return this;
   }
 }
+
+const NO_BODY = {};

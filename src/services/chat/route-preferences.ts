@@ -2,6 +2,8 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { RoutePreferences } from "../routing/plan-route.ts";
 import type { ChatRequest } from "./request.ts";
 
+const NONE: readonly string[] = [];
+
 /** Routing wishes of a request (spec 4.5): `models` overrides `model`. */
 export function routePreferences(request: ChatRequest): RoutePreferences {
   const isList = Array.isArray(request.models);
@@ -14,7 +16,7 @@ export function routePreferences(request: ChatRequest): RoutePreferences {
   return {
     models,
     modelsField: isList ? "models" : "model",
-    providerOrder: request.provider?.order ?? [],
+    providerOrder: request.provider?.order ?? NONE,
     allowFallbacks: request.provider?.allow_fallbacks ?? true,
   };
 }

@@ -1,4 +1,3 @@
-import type { CallAbort } from "../../providers/call-abort.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { ProviderCall } from "./provider-call.ts";
@@ -12,15 +11,17 @@ export interface StartedUpstream {
 }
 
 /** A try, and the stream that may come of it. */
-export interface StreamAttempt {
-  readonly abort: CallAbort;
+export class StreamAttempt extends ProviderCall implements EventListenerObject {
   /** True where it was aborted because the first event did not come in time. */
-  isExpired: boolean;
+  isExpired = false;
+
+  /** The abort of all attempts. */
+  handleEvent(): void {
+    this.abort();
+  }
 }
 
 export interface UpstreamStart {
-  readonly body: Record<string, unknown>;
-  readonly requestId: string;
   readonly hidesReasoning: boolean;
   readonly nowSeconds: number;
   readonly attempt: StreamAttempt;
@@ -34,26 +35,34 @@ export async function startUpstream(
   candidate: Candidate,
   start: UpstreamStart,
 ): Promise<StartedUpstream> {
-  const { requestId, attempt } = start;
+  const { attempt } = start;
   let reader: PieceReader | undefined;
   try {
-    const call = new ProviderCall(candidate.upstreamModel, start.body, requestId, attempt.abort);
-    reader = readerOf(await candidate.provider.chat(call));
+    reader = readerOf(await candidate.provider.chat(attempt));
     const rewriter = new StreamRewriter({
-      id: `chatcmpl-${requestId.slice(4)}`,
+      id: `chatcmpl-${attempt.requestId.slice(4)}`,
       model: candidate.model.id,
       hidesReasoning: start.hidesReasoning,
       nowSeconds: start.nowSeconds,
     });
-    const firstOutput = await firstEvent(reader, rewriter);
-    return { reader, rewriter, firstOutput };
+    let firstOutput = "";
+    // A role alone is held back: behind it nothing has been said yet, so that another provider can still
+    // take over.
+    for (;;) {
+      const piece = reader.take?.() ?? (await reader.read()).value;
+      firstOutput += piece === undefined ? rewriter.end() : rewriter.push(piece);
+      if (rewriter.hasBegun || firstOutput.length > MAX_HELD_BACK_BYTES) {
+        return { reader, rewriter, firstOutput };
+      }
+      assertGoesOn(rewriter, piece);
+    }
   } catch (error) {
     reader?.cancel().catch(() => {});
     if (attempt.isExpired) {
       throw new ProviderFailure("timeout", "the provider sent no first event in time");
     }
     if (error instanceof ProviderFailure) throw error;
-    if (attempt.abort.aborted) throw new ProviderFailure("aborted", "the call was aborted");
+    if (attempt.aborted) throw new ProviderFailure("aborted", "the call was aborted");
     throw new ProviderFailure("unavailable", "the provider's stream broke before its first event", {
       cause: error,
     });
@@ -65,24 +74,8 @@ function readerOf(answer: ChatAnswer): PieceReader {
   throw new ProviderFailure("unavailable", "the provider did not stream");
 }
 
-/**
- * Reads until the answer has begun. A role alone is held back: behind it nothing has been said yet, so
- * that another provider can still take over.
- */
-async function firstEvent(reader: PieceReader, rewriter: StreamRewriter): Promise<string> {
-  let output = "";
-  for (;;) {
-    const piece = reader.take?.();
-    const { done, value } =
-      piece === undefined ? await reader.read() : { done: false, value: piece };
-    output += done ? rewriter.end() : rewriter.push(value!);
-    if (rewriter.hasBegun || output.length > MAX_HELD_BACK_BYTES) return output;
-    if (rewriter.failure) throw rewriter.failure;
-    if (done || rewriter.isDone) {
-      throw new ProviderFailure(
-        "unavailable",
-        "the provider's stream ended before its first event",
-      );
-    }
-  }
+function assertGoesOn(rewriter: StreamRewriter, piece: Uint8Array | undefined): void {
+  if (rewriter.failure) throw rewriter.failure;
+  if (piece !== undefined && !rewriter.isDone) return;
+  throw new ProviderFailure("unavailable", "the provider's stream ended before its first event");
 }

@@ -1,52 +1,63 @@
-import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { CallAbort } from "../../providers/call-abort.ts";
-import type { CandidateCall } from "../routing/call-candidates.ts";
+import { type CallDependencies, CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { noteCandidate } from "./chat-meter.ts";
 import type { ChatStreamCall } from "./chat-stream-call.ts";
-import { type StartedUpstream, type StreamAttempt, startUpstream } from "./start-upstream.ts";
+import { type StartedUpstream, StreamAttempt, startUpstream } from "./start-upstream.ts";
 
 /** Candidates that are tried for one stream, each until its first event comes, or does not come in time. */
-export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUpstream> {
+export class StreamAttempts {
   /** Ends the attempt under way, and the stream that came of one. */
   readonly abort = new CallAbort();
-  readonly trail: string[] = [];
+  readonly tries: CandidateTries;
   /** Why the gateway itself ended them; the first reason stands. */
   failure: GatewayError | undefined;
   readonly #call: ChatStreamCall;
-  readonly #clock: Clock;
-  readonly #steadyClock: Clock;
+  readonly #dependencies: CallDependencies;
   #running: StreamAttempt | undefined;
   #startedMs = 0;
 
-  constructor(call: ChatStreamCall, clock: Clock, steadyClock: Clock) {
+  constructor(call: ChatStreamCall, dependencies: CallDependencies) {
     this.#call = call;
-    this.#clock = clock;
-    this.#steadyClock = steadyClock;
+    this.#dependencies = dependencies;
+    this.tries = new CandidateTries(dependencies, call.candidates, this.abort);
   }
 
-  async start(candidate: Candidate): Promise<StartedUpstream> {
-    const attempt: StreamAttempt = { abort: new CallAbort(), isExpired: false };
-    this.abort.addEventListener("abort", { handleEvent: () => attempt.abort.abort() });
-    this.#startedMs = this.#steadyClock.nowMs();
-    this.#running = attempt;
-    noteCandidate(this.#call.log, candidate);
-    try {
-      return await startUpstream(candidate, {
-        body: this.#call.providerBody(candidate),
-        requestId: this.#call.requestId,
-        hidesReasoning: this.#call.hidesReasoning,
-        nowSeconds: Math.floor(this.#clock.nowMs() / 1_000),
-        attempt,
-      });
-    } finally {
-      this.#running = undefined;
+  /** The first event of the candidate that answers. Rejects with the caller's error where none does. */
+  async run(): Promise<StartedUpstream> {
+    const { tries } = this;
+    for (;;) {
+      const next = tries.next();
+      const candidate = next instanceof Promise ? await next : next;
+      try {
+        const attempt = this.#begin(candidate);
+        const started = await startUpstream(candidate, {
+          hidesReasoning: this.#call.hidesReasoning,
+          nowSeconds: Math.floor(this.#dependencies.clock.nowMs() / 1_000),
+          attempt,
+        });
+        tries.answered();
+        return started;
+      } catch (error) {
+        tries.failed(error);
+      } finally {
+        this.#running = undefined;
+      }
     }
   }
 
-  accept(started: StartedUpstream): StartedUpstream {
-    return started;
+  #begin(candidate: Candidate): StreamAttempt {
+    const attempt = new StreamAttempt(this.#call.requestId, true);
+    attempt.model = candidate.upstreamModel;
+    attempt.body = this.#call.providerBody(candidate);
+    this.abort.addEventListener("abort", attempt);
+    // It may have happened while the candidate was chosen: then nobody is told any more.
+    if (this.abort.aborted) attempt.abort();
+    this.#startedMs = this.#dependencies.steadyClock.nowMs();
+    this.#running = attempt;
+    noteCandidate(this.#call.log, candidate);
+    return attempt;
   }
 
   fail(failure: GatewayError): void {
@@ -59,6 +70,6 @@ export class StreamAttempts implements CandidateCall<StartedUpstream, StartedUps
     const attempt = this.#running;
     if (attempt === undefined || nowMs - this.#startedMs < afterMs) return;
     attempt.isExpired = true;
-    attempt.abort.abort();
+    attempt.abort();
   }
 }

@@ -1,11 +1,18 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { Clock } from "../../lib/clock.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
-import type { ChargeFigures, Hold, MoneyPort } from "../money/interface.ts";
+import type { Hold, MoneyPort } from "../money/interface.ts";
 import type { UndeliveredNotes } from "../money/undelivered.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { bothEffects, type ChargeEvents } from "./charge-events.ts";
-import { chargeFigures, estimatedUsage, noteCharge, settlementFigures } from "./chat-meter.ts";
+import {
+  chargeFigures,
+  estimatedUsage,
+  type MeteredFigures,
+  noteCharge,
+  settlementFigures,
+} from "./chat-meter.ts";
 import type { StreamRelay } from "./stream-relay.ts";
 
 export interface ChargeDependencies {
@@ -34,13 +41,15 @@ export class StreamCharge {
   readonly #onError: ChargeDependencies["onError"];
   readonly #call: ChargedCall;
   readonly #relay: StreamRelay;
-  readonly #elapsedMs: () => number;
+  readonly #steadyClock: Clock;
+  readonly #startedMs: number;
 
   constructor(
     { money, events, notes, onError }: ChargeDependencies,
     call: ChargedCall,
     relay: StreamRelay,
-    elapsedMs: () => number,
+    steadyClock: Clock,
+    startedMs: number,
   ) {
     this.#money = money;
     this.#events = events;
@@ -48,7 +57,8 @@ export class StreamCharge {
     this.#onError = onError;
     this.#call = call;
     this.#relay = relay;
-    this.#elapsedMs = elapsedMs;
+    this.#steadyClock = steadyClock;
+    this.#startedMs = startedMs;
   }
 
   usage(): Usage {
@@ -58,19 +68,11 @@ export class StreamCharge {
     );
   }
 
-  figures(usage = this.usage()): ChargeFigures {
+  figures(usage = this.usage()): MeteredFigures {
     const { candidate } = this.#relay;
     const { hold, details } = this.#call;
-    return chargeFigures(
-      {
-        hold,
-        model: candidate.model,
-        providerId: candidate.providerId,
-        latencyMs: this.#elapsedMs(),
-        details,
-      },
-      usage,
-    );
+    const latencyMs = this.#steadyClock.nowMs() - this.#startedMs;
+    return chargeFigures(hold, candidate, usage, latencyMs, details);
   }
 
   checkpoint(): Promise<void> {
@@ -92,7 +94,7 @@ export class StreamCharge {
 
   async settle(
     status: 200 | 499,
-    figures: ChargeFigures = this.figures(),
+    figures: MeteredFigures = this.figures(),
     also?: StatementEffect,
   ): Promise<void> {
     const { log, hold } = this.#call;

@@ -1,11 +1,15 @@
+import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
-import { usageBody } from "../billing/usage.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
+import { type Usage, usageBody } from "../billing/usage.ts";
 import type { Idempotency } from "../idempotency/idempotency.ts";
+import type { Hold } from "../money/interface.ts";
+import type { Candidate } from "../routing/plan-route.ts";
 import { ChatStream } from "./chat-stream.ts";
-import type { ChatStreamDependencies } from "./chat-stream-call.ts";
+import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import {
   type AdmittedChat,
@@ -38,59 +42,100 @@ export async function streamChat(
   dependencies: StreamChatDependencies,
   chat: AdmittedChat,
 ): Promise<ChatOutcome> {
-  const { idempotency } = dependencies;
-  const { claim } = chat;
-  const stream = new ChatStream(dependencies, {
-    requestId: chat.requestId,
-    hold: chat.hold,
-    candidates: chat.plan.candidates,
-    details: chat.details,
-    includeUsage: chat.request.stream_options?.include_usage === true,
-    choices: chat.request.n ?? 1,
-    hidesReasoning: chat.hidesReasoning,
-    promptTokens: (candidate) => estimatedPromptTokens(chat.size, candidate.model),
-    providerBody: (candidate) =>
-      providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat)),
-    usageChunk: (usage, costNano, created, candidate) =>
-      frameOf({
-        id: `chatcmpl-${chat.requestId.slice(4)}`,
-        object: "chat.completion.chunk",
-        created,
-        model: candidate.model.id,
-        choices: [],
-        usage: usageBody(usage, usdNumber(costNano)),
-      }),
-    errorFrame: (error) => frameOf(dependencies.errorEnvelope(error, chat.requestId)),
-    clientSignal: chat.clientSignal,
-    log: chat.log,
-    store:
-      claim &&
-      ((bytes) => {
-        const headers = answerHeaders(chat, stream.candidate, stream.trail);
-        return idempotency.store(claim, 200, Object.assign(headers, STREAM_HEADERS), bytes);
-      }),
-    free: claim && (() => idempotency.free(claim)),
-  });
-  const opening = stream.openOrFinish();
-  // Where the answer begins before this is known, its body tells the failure.
-  opening.catch(() => {});
+  const call = new StreamedChat(dependencies, chat);
+  const { stream } = call;
+  const { steadyClock, keepaliveMs } = dependencies;
   let isOpen: boolean;
   try {
-    isOpen = await doneInTime(opening, dependencies.steadyClock, dependencies.keepaliveMs);
+    // Where the answer begins before this is known, its body tells the failure.
+    isOpen = await doneInTime(stream.openOrFinish(), steadyClock, keepaliveMs);
   } catch (error) {
-    explainFailure(chat, stream.trail);
+    explainFailure(chat, stream);
     throw error;
   }
   const { candidate } = stream;
   const whole = stream.whole();
   // What is over needs no further care, and is told of like any other answer.
   if (whole !== undefined) chat.log.isDeferred = false;
-  const headers = answerHeaders(chat, isOpen ? candidate : undefined, stream.trail);
+  const headers = answerHeaders(chat, isOpen ? candidate : undefined, stream);
   Object.assign(headers, STREAM_HEADERS);
   headers["x-gateway-latency-ms"] = String(Math.round(performance.now() - chat.startedMs));
   return whole === undefined
     ? { kind: "stream", headers, body: stream.body() }
     : { kind: "whole-stream", headers, body: whole };
+}
+
+/** What the stream of one chat completion is asked for. */
+class StreamedChat implements ChatStreamCall {
+  readonly stream: ChatStream;
+  readonly requestId: string;
+  readonly hold: Hold;
+  readonly candidates: readonly Candidate[];
+  readonly details: Record<string, unknown> | null;
+  readonly includeUsage: boolean;
+  readonly choices: number;
+  readonly hidesReasoning: boolean;
+  readonly clientSignal: AbortSignal;
+  readonly log: RequestFacts;
+  readonly store: ChatStreamCall["store"];
+  readonly free: ChatStreamCall["free"];
+  readonly #dependencies: StreamChatDependencies;
+  readonly #chat: AdmittedChat;
+
+  constructor(dependencies: StreamChatDependencies, chat: AdmittedChat) {
+    this.#dependencies = dependencies;
+    this.#chat = chat;
+    this.requestId = chat.requestId;
+    this.hold = chat.hold;
+    this.candidates = chat.plan.candidates;
+    this.details = chat.details;
+    this.includeUsage = chat.request.stream_options?.include_usage === true;
+    this.choices = chat.request.n ?? 1;
+    this.hidesReasoning = chat.hidesReasoning;
+    this.clientSignal = chat.clientSignal;
+    this.log = chat.log;
+    if (chat.claim !== undefined) {
+      const { store, free } = this.#keptUnder(chat.claim);
+      this.store = store;
+      this.free = free;
+    }
+    this.stream = new ChatStream(dependencies, this);
+  }
+
+  promptTokens(candidate: Candidate): number {
+    return estimatedPromptTokens(this.#chat.size, candidate.model);
+  }
+
+  providerBody(candidate: Candidate): Record<string, unknown> {
+    const chat = this.#chat;
+    return providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
+  }
+
+  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {
+    return frameOf({
+      id: `chatcmpl-${this.requestId.slice(4)}`,
+      object: "chat.completion.chunk",
+      created,
+      model: candidate.model.id,
+      choices: [],
+      usage: usageBody(usage, usdNumber(costNano)),
+    });
+  }
+
+  errorFrame(error: GatewayError): string {
+    return frameOf(this.#dependencies.errorEnvelope(error, this.requestId));
+  }
+
+  #keptUnder(claim: IdempotencyClaim) {
+    const { idempotency } = this.#dependencies;
+    return {
+      store: (bytes: Uint8Array | null) => {
+        const headers = answerHeaders(this.#chat, this.stream.candidate, this.stream);
+        return idempotency.store(claim, 200, Object.assign(headers, STREAM_HEADERS), bytes);
+      },
+      free: () => idempotency.free(claim),
+    };
+  }
 }
 
 /** A frame of the stream, as bytes kept as characters. */

@@ -37,17 +37,19 @@ export class StreamCheckpoints {
     while (this.#durableTokens < tokens) await this.#begin();
   }
 
-  /** Resolves when an answer of this many tokens may be delivered. */
-  async admit(tokens: number): Promise<void> {
+  /** Resolves when an answer of this many tokens may be delivered; undefined where it may at once. */
+  admit(tokens: number): Promise<void> | undefined {
     this.#seenTokens = tokens;
-    if (tokens <= this.#durableTokens) return;
+    if (tokens <= this.#durableTokens) return undefined;
     const nowMs = this.#clock.nowMs();
     this.#aheadSinceMs ??= nowMs;
     if (this.#running && tokens > this.#runningTokens) this.#aheadOfRunningSinceMs ??= nowMs;
     const aheadTokens = tokens - this.#durableTokens;
     if (aheadTokens > MAX_AHEAD_TOKENS || nowMs - this.#aheadSinceMs >= MAX_AHEAD_MS) {
-      await this.cover(tokens);
-    } else if (aheadTokens >= BEGIN_AHEAD_TOKENS) this.#beginUnwatched();
+      return this.cover(tokens);
+    }
+    if (aheadTokens >= BEGIN_AHEAD_TOKENS) this.#beginUnwatched();
+    return undefined;
   }
 
   /** Begins a checkpoint where one is due although nothing new is delivered. */

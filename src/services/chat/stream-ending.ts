@@ -13,18 +13,18 @@ const MIN_CHARGE_WAIT_MS = 2_000;
  * Resolves when its charge is durable; rejects where that cannot be written.
  */
 export async function chargedEnding(
-  { includeUsage, usageChunk, store }: ChatStreamCall,
+  call: ChatStreamCall,
   relay: StreamRelay,
   charge: StreamCharge,
   transcript: Transcript | undefined,
 ): Promise<string> {
   const usage = charge.usage();
   const figures = charge.figures(usage);
-  const last = includeUsage
-    ? usageChunk(usage, figures.chargeNano, relay.rewriter.created, relay.candidate)
+  const last = call.includeUsage
+    ? call.usageChunk(usage, figures.chargeNano, relay.rewriter.created, relay.candidate)
     : "";
   const ending = `${relay.takeOutput()}${last}data: [DONE]\n\n`;
-  await charge.settle(200, figures, store?.(transcript?.bytes(ending) ?? null));
+  await charge.settle(200, figures, call.store?.(transcript?.bytes(ending) ?? null));
   return ending;
 }
 

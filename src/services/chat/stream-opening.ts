@@ -1,5 +1,4 @@
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import { callCandidates, type Served } from "../routing/call-candidates.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { readAheadUntil } from "./read-ahead.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
@@ -55,14 +54,11 @@ export class StreamOpening {
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
   async run(): Promise<void> {
     const { hold, log } = this.#call;
-    hold.confirmed?.catch((error: GatewayError) => this.#attempts.fail(error));
+    if (hold.confirmed !== undefined) this.#follow(hold.confirmed);
     try {
       this.#assertClient();
-      const attempts = this.#attempts;
-      const { calls } = this.#dependencies;
-      const served = await callCandidates(calls, this.#call.candidates, attempts.abort, attempts);
-      this.#begin(served);
-      log.firstTokenMs = this.#elapsedMs();
+      this.#begin(await this.#attempts.run());
+      log.firstTokenMs = this.#dependencies.steadyClock.nowMs() - this.#startedMs;
       this.#assertClient();
       const secured = this.#secureFirstEvent(this.relay!, this.charge!);
       if (secured !== undefined) await this.#inTime(secured);
@@ -77,6 +73,11 @@ export class StreamOpening {
     } finally {
       this.isUnderWay = false;
     }
+  }
+
+  /** A hold that is refused late ends it. */
+  #follow(confirmed: Promise<void>): void {
+    confirmed.catch((error: GatewayError) => this.#attempts.fail(error));
   }
 
   /** The client went away: whoever opens the stream sees it at the next step. */
@@ -95,11 +96,19 @@ export class StreamOpening {
     if (this.#isAbandoned) throw clientClosed();
   }
 
-  #begin(served: Served<StartedUpstream>): void {
+  #begin(started: StartedUpstream): void {
     const { steadyClock } = this.#dependencies;
-    const relay = new StreamRelay(served, this.#outputLimitBytes(), () => steadyClock.nowMs());
+    const { tries } = this.#attempts;
+    const maxBytes = this.#outputLimitBytes();
+    const relay = new StreamRelay(started, tries, maxBytes, steadyClock);
     this.relay = relay;
-    this.charge = new StreamCharge(this.#dependencies, this.#call, relay, () => this.#elapsedMs());
+    this.charge = new StreamCharge(
+      this.#dependencies,
+      this.#call,
+      relay,
+      steadyClock,
+      this.#startedMs,
+    );
   }
 
   /** Undefined where the first event may leave already. */
@@ -145,9 +154,5 @@ export class StreamOpening {
   #outputLimitBytes(): number {
     const { hold, choices } = this.#call;
     return hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
-  }
-
-  #elapsedMs(): number {
-    return this.#dependencies.steadyClock.nowMs() - this.#startedMs;
   }
 }

@@ -1,5 +1,6 @@
+import type { Clock } from "../../lib/clock.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import type { Served } from "../routing/call-candidates.ts";
+import type { CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
 import { beyondLimit } from "./stream-errors.ts";
@@ -12,24 +13,28 @@ const DRAIN_MS = 1_000;
 export class StreamRelay {
   readonly rewriter: StreamRewriter;
   readonly candidate: Candidate;
-  readonly #served: Served<StartedUpstream>;
+  readonly #tries: CandidateTries;
   readonly #reader: PieceReader;
   readonly #maxOutputBytes: number;
-  readonly #nowMs: () => number;
+  readonly #steadyClock: Clock;
   /** Bytes kept as characters. */
   #pending: string;
   #reading: ReturnType<PieceReader["read"]> | undefined;
   #readingSinceMs: number | undefined;
 
   /** An answer of more than `maxOutputBytes` fails behind what came before it. */
-  constructor(served: Served<StartedUpstream>, maxOutputBytes: number, nowMs: () => number) {
-    const { reader, rewriter, firstOutput } = served.answer;
+  constructor(
+    { reader, rewriter, firstOutput }: StartedUpstream,
+    tries: CandidateTries,
+    maxOutputBytes: number,
+    steadyClock: Clock,
+  ) {
     this.rewriter = rewriter;
-    this.candidate = served.candidate;
-    this.#served = served;
+    this.candidate = tries.candidate;
+    this.#tries = tries;
     this.#reader = reader;
     this.#maxOutputBytes = maxOutputBytes;
-    this.#nowMs = nowMs;
+    this.#steadyClock = steadyClock;
     this.#pending = firstOutput;
   }
 
@@ -66,8 +71,8 @@ export class StreamRelay {
     return true;
   }
 
-  /** Reads one piece of the provider's stream. False where that has ended. */
-  async read(): Promise<boolean> {
+  /** Reads one piece of the provider's stream, at once where it has come. False where that has ended. */
+  read(): boolean | Promise<boolean> {
     const { rewriter } = this;
     if (this.#isBeyondLimit()) throw beyondLimit();
     if (rewriter.isDone) {
@@ -75,20 +80,35 @@ export class StreamRelay {
       return false;
     }
     if (rewriter.failure) throw rewriter.failure;
-    this.#readingSinceMs = this.#nowMs();
+    const piece = this.#reading === undefined ? this.#reader.take?.() : undefined;
+    if (piece !== undefined) {
+      this.#keep(rewriter.push(piece));
+      return true;
+    }
+    this.#readingSinceMs = this.#steadyClock.nowMs();
     // Reading ahead and reading on may wait for the same piece; whoever comes first takes it.
     this.#reading ??= this.#reader.read();
-    const reading = this.#reading;
-    const { done, value } = await reading.catch((cause: unknown) => {
+    return this.#readOn(this.#reading);
+  }
+
+  async #readOn(reading: ReturnType<PieceReader["read"]>): Promise<boolean> {
+    let read: Awaited<typeof reading>;
+    try {
+      read = await reading;
+    } catch (cause) {
       throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
-    });
+    }
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
     this.#readingSinceMs = undefined;
-    const output = done ? rewriter.end() : rewriter.push(value!);
+    const output = read.done ? this.rewriter.end() : this.rewriter.push(read.value!);
+    this.#keep(output);
+    return !read.done || output !== "";
+  }
+
+  #keep(output: string): void {
     this.#pending += output;
     if (this.#isBeyondLimit()) throw beyondLimit();
-    return !done || output !== "";
   }
 
   #isBeyondLimit(): boolean {
@@ -97,7 +117,7 @@ export class StreamRelay {
 
   /** Tells the endpoint's health how the call ended; once. */
   end(isSuccess: boolean): void {
-    this.#served.end(isSuccess);
+    this.#tries.end(isSuccess);
   }
 
   /** Nobody wants the rest. */

@@ -2,7 +2,7 @@ import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-split
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
-import { type DeltaTemplate, learnTemplate, matchRun } from "./delta-template.ts";
+import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { finishReason } from "./finish-reason.ts";
 import { isFields, normaliseContent } from "./provider-content.ts";
 
@@ -15,6 +15,8 @@ export interface RewriterOptions {
   readonly nowSeconds: number;
 }
 
+/** Members of a chunk that are told at the end of the stream, or are nobody's but the provider's. */
+const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation"] as const;
 /** The largest single event, in bytes: beyond that a provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
@@ -85,26 +87,36 @@ export class StreamRewriter {
 
   /** Takes bytes of the provider and returns those for the client: none, or whole events. */
   push(bytes: Uint8Array): string {
-    return this.#collect(() => this.#splitter.push(bytes, this.#take, this.#takeRun));
+    if (this.#failure) throw this.#failure;
+    try {
+      this.#splitter.push(bytes, this.#take, this.#takeRun);
+    } catch (error) {
+      this.#noteFailure(error);
+    }
+    return this.#takeOutput();
   }
 
   /** The provider has closed its stream. */
   end(): string {
-    return this.#collect(() => this.#splitter.end(this.#take));
+    if (this.#failure) throw this.#failure;
+    try {
+      this.#splitter.end(this.#take);
+    } catch (error) {
+      this.#noteFailure(error);
+    }
+    return this.#takeOutput();
   }
 
   /** What came before a failure is still the client's: with such a piece the failure waits in `failure`. */
-  #collect(read: () => void): string {
-    if (this.#failure) throw this.#failure;
-    try {
-      read();
-    } catch (error) {
-      this.#failure =
-        error instanceof ProviderFailure
-          ? error
-          : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
-      if (this.#output === "") throw this.#failure;
-    }
+  #noteFailure(error: unknown): void {
+    this.#failure =
+      error instanceof ProviderFailure
+        ? error
+        : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
+    if (this.#output === "") throw this.#failure;
+  }
+
+  #takeOutput(): string {
     const output = this.#output;
     this.#output = "";
     return output;
@@ -112,12 +124,16 @@ export class StreamRewriter {
 
   /** Events that fit the template, many at once. */
   readonly #takeRun = (text: string, start: number): number => {
-    if (this.#template === undefined || this.#isDone) return start;
-    const { contents, end } = matchRun(this.#template, text, start);
-    if (contents.length === 0) return start;
-    for (const content of contents) this.#meter(content.length);
-    const { head, tail } = this.#template;
-    this.#output += head + contents.join(tail + head) + tail;
+    const template = this.#template;
+    if (template === undefined || this.#isDone) return start;
+    let end = start;
+    for (;;) {
+      const next = template.endOfEvent(text, end);
+      if (next < 0) break;
+      this.#meter(next - end - template.framingLength);
+      end = next;
+    }
+    if (end > start) this.#output += template.rewrite(text, start, end);
     return end;
   };
 
@@ -135,54 +151,60 @@ export class StreamRewriter {
       this.#created = chunk.created as number;
     }
     if (!Array.isArray(chunk.choices)) return;
-    const choices = chunk.choices.flatMap((choice: unknown) => this.#choice(choice));
+    const choices = this.#choices(chunk.choices);
     if (choices.length === 0) return;
-    const { usage: _, x_groq: __, obfuscation: ___, ...rest } = chunk;
-    const rewritten = {
-      ...rest,
-      id: this.#options.id,
-      object: "chat.completion.chunk",
-      created: this.#created,
-      model: this.#options.model,
-      choices,
-    };
-    const text = latin1OfText(JSON.stringify(rewritten));
+    for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
+    chunk.id = this.#options.id;
+    chunk.object = "chat.completion.chunk";
+    chunk.created = this.#created;
+    chunk.model = this.#options.model;
+    chunk.choices = choices;
+    const text = latin1OfText(JSON.stringify(chunk));
     this.#template = learnTemplate(data, text, choices);
     this.#output += `data: ${text}\n\n`;
   };
 
-  #choice(raw: unknown): Record<string, unknown>[] {
-    if (!isFields(raw)) return [];
-    const index = Number.isSafeInteger(raw.index) ? (raw.index as number) : 0;
-    const delta: Record<string, unknown> = isFields(raw.delta) ? { ...raw.delta } : {};
+  /** Those that bring something, rewritten in place: they were parsed for this call alone. */
+  #choices(raw: readonly unknown[]): Record<string, unknown>[] {
+    const choices: Record<string, unknown>[] = [];
+    for (const choice of raw) {
+      if (isFields(choice) && this.#rewriteChoice(choice)) choices.push(choice);
+    }
+    return choices;
+  }
+
+  /** False where the choice brings nothing. */
+  #rewriteChoice(choice: Record<string, unknown>): boolean {
+    const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
+    const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     normaliseContent(delta);
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) delete delta.reasoning;
-    const reason = finishReason(raw.finish_reason);
+    const reason = finishReason(choice.finish_reason);
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
-    if (this.#finished.has(index) && (reason !== null || isEmpty)) return [];
+    if (this.#finished.has(index) && (reason !== null || isEmpty)) return false;
     if (reason !== null) this.#finished.add(index);
     if (reason !== null || !isEmpty) this.#hasBegun = true;
     const isFirst = !this.#withRole.has(index);
     this.#withRole.add(index);
     if (Array.isArray(delta.tool_calls)) delta.tool_calls = delta.tool_calls.map(toolCallDelta);
-    return [
-      {
-        ...raw,
-        index,
-        delta: isFirst ? { role: "assistant", ...delta } : delta,
-        finish_reason: reason,
-      },
-    ];
+    choice.index = index;
+    choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
+    choice.finish_reason = reason;
+    return true;
   }
 
   #meterDelta(delta: Record<string, unknown>): void {
-    for (const text of [delta.content, delta.reasoning, delta.refusal]) {
-      if (typeof text === "string") this.#meter(Buffer.byteLength(text));
-    }
+    this.#meterText(delta.content);
+    this.#meterText(delta.reasoning);
+    this.#meterText(delta.refusal);
     if (Array.isArray(delta.tool_calls)) this.#meter(toolCallBytes(delta.tool_calls));
+  }
+
+  #meterText(text: unknown): void {
+    if (typeof text === "string") this.#meter(Buffer.byteLength(text));
   }
 
   #meter(bytes: number): void {
@@ -192,9 +214,12 @@ export class StreamRewriter {
 }
 
 function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
-  return Object.values(delta).every(
-    (value) => value === null || value === "" || (Array.isArray(value) && value.length === 0),
-  );
+  for (const field in delta) {
+    const value = delta[field];
+    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
+    return false;
+  }
+  return true;
 }
 
 function parseChunk(data: string): Record<string, unknown> {

@@ -33,7 +33,7 @@ export function assertSupported(request: ChatRequest): void {
       param: field,
     });
   }
-  for (const member of Object.keys(request.provider ?? {})) {
+  for (const member in request.provider) {
     if (member === "order" || member === "allow_fallbacks") continue;
     throw new GatewayError("unsupported_parameter", `provider.${member} is not supported yet.`, {
       param: `provider.${member}`,

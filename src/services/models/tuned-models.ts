@@ -24,6 +24,11 @@ export class TunedModels {
     this.#models = dependencies.models;
   }
 
+  /** The catalogue that all organizations share. */
+  get shared(): ModelIndex {
+    return this.#models;
+  }
+
   /** The models of an organization, oldest first. */
   of(organizationId: string): Known | Promise<Known> {
     const known = this.#known.get(organizationId);
@@ -38,8 +43,8 @@ export class TunedModels {
    * else the catalogue that all share, at once.
    */
   indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
-    const tuned = names.filter((name) => name.startsWith(PREFIX));
-    if (tuned.length === 0) return this.#models;
+    if (!names.some(isTuned)) return this.#models;
+    const tuned = names.filter(isTuned);
     const own = this.of(organizationId);
     if (own instanceof Promise)
       return own.then((models) => this.#having(organizationId, tuned, models));
@@ -122,6 +127,10 @@ export class TunedModels {
       endpoints: [{ provider: record.providerId, model: record.providerModel }],
     };
   }
+}
+
+function isTuned(name: string): boolean {
+  return name.startsWith(PREFIX);
 }
 
 /** Of a model that cannot be called. */

@@ -5,9 +5,10 @@ import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import { placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
-import { type AccountTotals, orgAccountId, type Settlement } from "../../../db/ledger/rows.ts";
+import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { decideHold, isFree } from "./decide-hold.ts";
+import type { AloneHold } from "./alone-hold.ts";
+import { decideHold, holdFor, isFree } from "./decide-hold.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -18,10 +19,11 @@ import type {
 } from "./interface.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { PayerActors } from "./payer-actors.ts";
+import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { Refunds } from "./refund.ts";
-import { freeNano, type Headroom, isShortBySpend, refusal, revoked } from "./refusal.ts";
+import { freeNano, isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { SettlePatience } from "./settle-patience.ts";
-import { settlementOf, withinHold } from "./settlement.ts";
+import { checkpointOf, settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
@@ -52,13 +54,10 @@ export interface AloneMoneyDependencies {
  * so an admission costs no round trip and an unstreamed request one commit. A hold lives from its
  * admission until `committed` has seen its settlement, or until it is released.
  */
-export class AloneMoney implements MoneyPort {
+export class AloneMoney implements MoneyPort, ChargeOwner {
   readonly #dependencies: AloneMoneyDependencies;
   readonly #payers: PayerActors;
-  readonly #holds = new Map<string, Hold>();
-  /** Holds whose checkpoints were handed in, and whether one of them is known to be written. */
-  readonly #withAttempt = new Map<string, "asked for" | "written">();
-  readonly #settling = new Map<string, Promise<void>>();
+  readonly #holds = new Map<string, AloneHold>();
   readonly #queues = new Map<string, WaitQueue>();
   readonly #patience: SettlePatience;
   readonly #refunds: Refunds;
@@ -100,13 +99,21 @@ export class AloneMoney implements MoneyPort {
   /** At once where both actors are in memory and the money is there. */
   hold(request: HoldRequest): Hold | Promise<Hold> {
     const settled = this.#payers.whenSettled(request);
-    if (settled !== undefined) return settled.then(() => this.hold(request));
+    if (settled !== undefined) return this.#holdWhen(settled, request);
     const queue = this.#queues.get(request.organizationId);
     if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
+    const fullNano = holdFor(request, request.outputTokens);
+    const hold = this.#tryHold(request, fullNano, request.outputTokens);
+    if (hold !== undefined) return hold;
     const verdict = this.#look(request);
     if (verdict.kind === "held") return verdict.hold;
     if (verdict.kind === "short") return this.#wait(request, verdict.of);
     return this.#refuse(request, verdict.error);
+  }
+
+  async #holdWhen(settled: Promise<void>, request: HoldRequest): Promise<Hold> {
+    await settled;
+    return this.hold(request);
   }
 
   async #refuse(request: HoldRequest, error: unknown): Promise<never> {
@@ -114,50 +121,50 @@ export class AloneMoney implements MoneyPort {
     throw error;
   }
 
-  async checkpoint(hold: Hold, figures: ChargeFigures): Promise<void> {
+  async checkpoint({ requestId }: Hold, figures: ChargeFigures): Promise<void> {
+    const hold = this.#holds.get(requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
-    if (!this.#holds.has(hold.requestId) || this.#settling.has(hold.requestId)) return;
-    const { requestId } = hold;
-    if (!this.#withAttempt.has(requestId)) this.#withAttempt.set(requestId, "asked for");
-    const chargeNano = withinHold(hold, figures.chargeNano);
-    const checkpoint = { ...hold, ...figures, chargeNano, startedAtMs: hold.admittedAtMs };
+    if (hold === undefined || hold.charge !== undefined) return;
+    if (hold.attempt === "none") hold.attempt = "asked for";
+    const checkpoint = checkpointOf(hold, figures);
     try {
       await this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]);
-      if (this.#withAttempt.has(requestId)) this.#withAttempt.set(requestId, "written");
+      hold.attempt = "written";
     } catch (error) {
-      if (this.#withAttempt.get(requestId) === "asked for") this.#withAttempt.delete(requestId);
+      if (hold.attempt === "asked for") hold.attempt = "none";
       throw error;
     }
   }
 
-  settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
-    if (!this.#holds.has(hold.requestId)) return Promise.resolve();
-    const settling = this.#settling.get(hold.requestId);
-    if (settling !== undefined) return settling;
+  settle({ requestId }: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    const hold = this.#holds.get(requestId);
+    if (hold === undefined) return Promise.resolve();
+    if (hold.charge !== undefined) return hold.charge.settled;
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
-    const settlement = settlementOf(hold, figures, this.#withAttempt.has(hold.requestId));
-    const settle = { kind: "settle", settlement } as const;
-    const abandonment = { isAbandoned: false };
-    const effects = also === undefined ? [settle] : [settle, also];
-    const posted = this.#ledger!.submit(effects, abandonment).catch((error) => {
-      this.#settling.delete(hold.requestId);
-      // Nothing was posted.
-      this.release(hold);
-      throw error;
-    });
-    // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    const settled = settlement.hasAttempt
-      ? posted
-      : this.#patience.within(posted, abandonment, settlement, also);
-    this.#settling.set(hold.requestId, settled);
-    return settled;
+    const settlement = settlementOf(hold, figures, hold.attempt !== "none");
+    const charge = new PendingCharge(this, this.#patience, settlement, also);
+    hold.charge = charge;
+    this.#ledger!.post(charge);
+    return charge.settled;
   }
 
-  release(hold: Hold): void {
+  /** Its hold has ended with the batch that it was in. */
+  charged(): void {}
+
+  notCharged({ requestId }: Settlement): void {
+    const hold = this.#holds.get(requestId);
+    if (hold === undefined) return;
+    hold.charge = undefined;
+    this.release(hold);
+  }
+
+  release({ requestId }: Hold): void {
+    const hold = this.#holds.get(requestId);
     // What is being charged is not free, even where its caller has lost patience. Nor is what the next
     // start would charge: it stays held.
-    if (this.#settling.has(hold.requestId)) return;
-    if (this.#withAttempt.get(hold.requestId) === "written" || !this.#end(hold)) return;
+    if (hold === undefined || hold.charge !== undefined || hold.attempt === "written") return;
+    this.#holds.delete(requestId);
+    this.#payers.release(hold);
     this.#queues.get(hold.organizationId)?.drain();
   }
 
@@ -183,11 +190,16 @@ export class AloneMoney implements MoneyPort {
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */
   committed(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
     this.#payers.notePosted(settlements, totals);
-    const touched = new Set<string>();
-    for (const settlement of settlements) {
-      const hold = this.#holds.get(settlement.requestId);
-      if (hold && this.#end(hold)) touched.add(hold.organizationId);
+    const ended: AloneHold[] = [];
+    for (const { requestId } of settlements) {
+      const hold = this.#holds.get(requestId);
+      if (hold === undefined) continue;
+      this.#holds.delete(requestId);
+      ended.push(hold);
     }
+    this.#payers.releaseAll(ended);
+    if (this.#queues.size === 0) return;
+    const touched = new Set(ended.map(({ organizationId }) => organizationId));
     for (const organizationId of touched) this.#queues.get(organizationId)?.drain();
   }
 
@@ -201,24 +213,14 @@ export class AloneMoney implements MoneyPort {
     this.#patience.noteWaiting();
   }
 
-  #end(hold: Hold): boolean {
-    if (!this.#holds.delete(hold.requestId)) return false;
-    this.#withAttempt.delete(hold.requestId);
-    this.#settling.delete(hold.requestId);
-    this.#payers.changeHeld(hold, -hold.holdNano);
-    return true;
-  }
-
   /** Decides over key and organization at once, without a wait in between, and holds where it can. */
   #look(request: HoldRequest): WaitVerdict {
     const headroom = this.#payers.headroom(request);
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
     const decision = decideHold(request, freeNano(headroom));
     if (decision.isHeld) {
-      const hold = this.#holdOf(request, headroom, decision);
-      this.#holds.set(hold.requestId, hold);
-      this.#payers.changeHeld(hold, hold.holdNano);
-      return { kind: "held", hold };
+      const hold = this.#tryHold(request, decision.holdNano, decision.outputTokens);
+      if (hold !== undefined) return { kind: "held", hold };
     }
     const error = refusal(headroom, request);
     if (isShortBySpend(headroom, request)) return { kind: "refused", error };
@@ -226,24 +228,12 @@ export class AloneMoney implements MoneyPort {
     return { kind: "short", of: isOrganizationShort ? "organization" : "key", error };
   }
 
-  #holdOf(
-    request: HoldRequest,
-    headroom: Headroom,
-    decision: { holdNano: bigint; outputTokens: number },
-  ): Hold {
-    return {
-      requestId: request.requestId,
-      organizationId: request.organizationId,
-      keyId: request.keyId,
-      orgAccount: orgAccountId(request.organizationId),
-      dayAccount: headroom.key.dayAccount,
-      monthAccount: headroom.key.monthAccount,
-      holdNano: decision.holdNano,
-      feeBasisPoints: request.feeBasisPoints,
-      outputTokens: decision.outputTokens,
-      isLowered: decision.outputTokens < request.outputTokens,
-      admittedAtMs: this.#dependencies.clock.nowMs(),
-    };
+  /** Undefined where key and organization do not both have so much free, or the key may not be used. */
+  #tryHold(request: HoldRequest, holdNano: bigint, outputTokens: number): Hold | undefined {
+    const nowMs = this.#dependencies.clock.nowMs();
+    const hold = this.#payers.hold(request, holdNano, outputTokens, nowMs);
+    if (hold !== undefined) this.#holds.set(hold.requestId, hold);
+    return hold;
   }
 
   async #wait(request: HoldRequest, shortOf: "organization" | "key"): Promise<Hold> {

@@ -1,3 +1,4 @@
+import { plus, times } from "../../lib/exact-integer.ts";
 import { holdNanoUsd, type NanoUsd } from "../../lib/money.ts";
 import type { HoldRequest } from "./interface.ts";
 
@@ -14,10 +15,8 @@ export type HoldDecision =
   | { readonly isHeld: false };
 
 export function holdFor(request: HoldRequest, outputTokens: number): NanoUsd {
-  return holdNanoUsd(
-    request.fixedFemto + request.perTokenFemto * BigInt(outputTokens),
-    request.feeBasisPoints,
-  );
+  const costFemto = plus(request.fixedFemto, times(outputTokens, request.perTokenFemto));
+  return holdNanoUsd(costFemto, request.feeBasisPoints);
 }
 
 /** Output tokens that `freeNano` pays for beside everything fixed; negative where not even that. */
@@ -25,10 +24,11 @@ export function affordableTokens(request: HoldRequest, freeNano: NanoUsd): numbe
   if (freeNano < 0n) return -1;
   const freeFemto =
     (freeNano * BASIS_POINTS * FEMTO_PER_NANO) / (BASIS_POINTS + request.feeBasisPoints);
-  const leftFemto = freeFemto - request.fixedFemto;
+  const leftFemto = freeFemto - BigInt(request.fixedFemto);
   if (leftFemto < 0n) return -1;
-  if (request.perTokenFemto === 0n) return request.outputTokens;
-  const tokens = leftFemto / request.perTokenFemto;
+  const perTokenFemto = BigInt(request.perTokenFemto);
+  if (perTokenFemto === 0n) return request.outputTokens;
+  const tokens = leftFemto / perTokenFemto;
   return tokens > BigInt(request.outputTokens) ? request.outputTokens : Number(tokens);
 }
 

@@ -1,16 +1,17 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { RequestAccounts, UsageFigures } from "../../../db/ledger/rows.ts";
-import type { FemtoUsd, NanoUsd } from "../../lib/money.ts";
+import type { ExactInteger } from "../../lib/exact-integer.ts";
+import type { NanoUsd } from "../../lib/money.ts";
 
 /** What a request may cost at most, as a function of the output tokens it is allowed. */
 export interface HoldRequest {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
-  /** Everything that does not depend on the limit of output tokens, in provider cost. */
-  readonly fixedFemto: FemtoUsd;
+  /** Everything that does not depend on the limit of output tokens, in provider cost (femto-USD). */
+  readonly fixedFemto: ExactInteger;
   /** Provider cost of one more output token, over all choices. */
-  readonly perTokenFemto: FemtoUsd;
+  readonly perTokenFemto: ExactInteger;
   /** The limit the caller set, or the model's own. */
   readonly outputTokens: number;
   /** True where the caller set the limit: then it is not lowered. */

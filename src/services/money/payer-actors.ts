@@ -1,6 +1,8 @@
+import { isSamePayer } from "../../../db/ledger/charged-accounts.ts";
 import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
 import type { ApiKeyActors, OrganizationActors } from "./alone.ts";
-import type { Hold } from "./interface.ts";
+import { AloneHold } from "./alone-hold.ts";
+import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 
 /** Who pays for a request. */
@@ -48,31 +50,68 @@ export class PayerActors {
     return this.#key(payer) !== undefined && this.#organization(payer) !== undefined;
   }
 
-  /** Adds to (or, negative, takes from) what is held, where an actor that knows of the hold is in memory. */
-  changeHeld(hold: Hold, byNano: bigint): void {
+  /**
+   * Holds so much of both, in one step. Undefined, with nothing held, where one of them has not so much
+   * free, or the key may not be used.
+   */
+  hold(
+    request: HoldRequest,
+    holdNano: bigint,
+    outputTokens: number,
+    nowMs: number,
+  ): AloneHold | undefined {
+    const key = this.#key(request);
+    const periods = key?.turn("hold", holdNano);
+    if (periods === undefined) return undefined;
+    const orgAccount = this.#organization(request)?.turn("hold", holdNano);
+    if (orgAccount !== undefined) {
+      return new AloneHold(request, orgAccount, periods, holdNano, outputTokens, nowMs);
+    }
+    const { day, month } = periods;
+    const back = { dayAccount: day.accountId, monthAccount: month.accountId, byNano: -holdNano };
+    key!.turn("changeHeld", back);
+    return undefined;
+  }
+
+  /** Frees what a hold has held, where an actor that knows of the hold is in memory. */
+  release(hold: Hold): void {
+    this.#free(hold, hold.holdNano);
+  }
+
+  releaseAll(holds: readonly Hold[]): void {
+    // Most of a batch has its accounts in common with its neighbour.
+    let last: Hold | undefined;
+    let sumNano = 0n;
+    for (const hold of holds) {
+      if (last !== undefined && !isSamePayer(last, hold)) {
+        this.#free(last, sumNano);
+        sumNano = 0n;
+      }
+      last = hold;
+      sumNano += hold.holdNano;
+    }
+    if (last !== undefined) this.#free(last, sumNano);
+  }
+
+  #free(hold: Hold, nano: bigint): void {
     const { dayAccount, monthAccount } = hold;
+    const byNano = -nano;
     this.#organization(hold)?.turn("changeHeld", { byNano });
     this.#key(hold)?.turn("changeHeld", { dayAccount, monthAccount, byNano });
   }
 
   /** Notes what a durable batch has spent. */
   notePosted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
-    const noted = new Set<string>();
+    // A key's day stands for its month and its organization: most of a batch has them in common.
+    let last: Settlement | undefined;
     for (const settlement of settlements) {
-      // A key's day stands for its month and its organization: most of a batch has them in common.
-      if (noted.has(settlement.dayAccount)) continue;
-      noted.add(settlement.dayAccount);
+      if (last?.dayAccount === settlement.dayAccount) continue;
+      last = settlement;
       const organizationTotals = totals.get(settlement.orgAccount);
       if (organizationTotals) {
         this.#organization(settlement)?.turn("noteTotals", organizationTotals);
       }
-      const key = this.#key(settlement);
-      for (const accountId of [settlement.dayAccount, settlement.monthAccount]) {
-        const account = totals.get(accountId);
-        if (account === undefined) continue;
-        const { postedNano, sequence: refunds } = account;
-        key?.turn("notePosted", { accountId, postedNano, refunds });
-      }
+      this.#key(settlement)?.turn("notePosted", totals);
     }
   }
 

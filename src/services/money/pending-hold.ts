@@ -68,8 +68,8 @@ export class PendingHold {
         leastNano === fullNano
           ? undefined
           : {
-              fixedFemto: request.fixedFemto,
-              perTokenFemto: request.perTokenFemto,
+              fixedFemto: BigInt(request.fixedFemto),
+              perTokenFemto: BigInt(request.perTokenFemto),
               feeBasisPoints: request.feeBasisPoints,
               maxTokens: REDUCED_OUTPUT_TOKENS,
             },

@@ -1,9 +1,10 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Abandonment, GroupCommit } from "../../../db/ledger/group-commit.ts";
+import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import type { ChargeFigures } from "./interface.ts";
+import type { PendingCharge } from "./pending-charge.ts";
+import type { PendingHold } from "./pending-hold.ts";
 import type { RunningHold } from "./running-hold.ts";
-import { withinHold } from "./settlement.ts";
+import { checkpointOf } from "./settlement.ts";
 
 /*
  * What is written of a request that runs. Where its hold is not durable yet and still stands before the
@@ -18,9 +19,7 @@ export async function writeCheckpoint(
   hasEnded: () => boolean,
 ): Promise<void> {
   const { hold, early } = running;
-  const chargeNano = withinHold(hold, figures.chargeNano);
-  const { confirmed: _, ...held } = hold;
-  const checkpoint = { ...held, ...figures, chargeNano, startedAtMs: hold.admittedAtMs };
+  const checkpoint = checkpointOf(hold, figures);
   if (running.attempt === "none") running.attempt = "asked for";
   try {
     if (early !== undefined) {
@@ -39,30 +38,37 @@ export async function writeCheckpoint(
   }
 }
 
-/** Resolves when the charge is durable. `refund` is told of one that had been given up by then. */
-export async function postCharge(
+/** `refund` is told of a charge that was posted and had been given up by then. */
+export function postCharge(
   ledger: GroupCommit,
   { hold, early }: RunningHold,
-  charge: {
-    readonly settlement: Settlement;
-    readonly abandonment: Abandonment;
-    readonly also: StatementEffect | undefined;
-  },
+  charge: PendingCharge,
   refund: (settlement: Settlement) => void,
-): Promise<void> {
-  const { settlement, abandonment, also } = charge;
-  if (early !== undefined) {
-    if (also === undefined && early.place === "queued") {
-      early.settlement = settlement;
-      early.abandonment = abandonment;
-    }
-    await hold.confirmed;
-    if (early.settlement === settlement) {
-      if (abandonment.isAbandoned) refund(settlement);
-      return;
-    }
-    if (abandonment.isAbandoned) throw new Error("given up before it was written");
+): void {
+  if (early === undefined) {
+    ledger.post(charge);
+    return;
   }
-  const settle = { kind: "settle", settlement } as const;
-  await ledger.submit(also === undefined ? [settle] : [settle, also], abandonment);
+  if (charge.statements.length === 0 && early.place === "queued") {
+    early.settlement = charge.settlement;
+    early.abandonment = charge;
+  }
+  hold.confirmed!.then(
+    () => postConfirmed(ledger, early, charge, refund),
+    (error) => charge.reject(error),
+  );
+}
+
+/** The hold is durable, and the charge too where it was written with it. */
+function postConfirmed(
+  ledger: GroupCommit,
+  early: PendingHold,
+  charge: PendingCharge,
+  refund: (settlement: Settlement) => void,
+): void {
+  if (early.settlement === charge.settlement) {
+    if (charge.isAbandoned) refund(charge.settlement);
+    charge.resolve();
+  } else if (charge.isAbandoned) charge.reject(new Error("given up before it was written"));
+  else ledger.post(charge);
 }

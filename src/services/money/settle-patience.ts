@@ -1,9 +1,8 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Abandonment } from "../../../db/ledger/group-commit.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { DeadlineQueue } from "../../lib/deadline-queue.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
+import { PendingCharge } from "./pending-charge.ts";
+import type { UndeliveredNotes } from "./undelivered.ts";
 
 /** How long an answer waits for its charge, and a request for its hold, before it fails. */
 const MAX_SETTLE_WAIT_MS = 1_800;
@@ -12,8 +11,6 @@ const MAX_SETTLE_WAIT_MS = 1_800;
 export class SettlePatience {
   readonly #deadlines: DeadlineQueue;
   readonly #notes: UndeliveredNotes;
-  /** Answers that wait for their charges. */
-  readonly #waiting = new Set<Undelivered>();
 
   constructor(clock: Clock, notes: UndeliveredNotes) {
     this.#notes = notes;
@@ -22,54 +19,45 @@ export class SettlePatience {
 
   /** Calls `late` with 503 when the time is up. The returned function ends the waiting. */
   begin(late: (error: GatewayError) => void): () => void {
-    const deadline = this.#deadlines.add(() =>
-      late(
-        new GatewayError("database_unavailable", "The gateway's database does not answer.", {
-          retryAfterSeconds: 1,
-        }),
-      ),
-    );
+    const deadline = this.#deadlines.add(() => late(silent()));
     return () => deadline.cancel();
   }
 
   /**
-   * What `posted` becomes, or 503 where that takes too long. Behind that the charge, where it comes to be
-   * posted all the same, is owed back, unless the answer is kept with it.
+   * Gives the charge up where it takes too long to be posted. Behind that it is owed back where it comes to
+   * be posted all the same, unless the answer is kept with it.
    */
-  within(
-    posted: Promise<void>,
-    abandonment: Abandonment,
-    charge: Undelivered,
-    also: StatementEffect | undefined,
-  ): Promise<void> {
-    const isOwedBack = also?.keepsAnswer === undefined;
-    if (isOwedBack) this.#waiting.add(charge);
-    return new Promise((resolve, reject) => {
-      const end = this.begin((error) => {
-        abandonment.isAbandoned = true;
-        this.#waiting.delete(charge);
-        if (isOwedBack) this.#notes.add(charge);
-        reject(error);
-      });
-      posted.then(
-        () => {
-          this.#waiting.delete(charge);
-          end();
-          resolve();
-        },
-        (error) => {
-          this.#waiting.delete(charge);
-          // Nothing was posted.
-          this.#notes.remove(charge.requestId);
-          end();
-          reject(error);
-        },
-      );
-    });
+  watch(charge: PendingCharge): void {
+    this.#deadlines.set(charge);
+  }
+
+  /** It is posted. */
+  end(charge: PendingCharge): void {
+    this.#deadlines.cancel(charge);
+  }
+
+  /** Nothing was posted. */
+  endUnposted(charge: PendingCharge): void {
+    this.#notes.remove(charge.settlement.requestId);
+    this.end(charge);
+  }
+
+  /** Its time is up. Returns what its client is told. */
+  giveUp(charge: PendingCharge): GatewayError {
+    if (charge.isOwedBack) this.#notes.add(charge.settlement);
+    return silent();
   }
 
   /** This process ends at once, and no answer that waits for its charge will ever leave. */
   noteWaiting(): void {
-    for (const charge of this.#waiting) this.#notes.add(charge);
+    for (const one of this.#deadlines.entries) {
+      if (one instanceof PendingCharge && one.isOwedBack) this.#notes.add(one.settlement);
+    }
   }
+}
+
+function silent(): GatewayError {
+  return new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+    retryAfterSeconds: 1,
+  });
 }

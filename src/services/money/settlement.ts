@@ -1,6 +1,6 @@
-import type { LedgerRequest, Settlement } from "../../../db/ledger/rows.ts";
+import type { Checkpoint, LedgerRequest, Settlement } from "../../../db/ledger/rows.ts";
 import type { NanoUsd } from "../../lib/money.ts";
-import type { SettlementFigures } from "./interface.ts";
+import type { ChargeFigures, Hold, SettlementFigures } from "./interface.ts";
 
 /** Of a hold, what its charge is made from. */
 interface Chargeable extends LedgerRequest {
@@ -8,8 +8,32 @@ interface Chargeable extends LedgerRequest {
 }
 
 /** A charge is never larger than its hold, whatever its caller has worked out. */
-export function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): NanoUsd {
+function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): NanoUsd {
   return chargeNano > hold.holdNano ? hold.holdNano : chargeNano;
+}
+
+/** What the ledger keeps of a hold whose request runs, for whoever may have to end it. */
+export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
+  return {
+    requestId: hold.requestId,
+    organizationId: hold.organizationId,
+    keyId: hold.keyId,
+    orgAccount: hold.orgAccount,
+    dayAccount: hold.dayAccount,
+    monthAccount: hold.monthAccount,
+    holdNano: hold.holdNano,
+    chargeNano: withinHold(hold, figures.chargeNano),
+    model: figures.model,
+    provider: figures.provider,
+    promptTokens: figures.promptTokens,
+    cachedPromptTokens: figures.cachedPromptTokens,
+    completionTokens: figures.completionTokens,
+    reasoningTokens: figures.reasoningTokens,
+    estimated: figures.estimated,
+    latencyMs: figures.latencyMs,
+    details: figures.details,
+    startedAtMs: hold.admittedAtMs,
+  };
 }
 
 /** What the ledger is told of a hold that ends with a charge. */

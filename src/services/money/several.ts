@@ -20,6 +20,7 @@ import type {
 } from "./interface.ts";
 import { KnownRooms } from "./known-rooms.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
+import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
 import { Refunds } from "./refund.ts";
 import type { RunningHold } from "./running-hold.ts";
@@ -45,7 +46,7 @@ export interface SeveralMoneyDependencies {
  * accounts, so no two instances give the same money away. While there is ample money a request begins
  * before its hold is durable; its hold and its charge may then be one commit.
  */
-export class SeveralMoney implements MoneyPort {
+export class SeveralMoney implements MoneyPort, ChargeOwner {
   readonly desk: HoldDesk;
   readonly rooms: KnownRooms;
   readonly #dependencies: SeveralMoneyDependencies;
@@ -110,23 +111,21 @@ export class SeveralMoney implements MoneyPort {
     if (running.settling !== undefined) return running.settling;
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
     const settlement = settlementOf(hold, figures, running.attempt !== "none");
-    const abandonment = { isAbandoned: false };
-    const charge = { settlement, abandonment, also };
-    const refund = (late: Settlement) => this.refund(late);
-    const posted = postCharge(this.#ledger!, running, charge, refund).then(
-      () => void this.#running.delete(hold.requestId),
-      (error) => {
-        running.settling = undefined;
-        // Nothing was posted.
-        this.release(hold);
-        throw error;
-      },
-    );
-    // What was delivered has to be charged, however long it takes; the rest can still be given up.
-    running.settling = settlement.hasAttempt
-      ? posted
-      : this.#patience.within(posted, abandonment, settlement, also);
-    return running.settling;
+    const charge = new PendingCharge(this, this.#patience, settlement, also);
+    running.settling = charge.settled;
+    postCharge(this.#ledger!, running, charge, (late) => this.refund(late));
+    return charge.settled;
+  }
+
+  charged({ requestId }: Settlement): void {
+    this.#running.delete(requestId);
+  }
+
+  notCharged({ requestId }: Settlement): void {
+    const running = this.#running.get(requestId);
+    if (running === undefined) return;
+    running.settling = undefined;
+    this.release(running.hold);
   }
 
   release(hold: Hold): void {

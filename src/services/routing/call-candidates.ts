@@ -19,23 +19,6 @@ export interface CallDependencies {
   random(): number;
 }
 
-export interface Served<Answer> {
-  readonly answer: Answer;
-  readonly candidate: Candidate;
-  /** Tells the endpoint's actor how the call ended; once. */
-  end(isSuccess: boolean): void;
-}
-
-/** What a caller does with each candidate that is tried. */
-export interface CandidateCall<Raw, Answer> {
-  /** Gets what was tried, in order, and what came of it, for route_explain. */
-  readonly trail: string[];
-  /** Throws ProviderFailure where there is no answer. */
-  start(candidate: Candidate): Promise<Raw>;
-  /** Reads the answer, at once. Throws ProviderFailure where it is none. */
-  accept(raw: Raw, candidate: Candidate): Answer;
-}
-
 /** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request for ever. */
 const MAX_CALLS = 12;
 const MAX_RETRY_ROUNDS = 2;
@@ -43,65 +26,153 @@ const BASE_DELAY_MS = 100;
 const MAX_DELAY_MS = 2_000;
 
 /**
- * Tries the candidates in order until one answers; then, while failures were of a kind that passes,
- * again after a pause with full jitter. Happens only before the first byte of an answer. Throws the
- * caller's error of the last failure, or GatewayError client_closed_request where `abort` happens.
+ * The candidates of one call, tried in order until one answers; then, while failures were of a kind that
+ * passes, again after a pause with full jitter. Only for before the first byte of an answer. Behind each
+ * `next` comes `failed` or `answered`, and behind that one `end`.
  */
-export async function callCandidates<Raw, Answer>(
-  dependencies: CallDependencies,
-  candidates: readonly Candidate[],
-  abort: AbortNotice,
-  call: CandidateCall<Raw, Answer>,
-): Promise<Served<Answer>> {
-  if (candidates.length === 0) {
-    throw new GatewayError("no_provider_available", "No provider is available for this model.", {
-      retryAfterSeconds: 5,
-    });
+export class CandidateTries {
+  readonly #dependencies: CallDependencies;
+  readonly #candidates: readonly Candidate[];
+  readonly #abort: AbortNotice;
+  /** In the order of this round. */
+  #tried: readonly Candidate[];
+  #position = 0;
+  #round = 0;
+  #calls = 0;
+  #startedMs = 0;
+  #candidate: Candidate | undefined;
+  #endpoint: EndpointCell | undefined;
+  #failure: ProviderFailure | undefined;
+  #failures: string[] | undefined;
+  /** By providers of this round. */
+  #refusedModels: Set<string> | undefined;
+  #hasAnswered = false;
+  #isEnded = false;
+
+  constructor(
+    dependencies: CallDependencies,
+    candidates: readonly Candidate[],
+    abort: AbortNotice,
+  ) {
+    this.#dependencies = dependencies;
+    this.#candidates = candidates;
+    this.#abort = abort;
+    this.#tried = byHealth(dependencies, candidates);
   }
-  const { trail } = call;
-  let failure: ProviderFailure | undefined;
-  let calls = 0;
-  for (let round = 0; round <= MAX_RETRY_ROUNDS; round++) {
-    const tried = round === 0 ? byHealth(dependencies, candidates) : candidates;
-    let refusedModels: Set<string> | undefined;
-    for (const candidate of tried) {
-      if (calls >= MAX_CALLS) break;
-      if (refusedModels?.has(candidate.model.id)) continue;
-      const endpoint = dependencies.endpoints.get(candidate.endpointId);
-      if (!endpoint.isActive) await endpoint.activate();
-      if (round > 0 && !endpoint.turn("takeRetry", undefined)) continue;
-      calls++;
-      const startedMs = dependencies.steadyClock.nowMs();
-      endpoint.turn("begin", undefined);
-      try {
-        const answer = call.accept(await call.start(candidate), candidate);
-        trail.push(`${candidate.endpointId}=ok`);
-        return new ServedCall(answer, candidate, endpoint, dependencies.steadyClock, startedMs);
-      } catch (error) {
-        failure = noteFailure(endpoint, error);
-      }
-      trail.push(`${candidate.endpointId}=${failure.kind}`);
-      if (abort.aborted || failure.kind === "aborted") throw clientClosed();
-      // What one model's provider rejects, another endpoint of the same model rejects too.
-      if (failure.kind === "rejected" || failure.kind === "content_policy") {
-        refusedModels ??= new Set();
-        refusedModels.add(candidate.model.id);
-      }
+
+  /** The one that was tried last. */
+  get candidate(): Candidate {
+    return this.#candidate!;
+  }
+
+  /** What was tried, in order, and what came of it, for route_explain. */
+  get trail(): readonly string[] {
+    const failures = this.#failures ?? [];
+    return this.#hasAnswered ? [...failures, `${this.candidate.endpointId}=ok`] : failures;
+  }
+
+  /**
+   * The candidate to be tried now. Throws, or rejects with, the caller's error of the last failure where
+   * none is left, or GatewayError client_closed_request where `abort` happens.
+   */
+  next(): Candidate | Promise<Candidate> {
+    if (this.#candidates.length === 0) {
+      throw new GatewayError("no_provider_available", "No provider is available for this model.", {
+        retryAfterSeconds: 5,
+      });
     }
-    if (
-      failure === undefined ||
-      !isPassing(failure) ||
-      round === MAX_RETRY_ROUNDS ||
-      calls >= MAX_CALLS
-    )
-      break;
-    await pause(dependencies, abort, round, failure.retryAfterMs);
+    const candidate = this.#upcoming();
+    if (candidate === undefined || this.#round > 0) return this.#search(candidate);
+    const endpoint = this.#endpointOf(candidate);
+    return endpoint.isActive ? this.#begin(candidate, endpoint) : this.#search(candidate);
   }
-  throw asCallerError(
-    failure ?? new ProviderFailure("unavailable", "no provider was tried"),
-    trail,
-  );
+
+  /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
+  failed(error: unknown): void {
+    const failure = noteFailure(this.#endpoint!, error);
+    const { endpointId, model } = this.candidate;
+    this.#failure = failure;
+    this.#failures ??= [];
+    this.#failures.push(`${endpointId}=${failure.kind}`);
+    if (this.#abort.aborted || failure.kind === "aborted") throw clientClosed();
+    // What one model's provider rejects, another endpoint of the same model rejects too.
+    if (failure.kind === "rejected" || failure.kind === "content_policy") {
+      this.#refusedModels ??= new Set();
+      this.#refusedModels.add(model.id);
+    }
+  }
+
+  /** The candidate has an answer, or the beginning of one. */
+  answered(): void {
+    this.#hasAnswered = true;
+  }
+
+  /** Tells the endpoint's actor how the call that was answered ended; once. */
+  end(isSuccess: boolean): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    if (isSuccess) {
+      this.#endpoint!.turn("succeed", this.#dependencies.steadyClock.nowMs() - this.#startedMs);
+    } else this.#endpoint!.turn("fail", undefined);
+  }
+
+  /** The next one of this round, of a model that nobody refused. */
+  #upcoming(): Candidate | undefined {
+    if (this.#calls >= MAX_CALLS) return undefined;
+    while (this.#position < this.#tried.length) {
+      const candidate = this.#tried[this.#position++]!;
+      if (this.#refusedModels?.has(candidate.model.id) !== true) return candidate;
+    }
+    return undefined;
+  }
+
+  /** From a candidate on, what has to be waited for: endpoints, pauses, the budget of retries. */
+  async #search(from: Candidate | undefined): Promise<Candidate> {
+    let candidate = from;
+    for (;;) {
+      if (candidate === undefined) await this.#nextRound();
+      else {
+        const endpoint = this.#endpointOf(candidate);
+        if (!endpoint.isActive) await endpoint.activate();
+        if (this.#round === 0 || endpoint.turn("takeRetry", undefined)) {
+          return this.#begin(candidate, endpoint);
+        }
+      }
+      candidate = this.#upcoming();
+    }
+  }
+
+  async #nextRound(): Promise<void> {
+    const failure = this.#failure;
+    const mayGoOn = this.#round < MAX_RETRY_ROUNDS && this.#calls < MAX_CALLS;
+    if (failure === undefined || !isPassing(failure) || !mayGoOn) {
+      throw asCallerError(
+        failure ?? new ProviderFailure("unavailable", "no provider was tried"),
+        this.trail,
+      );
+    }
+    await pause(this.#dependencies, this.#abort, this.#round, failure.retryAfterMs);
+    this.#round++;
+    this.#tried = this.#candidates;
+    this.#position = 0;
+    this.#refusedModels = undefined;
+  }
+
+  #begin(candidate: Candidate, endpoint: EndpointCell): Candidate {
+    this.#candidate = candidate;
+    this.#endpoint = endpoint;
+    this.#calls++;
+    this.#startedMs = this.#dependencies.steadyClock.nowMs();
+    endpoint.turn("begin", undefined);
+    return candidate;
+  }
+
+  #endpointOf(candidate: Candidate): EndpointCell {
+    return this.#dependencies.endpoints.get(candidate.endpointId);
+  }
 }
+
+type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
 /** Endpoints whose circuit is open come last: they are tried only when nothing better is left. */
 function byHealth(
@@ -119,58 +190,16 @@ function byHealth(
     : [...candidates.filter((candidate) => !open.includes(candidate)), ...open];
 }
 
-type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
-
-class ServedCall<Answer> implements Served<Answer> {
-  readonly answer: Answer;
-  readonly candidate: Candidate;
-  readonly #endpoint: EndpointCell;
-  readonly #steadyClock: Clock;
-  readonly #startedMs: number;
-  #isEnded = false;
-
-  constructor(
-    answer: Answer,
-    candidate: Candidate,
-    endpoint: EndpointCell,
-    steadyClock: Clock,
-    startedMs: number,
-  ) {
-    this.answer = answer;
-    this.candidate = candidate;
-    this.#endpoint = endpoint;
-    this.#steadyClock = steadyClock;
-    this.#startedMs = startedMs;
-  }
-
-  end(isSuccess: boolean): void {
-    if (this.#isEnded) return;
-    this.#isEnded = true;
-    const latencyMs = this.#steadyClock.nowMs() - this.#startedMs;
-    this.#endpoint.turn(
-      "end",
-      isSuccess ? { kind: "success", latencyMs } : { kind: "failure", retryAfterMs: undefined },
-    );
-  }
-}
-
 /** Tells the endpoint's actor of a call that failed. Throws what is no failure of the provider. */
 function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
   if (!(error instanceof ProviderFailure)) {
-    endpoint.turn("end", { kind: "neutral" });
+    endpoint.turn("leave", undefined);
     throw error;
   }
   const isNeutral =
     error.kind === "rejected" || error.kind === "content_policy" || error.kind === "aborted";
-  endpoint.turn(
-    "end",
-    isNeutral
-      ? { kind: "neutral" }
-      : {
-          kind: "failure",
-          retryAfterMs: error.kind === "rate_limited" ? error.retryAfterMs : undefined,
-        },
-  );
+  if (isNeutral) endpoint.turn("leave", undefined);
+  else endpoint.turn("fail", error.kind === "rate_limited" ? error.retryAfterMs : undefined);
   return error;
 }
 

@@ -38,10 +38,18 @@ export class CompletionEvents implements ChargeEvents {
     figures: SettlementFigures,
     errorCode: string | undefined,
   ): StatementEffect | undefined | Promise<StatementEffect | undefined> {
-    const { subscriptions, successSample, random } = this.#dependencies;
+    const { successSample, random } = this.#dependencies;
     if (errorCode === undefined && random() >= successSample) return undefined;
+    return this.#eventOfCharge(hold, figures, errorCode);
+  }
+
+  #eventOfCharge(
+    hold: Hold,
+    figures: SettlementFigures,
+    errorCode: string | undefined,
+  ): StatementEffect | undefined | Promise<StatementEffect | undefined> {
     const type = errorCode === undefined ? "completion.success" : "completion.error";
-    const wanted = subscriptions.wants(hold.organizationId, type);
+    const wanted = this.#dependencies.subscriptions.wants(hold.organizationId, type);
     const effect = (isWanted: boolean) =>
       isWanted ? outboxEffect(this.#chargeEvent(hold, figures, errorCode)) : undefined;
     return wanted instanceof Promise ? wanted.then(effect) : effect(wanted);

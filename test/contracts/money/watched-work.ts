@@ -1,4 +1,5 @@
 import { GroupCommit, type GroupCommitDependencies } from "../../../db/ledger/group-commit.ts";
+import type { Unit } from "../../../db/ledger/units.ts";
 
 /** Says whether something is being read or written, so that virtual time can wait for it. */
 export class WatchedWork {
@@ -28,7 +29,39 @@ export class WatchedLedger extends GroupCommit {
     this.#work = work;
   }
 
-  override submit(...unit: Parameters<GroupCommit["submit"]>): Promise<void> {
-    return this.#work.during(() => super.submit(...unit));
+  override post(unit: Unit): void {
+    void this.#work.during(
+      () => new Promise<void>((ended) => super.post(new WatchedUnit(unit, ended))),
+    );
+  }
+}
+
+class WatchedUnit implements Unit {
+  readonly abandonment: Unit["abandonment"];
+  readonly checkpoints: Unit["checkpoints"];
+  readonly settlements: Unit["settlements"];
+  readonly releases: Unit["releases"];
+  readonly statements: Unit["statements"];
+  readonly #unit: Unit;
+  readonly #ended: () => void;
+
+  constructor(unit: Unit, ended: () => void) {
+    this.abandonment = unit.abandonment;
+    this.checkpoints = unit.checkpoints;
+    this.settlements = unit.settlements;
+    this.releases = unit.releases;
+    this.statements = unit.statements;
+    this.#unit = unit;
+    this.#ended = ended;
+  }
+
+  resolve(): void {
+    this.#unit.resolve();
+    this.#ended();
+  }
+
+  reject(error: unknown): void {
+    this.#unit.reject(error);
+    this.#ended();
   }
 }

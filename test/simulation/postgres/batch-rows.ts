@@ -1,4 +1,4 @@
-/* The batches that the ledger sends, as db/ledger writes them; amounts are texts. */
+/* The batches that the ledger sends, as db/ledger writes them; amounts are texts, or numbers where those are exact. */
 
 export interface CheckpointRow {
   readonly request_id: string;
@@ -30,15 +30,15 @@ export interface SettlementRow {
   readonly n: number;
   readonly g: number;
   readonly r: string;
-  readonly c: string;
-  readonly t: string;
+  readonly c: number | string;
+  readonly t: number | string;
   readonly h?: boolean;
 }
 
 export interface ChargedAccountRow {
   readonly n: number;
   readonly id: string;
-  readonly c: string;
+  readonly c: number | string;
   readonly q: number;
 }
 

@@ -2,10 +2,10 @@ import { type Clock, systemClock } from "../../lib/clock.ts";
 import type { Connect } from "./connection.ts";
 import { ConnectionPool, type PoolDependencies } from "./connection-pool.ts";
 import { Exchange } from "./exchange.ts";
-import type { HttpFetch, ProviderRequest, ProviderResponse } from "./provider-response.ts";
+import type { HttpClient, ProviderRequest, ResponseReceiver } from "./provider-response.ts";
 import { prepareHead, type RequestHead } from "./request-head.ts";
 
-export interface HttpFetchOptions {
+export interface HttpClientOptions {
   readonly clock?: Clock;
   readonly connect?: Connect;
   /** Schedules what need not keep the process alive. */
@@ -17,13 +17,12 @@ export interface HttpFetchOptions {
  * call to another thread and back, which costs more than the rest of a call to a local provider does.
  * It follows no redirects, knows no proxies, and times out only connecting.
  */
-export function createHttpFetch(options: HttpFetchOptions = {}): HttpFetch {
-  const client = new HttpClient({
+export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
+  return new SocketClient({
     clock: options.clock ?? systemClock,
     connect: options.connect ?? (async (connection) => Bun.connect(connection)),
     afterInBackground: options.afterInBackground ?? afterUnheld,
   });
-  return (url, request) => client.send(url, request);
 }
 
 interface Target {
@@ -32,7 +31,7 @@ interface Target {
   readonly pool: ConnectionPool;
 }
 
-class HttpClient {
+class SocketClient implements HttpClient {
   readonly #dependencies: PoolDependencies;
   /** One for each origin: as many as the configuration names. */
   readonly #pools = new Map<string, ConnectionPool>();
@@ -42,14 +41,15 @@ class HttpClient {
     this.#dependencies = dependencies;
   }
 
-  send(url: string, request: ProviderRequest): Promise<ProviderResponse> {
-    return new Promise((resolve, reject) => {
-      if (request.signal.aborted) throw request.signal.reason;
-      const { head, pool } = this.#targetOf(url, request);
-      const length = Buffer.byteLength(request.body);
-      const text = `${head.text}${length}\r\n\r\n${request.body}`;
-      pool.dispatch(new Exchange(text, request, resolve, reject));
-    });
+  send(url: string, request: ProviderRequest, receiver: ResponseReceiver): void {
+    if (request.signal.aborted) {
+      receiver.failed(request.signal.reason);
+      return;
+    }
+    const { head, pool } = this.#targetOf(url, request);
+    const length = Buffer.byteLength(request.body);
+    const text = `${head.text}${length}\r\n\r\n${request.body}`;
+    pool.dispatch(new Exchange(text, request, receiver));
   }
 
   #targetOf(url: string, request: ProviderRequest): Target {

@@ -1,0 +1,209 @@
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
+import type { Caller } from "../services/caller.ts";
+import { parseJson } from "./check-json.ts";
+import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
+import { ERROR_TABLE } from "./error-table.ts";
+import type { CompiledRoute } from "./pipeline.ts";
+import { readJsonText } from "./read-body.ts";
+import type { Access, RequestContext } from "./route.ts";
+
+/**
+ * What a key may do is asked again where its request took longer than this to come: a change takes effect
+ * within a second, for requests on their way too.
+ */
+const MAX_KEY_AGE_MS = 250;
+/** A connection on which nothing moves for so long is closed. */
+export const IDLE_TIMEOUT_SECONDS = 30;
+
+/** The server, as far as a request may ask something of its connection. Zero seconds: for ever. */
+export interface ConnectionTimeouts {
+  timeout(request: Request, seconds: number): void;
+}
+
+/**
+ * One request on its way through the checks and its route, whose handler gets it as its context. One
+ * object that is filled in as the request goes on, because everything that is made for a request is made
+ * for each of them.
+ */
+export class RequestRun implements RequestContext {
+  readonly request: Request;
+  readonly requestId = newId("req");
+  readonly startedMs = performance.now();
+  readonly params: Readonly<Record<string, string>>;
+  readonly log: RequestFacts = {};
+  query: Readonly<Record<string, unknown>> = NO_QUERY;
+  body: unknown;
+  bodyText = "";
+  readonly #route: CompiledRoute;
+  readonly #server: ConnectionTimeouts | null;
+  #caller: Caller | undefined;
+  /** The response that carries the request's id already. */
+  #named: Response | undefined;
+
+  constructor(
+    route: CompiledRoute,
+    request: Request,
+    params: Readonly<Record<string, string>>,
+    server: ConnectionTimeouts | null,
+  ) {
+    this.#route = route;
+    this.request = request;
+    this.params = params;
+    this.#server = server;
+  }
+
+  /** The caller's key; none on public routes, which do not ask. */
+  get caller(): Caller {
+    return this.#caller!;
+  }
+
+  /**
+   * The checks that every request passes, in this order: authentication, kind and scope, content type and
+   * size, body; what follows is the route's own. Never rejects.
+   */
+  async answer(): Promise<Response> {
+    const { definition, dependencies, checkBody, maxBodyBytes } = this.#route;
+    const { access } = definition;
+    dependencies.inFlight.begin();
+    try {
+      if (access.kind === "model") dependencies.loadGate.admit();
+      if (access.kind !== "public") {
+        const admitted = this.#admit();
+        const { key } = admitted instanceof Promise ? await admitted : admitted;
+        if (access.kind !== "model") dependencies.noteUse(key.id);
+      }
+      assertStorable(this.params);
+      if (checkBody !== undefined) {
+        this.bodyText = await readJsonText(this.request, dependencies.bodies, maxBodyBytes);
+        this.body = parseJson(this.bodyText);
+        if (this.#isKeyOld()) await this.#admit();
+        checkBody(this.body);
+      }
+      this.query = this.#route.readQuery(this.request.url);
+      const answered = definition.handle(this);
+      return this.#leave(answered instanceof Promise ? await answered : answered);
+    } catch (thrown) {
+      return this.#refuse(thrown);
+    }
+  }
+
+  async admitAgain(): Promise<Caller> {
+    return this.#admit();
+  }
+
+  keepOpen(): void {
+    this.#server?.timeout(this.request, 0);
+  }
+
+  respond(body: BodyInit, headers: Record<string, string>, status = 200): Response {
+    headers["x-gateway-request-id"] = this.requestId;
+    headers["x-request-id"] = this.requestId;
+    this.#named = new Response(body, { status, headers });
+    return this.#named;
+  }
+
+  /** The caller as it stands now, at once where that is known. Throws where its key may not call this route. */
+  #admit(): Caller | Promise<Caller> {
+    const admitting = this.#route.dependencies.whenAdmitting();
+    return admitting === undefined
+      ? this.#authenticate()
+      : admitting.then(() => this.#authenticate());
+  }
+
+  #authenticate(): Caller | Promise<Caller> {
+    const { authentication } = this.#route.dependencies;
+    const found = authentication.authenticate(this.request.headers.get("authorization"));
+    return found instanceof Promise ? found.then((key) => this.#accept(key)) : this.#accept(found);
+  }
+
+  #accept(key: ApiKeyRecord): Caller {
+    this.#caller = { key };
+    assertAccess(this.#route.definition.access, key);
+    return this.#caller;
+  }
+
+  #isKeyOld(): boolean {
+    const { access } = this.#route.definition;
+    return access.kind !== "public" && performance.now() - this.startedMs > MAX_KEY_AGE_MS;
+  }
+
+  #leave(response: Response): Response {
+    const { log } = this;
+    if (response !== this.#named) {
+      response.headers.set("x-gateway-request-id", this.requestId);
+      response.headers.set("x-request-id", this.requestId);
+    }
+    if (this.#route.dependencies.inFlight.isStopping) response.headers.set("connection", "close");
+    if (log.isDeferred) this.#finishLater(response.status);
+    else this.#finish(response.status);
+    return response;
+  }
+
+  #finishLater(status: number): void {
+    this.log.finish = () => {
+      this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
+      this.#finish(status);
+    };
+  }
+
+  #refuse(thrown: unknown): Response {
+    const { inFlight, onInternalError } = this.#route.dependencies;
+    const error = asGatewayError(thrown);
+    this.log.errorCode = error.code;
+    if (isFault(error)) onInternalError(error, this.requestId);
+    this.#finish(ERROR_TABLE[error.code].status);
+    const refused = errorResponse(error, this.requestId, this.log.headers);
+    if (inFlight.isStopping) refused.headers.set("connection", "close");
+    return refused;
+  }
+
+  #finish(status: number): void {
+    const { definition, dependencies } = this.#route;
+    const { log } = this;
+    const key = this.#caller?.key;
+    dependencies.inFlight.end();
+    dependencies.record({
+      requestId: this.requestId,
+      method: definition.method,
+      route: definition.path,
+      status: log.status ?? status,
+      latencyMs: performance.now() - this.startedMs,
+      organizationId: key?.organizationId,
+      keyId: key?.id,
+      model: log.model,
+      provider: log.provider,
+      promptTokens: log.promptTokens,
+      completionTokens: log.completionTokens,
+      costNano: log.costNano,
+      firstTokenMs: log.firstTokenMs,
+      errorCode: log.errorCode,
+    });
+  }
+}
+
+const NO_QUERY: Readonly<Record<string, unknown>> = Object.freeze({});
+
+/** No id holds a NUL, and no database takes one. */
+function assertStorable(params: Readonly<Record<string, string>>): void {
+  for (const name in params) {
+    if (!params[name]!.includes("\0")) continue;
+    throw new GatewayError("route_not_found", "There is no such endpoint.");
+  }
+}
+
+function assertAccess(access: Access, key: ApiKeyRecord): void {
+  if (access.kind === "public") return;
+  if (key.kind === "management") {
+    if (access.kind === "administration") return;
+    throw new GatewayError(
+      "wrong_key_kind",
+      "A management key cannot call this endpoint; use a secret key.",
+    );
+  }
+  if (!key.scopes.includes(access.scope)) {
+    throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+  }
+}

@@ -1,0 +1,80 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { Checkpoint, Settlement } from "../../../db/ledger/rows.ts";
+import { type Abandonment, NONE, type Unit } from "../../../db/ledger/units.ts";
+import type { Expiring } from "../../lib/deadline-queue.ts";
+import type { SettlePatience } from "./settle-patience.ts";
+
+/** Who is told how a charge has ended. */
+export interface ChargeOwner {
+  /** It is durable. */
+  charged(settlement: Settlement): void;
+  /** Nothing was posted. */
+  notCharged(settlement: Settlement): void;
+}
+
+/**
+ * A charge on its way into the ledger, and whoever waits for it: for good where something was delivered,
+ * because that has to be charged, however long it takes; the rest can still be given up.
+ */
+export class PendingCharge implements Unit, Abandonment, Expiring {
+  readonly settlement: Settlement;
+  readonly settlements: readonly Settlement[];
+  readonly statements: readonly StatementEffect[];
+  isAbandoned = false;
+  readonly #owner: ChargeOwner;
+  readonly #patience: SettlePatience | undefined;
+  readonly #settled = Promise.withResolvers<void>();
+
+  constructor(
+    owner: ChargeOwner,
+    patience: SettlePatience,
+    settlement: Settlement,
+    also: StatementEffect | undefined,
+  ) {
+    this.#owner = owner;
+    this.settlement = settlement;
+    this.settlements = [settlement];
+    this.statements = also === undefined ? NONE : [also];
+    this.#patience = settlement.hasAttempt ? undefined : patience;
+    this.#patience?.watch(this);
+  }
+
+  /** Resolves when it is durable. Rejects where nothing was posted, and where it was given up. */
+  get settled(): Promise<void> {
+    return this.#settled.promise;
+  }
+
+  /** Where the answer is not kept for a later call. */
+  get isOwedBack(): boolean {
+    return this.statements[0]?.keepsAnswer === undefined;
+  }
+
+  get abandonment(): Abandonment {
+    return this;
+  }
+
+  get checkpoints(): readonly Checkpoint[] {
+    return NONE;
+  }
+
+  get releases(): readonly never[] {
+    return NONE;
+  }
+
+  resolve(): void {
+    this.#settled.resolve();
+    this.#patience?.end(this);
+    this.#owner.charged(this.settlement);
+  }
+
+  reject(error: unknown): void {
+    this.#settled.reject(error);
+    this.#owner.notCharged(this.settlement);
+    this.#patience?.endUnposted(this);
+  }
+
+  expire(): void {
+    this.isAbandoned = true;
+    this.#settled.reject(this.#patience!.giveUp(this));
+  }
+}

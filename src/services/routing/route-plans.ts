@@ -1,0 +1,48 @@
+import type { ModelCategory } from "../../lib/catalogue-model.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { ChatProvider } from "../../providers/interface.ts";
+import { planRoute, type RoutePlan, type RoutePreferences, resolveModels } from "./plan-route.ts";
+
+export interface RoutePlansDependencies {
+  /** The catalogue that all organizations share, which stays as it is. */
+  readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, ChatProvider>;
+  /** Of the models that the endpoint serves. */
+  readonly categories: readonly ModelCategory[];
+}
+
+/**
+ * Plans routes. Most requests name one model and wish nothing: the plans of those are kept, one for each
+ * name that a model of the shared catalogue has.
+ */
+export class RoutePlans {
+  readonly #dependencies: RoutePlansDependencies;
+  readonly #plain = new Map<string, RoutePlan>();
+
+  constructor(dependencies: RoutePlansDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Throws 404 model_not_found or 400 unsupported_model. */
+  plan(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
+    if (index !== this.#dependencies.models || !isPlain(preferences)) {
+      return this.#made(index, preferences);
+    }
+    const name = preferences.models[0]!;
+    let plan = this.#plain.get(name);
+    if (plan === undefined) {
+      plan = this.#made(index, preferences);
+      this.#plain.set(name, plan);
+    }
+    return plan;
+  }
+
+  #made(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
+    const { providers, categories } = this.#dependencies;
+    return planRoute(resolveModels(index, preferences, categories), preferences, providers);
+  }
+}
+
+function isPlain({ models, providerOrder, allowFallbacks }: RoutePreferences): boolean {
+  return models.length === 1 && providerOrder.length === 0 && allowFallbacks;
+}

@@ -1,0 +1,29 @@
+import { expect, test } from "bun:test";
+import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
+
+test("what an endpoint is told shows in its next turn, whether it is told at once or asked", async () => {
+  const clock = new VirtualClock();
+  const endpoints = new ActorRegistry(endpointActor, {
+    clock,
+    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    commit: () => Promise.reject(new Error("writes nothing")),
+    read: () => Promise.reject(new Error("reads nothing")),
+  });
+  const endpoint = endpoints.get("a/b");
+  expect(await endpoint.ask("begin", undefined)).toBeUndefined();
+  expect(endpoint.turn("begin", undefined)).toBeUndefined();
+  expect(endpoint.mayPassivate).toBeFalse();
+  endpoint.turn("succeed", 40);
+  expect(await endpoint.ask("health", undefined)).toEqual({
+    circuit: "closed",
+    latencyMs: 40,
+    running: 1,
+  });
+  endpoint.turn("fail", 1_000);
+  expect(endpoint.turn("health", undefined).circuit).toBe("open");
+  expect(endpoint.mayPassivate).toBeTrue();
+  expect(endpoints.get("a/c").isActive).toBeFalse();
+  expect(await endpoints.get("a/c").ask("health", undefined)).toMatchObject({ latencyMs: 0 });
+});
