@@ -29,7 +29,8 @@ export function lockDataFolder(dataDir: string, waitMs = DYING_HOLDER_MS): DataF
   const database = openForLocking(path);
   try {
     database.run(`PRAGMA busy_timeout = ${waitMs}`);
-    database.run("PRAGMA locking_mode = EXCLUSIVE");
+    // The open transaction is the lock. In exclusive locking mode two starters at once would each keep
+    // the shared lock that the other waits for, and both be refused.
     database.run("BEGIN EXCLUSIVE");
   } catch (error) {
     database.close();

@@ -1,8 +1,16 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { lockDataFolder } from "../../db/data-folder-lock.ts";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
-import { killOwner, query, startOwner, stopOwner, temporaryFolders } from "./owner-process.ts";
+import {
+  firstLine,
+  killOwner,
+  query,
+  startOwner,
+  stopOwner,
+  temporaryFolders,
+} from "./owner-process.ts";
 
 const TIMEOUT_MS = 30_000;
 const folders = temporaryFolders();
@@ -34,6 +42,23 @@ test(
     expect(refusals).toEqual([expect.stringContaining("is in use by")]);
     expect(await query(winners[0]?.url, "SELECT 1 AS one")).toEqual([{ one: 1 }]);
     await Promise.all(winners.map(stopOwner));
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "of two processes that claim a folder in the same instant exactly one has it",
+  async () => {
+    // Cold processes: the way to the lock is long enough then for the two to meet on it.
+    for (let round = 1; round <= 12; round += 1) {
+      const dataDir = folders.next();
+      mkdirSync(dataDir);
+      const atMs = Date.now() + 120;
+      const racers = [startRacer(dataDir, atMs), startRacer(dataDir, atMs)];
+      const said = await Promise.all(racers.map((racer) => firstLine(racer.stdout)));
+      for (const racer of racers) racer.stdin.end();
+      expect(said.toSorted()).toEqual(["refused", "won"]);
+    }
   },
   TIMEOUT_MS,
 );
@@ -78,3 +103,12 @@ test(
   },
   TIMEOUT_MS,
 );
+
+function startRacer(dataDir: string, atMs: number) {
+  const script = join(import.meta.dir, "lock-racer.ts");
+  return Bun.spawn([process.execPath, script, dataDir, String(atMs)], {
+    stdin: "pipe",
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+}

@@ -38,13 +38,13 @@ export async function startOwner(dataDir: string, options: OwnerOptions = {}): P
   return { child, url: said.url, refusal: said.refusal };
 }
 
-async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
+export async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
   let text = "";
   const decoder = new TextDecoder();
   const reader = stream.getReader();
   while (!text.includes("\n")) {
     const { value, done } = await reader.read();
-    if (done) throw new Error(`the owner ended without a word: ${text}`);
+    if (done) throw new Error(`the process ended without a word: ${text}`);
     text += decoder.decode(value, { stream: true });
   }
   return text.slice(0, text.indexOf("\n"));
