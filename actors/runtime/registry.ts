@@ -1,8 +1,8 @@
 import type { Effect } from "../../db/ledger/effects.ts";
 import type { Abandonment } from "../../db/ledger/group-commit.ts";
 import type { Query } from "../../db/query.ts";
+import { type Aged, AgeOrder } from "../../src/lib/age-order.ts";
 import type { Clock } from "../../src/lib/clock.ts";
-import { type InUse, UseOrder } from "../../src/lib/use-order.ts";
 import { ActorCell } from "./cell.ts";
 import type { ActorDefinition, TurnContext, Verbs } from "./definition.ts";
 
@@ -33,7 +33,7 @@ const SWEEP_PATIENCE = 1_000;
 
 class KeptCell<State, Table extends Verbs<State>>
   extends ActorCell<State, Table>
-  implements InUse<KeptCell<State, Table>>
+  implements Aged<KeptCell<State, Table>>
 {
   older: KeptCell<State, Table> | undefined;
   newer: KeptCell<State, Table> | undefined;
@@ -45,7 +45,7 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
   readonly #environment: ActorEnvironment;
   readonly #passivation: PassivationPolicy;
   readonly #cells = new Map<string, KeptCell<State, Table>>();
-  readonly #order = new UseOrder<KeptCell<State, Table>>();
+  readonly #order = new AgeOrder<KeptCell<State, Table>>();
 
   constructor(
     definition: ActorDefinition<State, Table>,
@@ -80,7 +80,7 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
       this.#order.add(cell);
     } else if (nowMs - cell.lastUsedMs >= USE_RESOLUTION_MS) {
       cell.lastUsedMs = nowMs;
-      this.#order.use(cell);
+      this.#order.renew(cell);
     }
     return cell;
   }

@@ -41,6 +41,7 @@ export function composeChat({ config, clock, world, onStreamError, ...parts }: C
     ticker,
     steadyClock,
     keepaliveMs,
+    openings: new DeadlineQueue(steadyClock, keepaliveMs),
     firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
     idleTimeoutMs: upstreamTimeouts.idleMs,
     totalTimeoutMs: upstreamTimeouts.totalMs,

@@ -1,6 +1,6 @@
+import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { UseOrder } from "../lib/use-order.ts";
 import type { RateDecision, RateWindows } from "./interface.ts";
 import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";
 
@@ -20,7 +20,7 @@ export class MemoryRateWindows implements RateWindows {
   readonly #maxWindows: number;
   readonly #buckets: number;
   readonly #windows = new Map<string, SlidingWindow>();
-  readonly #order = new UseOrder<SlidingWindow>();
+  readonly #order = new AgeOrder<SlidingWindow>();
   #lastMs = Number.NEGATIVE_INFINITY;
   #setBackMs = 0;
   #sweptBucket = 0;
@@ -102,7 +102,7 @@ export class MemoryRateWindows implements RateWindows {
       this.#order.add(window);
     } else if (bucket - window.usedBucket >= USE_RESOLUTION_BUCKETS) {
       window.usedBucket = bucket;
-      this.#order.use(window);
+      this.#order.renew(window);
     }
     window.expire(this.#lastMs);
     return window;

@@ -45,6 +45,9 @@ function unread(error: unknown, maxBytes: number): GatewayError {
 
 /** A body of a stated length on its way in. To be ended when it has come, or will not come. */
 class WholeBody implements Expiring {
+  older: Expiring | undefined;
+  newer: Expiring | undefined;
+  dueMs = 0;
   /** Rejects with 408 where it takes too long. */
   readonly bytes: Promise<ArrayBuffer>;
   readonly #length: number;
@@ -84,6 +87,9 @@ async function readPieces(
   let readBytes = 0;
   let isTooSlow = false;
   const arriving: Expiring = {
+    older: undefined,
+    newer: undefined,
+    dueMs: 0,
     expire() {
       isTooSlow = true;
       reader.cancel().catch(() => {});

@@ -1,7 +1,9 @@
+import { type Aged, AgeOrder } from "./age-order.ts";
 import type { Clock } from "./clock.ts";
 
-/** What a deadline is set for. */
-export interface Expiring {
+/** What a deadline is set for. Its neighbours and its time are the queue's to set. */
+export interface Expiring extends Aged<Expiring> {
+  dueMs: number;
   /** The delay has passed. */
   expire(): void;
 }
@@ -18,8 +20,7 @@ export interface Deadline {
 export class DeadlineQueue {
   readonly #clock: Clock;
   readonly #delayMs: number;
-  /** When each falls due, in that order. */
-  readonly #dueMs = new Map<Expiring, number>();
+  readonly #order = new AgeOrder<Expiring>();
   #isTimerSet = false;
 
   constructor(clock: Clock, delayMs: number) {
@@ -28,8 +29,8 @@ export class DeadlineQueue {
   }
 
   /** What has not expired and was not cancelled, in the order of its time. */
-  get entries(): Iterable<Expiring> {
-    return this.#dueMs.keys();
+  get entries(): readonly Expiring[] {
+    return this.#order.list();
   }
 
   /** Calls `run` once when the delay has passed, unless it is cancelled before. */
@@ -39,21 +40,24 @@ export class DeadlineQueue {
     return entry;
   }
 
-  /** Expires the entry once when the delay has passed, unless it is cancelled before. It has one at a time. */
+  /** Expires the entry once when the delay has passed, unless it is cancelled before. It is in one queue. */
   set(entry: Expiring): void {
-    this.#dueMs.set(entry, this.#clock.nowMs() + this.#delayMs);
+    if (this.#order.has(entry)) this.#order.remove(entry);
+    entry.dueMs = this.#clock.nowMs() + this.#delayMs;
+    this.#order.add(entry);
     if (!this.#isTimerSet) this.#setTimer(this.#delayMs);
   }
 
   /** May be called at any time, more than once. */
   cancel(entry: Expiring): void {
-    this.#dueMs.delete(entry);
+    if (this.#order.has(entry)) this.#order.remove(entry);
   }
 
   /** Expires all that are set, before their time. */
   expireAll(): void {
-    for (const entry of [...this.#dueMs.keys()]) {
-      this.#dueMs.delete(entry);
+    for (const entry of this.#order.list()) {
+      if (!this.#order.has(entry)) continue;
+      this.#order.remove(entry);
       entry.expire();
     }
   }
@@ -68,15 +72,14 @@ export class DeadlineQueue {
 
   #runDue(): void {
     const nowMs = this.#clock.nowMs();
-    for (const [entry, setMs] of this.#dueMs) {
+    for (let entry = this.#order.oldest; entry !== undefined; entry = this.#order.oldest) {
       // Where the clock was set back, nothing waits for longer than a whole delay from now.
-      const dueMs = Math.min(setMs, nowMs + this.#delayMs);
-      if (dueMs > nowMs) {
-        this.#dueMs.set(entry, dueMs);
-        this.#setTimer(dueMs - nowMs);
+      entry.dueMs = Math.min(entry.dueMs, nowMs + this.#delayMs);
+      if (entry.dueMs > nowMs) {
+        this.#setTimer(entry.dueMs - nowMs);
         return;
       }
-      this.#dueMs.delete(entry);
+      this.#order.remove(entry);
       entry.expire();
     }
   }
@@ -84,6 +87,9 @@ export class DeadlineQueue {
 
 /** A deadline of a function. */
 class Entry implements Expiring, Deadline {
+  older: Expiring | undefined;
+  newer: Expiring | undefined;
+  dueMs = 0;
   readonly #queue: DeadlineQueue;
   readonly #run: () => void;
 

@@ -40,6 +40,9 @@ describe("a deadline", () => {
   test("of an object is one at a time, expires once, and not where it was cancelled", () => {
     const expired: string[] = [];
     const [kept, cancelled] = ["kept", "cancelled"].map((name) => ({
+      older: undefined,
+      newer: undefined,
+      dueMs: 0,
       expire: () => void expired.push(name),
     }));
     queue.set(kept!);

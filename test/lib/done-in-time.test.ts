@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { doneInTime } from "../../src/lib/done-in-time.ts";
+import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
+import { doneBeforeDeadline, doneInTime } from "../../src/lib/done-in-time.ts";
 
 /** A clock that tells how many timers it has not been relieved of. */
 class CountingClock extends VirtualClock {
@@ -40,4 +41,24 @@ test("work that fails in its time is told of", async () => {
   const clock = new CountingClock();
   await expect(doneInTime(Promise.reject(new Error("early")), clock, 100)).rejects.toThrow("early");
   expect(clock.timers).toBe(0);
+});
+
+test("the same holds within the delay of a queue, which keeps nothing of it", async () => {
+  const clock = new VirtualClock();
+  const queue = new DeadlineQueue(clock, 100);
+  const quick = Promise.withResolvers<void>();
+  const slow = Promise.withResolvers<void>();
+  const inTime = doneBeforeDeadline(quick.promise, queue);
+  const late = doneBeforeDeadline(slow.promise, queue);
+  const failing = doneBeforeDeadline(Promise.reject(new Error("early")), queue);
+  await expect(failing).rejects.toThrow("early");
+  clock.advance(99);
+  quick.resolve();
+  expect(await inTime).toBeTrue();
+  expect(queue.entries).toHaveLength(1);
+  clock.advance(1);
+  expect(await late).toBeFalse();
+  expect(queue.entries).toEqual([]);
+  slow.reject(new Error("late"));
+  await expect(slow.promise).rejects.toThrow("late");
 });

@@ -31,6 +31,8 @@ import type { Ticking } from "./stream-ticker.ts";
 import { Transcript } from "./transcript.ts";
 
 export class ChatStream implements Ticking, EventListenerObject {
+  older: Ticking | undefined;
+  newer: Ticking | undefined;
   readonly #dependencies: ChatStreamDependencies;
   readonly #call: ChatStreamCall;
   readonly #attempts: StreamAttempts;

@@ -87,6 +87,9 @@ function expired(cause: unknown): GatewayError {
 /** One completion: its calls, what may end them early (the client, and the total timeout), its charge. */
 class CompletionRun extends ProviderCall implements EventListenerObject, Expiring {
   readonly tries: CandidateTries;
+  older: Expiring | undefined;
+  newer: Expiring | undefined;
+  dueMs = 0;
   isExpired = false;
   isAnswered = false;
   /** The client had gone when the answer was ready. */

@@ -1,5 +1,6 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
+import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
+import { doneBeforeDeadline } from "../../lib/done-in-time.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -21,6 +22,8 @@ import {
 import { providerBody } from "./provider-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
+  /** The keepalive interval from when a stream is asked for. */
+  readonly openings: DeadlineQueue;
   readonly idempotency: Idempotency;
   /** An error as every answer tells it. */
   errorEnvelope(error: GatewayError, requestId: string): unknown;
@@ -44,11 +47,10 @@ export async function streamChat(
 ): Promise<ChatOutcome> {
   const call = new StreamedChat(dependencies, chat);
   const { stream } = call;
-  const { steadyClock, keepaliveMs } = dependencies;
   let isOpen: boolean;
   try {
     // Where the answer begins before this is known, its body tells the failure.
-    isOpen = await doneInTime(stream.openOrFinish(), steadyClock, keepaliveMs);
+    isOpen = await doneBeforeDeadline(stream.openOrFinish(), dependencies.openings);
   } catch (error) {
     explainFailure(chat, stream);
     throw error;

@@ -1,6 +1,8 @@
+import { type Aged, AgeOrder } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 
-export interface Ticking {
+/** A running stream. Its neighbours are the ticker's to set. */
+export interface Ticking extends Aged<Ticking> {
   /** Called about every TICK_MS while registered. */
   tick(nowMs: number): void;
   /** The process ends, and with it the stream: it tells its client, and is charged. */
@@ -14,7 +16,7 @@ const TICK_MS = 50;
 /** One timer for all running streams: keepalives, timeouts and checkpoints are due to the tick. */
 export class StreamTicker {
   readonly #clock: Clock;
-  readonly #streams = new Set<Ticking>();
+  readonly #streams = new AgeOrder<Ticking>();
   #isRunning = false;
 
   constructor(clock: Clock) {
@@ -22,7 +24,7 @@ export class StreamTicker {
   }
 
   get size(): number {
-    return this.#streams.size;
+    return this.#streams.length;
   }
 
   add(stream: Ticking): void {
@@ -31,25 +33,25 @@ export class StreamTicker {
   }
 
   remove(stream: Ticking): void {
-    this.#streams.delete(stream);
+    if (this.#streams.has(stream)) this.#streams.remove(stream);
   }
 
   /** Ends all streams that are open, each with an error in the stream. */
   cutShort(): void {
-    for (const stream of [...this.#streams]) stream.cutShort();
+    for (const stream of this.#streams.list()) stream.cutShort();
   }
 
   noteUndelivered(): void {
-    for (const stream of this.#streams) stream.noteUndelivered();
+    for (const stream of this.#streams.list()) stream.noteUndelivered();
   }
 
   #schedule(): void {
     this.#isRunning = true;
     this.#clock.after(TICK_MS, () => {
       const nowMs = this.#clock.nowMs();
-      for (const stream of this.#streams) stream.tick(nowMs);
+      for (const stream of this.#streams.list()) stream.tick(nowMs);
       this.#isRunning = false;
-      if (this.#streams.size > 0) this.#schedule();
+      if (this.#streams.length > 0) this.#schedule();
     });
   }
 }

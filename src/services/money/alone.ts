@@ -6,6 +6,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import { placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
+import { ChurningMap } from "../../lib/churning-map.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { AloneHold } from "./alone-hold.ts";
 import { decideHold, holdFor, isFree } from "./decide-hold.ts";
@@ -57,7 +58,7 @@ export interface AloneMoneyDependencies {
 export class AloneMoney implements MoneyPort, ChargeOwner {
   readonly #dependencies: AloneMoneyDependencies;
   readonly #payers: PayerActors;
-  readonly #holds = new Map<string, AloneHold>();
+  readonly #holds = new ChurningMap<AloneHold>();
   readonly #queues = new Map<string, WaitQueue>();
   readonly #patience: SettlePatience;
   readonly #refunds: Refunds;
@@ -192,10 +193,8 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
     this.#payers.notePosted(settlements, totals);
     const ended: AloneHold[] = [];
     for (const { requestId } of settlements) {
-      const hold = this.#holds.get(requestId);
-      if (hold === undefined) continue;
-      this.#holds.delete(requestId);
-      ended.push(hold);
+      const hold = this.#holds.delete(requestId);
+      if (hold !== undefined) ended.push(hold);
     }
     this.#payers.releaseAll(ended);
     if (this.#queues.size === 0) return;

@@ -1,5 +1,6 @@
 import type { HoldVerdict } from "../../../db/ledger/hold-rows.ts";
 import type { HoldSource, HoldUnit } from "../../../db/ledger/hold-source.ts";
+import { AgeOrder } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { decideHold } from "./decide-hold.ts";
@@ -28,7 +29,7 @@ export class HoldDesk implements HoldSource {
   readonly accounts: AccountsNow;
   readonly #clock: Clock;
   readonly #wakeLedger: () => void;
-  readonly #queued = new Set<PendingHold>();
+  readonly #queued = new AgeOrder<PendingHold>();
   readonly #due = new Set<PendingHold>();
   readonly #lines = new Map<string, WaitingLine>();
   readonly #awake = new Set<WaitingLine>();
@@ -42,12 +43,12 @@ export class HoldDesk implements HoldSource {
   }
 
   get hasWork(): boolean {
-    return this.#queued.size > 0 || this.#due.size > 0 || this.#awake.size > 0;
+    return this.#queued.length > 0 || this.#due.size > 0 || this.#awake.size > 0;
   }
 
   /** Throws 503 where too many stand here already. */
   submit(pending: PendingHold): void {
-    if (this.#queued.size >= MAX_QUEUED_HOLDS) {
+    if (this.#queued.length >= MAX_QUEUED_HOLDS) {
       throw new GatewayError(
         "overloaded",
         "Too many requests are waiting here. Try again shortly.",
@@ -64,7 +65,7 @@ export class HoldDesk implements HoldSource {
   giveUp(pending: PendingHold, error: unknown): void {
     pending.isGivenUp = true;
     if (pending.place === "taken" || pending.place === "ended") return;
-    this.#queued.delete(pending);
+    if (this.#queued.has(pending)) this.#queued.remove(pending);
     this.#end(pending, error);
   }
 
@@ -91,9 +92,10 @@ export class HoldDesk implements HoldSource {
         units.push(this.#unitOf(pending));
       }
     }
-    for (const pending of this.#queued) {
-      if (units.length >= MAX_BATCH_HOLDS) return units;
-      this.#queued.delete(pending);
+    while (units.length < MAX_BATCH_HOLDS) {
+      const pending = this.#queued.oldest;
+      if (pending === undefined) break;
+      this.#queued.remove(pending);
       const { organizationId, keyId } = pending.request;
       if (pending.abandonment?.isAbandoned) {
         pending.refuse(new Error("given up before it was written"));

@@ -20,6 +20,9 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
   readonly settlement: Settlement;
   readonly settlements: readonly Settlement[];
   readonly statements: readonly StatementEffect[];
+  older: Expiring | undefined;
+  newer: Expiring | undefined;
+  dueMs = 0;
   isAbandoned = false;
   readonly #owner: ChargeOwner;
   readonly #patience: SettlePatience | undefined;

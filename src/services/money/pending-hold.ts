@@ -1,6 +1,7 @@
 import type { Abandonment } from "../../../db/ledger/group-commit.ts";
 import type { HoldDemand } from "../../../db/ledger/hold-rows.ts";
 import type { Checkpoint, RequestAccounts, Settlement } from "../../../db/ledger/rows.ts";
+import type { Aged } from "../../lib/age-order.ts";
 import { holdFor, leastHold, REDUCED_OUTPUT_TOKENS } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
@@ -16,7 +17,9 @@ import type { Headroom } from "./refusal.ts";
  * queued → taken → granted, refused or waiting; waiting → taken when money may have come free, and once
  * more when its time is up. An early one never waits.
  */
-export class PendingHold {
+export class PendingHold implements Aged<PendingHold> {
+  older: PendingHold | undefined;
+  newer: PendingHold | undefined;
   readonly request: HoldRequest;
   readonly isEarly: boolean;
   readonly fullNano: bigint;

@@ -3,6 +3,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import { keepHoldEffect, placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
+import { ChurningMap } from "../../lib/churning-map.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed } from "../../lib/errors.ts";
 import type { ApiKeyActors } from "./alone.ts";
@@ -50,7 +51,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
   readonly desk: HoldDesk;
   readonly rooms: KnownRooms;
   readonly #dependencies: SeveralMoneyDependencies;
-  readonly #running = new Map<string, RunningHold>();
+  readonly #running = new ChurningMap<RunningHold>();
   readonly #patience: SettlePatience;
   readonly #refunds: Refunds;
   readonly #giveBacks: GiveBacks;
