@@ -49,7 +49,9 @@ export class StreamTicker {
     this.#isRunning = true;
     this.#clock.after(TICK_MS, () => {
       const nowMs = this.#clock.nowMs();
-      for (const stream of this.#streams.list()) stream.tick(nowMs);
+      for (const stream of this.#streams.list()) {
+        if (this.#streams.has(stream)) stream.tick(nowMs);
+      }
       this.#isRunning = false;
       if (this.#streams.length > 0) this.#schedule();
     });
