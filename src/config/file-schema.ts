@@ -1,5 +1,5 @@
 import Type from "typebox";
-import { Compile } from "typebox/compile";
+import { Compile } from "typebox/schema";
 
 /** Each `description` completes "must be …" when a value is refused. */
 const Text = (maxLength: number) =>

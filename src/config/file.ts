@@ -70,10 +70,10 @@ function parsed(path: string, text: string): unknown {
 function checked(path: string, value: unknown): ConfigFile {
   const validator = compileConfigFile();
   if (validator.Check(value)) return value;
-  const errors = validator.Errors(value);
+  const [, errors] = validator.Errors(value);
   const first = errors.find((error) => error.keyword === "additionalProperties") ?? errors[0];
   if (first === undefined) throw new ConfigError(`${path} is not in the format of the file`);
-  const schema = atPointer(validator.Type(), first.schemaPath.replace(/^#/, ""));
+  const schema = atPointer(validator.Schema(), first.schemaPath.replace(/^#/, ""));
   if (first.keyword === "additionalProperties") {
     throw unknownMember(path, first.instancePath, atPointer(value, first.instancePath), schema);
   }

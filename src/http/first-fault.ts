@@ -1,5 +1,5 @@
 import type { TSchema } from "typebox";
-import { Compile } from "typebox/compile";
+import { type Validator, validatorOf } from "./validators.ts";
 
 /** Where a value first departs from its schema, and how. */
 export interface Fault {
@@ -22,10 +22,6 @@ interface Keywords {
   readonly const?: unknown;
 }
 
-type Validator = ReturnType<typeof Compile>;
-
-/** Schemas are made once, at the start, so this is bounded by their parts. */
-const VALIDATORS = new WeakMap<TSchema, Validator>();
 /** Of a schema without its parts. */
 const WITHOUT_PARTS = new WeakMap<TSchema, Validator>();
 
@@ -164,10 +160,10 @@ function leafMessage(schema: TSchema, value: unknown): string {
   let alone = WITHOUT_PARTS.get(schema);
   if (alone === undefined) {
     const { items: _, properties: __, patternProperties: ___, ...rest } = schema as Keywords;
-    alone = Compile(rest as TSchema);
+    alone = validatorOf(rest as TSchema);
     WITHOUT_PARTS.set(schema, alone);
   }
-  const [first] = alone.Errors(value);
+  const [, [first]] = alone.Errors(value);
   return first?.message ?? "is not valid";
 }
 
@@ -177,12 +173,7 @@ function listed(values: readonly unknown[]): string {
 }
 
 function fits(schema: TSchema, value: unknown): boolean {
-  let validator = VALIDATORS.get(schema);
-  if (validator === undefined) {
-    validator = Compile(schema);
-    VALIDATORS.set(schema, validator);
-  }
-  return validator.Check(value);
+  return validatorOf(schema).Check(value);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

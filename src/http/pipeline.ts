@@ -3,9 +3,10 @@ import type { Authentication } from "../services/authentication.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
-import { compileQuery } from "./read-query.ts";
+import { createQueryReader } from "./read-query.ts";
 import type { RouteDefinition } from "./route.ts";
-import { type Check, compileCheck } from "./validate.ts";
+import { type Check, createCheck } from "./validate.ts";
+import { validatorOf } from "./validators.ts";
 
 /** What the way of every request needs. */
 export interface PipelineDependencies {
@@ -23,7 +24,7 @@ export interface PipelineDependencies {
   onInternalError(error: GatewayError, requestId: string): void;
 }
 
-/** A route with its checks made ready. */
+/** A route with its checks, most of which are compiled when they are first needed. */
 export interface CompiledRoute {
   readonly definition: RouteDefinition;
   readonly readQuery: (url: string) => Readonly<Record<string, unknown>>;
@@ -34,16 +35,18 @@ export interface CompiledRoute {
 
 const NO_PARAMETERS = { type: "object", properties: {}, additionalProperties: false } as never;
 
-/** Makes ready what a route checks of each of its requests. */
+/** Makes ready what a route checks of each of its requests; calls of models wait for nothing. */
 export function compileRoute(
   definition: RouteDefinition,
   dependencies: PipelineDependencies,
 ): CompiledRoute {
+  const { access, body } = definition;
+  if (access.kind === "model" && body !== undefined) validatorOf(body);
   return {
     definition,
-    readQuery: compileQuery(definition.query ?? NO_PARAMETERS),
-    checkBody: definition.body && compileCheck(definition.body, "invalid_body", "Request body"),
-    maxBodyBytes: definition.access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES,
+    readQuery: createQueryReader(definition.query ?? NO_PARAMETERS),
+    checkBody: body && createCheck(body, "invalid_body", "Request body"),
+    maxBodyBytes: access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES,
     dependencies,
   };
 }

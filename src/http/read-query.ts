@@ -1,6 +1,6 @@
 import type { TSchema } from "typebox";
 import { GatewayError } from "../lib/errors.ts";
-import { type Check, compileCheck } from "./validate.ts";
+import { type Check, createCheck } from "./validate.ts";
 
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 
@@ -8,11 +8,12 @@ const INTEGER = /^-?(?:0|[1-9]\d*)$/;
  * Reads a query strictly: integers in plain digits (no 1e2), booleans as true or false, no parameter
  * twice, none unknown. Throws 400 invalid_query.
  */
-export function compileQuery(schema: TSchema): (url: string) => Readonly<Record<string, unknown>> {
-  const properties = ((schema as { properties?: Record<string, TSchema> }).properties ??
-    {}) as Record<string, { type?: string }>;
-  const check: Check = compileCheck(schema, "invalid_query", "Query");
-  const mayBeEmpty = passes(check, NOTHING);
+export function createQueryReader(
+  schema: TSchema,
+): (url: string) => Readonly<Record<string, unknown>> {
+  const { properties = {}, required = [] } = schema as QuerySchema;
+  const check: Check = createCheck(schema, "invalid_query", "Query");
+  const mayBeEmpty = required.length === 0;
   return (url) => {
     const start = url.indexOf("?");
     if (start < 0 && mayBeEmpty) return NOTHING;
@@ -23,20 +24,16 @@ export function compileQuery(schema: TSchema): (url: string) => Readonly<Record<
   };
 }
 
-const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({});
-
-function passes(check: Check, value: unknown): boolean {
-  try {
-    check(value);
-    return true;
-  } catch {
-    return false;
-  }
+interface QuerySchema {
+  readonly properties?: Record<string, { readonly type?: string }>;
+  readonly required?: readonly string[];
 }
+
+const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({});
 
 function readPairs(
   text: string,
-  properties: Record<string, { type?: string }>,
+  properties: NonNullable<QuerySchema["properties"]>,
   query: Record<string, unknown>,
 ): void {
   for (const [name, value] of new URLSearchParams(text)) {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "typebox";
 import { firstFault } from "../../src/http/first-fault.ts";
-import { compileCheck } from "../../src/http/validate.ts";
+import { createCheck } from "../../src/http/validate.ts";
 import { chatCompletionBody } from "../../src/routes/chat/schema.ts";
 import { createKeyBody } from "../../src/routes/keys/schema.ts";
 
@@ -93,7 +93,7 @@ test("what lies behind the first fault is not looked at, however much it is", ()
     first: Type.Array(Type.Object({ inner: Type.Array(Type.Integer()) })),
     second: Type.Optional(Type.Array(Type.Integer())),
   });
-  const check = compileCheck(schema, "invalid_body", "Request body");
+  const check = createCheck(schema, "invalid_body", "Request body");
   const value = {
     first: guarded([{ inner: [1] }, { inner: guarded([1, "2"]) }]),
     second: guarded([]),
