@@ -1,7 +1,6 @@
 import { join } from "node:path";
-import { drizzle } from "drizzle-orm/postgres-js";
-import { migrate as runMigrations } from "drizzle-orm/postgres-js/migrator";
-import { connectDatabase, type DatabaseTarget } from "./client.ts";
+import { connectDatabase, type Database, type DatabaseTarget } from "./client.ts";
+import { readMigrationState } from "./migration-state.ts";
 
 /** Any number that no other user of the database takes for an advisory lock. */
 const MIGRATION_LOCK = 7_203_114_501;
@@ -15,8 +14,18 @@ export async function migrate(target: DatabaseTarget): Promise<void> {
   const sql = connectDatabase(target, { poolSize: 1, applicationName: "gateway-migrate" });
   try {
     await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
-    await runMigrations(drizzle(sql), { migrationsFolder: MIGRATIONS_FOLDER });
+    const { pending } = await readMigrationState(sql);
+    if (pending.length > 0) await runMigrations(sql);
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** drizzle-orm is needed for this alone: a start that has nothing to migrate does not load its modules. */
+async function runMigrations(sql: Database): Promise<void> {
+  const [{ drizzle }, { migrate: run }] = await Promise.all([
+    import("drizzle-orm/postgres-js"),
+    import("drizzle-orm/postgres-js/migrator"),
+  ]);
+  await run(drizzle(sql), { migrationsFolder: MIGRATIONS_FOLDER });
 }

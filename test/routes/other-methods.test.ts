@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { expectError } from "../support/error-envelope.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { sendRaw } from "../support/raw-http.ts";
+
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"];
+const ORIGIN = "https://app.example.com";
+
+let gateway: TestGateway;
+let paths: Map<string, string[]>;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  paths = await describedPaths();
+});
+afterAll(() => gateway.stop());
+
+/** Each described path with a name for each of its parameters, and the methods it takes. */
+async function describedPaths(): Promise<Map<string, string[]>> {
+  const response = await fetch(`${gateway.baseUrl}/openapi.json`);
+  const document = (await response.json()) as { paths: Record<string, object> };
+  return new Map(
+    Object.entries(document.paths).map(([path, operations]) => {
+      const methods = Object.keys(operations).map((method) => method.toUpperCase());
+      return [
+        path.replaceAll(/\{\w+\}/g, "x"),
+        methods.includes("GET") ? [...methods, "HEAD"] : methods,
+      ];
+    }),
+  );
+}
+
+function allowed(response: Response): string[] {
+  return (response.headers.get("allow") ?? "").split(", ").toSorted();
+}
+
+test("every path refuses each method that it does not take, and tells those that it takes", async () => {
+  for (const [path, methods] of paths) {
+    for (const method of METHODS.filter((each) => !methods.includes(each))) {
+      for (const form of [path, `${path}/`, `${path}?limit=x`]) {
+        const response = await sendRaw(gateway, { method, path: form });
+        const told = { method, form, status: response.status, allowed: allowed(response) };
+        expect(told).toEqual({ method, form, status: 405, allowed: methods.toSorted() });
+        if (method !== "HEAD") await expectError(response, 405, "method_not_allowed");
+      }
+    }
+  }
+});
+
+test("what is beside the paths is no endpoint for any method", async () => {
+  for (const path of ["/", "/v1", "/v1/keys/x/y", "/v1/files//content", "/docs/scalarxjs"]) {
+    for (const method of METHODS) {
+      expect([method, path, (await sendRaw(gateway, { method, path })).status]).toEqual([
+        method,
+        path,
+        404,
+      ]);
+    }
+  }
+});
+
+describe("where browsers may call", () => {
+  let open: TestGateway;
+  beforeAll(async () => {
+    open = await startTestGateway({ environment: { GATEWAY_CORS_ORIGINS: ORIGIN } });
+  });
+  afterAll(() => open.stop());
+
+  test("every path answers a preflight with its methods, once", async () => {
+    for (const [path, methods] of paths) {
+      const response = await fetch(`${open.baseUrl}${path}`, {
+        method: "OPTIONS",
+        headers: { origin: ORIGIN, "access-control-request-method": methods[0]! },
+      });
+      const told = response.headers.get("access-control-allow-methods")?.split(", ").toSorted();
+      expect([path, response.status, told]).toEqual([path, 204, methods.toSorted()]);
+      expect(response.headers.get("vary")).toBe("origin, access-control-request-headers");
+    }
+  });
+});
