@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
 import { StreamRewriter } from "../../src/services/chat/stream-rewriter.ts";
 
 /** What means something to a pattern, to JSON, or to a stream of events. */
@@ -23,7 +24,16 @@ const word = fc.oneof(
 const text = fc.array(word, { maxLength: 4 }).map((words) => words.join(""));
 
 function rewriter(model: string) {
-  return new StreamRewriter({ id: "chatcmpl-$&", model, hidesReasoning: false, nowSeconds: 5 });
+  const output = new GrowingBytes();
+  const options = { id: "chatcmpl-$&", model, hidesReasoning: false, nowSeconds: 5 };
+  const its = new StreamRewriter(options, output);
+  return {
+    its,
+    push(text: string): string {
+      its.push(Buffer.from(text));
+      return Buffer.from(output.take()).toString();
+    },
+  };
 }
 
 function chunkOf(content: string, system: string) {
@@ -46,11 +56,11 @@ test("texts pass as they are, whatever they say, in a run of events and one by o
       const frames = texts.map((content) => frame(chunkOf(content, id)));
       const atOnce = rewriter(model);
       const oneByOne = rewriter(model);
-      const output = atOnce.push(Buffer.from(frames.join("")));
-      expect(frames.map((one) => oneByOne.push(Buffer.from(one))).join("")).toBe(output);
-      expect(atOnce.outputTokens).toBe(oneByOne.outputTokens);
-      expect(atOnce.outputBytes).toBe(Buffer.byteLength(texts.join("")));
-      const events = Buffer.from(output, "latin1").toString().split("\n\n").slice(0, -1);
+      const output = atOnce.push(frames.join(""));
+      expect(frames.map((one) => oneByOne.push(one)).join("")).toBe(output);
+      expect(atOnce.its.outputTokens).toBe(oneByOne.its.outputTokens);
+      expect(atOnce.its.outputBytes).toBe(Buffer.byteLength(texts.join("")));
+      const events = output.split("\n\n").slice(0, -1);
       const chunks = events.map((event) => JSON.parse(event.slice("data: ".length)));
       const told = chunks.map((chunk) => chunk.choices[0].delta.content);
       expect(told).toEqual(texts);

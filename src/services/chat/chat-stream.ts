@@ -121,7 +121,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#attempts.expire(nowMs, firstTokenTimeoutMs);
     checkpoints?.tick(nowMs);
     if (this.#output.hasBody && nowMs - this.#output.lastWriteMs >= keepaliveMs) {
-      this.#write(": keepalive\n\n");
+      this.#write(Buffer.from(": keepalive\n\n"));
     }
   }
 
@@ -181,7 +181,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     return undefined;
   }
 
-  async #deliverBehind(admitted: Promise<void>, output: string): Promise<void> {
+  async #deliverBehind(admitted: Promise<void>, output: Uint8Array): Promise<void> {
     await admitted;
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) await current;
@@ -232,7 +232,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     }
     await this.#call.free?.();
     this.#isClosed = false;
-    this.#write(this.#call.errorFrame(error));
+    this.#write(Buffer.from(this.#call.errorFrame(error), "latin1"));
     this.#close();
   }
 
@@ -268,7 +268,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     return failure;
   }
 
-  #write(output: string): void {
+  #write(output: Uint8Array): void {
     if (!this.#isClosed) this.#output.write(output, this.#dependencies.steadyClock.nowMs());
   }
 

@@ -1,3 +1,5 @@
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+
 /**
  * Most chunks of a stream differ from the one before in nothing but the text they bring. A template is
  * what such a chunk holds around its text, and what the rewritten chunk holds around it; chunks that fit
@@ -11,22 +13,22 @@ export class DeltaTemplate {
   /** Around the text, on ours. */
   readonly #head: string;
   readonly #tail: string;
-  /** Between two texts on the provider's wire, and what takes its place, as a pattern of `replaceAll`. */
-  readonly #between: string;
-  readonly #ourBetween: string;
+  /** From one text to the next, on the provider's wire. */
+  readonly #betweenLength: number;
+  /** The same on ours, with what comes before the first and behind the last: made for the first run. */
+  #ours: { readonly head: Buffer; readonly between: Buffer; readonly tail: Buffer } | undefined;
 
   constructor(source: Surroundings, target: Surroundings) {
     this.#opening = `data: ${source.before}`;
     this.#closing = `${source.after}\n\n`;
     this.#head = `data: ${target.before}`;
     this.#tail = `${target.after}\n\n`;
-    this.#between = this.#closing + this.#opening;
-    this.#ourBetween = (this.#tail + this.#head).replaceAll("$", "$$$$");
+    this.#betweenLength = this.#closing.length + this.#opening.length;
   }
 
   /** Characters of an event that fits, besides its text. */
   get framingLength(): number {
-    return this.#between.length;
+    return this.#betweenLength;
   }
 
   /** The position behind the event that begins at `start`; -1 where it does not fit. */
@@ -36,12 +38,43 @@ export class DeltaTemplate {
     return text.startsWith(this.#closing, quote) ? quote + this.#closing.length : -1;
   }
 
-  /** Events in a row that all fit, rewritten. */
+  /** One event that fits, rewritten. */
   rewrite(text: string, start: number, end: number): string {
-    const contents = text.slice(start + this.#opening.length, end - this.#closing.length);
-    // A text holds no quote, with which what is between two of them begins.
-    return this.#head + contents.replaceAll(this.#between, this.#ourBetween) + this.#tail;
+    const content = text.slice(start + this.#opening.length, end - this.#closing.length);
+    return this.#head + content + this.#tail;
   }
+
+  /** Several in a row, rewritten at the end of the output. */
+  rewriteRun(text: string, start: number, end: number, events: number, output: GrowingBytes): void {
+    this.#ours ??= {
+      head: Buffer.from(this.#head, "latin1"),
+      between: Buffer.from(this.#tail + this.#head, "latin1"),
+      tail: Buffer.from(this.#tail, "latin1"),
+    };
+    const { head, between, tail } = this.#ours;
+    const added = Math.max(0, between.length - this.#betweenLength);
+    output.addInPlace(end - start + events * added, (into, at) => {
+      let position = put(into, at, head);
+      let next = start;
+      for (;;) {
+        next += this.#opening.length;
+        for (;;) {
+          const code = text.charCodeAt(next);
+          if (code === QUOTE) break;
+          into[position++] = code;
+          next++;
+        }
+        next += this.#closing.length;
+        if (next >= end) return put(into, position, tail);
+        position = put(into, position, between);
+      }
+    });
+  }
+}
+
+function put(into: Buffer, at: number, bytes: Buffer): number {
+  into.set(bytes, at);
+  return at + bytes.length;
 }
 
 interface Surroundings {

@@ -1,3 +1,4 @@
+import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { ProviderCall } from "./provider-call.ts";
@@ -6,8 +7,8 @@ import { StreamRewriter } from "./stream-rewriter.ts";
 export interface StartedUpstream {
   readonly reader: PieceReader;
   readonly rewriter: StreamRewriter;
-  /** The first event, rewritten. */
-  readonly firstOutput: string;
+  /** What the rewriter adds to, with the first event in it. */
+  readonly output: GrowingBytes;
 }
 
 /** A try, and the stream that may come of it. */
@@ -39,20 +40,24 @@ export async function startUpstream(
   let reader: PieceReader | undefined;
   try {
     reader = readerOf(await candidate.provider.chat(attempt));
-    const rewriter = new StreamRewriter({
-      id: `chatcmpl-${attempt.requestId.slice(4)}`,
-      model: candidate.model.id,
-      hidesReasoning: start.hidesReasoning,
-      nowSeconds: start.nowSeconds,
-    });
-    let firstOutput = "";
+    const output = new GrowingBytes();
+    const rewriter = new StreamRewriter(
+      {
+        id: `chatcmpl-${attempt.requestId.slice(4)}`,
+        model: candidate.model.id,
+        hidesReasoning: start.hidesReasoning,
+        nowSeconds: start.nowSeconds,
+      },
+      output,
+    );
     // A role alone is held back: behind it nothing has been said yet, so that another provider can still
     // take over.
     for (;;) {
       const piece = reader.take?.() ?? (await reader.read()).value;
-      firstOutput += piece === undefined ? rewriter.end() : rewriter.push(piece);
-      if (rewriter.hasBegun || firstOutput.length > MAX_HELD_BACK_BYTES) {
-        return { reader, rewriter, firstOutput };
+      if (piece === undefined) rewriter.end();
+      else rewriter.push(piece);
+      if (rewriter.hasBegun || output.length > MAX_HELD_BACK_BYTES) {
+        return { reader, rewriter, output };
       }
       assertGoesOn(rewriter, piece);
     }

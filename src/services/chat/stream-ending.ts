@@ -17,13 +17,13 @@ export async function chargedEnding(
   relay: StreamRelay,
   charge: StreamCharge,
   transcript: Transcript | undefined,
-): Promise<string> {
+): Promise<Uint8Array> {
   const usage = charge.usage();
   const figures = charge.figures(usage);
   const last = call.includeUsage
     ? call.usageChunk(usage, figures.chargeNano, relay.rewriter.created, relay.candidate)
     : "";
-  const ending = `${relay.takeOutput()}${last}data: [DONE]\n\n`;
+  const ending = relay.takeOutput(`${last}data: [DONE]\n\n`);
   await charge.settle(200, figures, call.store?.(transcript?.bytes(ending) ?? null));
   return ending;
 }

@@ -5,8 +5,8 @@ import type { Transcript } from "./transcript.ts";
 export class StreamOutput {
   readonly #transcript: Transcript | undefined;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  /** Bytes kept as characters; undefined where there is a body, or was one. */
-  #early: string | undefined = "";
+  /** Undefined where there is a body, or was one. */
+  #early: Uint8Array[] | undefined = [];
   #isClosedEarly = false;
   lastWriteMs: number;
 
@@ -38,18 +38,18 @@ export class StreamOutput {
     this.#controller = controller;
     const early = this.#early!;
     this.#early = undefined;
-    if (early !== "") enqueueInPieces(controller, Buffer.from(early, "latin1"));
+    for (const output of early) enqueueInPieces(controller, output);
     if (this.#isClosedEarly) controller.close();
   }
 
-  write(output: string, nowMs: number): void {
-    if (output === "") return;
-    if (this.#early !== undefined) this.#early += output;
+  write(output: Uint8Array, nowMs: number): void {
+    if (output.length === 0) return;
+    if (this.#early !== undefined) this.#early.push(output);
     else if (this.#controller === undefined) return;
     this.lastWriteMs = nowMs;
     this.#transcript?.add(output);
     if (this.#controller === undefined) return;
-    enqueueInPieces(this.#controller, Buffer.from(output, "latin1"));
+    enqueueInPieces(this.#controller, output);
   }
 
   close(): void {
@@ -60,8 +60,8 @@ export class StreamOutput {
   /** Everything, where it was closed before there was a body; there will be none then. */
   whole(): Uint8Array | undefined {
     if (!this.#isClosedEarly || this.#early === undefined) return undefined;
-    const early = Buffer.from(this.#early, "latin1");
+    const early = this.#early;
     this.#early = undefined;
-    return early;
+    return early.length === 1 ? early[0] : Buffer.concat(early);
   }
 }

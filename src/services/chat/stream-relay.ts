@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
@@ -17,14 +18,13 @@ export class StreamRelay {
   readonly #reader: PieceReader;
   readonly #maxOutputBytes: number;
   readonly #steadyClock: Clock;
-  /** Bytes kept as characters. */
-  #pending: string;
+  readonly #output: GrowingBytes;
   #reading: ReturnType<PieceReader["read"]> | undefined;
   #readingSinceMs: number | undefined;
 
   /** An answer of more than `maxOutputBytes` fails behind what came before it. */
   constructor(
-    { reader, rewriter, firstOutput }: StartedUpstream,
+    { reader, rewriter, output }: StartedUpstream,
     tries: CandidateTries,
     maxOutputBytes: number,
     steadyClock: Clock,
@@ -35,11 +35,11 @@ export class StreamRelay {
     this.#reader = reader;
     this.#maxOutputBytes = maxOutputBytes;
     this.#steadyClock = steadyClock;
-    this.#pending = firstOutput;
+    this.#output = output;
   }
 
   get pendingBytes(): number {
-    return this.#pending.length;
+    return this.#output.length;
   }
 
   /** Since when the provider has been silent, where somebody waits for it. */
@@ -47,20 +47,20 @@ export class StreamRelay {
     return this.#readingSinceMs;
   }
 
-  takeOutput(): string {
-    const output = this.#pending;
-    this.#pending = "";
-    return output;
+  /** What is pending, with `ending` behind it. */
+  takeOutput(ending = ""): Uint8Array {
+    this.#output.add(ending);
+    return this.#output.take();
   }
 
   /** Reads what has come already. True where that was everything, and came to its end in the ordinary way. */
   readArrived(maxBytes: number): boolean {
     const { rewriter } = this;
     try {
-      while (this.#pending.length < maxBytes && !rewriter.isDone && !rewriter.failure) {
+      while (this.#output.length < maxBytes && !rewriter.isDone && !rewriter.failure) {
         const piece = this.#reader.take?.();
         if (piece === undefined) return false;
-        this.#pending += rewriter.push(piece);
+        rewriter.push(piece);
       }
     } catch {
       // What came before is still to be delivered; the failure shows again when reading goes on.
@@ -82,7 +82,8 @@ export class StreamRelay {
     if (rewriter.failure) throw rewriter.failure;
     const piece = this.#reading === undefined ? this.#reader.take?.() : undefined;
     if (piece !== undefined) {
-      this.#keep(rewriter.push(piece));
+      rewriter.push(piece);
+      this.#assertWithinLimit();
       return true;
     }
     this.#readingSinceMs = this.#steadyClock.nowMs();
@@ -101,13 +102,14 @@ export class StreamRelay {
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
     this.#readingSinceMs = undefined;
-    const output = read.done ? this.rewriter.end() : this.rewriter.push(read.value!);
-    this.#keep(output);
-    return !read.done || output !== "";
+    const before = this.#output.length;
+    if (read.done) this.rewriter.end();
+    else this.rewriter.push(read.value!);
+    this.#assertWithinLimit();
+    return !read.done || this.#output.length > before;
   }
 
-  #keep(output: string): void {
-    this.#pending += output;
+  #assertWithinLimit(): void {
     if (this.#isBeyondLimit()) throw beyondLimit();
   }
 

@@ -1,4 +1,5 @@
 import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
@@ -33,7 +34,7 @@ export class StreamRewriter {
   readonly #withRole = new Set<number>();
   readonly #finished = new Set<number>();
   #template: DeltaTemplate | undefined;
-  #output = "";
+  readonly #output: GrowingBytes;
   #created: number;
   #usage: Usage | undefined;
   #outputTokens = 0;
@@ -42,8 +43,10 @@ export class StreamRewriter {
   #isDone = false;
   #failure: ProviderFailure | undefined;
 
-  constructor(options: RewriterOptions) {
+  /** What is for the client is added to `output`, as whole events. */
+  constructor(options: RewriterOptions, output: GrowingBytes) {
     this.#options = options;
+    this.#output = output;
     this.#created = options.nowSeconds;
   }
 
@@ -85,41 +88,35 @@ export class StreamRewriter {
     return this.#created;
   }
 
-  /** Takes bytes of the provider and returns those for the client: none, or whole events. */
-  push(bytes: Uint8Array): string {
+  /** Takes bytes of the provider. */
+  push(bytes: Uint8Array): void {
     if (this.#failure) throw this.#failure;
+    const before = this.#output.length;
     try {
       this.#splitter.push(bytes, this.#take, this.#takeRun);
     } catch (error) {
-      this.#noteFailure(error);
+      this.#noteFailure(error, before);
     }
-    return this.#takeOutput();
   }
 
   /** The provider has closed its stream. */
-  end(): string {
+  end(): void {
     if (this.#failure) throw this.#failure;
+    const before = this.#output.length;
     try {
       this.#splitter.end(this.#take);
     } catch (error) {
-      this.#noteFailure(error);
+      this.#noteFailure(error, before);
     }
-    return this.#takeOutput();
   }
 
   /** What came before a failure is still the client's: with such a piece the failure waits in `failure`. */
-  #noteFailure(error: unknown): void {
+  #noteFailure(error: unknown, lengthBefore: number): void {
     this.#failure =
       error instanceof ProviderFailure
         ? error
         : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
-    if (this.#output === "") throw this.#failure;
-  }
-
-  #takeOutput(): string {
-    const output = this.#output;
-    this.#output = "";
-    return output;
+    if (this.#output.length === lengthBefore) throw this.#failure;
   }
 
   /** Events that fit the template, many at once. */
@@ -127,13 +124,16 @@ export class StreamRewriter {
     const template = this.#template;
     if (template === undefined || this.#isDone) return start;
     let end = start;
+    let events = 0;
     for (;;) {
       const next = template.endOfEvent(text, end);
       if (next < 0) break;
       this.#meter(next - end - template.framingLength);
       end = next;
+      events++;
     }
-    if (end > start) this.#output += template.rewrite(text, start, end);
+    if (events === 1) this.#output.add(template.rewrite(text, start, end));
+    else if (events > 1) template.rewriteRun(text, start, end, events, this.#output);
     return end;
   };
 
@@ -161,7 +161,7 @@ export class StreamRewriter {
     chunk.choices = choices;
     const text = latin1OfText(JSON.stringify(chunk));
     this.#template = learnTemplate(data, text, choices);
-    this.#output += `data: ${text}\n\n`;
+    this.#output.add(`data: ${text}\n\n`);
   };
 
   /** Those that bring something, rewritten in place: they were parsed for this call alone. */

@@ -1,17 +1,18 @@
 import { MAX_STORED_RESULT_BYTES } from "../idempotency/idempotency.ts";
 
-/** Everything that a stream sent, as bytes kept as characters, as long as that can be stored. */
+/** Everything that a stream sent, as long as that can be stored. */
 export class Transcript {
-  #text: string | undefined = "";
+  #pieces: Uint8Array[] | undefined = [];
+  #lengthBytes = 0;
 
-  add(output: string): void {
-    if (this.#text === undefined) return;
-    this.#text += output;
-    if (this.#text.length > MAX_STORED_RESULT_BYTES) this.#text = undefined;
+  add(output: Uint8Array): void {
+    this.#lengthBytes += output.length;
+    if (this.#lengthBytes > MAX_STORED_RESULT_BYTES) this.#pieces = undefined;
+    else this.#pieces?.push(output);
   }
 
   /** What was sent, and `ending`. Undefined where it was too much to keep. */
-  bytes(ending: string): Uint8Array | undefined {
-    return this.#text === undefined ? undefined : Buffer.from(this.#text + ending, "latin1");
+  bytes(ending: Uint8Array): Uint8Array | undefined {
+    return this.#pieces && Buffer.concat([...this.#pieces, ending]);
   }
 }
