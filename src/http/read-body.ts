@@ -13,8 +13,7 @@ export async function readJsonText(
   budget: BodyBudget,
   maxBytes: number,
 ): Promise<string> {
-  const contentType = request.headers.get("content-type");
-  if (contentType === null || !JSON_TYPE.test(contentType) || FOREIGN_CHARSET.test(contentType)) {
+  if (!isJson(request.headers.get("content-type"))) {
     throw new GatewayError(
       "unsupported_media_type",
       "The request body must be JSON in UTF-8, with Content-Type: application/json.",
@@ -33,6 +32,11 @@ export async function readJsonText(
   } finally {
     whole?.end();
   }
+}
+
+function isJson(contentType: string | null): boolean {
+  if (contentType === "application/json") return true;
+  return contentType !== null && JSON_TYPE.test(contentType) && !FOREIGN_CHARSET.test(contentType);
 }
 
 function unread(error: unknown, maxBytes: number): GatewayError {

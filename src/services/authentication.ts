@@ -11,6 +11,8 @@ const MAX_REMEMBERED_SECRETS = 100_000;
 /** Longer than any well-formed header; nothing beyond is looked at. */
 const MAX_HEADER_CHARACTERS = 256;
 const BEARER = /^Bearer +/i;
+/** As almost everyone writes it. */
+const USUAL_SCHEME = "Bearer ";
 
 export interface AuthenticationDependencies {
   readonly keys: ApiKeyActors;
@@ -29,16 +31,19 @@ export class Authentication {
 
   /** At once where the key is in memory, as it is for all but its first request. */
   authenticate(authorization: string | null): ApiKeyRecord | Promise<ApiKeyRecord> {
-    const hash = hashApiKey(secretOf(authorization));
+    const secret = bearerOf(authorization);
+    const hash = hashApiKey(secret);
     const keyId = this.#keyIdByHash.get(hash);
     const key = keyId === undefined ? undefined : this.#dependencies.keys.get(keyId);
     // A change that is not durable yet decides nothing: its turn waits for its commit.
     return key?.isActive === true && key.gate === undefined
       ? this.#admitted(hash, key.turn("inspect", undefined))
-      : this.#load(hash, keyId);
+      : this.#load(secret, hash, keyId);
   }
 
-  async #load(hash: string, knownId: string | undefined): Promise<ApiKeyRecord> {
+  async #load(secret: string, hash: string, knownId: string | undefined): Promise<ApiKeyRecord> {
+    // The checksum spares the database every key that was mistyped or made up.
+    if (knownId === undefined && parseApiKey(secret) === null) throw invalid();
     const keyId = knownId ?? (await this.#find(hash));
     return this.#admitted(hash, await this.#dependencies.keys.get(keyId).ask("inspect", undefined));
   }
@@ -66,18 +71,20 @@ export class Authentication {
   }
 }
 
-function secretOf(authorization: string | null): string {
+/** What an Authorization header brings, whether or not that is a key. */
+function bearerOf(authorization: string | null): string {
   if (authorization === null || authorization.trim() === "") {
     throw new GatewayError(
       "missing_api_key",
       "No API key was given. Send it as: Authorization: Bearer <API_KEY>",
     );
   }
-  if (authorization.length > MAX_HEADER_CHARACTERS || !BEARER.test(authorization)) throw invalid();
-  const secret = authorization.replace(BEARER, "");
-  // The checksum spares the database every key that was mistyped or made up.
-  if (parseApiKey(secret) === null) throw invalid();
-  return secret;
+  if (authorization.length > MAX_HEADER_CHARACTERS) throw invalid();
+  if (authorization.startsWith(USUAL_SCHEME) && authorization[USUAL_SCHEME.length] !== " ") {
+    return authorization.slice(USUAL_SCHEME.length);
+  }
+  if (!BEARER.test(authorization)) throw invalid();
+  return authorization.replace(BEARER, "");
 }
 
 function invalid(): GatewayError {
