@@ -26,7 +26,7 @@ export class GrowingBytes {
     this.#lengthBytes = write(into, this.#lengthBytes);
   }
 
-  /** Everything; what comes afterwards begins anew. */
+  /** Everything, in memory that is at most twice as long; what comes afterwards begins anew. */
   take(): Uint8Array {
     if (this.#bytes === undefined) {
       const text = this.#text;
@@ -38,7 +38,8 @@ export class GrowingBytes {
     const all = into.subarray(0, this.#lengthBytes);
     this.#bytes = undefined;
     this.#lengthBytes = 0;
-    return all;
+    // Whoever keeps it keeps the whole buffer.
+    return into.length > 2 * all.length ? new Uint8Array(all) : all;
   }
 
   #encodeText(into: Buffer): void {

@@ -52,8 +52,8 @@ export class DeltaTemplate {
       tail: Buffer.from(this.#tail, "latin1"),
     };
     const { head, between, tail } = this.#ours;
-    const added = Math.max(0, between.length - this.#betweenLength);
-    output.addInPlace(end - start + events * added, (into, at) => {
+    const lengthBytes = end - start + events * (between.length - this.#betweenLength);
+    output.addInPlace(lengthBytes, (into, at) => {
       let position = put(into, at, head);
       let next = start;
       for (;;) {
