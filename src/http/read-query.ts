@@ -16,7 +16,7 @@ export function createQueryReader(
   const mayBeEmpty = required.length === 0;
   return (url) => {
     const start = url.indexOf("?");
-    if (start < 0 && mayBeEmpty) return NOTHING;
+    if (start < 0 && mayBeEmpty) return NO_QUERY;
     const query: Record<string, unknown> = {};
     if (start >= 0) readPairs(url.slice(start + 1), properties, query);
     check(query);
@@ -29,7 +29,7 @@ interface QuerySchema {
   readonly required?: readonly string[];
 }
 
-const NOTHING: Readonly<Record<string, unknown>> = Object.freeze({});
+export const NO_QUERY: Readonly<Record<string, unknown>> = Object.freeze({});
 
 function readPairs(
   text: string,

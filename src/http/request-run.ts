@@ -8,6 +8,7 @@ import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 import type { CompiledRoute } from "./pipeline.ts";
 import { readJsonText } from "./read-body.ts";
+import { NO_QUERY } from "./read-query.ts";
 import type { Access, RequestContext } from "./route.ts";
 
 /**
@@ -183,8 +184,6 @@ export class RequestRun implements RequestContext {
     });
   }
 }
-
-const NO_QUERY: Readonly<Record<string, unknown>> = Object.freeze({});
 
 /** No id holds a NUL, and no database takes one. */
 function assertStorable(params: Readonly<Record<string, string>>): void {

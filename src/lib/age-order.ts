@@ -52,8 +52,9 @@ export class AgeOrder<Item extends Aged<Item>> {
     this.add(item);
   }
 
-  /** Takes an item of this order out. */
-  remove(item: Item): void {
+  /** Takes an item out. False where it was not in. */
+  remove(item: Item): boolean {
+    if (!this.has(item)) return false;
     const { older, newer } = item;
     if (older === undefined) this.#oldest = newer;
     else older.newer = newer;
@@ -62,5 +63,6 @@ export class AgeOrder<Item extends Aged<Item>> {
     item.older = undefined;
     item.newer = undefined;
     this.#length--;
+    return true;
   }
 }

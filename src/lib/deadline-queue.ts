@@ -42,7 +42,7 @@ export class DeadlineQueue {
 
   /** Expires the entry once when the delay has passed, unless it is cancelled before. It is in one queue. */
   set(entry: Expiring): void {
-    if (this.#order.has(entry)) this.#order.remove(entry);
+    this.#order.remove(entry);
     entry.dueMs = this.#clock.nowMs() + this.#delayMs;
     this.#order.add(entry);
     if (!this.#isTimerSet) this.#setTimer(this.#delayMs);
@@ -50,15 +50,13 @@ export class DeadlineQueue {
 
   /** May be called at any time, more than once. */
   cancel(entry: Expiring): void {
-    if (this.#order.has(entry)) this.#order.remove(entry);
+    this.#order.remove(entry);
   }
 
   /** Expires all that are set, before their time. */
   expireAll(): void {
     for (const entry of this.#order.list()) {
-      if (!this.#order.has(entry)) continue;
-      this.#order.remove(entry);
-      entry.expire();
+      if (this.#order.remove(entry)) entry.expire();
     }
   }
 

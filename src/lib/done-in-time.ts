@@ -1,24 +1,12 @@
 import type { Clock } from "./clock.ts";
-import type { DeadlineQueue, Expiring } from "./deadline-queue.ts";
+import type { DeadlineQueue } from "./deadline-queue.ts";
 
 /**
  * True when the work is done, false when its time is up before: then it goes on, and nobody waits for it.
  * Rejects where the work does in that time.
  */
 export function doneInTime(work: Promise<unknown>, clock: Clock, timeMs: number): Promise<boolean> {
-  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
-  const cancelTimer = clock.after(timeMs, () => resolve(false));
-  work.then(
-    () => {
-      cancelTimer();
-      resolve(true);
-    },
-    (error: unknown) => {
-      cancelTimer();
-      reject(error);
-    },
-  );
-  return promise;
+  return doneBefore(work, (timeIsUp) => clock.after(timeMs, timeIsUp));
 }
 
 /** The same within the delay of the queue, which costs less than a timer of its own. */
@@ -26,34 +14,28 @@ export function doneBeforeDeadline(
   work: Promise<unknown>,
   deadlines: DeadlineQueue,
 ): Promise<boolean> {
-  return new TimedWork(work, deadlines).isDone;
+  return doneBefore(work, (timeIsUp) => {
+    const deadline = deadlines.add(timeIsUp);
+    return () => deadline.cancel();
+  });
 }
 
-class TimedWork implements Expiring {
-  older: Expiring | undefined;
-  newer: Expiring | undefined;
-  dueMs = 0;
-  readonly isDone: Promise<boolean>;
-  readonly #resolve: (isDone: boolean) => void;
-
-  constructor(work: Promise<unknown>, deadlines: DeadlineQueue) {
-    const { promise, resolve, reject } = Promise.withResolvers<boolean>();
-    this.isDone = promise;
-    this.#resolve = resolve;
-    deadlines.set(this);
-    work.then(
-      () => {
-        deadlines.cancel(this);
-        resolve(true);
-      },
-      (error: unknown) => {
-        deadlines.cancel(this);
-        reject(error);
-      },
-    );
-  }
-
-  expire(): void {
-    this.#resolve(false);
-  }
+/** `after` calls what it is given when the time is up, unless what it returns is called before. */
+function doneBefore(
+  work: Promise<unknown>,
+  after: (timeIsUp: () => void) => () => void,
+): Promise<boolean> {
+  const { promise, resolve, reject } = Promise.withResolvers<boolean>();
+  const cancel = after(() => resolve(false));
+  work.then(
+    () => {
+      cancel();
+      resolve(true);
+    },
+    (error: unknown) => {
+      cancel();
+      reject(error);
+    },
+  );
+  return promise;
 }

@@ -91,7 +91,8 @@ async function load({ coordinations }: Cluster): Promise<Load> {
   };
   await Promise.all([
     ...Array.from({ length: REQUESTS }, atRandom),
-    ...Array.from({ length: (2 * REQUESTS) / LIMIT }, clump),
+    // So many that chance leaves no window without.
+    ...Array.from({ length: (6 * REQUESTS) / LIMIT }, clump),
   ]);
   return { spread, clumped };
 }
@@ -145,8 +146,8 @@ function expectBounds(
     );
     expect(busiest.calm).toBeLessThanOrEqual(LIMIT);
     if (others.length === 0) expect(busiest.troubled).toBeLessThan(2 * LIMIT);
-    // It goes on admitting: a third at least of what fits into three windows, however the clumps fell.
-    expect(admissions.length).toBeGreaterThanOrEqual((WINDOWS * LIMIT) / 3);
+    // It goes on admitting: at least half of what fits into three windows.
+    expect(admissions.length).toBeGreaterThan((WINDOWS * LIMIT) / 2);
   }
 }
 

@@ -33,7 +33,7 @@ export class StreamTicker {
   }
 
   remove(stream: Ticking): void {
-    if (this.#streams.has(stream)) this.#streams.remove(stream);
+    this.#streams.remove(stream);
   }
 
   /** Ends all streams that are open, each with an error in the stream. */

@@ -65,7 +65,7 @@ export class HoldDesk implements HoldSource {
   giveUp(pending: PendingHold, error: unknown): void {
     pending.isGivenUp = true;
     if (pending.place === "taken" || pending.place === "ended") return;
-    if (this.#queued.has(pending)) this.#queued.remove(pending);
+    this.#queued.remove(pending);
     this.#end(pending, error);
   }
 
