@@ -91,8 +91,7 @@ async function load({ coordinations }: Cluster): Promise<Load> {
   };
   await Promise.all([
     ...Array.from({ length: REQUESTS }, atRandom),
-    // So many that chance leaves no window without.
-    ...Array.from({ length: (6 * REQUESTS) / LIMIT }, clump),
+    ...Array.from({ length: (2 * REQUESTS) / LIMIT }, clump),
   ]);
   return { spread, clumped };
 }
