@@ -30,6 +30,7 @@ import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
+import { WRITE_AGAIN_MS } from "./write-again.ts";
 
 export interface SeveralMoneyDependencies {
   /** Remember for which periods budget.exhausted went out. */
@@ -64,6 +65,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     this.rooms = new KnownRooms(dependencies.clock);
     this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
+      clock: dependencies.clock,
       notes: dependencies.notes,
       submit: (effect) => this.#ledger!.submit([effect]),
       onGiven: ({ organizationId }) => this.desk.wake(organizationId),
@@ -101,7 +103,8 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
     if (running === undefined || running.settling !== undefined) return;
     const hasEnded = () => !this.#running.has(hold.requestId);
-    const writing = writeCheckpoint(this.#ledger!, running, figures, hasEnded);
+    const { clock } = this.#dependencies;
+    const writing = writeCheckpoint(this.#ledger!, running, figures, hasEnded, clock);
     running.checkpointing = writing;
     await writing;
   }
@@ -127,6 +130,10 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     if (running === undefined) return;
     running.settling = undefined;
     this.release(running.hold);
+  }
+
+  postLater(charge: PendingCharge): void {
+    this.#dependencies.clock.after(WRITE_AGAIN_MS, () => this.#ledger!.post(charge));
   }
 
   release(hold: Hold): void {
