@@ -28,7 +28,7 @@ import { checkpointOf, settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
-import { WRITE_AGAIN_MS, writtenInTheEnd } from "./write-again.ts";
+import { writtenInTheEnd } from "./write-again.ts";
 
 type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
 export type ApiKeyActors = ActorRegistry<
@@ -166,7 +166,7 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
   }
 
   postLater(charge: PendingCharge): void {
-    this.#dependencies.clock.after(WRITE_AGAIN_MS, () => this.#ledger!.post(charge));
+    this.#ledger!.postLater(charge);
   }
 
   release({ requestId }: Hold): void {

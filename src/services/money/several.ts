@@ -30,7 +30,6 @@ import { SettlePatience } from "./settle-patience.ts";
 import { settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
-import { WRITE_AGAIN_MS } from "./write-again.ts";
 
 export interface SeveralMoneyDependencies {
   /** Remember for which periods budget.exhausted went out. */
@@ -133,7 +132,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
   }
 
   postLater(charge: PendingCharge): void {
-    this.#dependencies.clock.after(WRITE_AGAIN_MS, () => this.#ledger!.post(charge));
+    this.#ledger!.postLater(charge);
   }
 
   release(hold: Hold): void {

@@ -1,8 +1,6 @@
 import { isServerUnable } from "../../../db/client.ts";
+import { WRITE_AGAIN_MS } from "../../../db/ledger/resting-units.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
-
-/** Between two tries to write what the database cannot write at the moment. */
-export const WRITE_AGAIN_MS = 250;
 
 /** Tries again while the database cannot write, as long as it is wanted. Rejects with the last failure. */
 export async function writtenInTheEnd(
