@@ -9,13 +9,13 @@ const FILE_NAME = "first-keys.json";
 export interface FirstKeys {
   readonly managementKey: string;
   readonly secretKey: string;
-  /** Where they were written; undefined where a terminal shows them. */
+  /** Where they were written; undefined where a terminal has shown them. */
   readonly path: string | undefined;
 }
 
 /**
- * Creates the default organization at the first start. Its keys are shown once: on a terminal, or in a
- * file that only its owner can read.
+ * Creates the default organization at the first start. Its keys are shown once, before they are in force:
+ * on a terminal, or in a file that only its owner can read.
  */
 export async function createFirstKeys(
   config: GatewayConfig,
@@ -36,7 +36,7 @@ export async function createFirstKeys(
       },
       Date.now(),
       async ({ managementKey, secretKey }) => {
-        if (isTerminal) return;
+        if (isTerminal) return showKeys({ managementKey, secretKey });
         mkdirSync(config.dataDir, { recursive: true });
         writeKeys(path, baseUrl(config), { managementKey, secretKey });
       },
@@ -47,6 +47,13 @@ export async function createFirstKeys(
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that nobody saw. */
+function showKeys(keys: Pick<FirstKeys, "managementKey" | "secretKey">): void {
+  process.stdout.write(
+    `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
+  );
 }
 
 /** Puts the address into the file of the keys, where it was not known before the gateway listened. */
