@@ -105,6 +105,14 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test("what was read from a cache and what was written to it are told apart", async () => {
+    const details = { cached_tokens: 40, cache_write_tokens: 30 };
+    const usage = { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: details };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.usage.prompt_tokens_details).toEqual(details);
+    expectConsistent(answer);
+  });
+
   test.each([{ url: "data:image/png;base64,AA==" }, "https://example.com/a.png"])(
     "a small image that comes to many tokens (%j) is charged whole",
     async (image_url) => {
