@@ -199,9 +199,10 @@ describe("a key that cannot be one is 400", () => {
     expect(callsOf(slug)).toBe(0);
   });
 
-  test("a header of 256 characters", async () => {
-    const response = await gateway.chat("any", { model: "none" }, header("x".repeat(256)));
-    await expectError(response, 400, "invalid_body");
+  test.each(["x".repeat(256), ""])("the header %j, which the error names", async (key) => {
+    const response = await gateway.chat("any", { model: "none" }, header(key));
+    const { error } = await expectError(response, 400, "invalid_body");
+    expect(error.param).toBe("Idempotency-Key");
   });
 
   test("null in metadata is none", async () => {
