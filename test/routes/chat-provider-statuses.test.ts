@@ -100,6 +100,17 @@ describe("a provider's status", () => {
     expect(callsOf(slug)).toBe(2);
   });
 
+  test.each([3, 3_600])(
+    "503 that asks for a wait of %d seconds is 502 at once, asked once",
+    async (seconds) => {
+      const headers = { "retry-after": String(seconds) };
+      await expectOutcome(
+        { do: "error", status: 503, headers },
+        { status: 502, code: "provider_error", calls: 1 },
+      );
+    },
+  );
+
   test("an error page in HTML with an error status is told without its HTML", async () => {
     const answers = await expectOutcome(
       { do: "html", status: 503 },
