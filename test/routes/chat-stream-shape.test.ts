@@ -133,6 +133,32 @@ test("reasoning under any provider's name is delta.reasoning", async () => {
   expect(read.text).not.toContain("reasoning_content");
 });
 
+const delta = (fields: object, finishReason: string | null = null) => ({
+  choices: [{ index: 0, delta: fields, finish_reason: finishReason }],
+});
+
+test("a refusal ends with content_filter, whatever reason the provider gives, streamed and whole", async () => {
+  const frames = [
+    delta({ role: "assistant", content: null, refusal: "I cannot " }),
+    delta({ refusal: "help." }),
+    delta({}, "stop"),
+    "data: [DONE]\n\n",
+  ];
+  const read = await stream({ do: "frames", frames });
+  expect(read.chunks.map(({ choices }) => choices[0]?.delta.refusal ?? "").join("")).toBe(
+    "I cannot help.",
+  );
+  expect(read.finishReason).toBe("content_filter");
+  const message = { role: "assistant", content: null, refusal: "I cannot help." };
+  const whole = await gateway.chat(
+    gateway.modelThat({
+      do: "frames",
+      frames: [{ choices: [{ message, finish_reason: "stop" }] }],
+    }),
+  );
+  expect(await whole.json()).toMatchObject({ choices: [{ finish_reason: "content_filter" }] });
+});
+
 test("an answer without any content is a whole stream with nothing in it", async () => {
   const read = await stream({ do: "no-content" });
   expectStreamShape(read, { model: read.model, includesUsage: true });

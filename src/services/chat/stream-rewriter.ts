@@ -33,6 +33,7 @@ export class StreamRewriter {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #withRole = new Set<number>();
   readonly #finished = new Set<number>();
+  readonly #refused = new Set<number>();
   #template: DeltaTemplate | undefined;
   readonly #output: GrowingBytes;
   #created: number;
@@ -182,7 +183,9 @@ export class StreamRewriter {
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) delete delta.reasoning;
-    const reason = finishReason(choice.finish_reason);
+    if (isText(delta.refusal)) this.#refused.add(index);
+    const told = finishReason(choice.finish_reason);
+    const reason = told !== null && this.#refused.has(index) ? "content_filter" : told;
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
     if (this.#finished.has(index) && (reason !== null || isEmpty)) return false;
     if (reason !== null) this.#finished.add(index);
@@ -211,6 +214,10 @@ export class StreamRewriter {
     this.#outputBytes += bytes;
     this.#outputTokens += tokensOfDelta(bytes);
   }
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === "string" && value !== "";
 }
 
 function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
