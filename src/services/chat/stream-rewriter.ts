@@ -129,7 +129,9 @@ export class StreamRewriter {
     for (;;) {
       const next = template.endOfEvent(text, end);
       if (next < 0) break;
-      this.#meter(next - end - template.framingLength);
+      const textBytes = next - end - template.framingLength;
+      if (textBytes > 0) this.#hasBegun = true;
+      this.#meter(textBytes);
       end = next;
       events++;
     }
