@@ -20,7 +20,8 @@ export function readUsage(raw: unknown): Usage | undefined {
   if (typeof raw !== "object" || raw === null) return undefined;
   const usage = raw as Record<string, unknown>;
   const promptTokens = usage.prompt_tokens;
-  const completionTokens = usage.completion_tokens ?? 0;
+  const total = usage.total_tokens;
+  const completionTokens = usage.completion_tokens ?? difference(total, promptTokens);
   if (!isCount(promptTokens) || !isCount(completionTokens)) return undefined;
   // No prompt is empty: some servers fill in zeros for what they have not counted.
   if (promptTokens === 0 && completionTokens === 0) return undefined;
@@ -29,7 +30,6 @@ export function readUsage(raw: unknown): Usage | undefined {
   const cached = countOr0(prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens);
   const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
   const reasoning = countOr0(completion?.reasoning_tokens);
-  const total = usage.total_tokens;
   // Some providers count reasoning beside the completion, which shows in their total.
   const isReasoningApart =
     reasoning > 0 && isCount(total) && total === promptTokens + completionTokens + reasoning;
@@ -42,6 +42,10 @@ export function readUsage(raw: unknown): Usage | undefined {
     reasoningTokens: isReasoningApart ? reasoning : Math.min(reasoning, completionTokens),
     estimated: false,
   };
+}
+
+function difference(total: unknown, promptTokens: unknown): number | undefined {
+  return isCount(total) && isCount(promptTokens) ? total - promptTokens : undefined;
 }
 
 function isCount(value: unknown): value is number {

@@ -39,6 +39,8 @@ export class StreamRewriter {
   #created: number;
   #usage: Usage | undefined;
   #outputTokens = 0;
+  /** The output tokens that the usage knew of. */
+  #toldTokens = 0;
   #outputBytes = 0;
   #hasBegun = false;
   #isDone = false;
@@ -51,9 +53,12 @@ export class StreamRewriter {
     this.#created = options.nowSeconds;
   }
 
-  /** What the provider reported, where it was possible. */
+  /** What the provider reported, where it was possible, and what was counted here of the answer behind that. */
   get usage(): Usage | undefined {
-    return this.#usage;
+    const usage = this.#usage;
+    const newTokens = this.#outputTokens - this.#toldTokens;
+    if (usage === undefined || newTokens === 0) return usage;
+    return { ...usage, completionTokens: usage.completionTokens + newTokens, estimated: true };
   }
 
   /** Tokens of the answer so far, counted here. */
@@ -148,13 +153,11 @@ export class StreamRewriter {
     }
     const chunk = parseChunk(data);
     if (chunk.error !== undefined && chunk.error !== null) throw errorInStream(chunk.error);
-    const groq = isFields(chunk.x_groq) ? chunk.x_groq : undefined;
-    this.#usage = readUsage(chunk.usage) ?? readUsage(groq?.usage) ?? this.#usage;
     if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
       this.#created = chunk.created as number;
     }
-    if (!Array.isArray(chunk.choices)) return;
-    const choices = this.#choices(chunk.choices);
+    const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
+    this.#readUsage(chunk);
     if (choices.length === 0) return;
     for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
     chunk.id = this.#options.id;
@@ -166,6 +169,14 @@ export class StreamRewriter {
     this.#template = learnTemplate(data, text, choices);
     this.#output.add(`data: ${text}\n\n`);
   };
+
+  /** Knows of what the chunk itself brings. */
+  #readUsage({ usage, x_groq: groq }: Readonly<Record<string, unknown>>): void {
+    const told = readUsage(usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+    if (told === undefined) return;
+    this.#usage = told;
+    this.#toldTokens = this.#outputTokens;
+  }
 
   /** Those that bring something, rewritten in place: they were parsed for this call alone. */
   #choices(raw: readonly unknown[]): Record<string, unknown>[] {
