@@ -159,6 +159,13 @@ test("a refusal ends with content_filter, whatever reason the provider gives, st
   expect(await whole.json()).toMatchObject({ choices: [{ finish_reason: "content_filter" }] });
 });
 
+test("empty events, and a [DONE] with a space behind it, are no failure", async () => {
+  const frames = [delta({ content: "a" }), "data\n\n", "data: \n\n", delta({}, "stop")];
+  const read = await stream({ do: "frames", frames: [...frames, "data: [DONE] \n\n"] });
+  expect(read.error).toBeUndefined();
+  expect(read).toMatchObject({ content: "a", isDone: true });
+});
+
 test("an answer without any content is a whole stream with nothing in it", async () => {
   const read = await stream({ do: "no-content" });
   expectStreamShape(read, { model: read.model, includesUsage: true });

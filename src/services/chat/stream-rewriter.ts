@@ -42,6 +42,7 @@ export class StreamRewriter {
   /** The output tokens that the usage knew of. */
   #toldTokens = 0;
   #outputBytes = 0;
+  #events = 0;
   #hasBegun = false;
   #isDone = false;
   #failure: ProviderFailure | undefined;
@@ -68,6 +69,11 @@ export class StreamRewriter {
 
   get outputBytes(): number {
     return this.#outputBytes;
+  }
+
+  /** Whole events that have come, of whatever kind; a comment is none. */
+  get events(): number {
+    return this.#events;
   }
 
   /** True once a choice has brought something beyond its role, or has ended. */
@@ -140,6 +146,7 @@ export class StreamRewriter {
       end = next;
       events++;
     }
+    this.#events += events;
     if (events === 1) this.#output.add(template.rewrite(text, start, end));
     else if (events > 1) template.rewriteRun(text, start, end, events, this.#output);
     return end;
@@ -147,7 +154,10 @@ export class StreamRewriter {
 
   readonly #take = (data: string): void => {
     if (this.#isDone) return;
-    if (data === "[DONE]") {
+    this.#events++;
+    // Some servers keep their connections alive so.
+    if (data === "") return;
+    if (data.startsWith("[DONE]")) {
       this.#isDone = true;
       return;
     }
