@@ -14,6 +14,8 @@ export interface RewriterOptions {
   readonly model: string;
   readonly hidesReasoning: boolean;
   readonly nowSeconds: number;
+  /** What an event that tells of an error stands for. */
+  readonly failureOf?: ((event: Record<string, unknown>) => ProviderFailure) | undefined;
 }
 
 /** Members of a chunk that are told at the end of the stream, or are nobody's but the provider's. */
@@ -162,7 +164,7 @@ export class StreamRewriter {
       return;
     }
     const chunk = parseChunk(data);
-    if (chunk.error !== undefined && chunk.error !== null) throw errorInStream(chunk.error);
+    if (tellsError(chunk)) throw this.#failureOf(chunk);
     if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
       this.#created = chunk.created as number;
     }
@@ -179,6 +181,13 @@ export class StreamRewriter {
     this.#template = learnTemplate(data, text, choices);
     this.#output.add(`data: ${text}\n\n`);
   };
+
+  #failureOf(chunk: Record<string, unknown>): ProviderFailure {
+    return (
+      this.#options.failureOf?.(chunk) ??
+      new ProviderFailure("unavailable", "the provider sent an error in its stream")
+    );
+  }
 
   /** Knows of what the chunk itself brings. */
   #readUsage({ usage, x_groq: groq }: Readonly<Record<string, unknown>>): void {
@@ -274,17 +283,8 @@ function parseChunk(data: string): Record<string, unknown> {
   return chunk;
 }
 
-function errorInStream(error: unknown): ProviderFailure {
-  const fields = isFields(error) ? error : { message: error };
-  const message = typeof fields.message === "string" ? fields.message : "no message";
-  const isRateLimit =
-    fields.code === 429 ||
-    fields.type === "rate_limit_error" ||
-    fields.code === "rate_limit_exceeded";
-  return new ProviderFailure(
-    isRateLimit ? "rate_limited" : "unavailable",
-    `the provider sent an error in its stream: ${message.slice(0, 500)}`,
-  );
+function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
+  return (error !== undefined && error !== null) || object === "error";
 }
 
 /** Some providers send a call whole and leave out which of the calls it is. */
