@@ -126,6 +126,31 @@ test("a streamed tool call keeps its id, its name and its arguments, in pieces t
   });
 });
 
+test("calls that come without indexes, each whole or in pieces, are different calls", async () => {
+  const call = (id: string | undefined, name: string | undefined, args: string, more = {}) => ({
+    ...(id && { id, type: "function" }),
+    ...more,
+    function: { ...(name && { name }), arguments: args },
+  });
+  const calls = (...tool_calls: object[]) => delta({ tool_calls });
+  const frames = [
+    calls(call("a", "first", '{"n":1}')),
+    calls(call("b", "second", '{"n"', { index: null })),
+    calls(call(undefined, undefined, ":2}")),
+    calls(call("c", "third", ""), call("d", "fourth", "{}")),
+    calls(call("c", undefined, "{}")),
+    delta({}, "tool_calls"),
+    "data: [DONE]\n\n",
+  ];
+  const read = await stream({ do: "frames", frames }, { tools: [TOOL] });
+  expect(read.toolCalls).toEqual([
+    { index: 0, id: "a", name: "first", arguments: '{"n":1}' },
+    { index: 1, id: "b", name: "second", arguments: '{"n":2}' },
+    { index: 2, id: "c", name: "third", arguments: "{}" },
+    { index: 3, id: "d", name: "fourth", arguments: "{}" },
+  ]);
+});
+
 test("reasoning under any provider's name is delta.reasoning", async () => {
   const read = await stream({ do: "complete", reasoning: "Let me think. ", content: "Done." });
   expect(read.reasoning).toBe("Let me think. ");

@@ -6,6 +6,7 @@ import { readUsage, type Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { finishReason } from "./finish-reason.ts";
 import { isFields, normaliseContent } from "./provider-content.ts";
+import { StreamedCalls, toolCallBytes } from "./streamed-calls.ts";
 
 export interface RewriterOptions {
   /** The same in all chunks of one request. */
@@ -36,6 +37,8 @@ export class StreamRewriter {
   readonly #withRole = new Set<number>();
   readonly #finished = new Set<number>();
   readonly #refused = new Set<number>();
+  /** Of the choices that call tools. */
+  #calls: Map<number, StreamedCalls> | undefined;
   #template: DeltaTemplate | undefined;
   readonly #output: GrowingBytes;
   #created: number;
@@ -224,11 +227,22 @@ export class StreamRewriter {
     if (reason !== null || !isEmpty) this.#hasBegun = true;
     const isFirst = !this.#withRole.has(index);
     this.#withRole.add(index);
-    if (Array.isArray(delta.tool_calls)) delta.tool_calls = delta.tool_calls.map(toolCallDelta);
+    if (Array.isArray(delta.tool_calls)) {
+      delta.tool_calls = this.#callsOf(index).numbered(delta.tool_calls);
+    }
     choice.index = index;
     choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
     return true;
+  }
+
+  #callsOf(choice: number): StreamedCalls {
+    this.#calls ??= new Map();
+    const known = this.#calls.get(choice);
+    if (known !== undefined) return known;
+    const calls = new StreamedCalls();
+    this.#calls.set(choice, calls);
+    return calls;
   }
 
   #meterDelta(delta: Record<string, unknown>): void {
@@ -285,20 +299,4 @@ function parseChunk(data: string): Record<string, unknown> {
 
 function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
   return (error !== undefined && error !== null) || object === "error";
-}
-
-/** Some providers send a call whole and leave out which of the calls it is. */
-function toolCallDelta(call: unknown, position: number): unknown {
-  if (!isFields(call) || Number.isSafeInteger(call.index)) return call;
-  return { index: position, ...call };
-}
-
-function toolCallBytes(calls: readonly unknown[]): number {
-  let bytes = 0;
-  for (const call of calls) {
-    const fn = isFields(call) && isFields(call.function) ? call.function : undefined;
-    if (typeof fn?.name === "string") bytes += fn.name.length;
-    if (typeof fn?.arguments === "string") bytes += Buffer.byteLength(fn.arguments);
-  }
-  return bytes;
 }
