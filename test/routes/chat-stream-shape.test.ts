@@ -191,6 +191,18 @@ test("empty events, and a [DONE] with a space behind it, are no failure", async 
   expect(read).toMatchObject({ content: "a", isDone: true });
 });
 
+test("reasoning that the caller does not want is not told in detail either, streamed and whole", async () => {
+  const reasoned = { reasoning: "hush", reasoning_details: [{ type: "text", text: "hush" }] };
+  const frames = [delta({ ...reasoned, content: "a" }), delta({}, "stop"), "data: [DONE]\n\n"];
+  const hidden = { include_reasoning: false };
+  const read = await stream({ do: "frames", frames }, hidden);
+  expect(read.content).toBe("a");
+  expect(read.text).not.toContain("hush");
+  const message = { role: "assistant", content: "a", ...reasoned };
+  const slug = gateway.modelThat({ do: "frames", frames: [{ choices: [{ message }] }] });
+  expect(await (await gateway.chat(slug, hidden)).text()).not.toContain("hush");
+});
+
 test("an answer without any content is a whole stream with nothing in it", async () => {
   const read = await stream({ do: "no-content" });
   expectStreamShape(read, { model: read.model, includesUsage: true });

@@ -1,8 +1,8 @@
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
-import { finishReason } from "./finish-reason.ts";
-import { isFields, normaliseContent } from "./provider-content.ts";
+import { endsInFailure, finishReason } from "./finish-reason.ts";
+import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -30,6 +30,7 @@ export function normaliseCompletion(
   for (let position = 0; position < choices.length; position++) {
     const choice: unknown = choices[position];
     if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
+    if (endsInFailure(choice)) throw broken("an answer that it did not complete");
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);
@@ -49,7 +50,7 @@ function normaliseChoice(
   position: number,
   hidesReasoning: boolean,
 ): void {
-  if (hidesReasoning) delete message.reasoning;
+  if (hidesReasoning) hideReasoning(message);
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused

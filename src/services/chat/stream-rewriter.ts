@@ -4,8 +4,8 @@ import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { finishReason } from "./finish-reason.ts";
-import { isFields, normaliseContent } from "./provider-content.ts";
+import { endsInFailure, finishReason } from "./finish-reason.ts";
+import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { StreamedCalls, toolCallBytes } from "./streamed-calls.ts";
 
 export interface RewriterOptions {
@@ -217,8 +217,9 @@ export class StreamRewriter {
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
-    if (this.#options.hidesReasoning) delete delta.reasoning;
+    if (this.#options.hidesReasoning) hideReasoning(delta);
     if (isText(delta.refusal)) this.#refused.add(index);
+    if (endsInFailure(choice)) throw this.#failureOf(choice);
     const told = finishReason(choice.finish_reason);
     const reason = told !== null && this.#refused.has(index) ? "content_filter" : told;
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
