@@ -81,6 +81,38 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test("cached tokens are found where providers tell them", async () => {
+    const parts = [
+      { prompt_tokens_details: { cached_tokens: 4 } },
+      { prompt_cache_hit_tokens: 4 },
+      { cached_tokens: 4 },
+    ];
+    for (const part of parts) {
+      const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, ...part };
+      const answer = await told(form, { do: "complete", usage });
+      expect(answer.bill).toMatchObject({ promptTokens: 10, cachedPromptTokens: 4 });
+      expectConsistent(answer);
+    }
+  });
+
+  test("usage within the choice is that of the answer, and is told nowhere else", async () => {
+    const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+    const part = { role: "assistant", content: "hello" };
+    const choice = { index: 0, finish_reason: "stop", usage };
+    const frames =
+      form[0] === "streamed"
+        ? [{ choices: [{ ...choice, delta: part }] }, "data: [DONE]\n\n"]
+        : [{ choices: [{ ...choice, message: part }] }];
+    const slug = gateway.modelThat({ do: "frames", frames });
+    const response = await gateway.chat(slug, form[1]);
+    expect((await response.text()).split('"usage"')).toHaveLength(2);
+    expect(await billOfResponse(gateway, response)).toMatchObject({
+      estimated: false,
+      promptTokens: 10,
+      completionTokens: 5,
+    });
+  });
+
   test("completion tokens that are told only by the total are those of the total", async () => {
     const usage = { prompt_tokens: 10, total_tokens: 15 };
     const answer = await told(form, { do: "complete", usage });

@@ -27,7 +27,9 @@ export function readUsage(raw: unknown): Usage | undefined {
   if (promptTokens === 0 && completionTokens === 0) return undefined;
   const prompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
   const completion = usage.completion_tokens_details as Record<string, unknown> | null | undefined;
-  const cached = countOr0(prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens);
+  const cached = countOr0(
+    prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? usage.cached_tokens,
+  );
   const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
   const reasoning = countOr0(completion?.reasoning_tokens);
   // Some providers count reasoning beside the completion, which shows in their total.

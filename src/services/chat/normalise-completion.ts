@@ -1,8 +1,9 @@
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { readUsage, type Usage } from "../billing/usage.ts";
+import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { reportedUsage } from "./reported-usage.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -25,7 +26,7 @@ export function normaliseCompletion(
   if (!isFields(raw)) throw broken("an answer that is no object");
   const { choices, x_groq: groq } = raw;
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
-  const usage = readUsage(raw.usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+  const usage = reportedUsage(raw, choices.length === 1);
   let bytes = 0;
   for (let position = 0; position < choices.length; position++) {
     const choice: unknown = choices[position];
@@ -52,6 +53,7 @@ function normaliseChoice(
 ): void {
   if (hidesReasoning) hideReasoning(message);
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
+  delete choice.usage;
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused
     ? "content_filter"

@@ -2,10 +2,11 @@ import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-split
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { readUsage, type Usage } from "../billing/usage.ts";
+import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { reportedUsage } from "./reported-usage.ts";
 import { StreamedCalls, toolCallBytes } from "./streamed-calls.ts";
 
 export interface RewriterOptions {
@@ -171,8 +172,13 @@ export class StreamRewriter {
     if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
       this.#created = chunk.created as number;
     }
+    const usage = reportedUsage(chunk, this.#withRole.size <= 1);
     const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
-    this.#readUsage(chunk);
+    if (usage !== undefined) {
+      this.#usage = usage;
+      // It knows of what came with it.
+      this.#toldTokens = this.#outputTokens;
+    }
     if (choices.length === 0) return;
     for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
     chunk.id = this.#options.id;
@@ -190,14 +196,6 @@ export class StreamRewriter {
       this.#options.failureOf?.(chunk) ??
       new ProviderFailure("unavailable", "the provider sent an error in its stream")
     );
-  }
-
-  /** Knows of what the chunk itself brings. */
-  #readUsage({ usage, x_groq: groq }: Readonly<Record<string, unknown>>): void {
-    const told = readUsage(usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
-    if (told === undefined) return;
-    this.#usage = told;
-    this.#toldTokens = this.#outputTokens;
   }
 
   /** Those that bring something, rewritten in place: they were parsed for this call alone. */
@@ -231,6 +229,7 @@ export class StreamRewriter {
     if (Array.isArray(delta.tool_calls)) {
       delta.tool_calls = this.#callsOf(index).numbered(delta.tool_calls);
     }
+    delete choice.usage;
     choice.index = index;
     choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
