@@ -151,6 +151,28 @@ test("calls that come without indexes, each whole or in pieces, are different ca
   ]);
 });
 
+test("a call whose provider leaves out its type, or sends its arguments as an object, is whole", async () => {
+  const bare = { id: "a", function: { name: "get_weather", arguments: { city: "Rome" } } };
+  const told = { name: "get_weather", arguments: '{"city":"Rome"}' };
+  const asked = { tools: [TOOL] };
+  const frames = [delta({ tool_calls: [{ index: 0, ...bare }] }), delta({}, "tool_calls")];
+  const read = await stream({ do: "frames", frames: [...frames, "data: [DONE]\n\n"] }, asked);
+  expect(read.chunks[0]!.choices[0]!.delta.tool_calls).toEqual([
+    { index: 0, id: "a", type: "function", function: told },
+  ]);
+  const message = { role: "assistant", content: "", tool_calls: [bare] };
+  const whole = await gateway.chat(
+    gateway.modelThat({ do: "frames", frames: [{ choices: [{ message }] }] }),
+    asked,
+  );
+  const { choices } = (await whole.json()) as { choices: { message: object }[] };
+  expect(choices[0]!.message).toEqual({
+    role: "assistant",
+    content: null,
+    tool_calls: [{ id: "a", type: "function", function: told }],
+  });
+});
+
 test("reasoning under any provider's name is delta.reasoning", async () => {
   const read = await stream({ do: "complete", reasoning: "Let me think. ", content: "Done." });
   expect(read.reasoning).toBe("Let me think. ");
@@ -184,8 +206,9 @@ test("a refusal ends with content_filter, whatever reason the provider gives, st
   expect(await whole.json()).toMatchObject({ choices: [{ finish_reason: "content_filter" }] });
 });
 
-test("empty events, and a [DONE] with a space behind it, are no failure", async () => {
-  const frames = [delta({ content: "a" }), "data\n\n", "data: \n\n", delta({}, "stop")];
+test("empty events and errors, and a [DONE] with a space behind it, are no failure", async () => {
+  const unfailed = { ...delta({ content: "a" }), error: "" };
+  const frames = [unfailed, "data\n\n", "data: \n\n", delta({}, "stop")];
   const read = await stream({ do: "frames", frames: [...frames, "data: [DONE] \n\n"] });
   expect(read.error).toBeUndefined();
   expect(read).toMatchObject({ content: "a", isDone: true });

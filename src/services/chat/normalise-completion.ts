@@ -4,6 +4,7 @@ import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
+import { asFunctionCall } from "./tool-calls.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -36,6 +37,7 @@ export function normaliseCompletion(
     message.role = "assistant";
     normaliseContent(message);
     message.content ??= null;
+    completeCalls(message);
     if (usage === undefined) bytes += bytesSaid(message);
     normaliseChoice(choice, message, position, hidesReasoning);
   }
@@ -43,6 +45,13 @@ export function normaliseCompletion(
   raw.object = "chat.completion";
   if (!Number.isSafeInteger(raw.created)) raw.created = nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
+}
+
+function completeCalls(message: Record<string, unknown>): void {
+  const { tool_calls: calls } = message;
+  if (!Array.isArray(calls) || calls.length === 0) return;
+  for (const call of calls) if (isFields(call)) asFunctionCall(call);
+  if (message.content === "") message.content = null;
 }
 
 function normaliseChoice(

@@ -7,7 +7,8 @@ import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { StreamedCalls, toolCallBytes } from "./streamed-calls.ts";
+import { StreamedCalls } from "./streamed-calls.ts";
+import { toolCallBytes } from "./tool-calls.ts";
 
 export interface RewriterOptions {
   /** The same in all chunks of one request. */
@@ -20,8 +21,8 @@ export interface RewriterOptions {
   readonly failureOf?: ((event: Record<string, unknown>) => ProviderFailure) | undefined;
 }
 
-/** Members of a chunk that are told at the end of the stream, or are nobody's but the provider's. */
-const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation"] as const;
+/** Members of a chunk that are told at the end of the stream, say nothing, or are nobody's but the provider's. */
+const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation", "error"] as const;
 /** The largest single event, in bytes: beyond that a provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
@@ -212,6 +213,9 @@ export class StreamRewriter {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     normaliseContent(delta);
+    if (Array.isArray(delta.tool_calls)) {
+      delta.tool_calls = this.#callsOf(index).completed(delta.tool_calls);
+    }
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
@@ -226,9 +230,6 @@ export class StreamRewriter {
     if (reason !== null || !isEmpty) this.#hasBegun = true;
     const isFirst = !this.#withRole.has(index);
     this.#withRole.add(index);
-    if (Array.isArray(delta.tool_calls)) {
-      delta.tool_calls = this.#callsOf(index).numbered(delta.tool_calls);
-    }
     delete choice.usage;
     choice.index = index;
     choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
@@ -298,5 +299,5 @@ function parseChunk(data: string): Record<string, unknown> {
 }
 
 function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
-  return (error !== undefined && error !== null) || object === "error";
+  return Boolean(error) || object === "error";
 }

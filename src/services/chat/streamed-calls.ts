@@ -1,4 +1,5 @@
 import { isFields } from "./provider-content.ts";
+import { asFunctionCall } from "./tool-calls.ts";
 
 type Fields = Record<string, unknown>;
 
@@ -10,7 +11,8 @@ export class StreamedCalls {
   readonly #indexes = new Map<string, number>();
   #last = -1;
 
-  numbered(calls: readonly unknown[]): unknown[] {
+  /** The calls of one delta, with their indexes. */
+  completed(calls: readonly unknown[]): unknown[] {
     return calls.map((call, position) => {
       // Several without ids in one delta can only be told apart by their places.
       const place = calls.length > 1 ? position : Math.max(0, this.#last);
@@ -19,6 +21,8 @@ export class StreamedCalls {
   }
 
   #numbered(call: Fields, place: number): Fields {
+    // A piece of a call's arguments has neither id nor type.
+    if (isId(call.id)) asFunctionCall(call);
     const index = Number.isSafeInteger(call.index)
       ? (call.index as number)
       : this.#indexOf(call.id, place);
@@ -34,14 +38,4 @@ export class StreamedCalls {
 
 function isId(id: unknown): id is string {
   return typeof id === "string" && id !== "";
-}
-
-export function toolCallBytes(calls: readonly unknown[]): number {
-  let bytes = 0;
-  for (const call of calls) {
-    const fn = isFields(call) && isFields(call.function) ? call.function : undefined;
-    if (typeof fn?.name === "string") bytes += fn.name.length;
-    if (typeof fn?.arguments === "string") bytes += Buffer.byteLength(fn.arguments);
-  }
-  return bytes;
 }
