@@ -1,4 +1,4 @@
-import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-splitter.ts";
+import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
@@ -7,6 +7,7 @@ import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
+import { bringsNothing, isText, parseChunk, tellsError } from "./stream-chunk.ts";
 import { StreamedCalls } from "./streamed-calls.ts";
 import { toolCallBytes } from "./tool-calls.ts";
 
@@ -261,43 +262,4 @@ export class StreamRewriter {
     this.#outputBytes += bytes;
     this.#outputTokens += tokensOfDelta(bytes);
   }
-}
-
-function isText(value: unknown): boolean {
-  return typeof value === "string" && value !== "";
-}
-
-function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
-  for (const field in delta) {
-    const value = delta[field];
-    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    return false;
-  }
-  return true;
-}
-
-function parseChunk(data: string): Record<string, unknown> {
-  let chunk: unknown;
-  try {
-    chunk = JSON.parse(textOfLatin1(data));
-  } catch (error) {
-    throw new ProviderFailure(
-      "unavailable",
-      "the provider's stream holds something that is no JSON",
-      {
-        cause: error,
-      },
-    );
-  }
-  if (!isFields(chunk)) {
-    throw new ProviderFailure(
-      "unavailable",
-      "the provider's stream holds something that is no chunk",
-    );
-  }
-  return chunk;
-}
-
-function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
-  return Boolean(error) || object === "error";
 }
