@@ -1,5 +1,6 @@
 import type { Database } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
+import { inOneSnapshot } from "../one-snapshot.ts";
 
 export interface CreditTotals {
   readonly balanceNano: bigint;
@@ -48,22 +49,24 @@ export interface ListedTransaction {
 }
 
 /** Transactions of an organization, newest first, and how many match. */
-export async function listTransactions(
+export function listTransactions(
   sql: Database,
   listing: TransactionListing,
 ): Promise<{ transactions: ListedTransaction[]; total: number }> {
-  const matching = sql`organization_id = ${listing.organizationId}
-    ${listing.type === undefined ? sql`` : sql`AND type = ${listing.type}`}
-    ${listing.fromMs === undefined ? sql`` : sql`AND created_at >= ${new Date(listing.fromMs)}`}
-    ${listing.beforeMs === undefined ? sql`` : sql`AND created_at < ${new Date(listing.beforeMs)}`}`;
-  const [count] = await sql<{ total: bigint }[]>`
-    SELECT count(*) AS total FROM transactions WHERE ${matching}`;
-  const rows = await sql<TransactionRow[]>`
-    SELECT id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
-      provider, prompt_tokens, completion_tokens, estimated, created_at
-    FROM transactions WHERE ${matching}
-    ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}`;
-  return { transactions: rows.map(listedTransaction), total: Number(count!.total) };
+  return inOneSnapshot(sql, async (snapshot) => {
+    const matching = snapshot`organization_id = ${listing.organizationId}
+      ${listing.type === undefined ? snapshot`` : snapshot`AND type = ${listing.type}`}
+      ${listing.fromMs === undefined ? snapshot`` : snapshot`AND created_at >= ${new Date(listing.fromMs)}`}
+      ${listing.beforeMs === undefined ? snapshot`` : snapshot`AND created_at < ${new Date(listing.beforeMs)}`}`;
+    const [count] = await snapshot<{ total: bigint }[]>`
+      SELECT count(*) AS total FROM transactions WHERE ${matching}`;
+    const rows = await snapshot<TransactionRow[]>`
+      SELECT id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
+        provider, prompt_tokens, completion_tokens, estimated, created_at
+      FROM transactions WHERE ${matching}
+      ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}`;
+    return { transactions: rows.map(listedTransaction), total: Number(count!.total) };
+  });
 }
 
 interface TransactionRow {

@@ -40,6 +40,8 @@ export type ChatAnswer =
       readonly body: ReadableStream<Uint8Array>;
       /** Reads the body, in its place, without a stream in between; where there is none, the body is read. */
       reader?(): PieceReader;
+      /** What an event that tells of an error stands for. */
+      failureOf?(event: Readonly<Record<string, unknown>>): ProviderFailure;
     };
 
 export interface ChatProvider {

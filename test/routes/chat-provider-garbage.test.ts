@@ -114,6 +114,29 @@ describe("after the first byte a failure is told in the stream, without [DONE], 
   });
 });
 
+test.each(["error", "insufficient_system_resource"])(
+  "an answer that its provider ends with the reason %s has failed",
+  async (reason) => {
+    const choice = { index: 0, finish_reason: reason };
+    const whole: Behaviour = {
+      do: "frames",
+      frames: [{ choices: [{ ...choice, message: { content: "half of" } }] }],
+    };
+    await expectRefused(whole, {});
+    const frames = [
+      { choices: [{ index: 0, delta: { content: "half of" }, finish_reason: null }] },
+      { choices: [{ ...choice, delta: {} }] },
+      "data: [DONE]\n\n",
+    ];
+    const slug = gateway.modelThat({ do: "frames", frames });
+    const response = await gateway.chat(slug, { stream: true });
+    const read = await readStream(response);
+    expectBroken(read, response, "provider_error");
+    expect(read.content).toBe("half of");
+    expect((await billOfResponse(gateway, response)).completionTokens).toBe(1);
+  },
+);
+
 describe("garbage beside an answer", () => {
   test("a chunk without choices is dropped", async () => {
     const slug = gateway.modelThat({ do: "chunk-without-choices", events: 4 });

@@ -100,12 +100,66 @@ describe("a provider's status", () => {
     expect(callsOf(slug)).toBe(2);
   });
 
+  test.each([3, 3_600])(
+    "503 that asks for a wait of %d seconds is 502 at once, asked once",
+    async (seconds) => {
+      const headers = { "retry-after": String(seconds) };
+      await expectOutcome(
+        { do: "error", status: 503, headers },
+        { status: 502, code: "provider_error", calls: 1 },
+      );
+    },
+  );
+
   test("an error page in HTML with an error status is told without its HTML", async () => {
     const answers = await expectOutcome(
       { do: "html", status: 503 },
       { status: 502, code: "provider_error", calls: 1 + RETRY_ROUNDS },
     );
     for (const { error } of answers) expect(error.message).not.toContain("<");
+  });
+});
+
+describe("an error that a stream begins with is what an answer of that status would be", () => {
+  const told = (error: object): Behaviour => ({ do: "frames", frames: [{ error }] });
+  const message = "The context is too long.";
+  const OUTCOMES: [string, Behaviour, Outcome][] = [
+    [
+      "a status",
+      told({ message, code: 400 }),
+      { status: 400, code: "provider_rejected", calls: 1 },
+    ],
+    [
+      "a type",
+      told({ message, type: "invalid_request_error" }),
+      { status: 400, code: "provider_rejected", calls: 1 },
+    ],
+    [
+      "a plain object",
+      { do: "frames", frames: [{ object: "error", message, code: 400 }] },
+      { status: 400, code: "provider_rejected", calls: 1 },
+    ],
+    [
+      "a filter",
+      told({ message, code: "content_filter" }),
+      { status: 400, code: "content_policy_violation", calls: 1 },
+    ],
+    [
+      "a refused key",
+      told({ message, code: 401 }),
+      { status: 502, code: "provider_error", calls: 1 },
+    ],
+    [
+      "a rate limit",
+      told({ message, type: "rate_limit_error" }),
+      { status: 429, code: "rate_limit_exceeded", calls: 3 },
+    ],
+    ["a failure", told({ message, code: 503 }), { status: 502, code: "provider_error", calls: 3 }],
+  ];
+  test.each(OUTCOMES)("told by %s", async (_what, behaviour, outcome) => {
+    const answers = await expectOutcome(behaviour, outcome);
+    if (outcome.status !== 400) return;
+    for (const { error } of answers) expect(error.message).toBe(message);
   });
 });
 

@@ -22,3 +22,10 @@ export function finishReason(raw: unknown): FinishReason | null {
   if (typeof raw !== "string" || raw === "") return null;
   return BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
 }
+
+/** With these Mistral, OpenRouter and DeepSeek end an answer that they broke off. */
+const FAILURES = new Set<unknown>(["error", "insufficient_system_resource"]);
+
+export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
+  return FAILURES.has(choice.finish_reason);
+}

@@ -1,8 +1,10 @@
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { readUsage, type Usage } from "../billing/usage.ts";
-import { finishReason } from "./finish-reason.ts";
-import { isFields, normaliseContent } from "./provider-content.ts";
+import type { Usage } from "../billing/usage.ts";
+import { endsInFailure, finishReason } from "./finish-reason.ts";
+import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { reportedUsage } from "./reported-usage.ts";
+import { asFunctionCall } from "./tool-calls.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -25,15 +27,17 @@ export function normaliseCompletion(
   if (!isFields(raw)) throw broken("an answer that is no object");
   const { choices, x_groq: groq } = raw;
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
-  const usage = readUsage(raw.usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+  const usage = reportedUsage(raw, choices.length === 1);
   let bytes = 0;
   for (let position = 0; position < choices.length; position++) {
     const choice: unknown = choices[position];
     if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
+    if (endsInFailure(choice)) throw broken("an answer that it did not complete");
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);
     message.content ??= null;
+    completeCalls(message);
     if (usage === undefined) bytes += bytesSaid(message);
     normaliseChoice(choice, message, position, hidesReasoning);
   }
@@ -43,14 +47,22 @@ export function normaliseCompletion(
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
 }
 
+function completeCalls(message: Record<string, unknown>): void {
+  const { tool_calls: calls } = message;
+  if (!Array.isArray(calls) || calls.length === 0) return;
+  for (const call of calls) if (isFields(call)) asFunctionCall(call);
+  if (message.content === "") message.content = null;
+}
+
 function normaliseChoice(
   choice: Record<string, unknown>,
   message: Record<string, unknown>,
   position: number,
   hidesReasoning: boolean,
 ): void {
-  if (hidesReasoning) delete message.reasoning;
+  if (hidesReasoning) hideReasoning(message);
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
+  delete choice.usage;
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused
     ? "content_filter"

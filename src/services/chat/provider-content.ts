@@ -13,6 +13,12 @@ export function normaliseContent(message: Fields): void {
   if (Array.isArray(message.content)) splitParts(message, message.content);
 }
 
+/** OpenRouter tells the same once more, in detail. */
+export function hideReasoning(message: Fields): void {
+  delete message.reasoning;
+  delete message.reasoning_details;
+}
+
 function splitParts(message: Fields, parts: readonly unknown[]): void {
   let content = "";
   let reasoning = "";

@@ -1,11 +1,15 @@
-import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-splitter.ts";
+import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { readUsage, type Usage } from "../billing/usage.ts";
+import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { finishReason } from "./finish-reason.ts";
-import { isFields, normaliseContent } from "./provider-content.ts";
+import { endsInFailure, finishReason } from "./finish-reason.ts";
+import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { reportedUsage } from "./reported-usage.ts";
+import { bringsNothing, isText, parseChunk, tellsError } from "./stream-chunk.ts";
+import { StreamedCalls } from "./streamed-calls.ts";
+import { toolCallBytes } from "./tool-calls.ts";
 
 export interface RewriterOptions {
   /** The same in all chunks of one request. */
@@ -14,10 +18,12 @@ export interface RewriterOptions {
   readonly model: string;
   readonly hidesReasoning: boolean;
   readonly nowSeconds: number;
+  /** What an event that tells of an error stands for. */
+  readonly failureOf?: ((event: Record<string, unknown>) => ProviderFailure) | undefined;
 }
 
-/** Members of a chunk that are told at the end of the stream, or are nobody's but the provider's. */
-const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation"] as const;
+/** Members of a chunk that are told at the end of the stream, say nothing, or are nobody's but the provider's. */
+const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation", "error"] as const;
 /** The largest single event, in bytes: beyond that a provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
@@ -33,12 +39,18 @@ export class StreamRewriter {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #withRole = new Set<number>();
   readonly #finished = new Set<number>();
+  readonly #refused = new Set<number>();
+  /** Of the choices that call tools. */
+  #calls: Map<number, StreamedCalls> | undefined;
   #template: DeltaTemplate | undefined;
   readonly #output: GrowingBytes;
   #created: number;
   #usage: Usage | undefined;
   #outputTokens = 0;
+  /** The output tokens that the usage knew of. */
+  #toldTokens = 0;
   #outputBytes = 0;
+  #events = 0;
   #hasBegun = false;
   #isDone = false;
   #failure: ProviderFailure | undefined;
@@ -50,9 +62,12 @@ export class StreamRewriter {
     this.#created = options.nowSeconds;
   }
 
-  /** What the provider reported, where it was possible. */
+  /** What the provider reported, where it was possible, and what was counted here of the answer behind that. */
   get usage(): Usage | undefined {
-    return this.#usage;
+    const usage = this.#usage;
+    const newTokens = this.#outputTokens - this.#toldTokens;
+    if (usage === undefined || newTokens === 0) return usage;
+    return { ...usage, completionTokens: usage.completionTokens + newTokens, estimated: true };
   }
 
   /** Tokens of the answer so far, counted here. */
@@ -62,6 +77,11 @@ export class StreamRewriter {
 
   get outputBytes(): number {
     return this.#outputBytes;
+  }
+
+  /** Whole events that have come, of whatever kind; a comment is none. */
+  get events(): number {
+    return this.#events;
   }
 
   /** True once a choice has brought something beyond its role, or has ended. */
@@ -128,10 +148,13 @@ export class StreamRewriter {
     for (;;) {
       const next = template.endOfEvent(text, end);
       if (next < 0) break;
-      this.#meter(next - end - template.framingLength);
+      const textBytes = next - end - template.framingLength;
+      if (textBytes > 0) this.#hasBegun = true;
+      this.#meter(textBytes);
       end = next;
       events++;
     }
+    this.#events += events;
     if (events === 1) this.#output.add(template.rewrite(text, start, end));
     else if (events > 1) template.rewriteRun(text, start, end, events, this.#output);
     return end;
@@ -139,19 +162,25 @@ export class StreamRewriter {
 
   readonly #take = (data: string): void => {
     if (this.#isDone) return;
-    if (data === "[DONE]") {
+    this.#events++;
+    // Some servers keep their connections alive so.
+    if (data === "") return;
+    if (data.startsWith("[DONE]")) {
       this.#isDone = true;
       return;
     }
     const chunk = parseChunk(data);
-    if (chunk.error !== undefined && chunk.error !== null) throw errorInStream(chunk.error);
-    const groq = isFields(chunk.x_groq) ? chunk.x_groq : undefined;
-    this.#usage = readUsage(chunk.usage) ?? readUsage(groq?.usage) ?? this.#usage;
+    if (tellsError(chunk)) throw this.#failureOf(chunk);
     if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
       this.#created = chunk.created as number;
     }
-    if (!Array.isArray(chunk.choices)) return;
-    const choices = this.#choices(chunk.choices);
+    const usage = reportedUsage(chunk, this.#withRole.size <= 1);
+    const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
+    if (usage !== undefined) {
+      this.#usage = usage;
+      // It knows of what came with it.
+      this.#toldTokens = this.#outputTokens;
+    }
     if (choices.length === 0) return;
     for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
     chunk.id = this.#options.id;
@@ -163,6 +192,13 @@ export class StreamRewriter {
     this.#template = learnTemplate(data, text, choices);
     this.#output.add(`data: ${text}\n\n`);
   };
+
+  #failureOf(chunk: Record<string, unknown>): ProviderFailure {
+    return (
+      this.#options.failureOf?.(chunk) ??
+      new ProviderFailure("unavailable", "the provider sent an error in its stream")
+    );
+  }
 
   /** Those that bring something, rewritten in place: they were parsed for this call alone. */
   #choices(raw: readonly unknown[]): Record<string, unknown>[] {
@@ -178,22 +214,37 @@ export class StreamRewriter {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     normaliseContent(delta);
+    if (Array.isArray(delta.tool_calls)) {
+      delta.tool_calls = this.#callsOf(index).completed(delta.tool_calls);
+    }
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
-    if (this.#options.hidesReasoning) delete delta.reasoning;
-    const reason = finishReason(choice.finish_reason);
+    if (this.#options.hidesReasoning) hideReasoning(delta);
+    if (isText(delta.refusal)) this.#refused.add(index);
+    if (endsInFailure(choice)) throw this.#failureOf(choice);
+    const told = finishReason(choice.finish_reason);
+    const reason = told !== null && this.#refused.has(index) ? "content_filter" : told;
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
     if (this.#finished.has(index) && (reason !== null || isEmpty)) return false;
     if (reason !== null) this.#finished.add(index);
     if (reason !== null || !isEmpty) this.#hasBegun = true;
     const isFirst = !this.#withRole.has(index);
     this.#withRole.add(index);
-    if (Array.isArray(delta.tool_calls)) delta.tool_calls = delta.tool_calls.map(toolCallDelta);
+    delete choice.usage;
     choice.index = index;
     choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
     return true;
+  }
+
+  #callsOf(choice: number): StreamedCalls {
+    this.#calls ??= new Map();
+    const known = this.#calls.get(choice);
+    if (known !== undefined) return known;
+    const calls = new StreamedCalls();
+    this.#calls.set(choice, calls);
+    return calls;
   }
 
   #meterDelta(delta: Record<string, unknown>): void {
@@ -211,64 +262,4 @@ export class StreamRewriter {
     this.#outputBytes += bytes;
     this.#outputTokens += tokensOfDelta(bytes);
   }
-}
-
-function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
-  for (const field in delta) {
-    const value = delta[field];
-    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    return false;
-  }
-  return true;
-}
-
-function parseChunk(data: string): Record<string, unknown> {
-  let chunk: unknown;
-  try {
-    chunk = JSON.parse(textOfLatin1(data));
-  } catch (error) {
-    throw new ProviderFailure(
-      "unavailable",
-      "the provider's stream holds something that is no JSON",
-      {
-        cause: error,
-      },
-    );
-  }
-  if (!isFields(chunk)) {
-    throw new ProviderFailure(
-      "unavailable",
-      "the provider's stream holds something that is no chunk",
-    );
-  }
-  return chunk;
-}
-
-function errorInStream(error: unknown): ProviderFailure {
-  const fields = isFields(error) ? error : { message: error };
-  const message = typeof fields.message === "string" ? fields.message : "no message";
-  const isRateLimit =
-    fields.code === 429 ||
-    fields.type === "rate_limit_error" ||
-    fields.code === "rate_limit_exceeded";
-  return new ProviderFailure(
-    isRateLimit ? "rate_limited" : "unavailable",
-    `the provider sent an error in its stream: ${message.slice(0, 500)}`,
-  );
-}
-
-/** Some providers send a call whole and leave out which of the calls it is. */
-function toolCallDelta(call: unknown, position: number): unknown {
-  if (!isFields(call) || Number.isSafeInteger(call.index)) return call;
-  return { index: position, ...call };
-}
-
-function toolCallBytes(calls: readonly unknown[]): number {
-  let bytes = 0;
-  for (const call of calls) {
-    const fn = isFields(call) && isFields(call.function) ? call.function : undefined;
-    if (typeof fn?.name === "string") bytes += fn.name.length;
-    if (typeof fn?.arguments === "string") bytes += Buffer.byteLength(fn.arguments);
-  }
-  return bytes;
 }
