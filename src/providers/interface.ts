@@ -72,6 +72,8 @@ export class ProviderFailure extends Error {
   readonly retryAfterMs: number | undefined;
   /** The field the provider complained about. */
   readonly param: string | null;
+  /** What a log says in place of the message: a provider's own words may quote the prompt. */
+  readonly loggable: string;
 
   constructor(
     kind: ProviderFailureKind,
@@ -80,6 +82,7 @@ export class ProviderFailure extends Error {
       status?: number;
       retryAfterMs?: number;
       param?: string | null;
+      loggable?: string;
       cause?: unknown;
     } = {},
   ) {
@@ -89,6 +92,7 @@ export class ProviderFailure extends Error {
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
+    this.loggable = details.loggable ?? message;
   }
 }
 

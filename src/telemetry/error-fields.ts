@@ -1,6 +1,9 @@
 import { redactText } from "./redact.ts";
 
-/** What a log says of an error. Only named members are read: others could hold prompts or secrets. */
+/**
+ * What a log says of an error. Only named members are read: others could hold prompts or secrets. Where the
+ * message itself could, the error has a `loggable` text in its place.
+ */
 export interface ErrorFields {
   readonly type: string;
   readonly message: string;
@@ -38,11 +41,11 @@ function describeValue(value: unknown): ErrorFields {
 }
 
 function describeError(error: Error, depth: number): ErrorFields {
-  const { code, param } = error as Error & { code?: unknown; param?: unknown };
+  const { code, param, loggable } = error as Error & Record<string, unknown>;
   const errors = error instanceof AggregateError ? error.errors.slice(0, MAX_AGGREGATED) : [];
   return {
     type: redactText(String(error.name)),
-    message: redactText(String(error.message)),
+    message: redactText(String(loggable ?? error.message)),
     ...(typeof code === "number" && { code }),
     ...(typeof code === "string" && { code: redactText(code) }),
     ...(typeof param === "string" && { param: redactText(param) }),
