@@ -1,21 +1,29 @@
-import type { Database } from "../../db/client.ts";
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import { until } from "../support/until.ts";
 
 /** Locks the row of an account, so that what would be posted to it waits. Ends when it is released. */
-export async function lockAccount(
-  sql: Database,
-  accountId: string,
-): Promise<() => Promise<unknown>> {
-  let release = (): void => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
+export function lockAccount(sql: Database, accountId: string): Promise<() => Promise<unknown>> {
+  return standOn(sql, async (inner) => {
+    const rows = await inner`SELECT 1 FROM accounts WHERE id = ${accountId} FOR UPDATE`;
+    if (rows.length === 0) throw new Error(`no account ${accountId}`);
   });
+}
+
+/** Keeps ledgers from writing anything. Ends when it is released. */
+export function lockInstances(sql: Database): Promise<() => Promise<unknown>> {
+  return standOn(sql, async (inner) => void (await inner`SELECT 1 FROM instances FOR UPDATE`));
+}
+
+async function standOn(
+  sql: Database,
+  lock: (inner: DatabaseTransaction) => Promise<void>,
+): Promise<() => Promise<unknown>> {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
   let transaction: Promise<unknown> | undefined;
   await new Promise<void>((resolve, reject) => {
     transaction = sql
       .begin(async (inner) => {
-        const rows = await inner`SELECT 1 FROM accounts WHERE id = ${accountId} FOR UPDATE`;
-        if (rows.length === 0) throw new Error(`no account ${accountId}`);
+        await lock(inner);
         resolve();
         await released;
       })

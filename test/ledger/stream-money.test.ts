@@ -5,8 +5,9 @@ import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";
 import { attemptsOf, faultsOf, type Payer } from "./books.ts";
+import { readAll, readUntil } from "./read-bytes.ts";
 import { type ScriptedStream, scriptedStream, TOTAL_TIMEOUT_MS } from "./scripted-stream.ts";
-import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
+import { lockAccount, lockInstances, untilWaiting } from "./standing-in-the-way.ts";
 
 let owned: Awaited<ReturnType<typeof openAloneMoney>>;
 let payer: Payer;
@@ -42,29 +43,6 @@ async function expectOver({ ticker, finished, notes }: ScriptedStream): Promise<
   expect([...notes]).toEqual([]);
 }
 
-/** Reads until this text has come. */
-async function readUntil(
-  reader: ReadableStreamDefaultReader<Uint8Array>,
-  text: string,
-): Promise<string> {
-  let seen = "";
-  while (!seen.includes(text)) {
-    const { done, value } = await reader.read();
-    if (done) throw new Error(`ended before ${text}: ${seen}`);
-    seen += Buffer.from(value).toString();
-  }
-  return seen;
-}
-
-async function readAll(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<string> {
-  let seen = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return seen;
-    seen += Buffer.from(value).toString();
-  }
-}
-
 async function opened(scripted: ScriptedStream) {
   const opening = scripted.stream.open();
   await until("the provider is called", () => scripted.provider.calls.length === 1);
@@ -95,7 +73,7 @@ test("nothing leaves while the instance may have been taken for dead, and what c
 describe("a stream that is over before anything may leave", () => {
   async function overAtOnce() {
     const scripted = await begin();
-    const unlock = await lockInstance();
+    const unlock = await lockInstances(owned.sql);
     const opening = scripted.stream.openOrFinish();
     opening.catch(() => {});
     await until("the provider is called", () => scripted.provider.calls.length === 1);
@@ -173,7 +151,7 @@ describe("a stream is charged once, and nothing of it is left,", () => {
 
   test("where the client leaves while the first checkpoint becomes durable", async () => {
     const scripted = await begin();
-    const unlock = await lockInstance();
+    const unlock = await lockInstances(owned.sql);
     const opening = scripted.stream.open();
     await until("the provider is called", () => scripted.provider.calls.length === 1);
     scripted.provider.say("a");
@@ -234,7 +212,7 @@ describe("a stream is charged once, and nothing of it is left,", () => {
     const scripted = await begin();
     const reader = await opened(scripted);
     await readUntil(reader, '"b"');
-    const unlock = await lockInstance();
+    const unlock = await lockInstances(owned.sql);
     scripted.provider.say(...Array<string>(400).fill("x"));
     const rest = readAll(reader);
     await untilWaiting(owned.sql);
@@ -301,23 +279,3 @@ describe("a stream costs nothing", () => {
     expect(scripted.log.costNano).toBeUndefined();
   });
 });
-
-/** Keeps the ledger from writing anything. */
-async function lockInstance(): Promise<() => Promise<unknown>> {
-  let release = (): void => {};
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  let transaction: Promise<unknown> | undefined;
-  await new Promise<void>((resolve) => {
-    transaction = owned.sql.begin(async (inner) => {
-      await inner`SELECT 1 FROM instances FOR UPDATE`;
-      resolve();
-      await released;
-    });
-  });
-  return () => {
-    release();
-    return transaction!;
-  };
-}

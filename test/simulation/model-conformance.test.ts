@@ -16,6 +16,7 @@ import {
   updateKeyEffect,
 } from "../../db/queries/key-write.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { copyRows, rowsOfModel, rowsOfReal } from "./compared-rows.ts";
 import { directDatabase } from "./direct-database.ts";
 import { firstRows } from "./first-rows.ts";
 import type { Payers } from "./plan.ts";
@@ -93,7 +94,7 @@ async function compareRound(random: SeededRandom): Promise<void> {
   const { tables, context } = newModel();
   const model = directDatabase(context);
   firstRows(context, payers).commit();
-  await copyRows(tables);
+  await copyRows(real, tables);
   const batches = new RandomBatches(random, payers);
   const both = (work: (sql: Database) => Promise<unknown>) => compare(tables, model, work);
   for (const one of [instance, reaper]) await both((sql) => insertInstance(sql, one));
@@ -196,7 +197,7 @@ async function compare(
   if (!(areRefused && [expected, modelled].every((state) => state.startsWith("235")))) {
     expect(modelled).toEqual(expected);
   }
-  expect(rowsOfModel(tables)).toEqual(await rowsOfReal());
+  expect(rowsOfModel(tables)).toEqual(await rowsOfReal(real));
   for (const kind of kindsOf(expected)) seen.set(kind, (seen.get(kind) ?? 0) + 1);
 }
 
@@ -217,99 +218,5 @@ async function outcomeOf(work: Promise<unknown>): Promise<unknown> {
     const state = sqlState(error);
     if (state === undefined) throw error;
     return state;
-  }
-}
-
-async function rowsOfReal(): Promise<unknown> {
-  const accounts =
-    await real`SELECT id, credit_nano, posted_nano, held_nano, sequence, budget_events
-    FROM accounts ORDER BY id COLLATE "C"`;
-  const holds =
-    await real`SELECT id, instance_id, org_account, day_account, month_account, hold_nano
-    FROM holds ORDER BY id COLLATE "C"`;
-  const attempts =
-    await real`SELECT request_id, instance_id, hold_nano, charge_nano, completion_tokens
-    FROM attempts ORDER BY request_id COLLATE "C"`;
-  const transactions = await real`SELECT organization_id, sequence, id, type, amount_nano,
-    balance_after_nano, key_id, request_id, refunded_request_id FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
-  const events =
-    await real`SELECT type, data->>'key_id' AS key_id, data->'threshold_percent' AS percent
-    FROM outbox ORDER BY id`;
-  const instances = await real`SELECT id, alive, is_settled FROM instances ORDER BY id`;
-  const plain = (rows: readonly object[]) => rows.map((row) => ({ ...row }));
-  return {
-    accounts: plain(accounts),
-    holds: plain(holds),
-    attempts: plain(attempts).map(withNumbers),
-    transactions: plain(transactions),
-    events: plain(events)
-      .map((row) => JSON.stringify(row))
-      .sort(),
-    instances: plain(instances),
-  };
-}
-
-function rowsOfModel(tables: Tables): unknown {
-  const sorted = <Row>(rows: Iterable<Row>, key: (row: Row) => string): Row[] =>
-    [...rows].sort((one, other) => (key(one) < key(other) ? -1 : 1));
-  return {
-    accounts: sorted(tables.accounts.all(), ({ id }) => id).map(
-      ({ id, credit_nano, posted_nano, held_nano, sequence, budget_events }) => ({
-        id,
-        credit_nano,
-        posted_nano,
-        held_nano,
-        sequence,
-        budget_events,
-      }),
-    ),
-    holds: sorted(tables.holds.all(), ({ id }) => id).map(({ epoch: _, ...row }) => row),
-    attempts: sorted(tables.attempts.all(), (row) => row.request_id).map(
-      ({ request_id, instance_id, hold_nano, charge_nano, completion_tokens }) => ({
-        request_id,
-        instance_id,
-        hold_nano,
-        charge_nano,
-        completion_tokens,
-      }),
-    ),
-    transactions: sorted(
-      tables.transactions.all(),
-      (row) => `${row.organization_id} ${String(row.sequence).padStart(9, "0")}`,
-    ).map(({ description: _, ...row }) => row),
-    events: [...tables.outbox.all()]
-      .map(({ type, data }) =>
-        JSON.stringify({
-          type,
-          key_id: data.key_id ?? null,
-          percent: data.threshold_percent ?? null,
-        }),
-      )
-      .sort(),
-    instances: sorted(tables.instances.all(), ({ id }) => id).map(({ id, alive, is_settled }) => ({
-      id,
-      alive,
-      is_settled,
-    })),
-  };
-}
-
-function withNumbers(row: Record<string, unknown>): Record<string, unknown> {
-  return { ...row, completion_tokens: Number(row.completion_tokens) };
-}
-
-/** The same first rows in the real database. */
-async function copyRows(tables: Tables): Promise<void> {
-  for (const { id, name, plan } of tables.organizations.all()) {
-    await real`INSERT INTO organizations (id, name, plan) VALUES (${id}, ${name}, ${plan})`;
-  }
-  for (const { deleted_at: _, ...key } of tables.apiKeys.all()) {
-    await real`INSERT INTO api_keys ${real({ ...key, key_hash: key.id } as never)}`;
-  }
-  for (const row of tables.accounts.all()) {
-    await real`INSERT INTO accounts ${real(row as never)}`;
-  }
-  for (const row of tables.transactions.all()) {
-    await real`INSERT INTO transactions ${real(row as never)}`;
   }
 }
