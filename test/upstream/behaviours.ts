@@ -1,4 +1,5 @@
 import type { BehaviourFunction, BehaviourOptions, Call } from "./behaviour.ts";
+import { CALL_BEHAVIOURS } from "./behaviours-calls.ts";
 import { FRAMING_BEHAVIOURS } from "./behaviours-framing.ts";
 import { HTTP_BEHAVIOURS } from "./behaviours-http.ts";
 import { TROUBLE_BEHAVIOURS } from "./behaviours-trouble.ts";
@@ -11,6 +12,7 @@ const BEHAVIOURS = {
   ...HTTP_BEHAVIOURS,
   ...TROUBLE_BEHAVIOURS,
   ...FRAMING_BEHAVIOURS,
+  ...CALL_BEHAVIOURS,
   replay,
 } satisfies Record<string, BehaviourFunction>;
 

@@ -3,6 +3,7 @@ import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { finishReason } from "./finish-reason.ts";
 import { isFields, normaliseContent } from "./provider-content.ts";
+import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -15,10 +16,12 @@ export interface Completion {
 
 /**
  * Brings an unstreamed answer into the form of spec 2.4, in place: it was parsed for this call alone. Throws
- * ProviderFailure where it is no answer. `nowSeconds`, since the Unix epoch, is for one without its own time.
+ * ProviderFailure where it is no answer. `nowSeconds`, since the Unix epoch, is for one without its own time,
+ * `id` the gateway's own of this completion, for calls without theirs.
  */
 export function normaliseCompletion(
   raw: unknown,
+  id: string,
   hidesReasoning: boolean,
   nowSeconds: number,
 ): Completion {
@@ -33,6 +36,7 @@ export function normaliseCompletion(
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);
+    normaliseToolCalls(message, callIdStem(id, position));
     message.content ??= null;
     if (usage === undefined) bytes += bytesSaid(message);
     normaliseChoice(choice, message, position, hidesReasoning);
@@ -51,10 +55,11 @@ function normaliseChoice(
 ): void {
   if (hidesReasoning) delete message.reasoning;
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
+  const hasToolCalls = message.tool_calls !== undefined;
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused
     ? "content_filter"
-    : (finishReason(choice.finish_reason) ?? "stop");
+    : (finishReason(choice.finish_reason, hasToolCalls) ?? (hasToolCalls ? "tool_calls" : "stop"));
 }
 
 function bytesSaid({ content, refusal, reasoning, tool_calls }: Record<string, unknown>): number {

@@ -6,6 +6,8 @@ import { readUsage, type Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { finishReason } from "./finish-reason.ts";
 import { isFields, normaliseContent } from "./provider-content.ts";
+import { StreamedToolCalls } from "./streamed-tool-calls.ts";
+import { callIdStem, dropNothingCalled } from "./tool-calls.ts";
 
 export interface RewriterOptions {
   /** The same in all chunks of one request. */
@@ -33,6 +35,7 @@ export class StreamRewriter {
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #withRole = new Set<number>();
   readonly #finished = new Set<number>();
+  readonly #toolCalls = new Map<number, StreamedToolCalls>();
   #template: DeltaTemplate | undefined;
   readonly #output: GrowingBytes;
   #created: number;
@@ -178,22 +181,41 @@ export class StreamRewriter {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     normaliseContent(delta);
+    dropNothingCalled(delta);
+    if (Array.isArray(delta.tool_calls)) this.#toolCallsOf(index).take(delta.tool_calls);
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) delete delta.reasoning;
-    const reason = finishReason(choice.finish_reason);
+    const reason = finishReason(choice.finish_reason, this.#toolCalls.has(index));
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
     if (this.#finished.has(index) && (reason !== null || isEmpty)) return false;
     if (reason !== null) this.#finished.add(index);
+    if (reason === "tool_calls") this.#completeCalls(index, delta);
     if (reason !== null || !isEmpty) this.#hasBegun = true;
     const isFirst = !this.#withRole.has(index);
     this.#withRole.add(index);
-    if (Array.isArray(delta.tool_calls)) delta.tool_calls = delta.tool_calls.map(toolCallDelta);
     choice.index = index;
     choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
     return true;
+  }
+
+  #toolCallsOf(index: number): StreamedToolCalls {
+    let calls = this.#toolCalls.get(index);
+    if (calls === undefined) {
+      calls = new StreamedToolCalls(callIdStem(this.#options.id, index));
+      this.#toolCalls.set(index, calls);
+    }
+    return calls;
+  }
+
+  #completeCalls(index: number, delta: Record<string, unknown>): void {
+    const missing = this.#toolCalls.get(index)?.emptyArguments() ?? [];
+    if (missing.length === 0) return;
+    delta.tool_calls = Array.isArray(delta.tool_calls)
+      ? [...delta.tool_calls, ...missing]
+      : missing;
   }
 
   #meterDelta(delta: Record<string, unknown>): void {
@@ -255,12 +277,6 @@ function errorInStream(error: unknown): ProviderFailure {
     isRateLimit ? "rate_limited" : "unavailable",
     `the provider sent an error in its stream: ${message.slice(0, 500)}`,
   );
-}
-
-/** Some providers send a call whole and leave out which of the calls it is. */
-function toolCallDelta(call: unknown, position: number): unknown {
-  if (!isFields(call) || Number.isSafeInteger(call.index)) return call;
-  return { index: position, ...call };
 }
 
 function toolCallBytes(calls: readonly unknown[]): number {

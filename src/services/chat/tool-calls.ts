@@ -1,0 +1,48 @@
+import { isFields } from "./provider-content.ts";
+
+type Fields = Record<string, unknown>;
+
+/** OpenAI takes ids of at most 40 characters back. */
+const STEM_CHARACTERS = 16;
+
+/** How ids of calls begin whose provider gave none. @param id of the request or its answer, which ends in hex digits */
+export function callIdStem(id: string, choice: number): string {
+  return `call_${id.slice(-STEM_CHARACTERS)}_${choice}_`;
+}
+
+/**
+ * Brings the tool calls of a message into OpenAI's form, in place (contract §7). Mistral names no type,
+ * others no id, or give arguments as an object, or null and an empty list where nothing is called.
+ */
+export function normaliseToolCalls(message: Fields, stem: string): void {
+  dropNothingCalled(message);
+  if (!Array.isArray(message.tool_calls)) return;
+  message.tool_calls.forEach((call: unknown, position) => {
+    if (!isFields(call)) return;
+    beginCall(call, `${stem}${position}`);
+    if (isFields(call.function) && call.function.arguments === "") call.function.arguments = "{}";
+  });
+  if (message.content === "") message.content = null;
+}
+
+/** Leaves out members that tell of no call at all. */
+export function dropNothingCalled(message: Fields): void {
+  const { tool_calls: calls } = message;
+  if (calls !== undefined && !(Array.isArray(calls) && calls.length > 0)) delete message.tool_calls;
+  if (message.function_call === null) delete message.function_call;
+}
+
+/** What a call, or the first piece of one, must tell. Returns its id. */
+export function beginCall(call: Fields, idWhereNone: string): string {
+  if (typeof call.id !== "string" || call.id === "") call.id = idWhereNone;
+  if (typeof call.type !== "string") call.type = isFields(call.custom) ? "custom" : "function";
+  if (!isFields(call.function)) return call.id as string;
+  call.function.arguments = argumentsText(call.function.arguments) ?? "";
+  return call.id as string;
+}
+
+/** JSON as text; undefined where nothing is said. */
+export function argumentsText(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
