@@ -66,19 +66,25 @@ export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteg
   return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
 }
 
-/** Most calls have neither cached nor reasoning tokens. */
+/** Most calls have none of these. */
 const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
 const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 
 /** The usage object of answers; `cost` in USD. */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
-  const { cachedPromptTokens: cached, reasoningTokens: reasoning } = usage;
+  const { reasoningTokens: reasoning } = usage;
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: cached === 0 ? NONE_CACHED : { cached_tokens: cached },
+    prompt_tokens_details: promptDetails(usage),
     completion_tokens_details: reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning },
     cost,
   };
+}
+
+/** Cache writes go by OpenRouter's name: OpenAI has none for them. */
+function promptDetails({ cachedPromptTokens: cached, cacheWriteTokens: written }: Usage): object {
+  if (cached === 0 && written === 0) return NONE_CACHED;
+  return { cached_tokens: cached, ...(written > 0 && { cache_write_tokens: written }) };
 }
