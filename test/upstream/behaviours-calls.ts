@@ -1,5 +1,6 @@
 import type { BehaviourFunction, Call } from "./behaviour.ts";
 import { asArray, asObject, type JsonObject } from "./json.ts";
+import { inEachMessage, messageOf, withMessage } from "./message.ts";
 import { completed } from "./scripted.ts";
 import type { Answer } from "./wire.ts";
 
@@ -67,29 +68,6 @@ function inPieces(call: Call, rewrite: (piece: JsonObject) => JsonObject): Answe
   });
 }
 
-function inEachMessage(call: Call, members: JsonObject): Answer {
-  return completed(call, {
-    chunks: (chunks) => chunks.map((chunk) => withMessage(chunk, members)),
-    whole: (body) => withMessage(body, members),
-  });
-}
-
 function withObject(called: JsonObject): JsonObject {
   return { ...called, arguments: JSON.parse(String(called.arguments)) };
-}
-
-function messageOf(body: JsonObject): JsonObject {
-  const choice = asObject(asArray(body.choices)[0]);
-  return asObject(choice.delta ?? choice.message);
-}
-
-function withMessage(body: JsonObject, members: JsonObject): JsonObject {
-  return {
-    ...body,
-    choices: asArray(body.choices).map((item) => {
-      const choice = asObject(item);
-      const name = choice.delta === undefined ? "message" : "delta";
-      return { ...choice, [name]: { ...asObject(choice[name]), ...members } };
-    }),
-  };
 }

@@ -2,7 +2,7 @@ import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { finishReason } from "./finish-reason.ts";
-import { isFields, normaliseContent } from "./provider-content.ts";
+import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
@@ -37,13 +37,16 @@ export function normaliseCompletion(
     message.role = "assistant";
     normaliseContent(message);
     normaliseToolCalls(message, callIdStem(id, position));
+    // OpenAI's answers always have these, others' often not.
     message.content ??= null;
+    message.refusal ??= null;
+    choice.logprobs ??= null;
     if (usage === undefined) bytes += bytesSaid(message);
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   if (groq !== undefined) delete raw.x_groq;
   raw.object = "chat.completion";
-  if (!Number.isSafeInteger(raw.created)) raw.created = nowSeconds;
+  raw.created = createdTime(raw.created) ?? nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
 }
 
@@ -53,7 +56,7 @@ function normaliseChoice(
   position: number,
   hidesReasoning: boolean,
 ): void {
-  if (hidesReasoning) delete message.reasoning;
+  if (hidesReasoning) hideReasoning(message);
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
   const hasToolCalls = message.tool_calls !== undefined;
   if (typeof choice.index !== "number") choice.index = position;
@@ -62,8 +65,10 @@ function normaliseChoice(
     : (finishReason(choice.finish_reason, hasToolCalls) ?? (hasToolCalls ? "tool_calls" : "stop"));
 }
 
-function bytesSaid({ content, refusal, reasoning, tool_calls }: Record<string, unknown>): number {
-  return bytesOf(content) + bytesOf(refusal) + bytesOf(reasoning) + bytesOf(tool_calls);
+function bytesSaid(message: Record<string, unknown>): number {
+  const { content, refusal, reasoning, tool_calls: calls, function_call: called } = message;
+  const bytesCalled = bytesOf(calls) + bytesOf(called);
+  return bytesOf(content) + bytesOf(refusal) + bytesOf(reasoning) + bytesCalled;
 }
 
 function bytesOf(value: unknown): number {

@@ -4,10 +4,9 @@ import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { finishReason } from "./finish-reason.ts";
-import { isFields, normaliseContent } from "./provider-content.ts";
-import { StreamedToolCalls } from "./streamed-tool-calls.ts";
-import { callIdStem, dropNothingCalled } from "./tool-calls.ts";
+import { createdTime, hideReasoning, isFields } from "./provider-content.ts";
+import { StreamedChoice } from "./streamed-choice.ts";
+import { calledBytes } from "./tool-calls.ts";
 
 export interface RewriterOptions {
   /** The same in all chunks of one request. */
@@ -33,9 +32,8 @@ const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 export class StreamRewriter {
   readonly #options: RewriterOptions;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
-  readonly #withRole = new Set<number>();
-  readonly #finished = new Set<number>();
-  readonly #toolCalls = new Map<number, StreamedToolCalls>();
+  readonly #begun = new Map<number, StreamedChoice>();
+  #finishedChoices = 0;
   #template: DeltaTemplate | undefined;
   readonly #output: GrowingBytes;
   #created: number;
@@ -84,7 +82,7 @@ export class StreamRewriter {
 
   /** True once every choice has ended with a finish reason. */
   get hasFinished(): boolean {
-    return this.#finished.size > 0 && this.#finished.size >= this.#withRole.size;
+    return this.#finishedChoices > 0 && this.#finishedChoices >= this.#begun.size;
   }
 
   get created(): number {
@@ -150,9 +148,8 @@ export class StreamRewriter {
     if (chunk.error !== undefined && chunk.error !== null) throw errorInStream(chunk.error);
     const groq = isFields(chunk.x_groq) ? chunk.x_groq : undefined;
     this.#usage = readUsage(chunk.usage) ?? readUsage(groq?.usage) ?? this.#usage;
-    if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
-      this.#created = chunk.created as number;
-    }
+    // The same in all chunks of a completion (OpenAI, "The chat completion chunk object").
+    if (this.#begun.size === 0) this.#created = createdTime(chunk.created) ?? this.#created;
     if (!Array.isArray(chunk.choices)) return;
     const choices = this.#choices(chunk.choices);
     if (choices.length === 0) return;
@@ -180,49 +177,38 @@ export class StreamRewriter {
   #rewriteChoice(choice: Record<string, unknown>): boolean {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
-    normaliseContent(delta);
-    dropNothingCalled(delta);
-    if (Array.isArray(delta.tool_calls)) this.#toolCallsOf(index).take(delta.tool_calls);
+    const known = this.#begun.get(index);
+    const state = known ?? this.#begin(index);
+    state.take(delta);
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
-    if (this.#options.hidesReasoning) delete delta.reasoning;
-    const reason = finishReason(choice.finish_reason, this.#toolCalls.has(index));
+    if (this.#options.hidesReasoning) hideReasoning(delta);
+    const reason = state.reason(choice.finish_reason);
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
-    if (this.#finished.has(index) && (reason !== null || isEmpty)) return false;
-    if (reason !== null) this.#finished.add(index);
-    if (reason === "tool_calls") this.#completeCalls(index, delta);
+    if (state.isFinished && (reason !== null || isEmpty)) return false;
+    if (reason !== null) {
+      state.finish(reason, delta);
+      this.#finishedChoices++;
+    }
     if (reason !== null || !isEmpty) this.#hasBegun = true;
-    const isFirst = !this.#withRole.has(index);
-    this.#withRole.add(index);
     choice.index = index;
-    choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
+    choice.delta = known === undefined ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
     return true;
   }
 
-  #toolCallsOf(index: number): StreamedToolCalls {
-    let calls = this.#toolCalls.get(index);
-    if (calls === undefined) {
-      calls = new StreamedToolCalls(callIdStem(this.#options.id, index));
-      this.#toolCalls.set(index, calls);
-    }
-    return calls;
-  }
-
-  #completeCalls(index: number, delta: Record<string, unknown>): void {
-    const missing = this.#toolCalls.get(index)?.emptyArguments() ?? [];
-    if (missing.length === 0) return;
-    delta.tool_calls = Array.isArray(delta.tool_calls)
-      ? [...delta.tool_calls, ...missing]
-      : missing;
+  #begin(index: number): StreamedChoice {
+    const state = new StreamedChoice(this.#options.id, index);
+    this.#begun.set(index, state);
+    return state;
   }
 
   #meterDelta(delta: Record<string, unknown>): void {
     this.#meterText(delta.content);
     this.#meterText(delta.reasoning);
     this.#meterText(delta.refusal);
-    if (Array.isArray(delta.tool_calls)) this.#meter(toolCallBytes(delta.tool_calls));
+    this.#meter(calledBytes(delta));
   }
 
   #meterText(text: unknown): void {
@@ -277,14 +263,4 @@ function errorInStream(error: unknown): ProviderFailure {
     isRateLimit ? "rate_limited" : "unavailable",
     `the provider sent an error in its stream: ${message.slice(0, 500)}`,
   );
-}
-
-function toolCallBytes(calls: readonly unknown[]): number {
-  let bytes = 0;
-  for (const call of calls) {
-    const fn = isFields(call) && isFields(call.function) ? call.function : undefined;
-    if (typeof fn?.name === "string") bytes += fn.name.length;
-    if (typeof fn?.arguments === "string") bytes += Buffer.byteLength(fn.arguments);
-  }
-  return bytes;
 }

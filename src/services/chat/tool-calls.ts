@@ -46,3 +46,22 @@ export function argumentsText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   return typeof value === "string" ? value : JSON.stringify(value);
 }
+
+/** Bytes of what a delta calls, in the present form or in the old one of functions. */
+export function calledBytes({ tool_calls: calls, function_call: called }: Fields): number {
+  let bytes = bytesOfCalled(called);
+  if (!Array.isArray(calls)) return bytes;
+  for (const call of calls) {
+    if (isFields(call)) bytes += bytesOfCalled(call.function) + bytesOfCalled(call.custom);
+  }
+  return bytes;
+}
+
+function bytesOfCalled(called: unknown): number {
+  if (!isFields(called)) return 0;
+  return textBytes(called.name) + textBytes(called.arguments) + textBytes(called.input);
+}
+
+function textBytes(value: unknown): number {
+  return typeof value === "string" ? Buffer.byteLength(value) : 0;
+}
