@@ -193,3 +193,13 @@ describe("an answer that is sent back as it came", () => {
     expect(shaped("mistral", body)).toEqual({ messages: [asked, answer] });
   });
 });
+
+test("the role developer is system for those that know only the older name", () => {
+  const named = (role: string) => ({ messages: [{ role, content: "Be brief." }] });
+  for (const type of ["openai", "azure", "openrouter", "openai-compatible"]) {
+    expect(shaped(type, named("developer"))).toEqual(named("developer"));
+  }
+  for (const type of ["mistral", "deepseek", "zai"]) {
+    expect(shaped(type, named("developer"))).toEqual(named("system"));
+  }
+});

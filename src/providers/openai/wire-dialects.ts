@@ -17,6 +17,8 @@ export interface WireDialect {
   readonly leftOutOfMessages: readonly string[];
   /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
   readonly hasRefusals: boolean;
+  /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
+  readonly hasDeveloperRole: boolean;
 }
 
 const PLAIN: WireDialect = {
@@ -27,6 +29,7 @@ const PLAIN: WireDialect = {
   renamed: {},
   leftOutOfMessages: [],
   hasRefusals: false,
+  hasDeveloperRole: true,
 };
 
 /** Sampling fields of open-weight servers, which others refuse by name. */
@@ -56,13 +59,15 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
       renamed: { seed: "random_seed" },
       leftOutOfMessages: ["refusal", "reasoning", "reasoning_details", "annotations", "audio"],
+      hasDeveloperRole: false,
     },
   ],
   // https://console.groq.com/docs/openai lists what it answers with 400.
   ["groq", { ...PLAIN, reasoning: "effort", leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"] }],
-  ["deepseek", { ...PLAIN, reasoning: "effort" }],
+  ["deepseek", { ...PLAIN, reasoning: "effort", hasDeveloperRole: false }],
   ["xai", { ...PLAIN, reasoning: "effort" }],
   ["fireworks", { ...PLAIN, reasoning: "effort" }],
+  ["zai", { ...PLAIN, hasDeveloperRole: false }],
 ]);
 
 /** The dialect of a provider type; the plain one where nothing is known to differ. */
