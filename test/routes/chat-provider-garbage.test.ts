@@ -33,6 +33,7 @@ describe("an answer that is none is 502 after retries, and costs nothing", () =>
     { do: "cut" },
     { do: "refuse" },
     { do: "error-in-stream" },
+    { do: "broken-off" },
     { do: "chunk-without-choices" },
     { do: "redirect" },
     { do: "endless" },
@@ -101,6 +102,16 @@ describe("after the first byte a failure is told in the stream, without [DONE], 
     expect(bill).toMatchObject({ estimated: true, completionTokens: 4, status: 200 });
     expect(bill.promptTokens).toBePositive();
     expect(bill.chargeNano).toBe(chargeNano({ prompt: bill.promptTokens, completion: 4 }));
+  });
+
+  test("a choice whose finish reason is an error", async () => {
+    const slug = gateway.modelThat({ do: "broken-off", events: 8 });
+    const response = await gateway.chat(slug, { stream: true });
+    const read = await readStream(response);
+    expectBroken(read, response, "provider_error");
+    expect(read.finishReason).toBeNull();
+    const bill = await billOfResponse(gateway, response);
+    expect(bill).toMatchObject({ estimated: true, completionTokens: 8, status: 200 });
   });
 
   test("a stream that ends without a finish reason", async () => {

@@ -1,5 +1,8 @@
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
+/** What ends no answer but a failure: OpenRouter says so where its own provider broke off. */
+export const BROKEN_OFF = "error";
+
 const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ["stop", "stop"],
   ["eos", "stop"],

@@ -1,7 +1,7 @@
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
-import { finishReason } from "./finish-reason.ts";
+import { BROKEN_OFF, finishReason } from "./finish-reason.ts";
 import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
 
@@ -33,6 +33,7 @@ export function normaliseCompletion(
   for (let position = 0; position < choices.length; position++) {
     const choice: unknown = choices[position];
     if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
+    if (choice.finish_reason === BROKEN_OFF) throw broken("a choice that broke off");
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);

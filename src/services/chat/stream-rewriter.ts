@@ -4,6 +4,7 @@ import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
+import { BROKEN_OFF } from "./finish-reason.ts";
 import { createdTime, hideReasoning, isFields } from "./provider-content.ts";
 import { StreamedChoice } from "./streamed-choice.ts";
 import { calledBytes } from "./tool-calls.ts";
@@ -175,6 +176,7 @@ export class StreamRewriter {
 
   /** False where the choice brings nothing. */
   #rewriteChoice(choice: Record<string, unknown>): boolean {
+    if (choice.finish_reason === BROKEN_OFF) throw errorInStream(choice.error);
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     const known = this.#begun.get(index);
