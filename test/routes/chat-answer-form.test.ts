@@ -65,6 +65,15 @@ test("a message has OpenAI's required members, null where the provider leaves th
   });
 });
 
+test("an empty error beside an answer is none", async () => {
+  const { completion } = await whole({ do: "empty-error", content: "Hi." });
+  expect(completion.choices[0].message.content).toBe("Hi.");
+  expect(completion).not.toContainKey("error");
+  const { read } = await stream({ do: "empty-error", content: "Hi." });
+  expect(read.content).toBe("Hi.");
+  expect(read.text).not.toContain("error");
+});
+
 test.each([{ include_reasoning: false }, { reasoning: { exclude: true } }])(
   "reasoning that is not wanted (%j) is in no other member either",
   async (body) => {

@@ -25,6 +25,11 @@ export const MESSAGE_BEHAVIOURS = {
     const text = call.options.reasoning;
     return inEachMessage(call, { reasoning_details: [{ type: "reasoning.text", text }] });
   },
+  "empty-error": (call) =>
+    completed(call, {
+      chunks: (chunks) => chunks.map((one) => ({ ...one, error: {} })),
+      whole: (body) => ({ ...body, error: {} }),
+    }),
   /** As OpenRouter, where its own provider fails midway. */
   "broken-off": (call) =>
     completed(call, {

@@ -2,7 +2,13 @@ import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { BROKEN_OFF, finishReason } from "./finish-reason.ts";
-import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import {
+  createdTime,
+  hideReasoning,
+  isFields,
+  normaliseContent,
+  tellsError,
+} from "./provider-content.ts";
 import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
@@ -46,6 +52,7 @@ export function normaliseCompletion(
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   if (groq !== undefined) delete raw.x_groq;
+  if (raw.error !== undefined && !tellsError(raw.error)) delete raw.error;
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };

@@ -5,7 +5,7 @@ import { ProviderFailure } from "../../providers/interface.ts";
 import { readUsage, type Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { BROKEN_OFF } from "./finish-reason.ts";
-import { createdTime, hideReasoning, isFields } from "./provider-content.ts";
+import { createdTime, hideReasoning, isFields, tellsError } from "./provider-content.ts";
 import { StreamedChoice } from "./streamed-choice.ts";
 import { calledBytes } from "./tool-calls.ts";
 
@@ -19,7 +19,7 @@ export interface RewriterOptions {
 }
 
 /** Members of a chunk that are told at the end of the stream, or are nobody's but the provider's. */
-const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation"] as const;
+const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation", "error"] as const;
 /** The largest single event, in bytes: beyond that a provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
@@ -146,7 +146,7 @@ export class StreamRewriter {
       return;
     }
     const chunk = parseChunk(data);
-    if (chunk.error !== undefined && chunk.error !== null) throw errorInStream(chunk.error);
+    if (tellsError(chunk.error)) throw errorInStream(chunk.error);
     const groq = isFields(chunk.x_groq) ? chunk.x_groq : undefined;
     this.#usage = readUsage(chunk.usage) ?? readUsage(groq?.usage) ?? this.#usage;
     // The same in all chunks of a completion (OpenAI, "The chat completion chunk object").
