@@ -10,6 +10,7 @@ test.each<[string, Record<string, unknown>]>([
 ])("an answer without usage is counted by %s", (_, message) => {
   const { estimatedTokens } = normaliseCompletion(
     { choices: [{ message, finish_reason: "stop" }] },
+    "req_1",
     false,
     0,
   );

@@ -13,6 +13,12 @@ export interface WireDialect {
   /** Fields that would be answered with an error, and so are left out. */
   readonly leftOut: readonly string[];
   readonly renamed: Readonly<Record<string, string>>;
+  /** Members of messages that would be answered with an error, and so are left out. */
+  readonly leftOutOfMessages: readonly string[];
+  /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
+  readonly hasRefusals: boolean;
+  /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
+  readonly hasDeveloperRole: boolean;
 }
 
 const PLAIN: WireDialect = {
@@ -21,6 +27,9 @@ const PLAIN: WireDialect = {
   reasoning: "object",
   leftOut: [],
   renamed: {},
+  leftOutOfMessages: [],
+  hasRefusals: false,
+  hasDeveloperRole: true,
 };
 
 /** Sampling fields of open-weight servers, which others refuse by name. */
@@ -34,6 +43,7 @@ const OPENAI: WireDialect = {
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
   leftOut: OPEN_WEIGHT_SAMPLING,
+  hasRefusals: true,
 };
 
 const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>([
@@ -48,13 +58,16 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       // carry usage in the last chunk without being asked.
       leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
       renamed: { seed: "random_seed" },
+      leftOutOfMessages: ["refusal", "reasoning", "reasoning_details", "annotations", "audio"],
+      hasDeveloperRole: false,
     },
   ],
   // https://console.groq.com/docs/openai lists what it answers with 400.
   ["groq", { ...PLAIN, reasoning: "effort", leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"] }],
-  ["deepseek", { ...PLAIN, reasoning: "effort" }],
+  ["deepseek", { ...PLAIN, reasoning: "effort", hasDeveloperRole: false }],
   ["xai", { ...PLAIN, reasoning: "effort" }],
   ["fireworks", { ...PLAIN, reasoning: "effort" }],
+  ["zai", { ...PLAIN, hasDeveloperRole: false }],
 ]);
 
 /** The dialect of a provider type; the plain one where nothing is known to differ. */

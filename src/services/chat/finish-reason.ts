@@ -17,10 +17,14 @@ const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>
   ["refusal", "content_filter"],
 ]);
 
-/** The reason in the words of spec 6.2; what no provider is known to say counts as a plain stop. */
-export function finishReason(raw: unknown): FinishReason | null {
+/**
+ * The reason in the words of spec 6.2; what no provider is known to say counts as a plain stop. Some stop
+ * plainly behind tool calls, which clients do not look at then.
+ */
+export function finishReason(raw: unknown, hasToolCalls = false): FinishReason | null {
   if (typeof raw !== "string" || raw === "") return null;
-  return BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
+  const reason = BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
+  return reason === "stop" && hasToolCalls ? "tool_calls" : reason;
 }
 
 /** With these Mistral, OpenRouter and DeepSeek end an answer that they broke off. */
