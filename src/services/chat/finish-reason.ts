@@ -8,6 +8,7 @@ const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>
   ["length", "length"],
   ["max_tokens", "length"],
   ["model_length", "length"],
+  ["model_context_window_exceeded", "length"],
   ["tool_calls", "tool_calls"],
   ["tool_use", "tool_calls"],
   ["function_call", "tool_calls"],
@@ -15,6 +16,7 @@ const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>
   ["content_filtered", "content_filter"],
   ["safety", "content_filter"],
   ["refusal", "content_filter"],
+  ["sensitive", "content_filter"],
 ]);
 
 /**
@@ -27,8 +29,8 @@ export function finishReason(raw: unknown, hasToolCalls = false): FinishReason |
   return reason === "stop" && hasToolCalls ? "tool_calls" : reason;
 }
 
-/** With these Mistral, OpenRouter and DeepSeek end an answer that they broke off. */
-const FAILURES = new Set<unknown>(["error", "insufficient_system_resource"]);
+/** With these Mistral, OpenRouter, DeepSeek and Z.AI end an answer that they broke off. */
+const FAILURES = new Set<unknown>(["error", "insufficient_system_resource", "network_error"]);
 
 export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
   return FAILURES.has(choice.finish_reason);
