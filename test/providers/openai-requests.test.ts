@@ -203,3 +203,15 @@ test("the role developer is system for those that know only the older name", () 
     expect(shaped(type, named("developer"))).toEqual(named("system"));
   }
 });
+
+test("Mistral gets the names of tools only, the others' are forbidden there", () => {
+  const tool = { role: "tool", tool_call_id: "call_1", name: "f", content: "1" };
+  const others = ["system", "developer", "user", "assistant"].map((role) => ({
+    role,
+    name: "ada",
+  }));
+  expect(shaped("mistral", { messages: [tool, ...others] })).toEqual({
+    messages: [tool, ...["system", "system", "user", "assistant"].map((role) => ({ role }))],
+  });
+  expect(shaped("openai", { messages: others })).toEqual({ messages: others });
+});

@@ -8,9 +8,10 @@ type Message = Readonly<Record<string, unknown>>;
  * where there is nothing of that.
  */
 export function messageShaper(dialect: WireDialect): (messages: unknown) => unknown[] | undefined {
-  const leftOut = new Set(dialect.leftOutOfMessages);
-  const isLeftOut = (message: Message, name: string): boolean =>
-    leftOut.has(name) || (name === "refusal" && message.refusal === null && !dialect.hasRefusals);
+  const leftOut = new Map(Object.entries(dialect.leftOutOfMessages));
+  const isLeftOut = ({ role, refusal }: Message, name: string): boolean =>
+    (name === "refusal" && refusal === null && !dialect.hasRefusals) ||
+    leftOut.get(role as string)?.includes(name) === true;
   const isForeign = ({ role }: Message): boolean =>
     role === "developer" && !dialect.hasDeveloperRole;
   const differs = (message: unknown): message is Message => {

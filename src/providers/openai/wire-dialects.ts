@@ -13,8 +13,8 @@ export interface WireDialect {
   /** Fields that would be answered with an error, and so are left out. */
   readonly leftOut: readonly string[];
   readonly renamed: Readonly<Record<string, string>>;
-  /** Members of messages that would be answered with an error, and so are left out. */
-  readonly leftOutOfMessages: readonly string[];
+  /** By role: members of messages that would be answered with an error, and so are left out. */
+  readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
   /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
   readonly hasRefusals: boolean;
   /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
@@ -27,7 +27,7 @@ const PLAIN: WireDialect = {
   reasoning: "object",
   leftOut: [],
   renamed: {},
-  leftOutOfMessages: [],
+  leftOutOfMessages: {},
   hasRefusals: false,
   hasDeveloperRole: true,
 };
@@ -58,7 +58,12 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       // carry usage in the last chunk without being asked.
       leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
       renamed: { seed: "random_seed" },
-      leftOutOfMessages: ["refusal", "reasoning", "reasoning_details", "annotations", "audio"],
+      leftOutOfMessages: {
+        system: ["name"],
+        developer: ["name"],
+        user: ["name"],
+        assistant: ["name", "refusal", "reasoning", "reasoning_details", "annotations", "audio"],
+      },
       hasDeveloperRole: false,
     },
   ],
