@@ -215,3 +215,23 @@ test("Mistral gets the names of tools only, the others' are forbidden there", ()
   });
   expect(shaped("openai", { messages: others })).toEqual({ messages: others });
 });
+
+test("reasoning goes back under the name by which the provider gave it", () => {
+  const answer = (member: string) => ({ role: "assistant", content: null, [member]: "hm" });
+  const members = ["reasoning", "reasoning_content"];
+  const sent = { messages: [...members.map(answer), { role: "user", reasoning: "mine" }] };
+  for (const [type, member] of [
+    ["deepseek", "reasoning_content"],
+    ["moonshot", "reasoning_content"],
+    ["zai", "reasoning_content"],
+    ["groq", "reasoning"],
+    ["cerebras", "reasoning"],
+  ] as const) {
+    expect(shaped(type, sent)).toEqual({
+      messages: [answer(member), answer(member), sent.messages[2]],
+    });
+    const both = { ...answer(member), [member === "reasoning" ? members[1]! : members[0]!]: "hm" };
+    expect(shaped(type, { messages: [both] })).toEqual({ messages: [answer(member)] });
+  }
+  for (const type of ["openai", "openai-compatible"]) expect(shaped(type, sent)).toBe(sent);
+});

@@ -15,6 +15,8 @@ export interface WireDialect {
   readonly renamed: Readonly<Record<string, string>>;
   /** By role: members of messages that would be answered with an error, and so are left out. */
   readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
+  /** What it calls the reasoning of an earlier answer, under which alone it takes it back. */
+  readonly reasoningMember?: "reasoning" | "reasoning_content";
   /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
   readonly hasRefusals: boolean;
   /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
@@ -62,17 +64,44 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
         system: ["name"],
         developer: ["name"],
         user: ["name"],
-        assistant: ["name", "refusal", "reasoning", "reasoning_details", "annotations", "audio"],
+        assistant: [
+          "name",
+          "refusal",
+          "reasoning",
+          "reasoning_content",
+          "reasoning_details",
+          "annotations",
+          "audio",
+        ],
       },
       hasDeveloperRole: false,
     },
   ],
   // https://console.groq.com/docs/openai lists what it answers with 400.
-  ["groq", { ...PLAIN, reasoning: "effort", leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"] }],
-  ["deepseek", { ...PLAIN, reasoning: "effort", hasDeveloperRole: false }],
+  [
+    "groq",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"],
+      reasoningMember: "reasoning",
+    },
+  ],
+  ["cerebras", { ...PLAIN, reasoningMember: "reasoning" }],
+  // While they think, DeepSeek and Moonshot refuse tool calls that come back without their reasoning.
+  [
+    "deepseek",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      reasoningMember: "reasoning_content",
+      hasDeveloperRole: false,
+    },
+  ],
+  ["moonshot", { ...PLAIN, reasoningMember: "reasoning_content" }],
   ["xai", { ...PLAIN, reasoning: "effort" }],
   ["fireworks", { ...PLAIN, reasoning: "effort" }],
-  ["zai", { ...PLAIN, hasDeveloperRole: false }],
+  ["zai", { ...PLAIN, reasoningMember: "reasoning_content", hasDeveloperRole: false }],
 ]);
 
 /** The dialect of a provider type; the plain one where nothing is known to differ. */
