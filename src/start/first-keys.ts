@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { connectDatabase, type DatabaseTarget } from "../../db/client.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createFirstOrganization } from "../services/organizations/first-start.ts";
+import { asDataFolderFault } from "./data-folder.ts";
 
 const FILE_NAME = "first-keys.json";
 
@@ -37,8 +38,12 @@ export async function createFirstKeys(
       Date.now(),
       async ({ managementKey, secretKey }) => {
         if (isTerminal) return showKeys({ managementKey, secretKey });
-        mkdirSync(config.dataDir, { recursive: true });
-        writeKeys(path, baseUrl(config), { managementKey, secretKey });
+        try {
+          mkdirSync(config.dataDir, { recursive: true });
+          writeKeys(path, baseUrl(config), { managementKey, secretKey });
+        } catch (error) {
+          throw asDataFolderFault(config.dataDir, error);
+        }
       },
     );
     if (prepared === undefined) return undefined;

@@ -102,13 +102,22 @@ test(
 );
 
 test(
-  "a data folder that is a file, or that cannot be made, is refused by its name",
+  "a data folder that is a file, or that cannot be made, is refused by its setting and its name",
   async () => {
     const file = join(grounds.folder, "a-file");
     writeFileSync(file, "");
+    const database = await createTestDatabase();
     for (const dataDir of [file, join(file, "below")]) {
-      expect(await refusal(grounds.launch({ dataDir, cwd: grounds.folder }))).toContain(file);
+      const environments: Record<string, string>[] = [
+        {},
+        { DATABASE_URL: database.url, GATEWAY_MASTER_KEY: MASTER_KEY },
+      ];
+      for (const environment of environments) {
+        const line = await refusal(grounds.launch({ dataDir, cwd: grounds.folder, environment }));
+        expect(line).toStartWith(`DATA_DIR is ${JSON.stringify(dataDir)}, but must be a folder`);
+      }
     }
+    await database.drop();
   },
   TIMEOUT_MS,
 );
