@@ -90,6 +90,13 @@ export class ProviderFailure extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
   }
+
+  /** The message as a log may tell it: what a provider says may quote the prompt. */
+  get logMessage(): string {
+    return this.status === undefined
+      ? this.message
+      : `the provider answered with status ${this.status}`;
+  }
 }
 
 /** What an adapter is built from: one entry of `providers` in the configuration. */
