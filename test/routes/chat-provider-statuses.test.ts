@@ -120,18 +120,21 @@ describe("a provider's status", () => {
       gateway.upstream.behave(slug, { do: "error", status, message });
       for (const stream of [false, true]) await (await gateway.chat(slug, { stream })).text();
     }
-    const frames = [
-      { choices: [{ index: 0, delta: { content: "a" }, finish_reason: null }] },
-      { error: { message, param: message, code: 500 } },
+    const begun = { choices: [{ index: 0, delta: { content: "a" }, finish_reason: null }] };
+    for (const broken of ["data: secret question\n\n", { error: { message, param: message } }]) {
+      gateway.upstream.behave(slug, { do: "frames", frames: [begun, broken] });
+      await (await gateway.chat(slug, { stream: true })).text();
+    }
+    const told = [
+      "with status 503 (tried",
+      "something that is no JSON",
+      '"err":{"type":"ProviderFailure","message":"the provider answered with status 502"',
     ];
-    gateway.upstream.behave(slug, { do: "frames", frames });
-    await (await gateway.chat(slug, { stream: true })).text();
-    const told = ["with status 503 (tried", '"err":{"type":"ProviderFailure"'];
     await until("the failures are logged", () => {
       const lines = gateway.logLines.slice(logged);
       return told.every((text) => lines.some((line) => line.includes(text)));
     });
-    expect(gateway.logLines.join("")).not.toContain("secret question");
+    expect(gateway.logLines.join("")).not.toContain("secret");
   });
 
   test("an error page in HTML with an error status is told without its HTML", async () => {

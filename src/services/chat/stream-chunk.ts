@@ -19,13 +19,11 @@ export function parseChunk(data: string): Record<string, unknown> {
   let chunk: unknown;
   try {
     chunk = JSON.parse(textOfLatin1(data));
-  } catch (error) {
+  } catch {
+    // The error of the parser quotes what it stumbled over.
     throw new ProviderFailure(
       "unavailable",
       "the provider's stream holds something that is no JSON",
-      {
-        cause: error,
-      },
     );
   }
   if (!isFields(chunk)) {
