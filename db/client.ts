@@ -77,6 +77,17 @@ const CONNECTION_FAILURES = new Set([
   "25P03",
 ]);
 
+/**
+ * True where the server lives and can do nothing of the kind for the moment: it is read-only, as a replica
+ * in whose place it stood before, out of disk or memory, or was told to end the statement. Nothing was done.
+ */
+export function isServerUnable(error: unknown): boolean {
+  return UNABLE_STATES.test(sqlState(error) ?? "");
+}
+
+/** insufficient_resources, system_error, read_only_sql_transaction, query_canceled */
+const UNABLE_STATES = /^(53|58|25006|57014)/;
+
 /** SQLSTATE of a refused statement, where the database itself answered. */
 export function sqlState(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;

@@ -59,8 +59,7 @@ function createPrivateFile(path: string): void {
   try {
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
-    if ((error as { code?: unknown }).code === "EEXIST") return;
-    throw new Error(`cannot create ${path}: ${(error as Error).message}`);
+    if ((error as { code?: unknown }).code !== "EEXIST") throw error;
   }
 }
 

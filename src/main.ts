@@ -22,7 +22,8 @@ async function start(): Promise<void> {
   const config = readConfig(process.env);
   const telemetry = createTelemetry({ level: config.logLevel });
   for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
-  const signals = new StopSignals((signal) => telemetry.log.info(`stopping: ${signal}`));
+  const onSignal = (signal: string) => telemetry.log.info(`stopping: ${signal}`);
+  const signals = new StopSignals(onSignal, process.env);
   if (role.kind === "worker") return startAsWorker(config, telemetry, signals);
   if (role.kind === "single") return startAlone(config, telemetry, signals);
   await startWorkers({

@@ -1,12 +1,12 @@
 import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { type Database, sqlState } from "../client.ts";
+import { sqlState } from "../client.ts";
 import { type CommitBatch, commitInMemoryHolds } from "./batch-commit.ts";
-import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import { FENCED } from "./commit-batch.ts";
 import type { Effect } from "./effects.ts";
-import type { HoldSource } from "./hold-source.ts";
+import type { GroupCommitDependencies } from "./group-commit-dependencies.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
-import type { AccountTotals, Settlement } from "./rows.ts";
+import { RestingUnits } from "./resting-units.ts";
 import { commitStatements } from "./statement-transaction.ts";
 import {
   type Abandonment,
@@ -27,27 +27,6 @@ import {
 import { findWritten, untilAnswered } from "./written-before.ts";
 
 export type { Abandonment } from "./units.ts";
-
-export interface GroupCommitDependencies {
-  /** A connection of its own, so that no read stands before a commit. */
-  readonly sql: Database;
-  readonly instance: InstanceIdentity;
-  /** Called once a batch is durable and before its units learn of it. Must not throw. */
-  onCommitted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void;
-  /** Called when the database says that this instance was declared dead: it must stop. */
-  onFenced(): void;
-  /** A charge became durable although its caller had given it up: it has to be refunded. Must not throw. */
-  onPostedAbandoned(settlement: Settlement): void;
-  onBatch?(sizeUnits: number, durationMs: number): void;
-  /** How a batch is written where holds stand in the database; else they are in memory. */
-  readonly commitBatch?: CommitBatch;
-  /** Asks for holds with each batch. */
-  readonly holds?: HoldSource;
-  /** Resolves when a try whose outcome is unknown is certainly over: committed or undone. */
-  endEarlierTry(): Promise<void>;
-  /** For the waits between tries. */
-  readonly clock?: Clock;
-}
 
 export const MAX_QUEUED_UNITS = 20_000;
 const MAX_BATCH_UNITS = 256;
@@ -72,6 +51,7 @@ export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
   readonly #clock: Clock;
   #queue: Unit[] = [];
+  readonly #resting: RestingUnits;
   readonly #knownAccounts = new Set<string>();
   #running = false;
   #closed = false;
@@ -81,6 +61,7 @@ export class GroupCommit {
   constructor(dependencies: GroupCommitDependencies) {
     this.#dependencies = dependencies;
     this.#clock = dependencies.clock ?? systemClock;
+    this.#resting = new RestingUnits(this.#clock, (unit) => this.post(unit));
   }
 
   get queuedUnits(): number {
@@ -102,7 +83,7 @@ export class GroupCommit {
   post(unit: Unit): void {
     // What the last units bring with them, such as refunds, is still written.
     if (this.#closed && !this.#running) {
-      unit.reject(new GatewayError("overloaded", "The gateway is stopping."));
+      unit.reject(stopping());
       return;
     }
     if (this.#queue.length >= MAX_QUEUED_UNITS && !isOwed(unit)) {
@@ -115,6 +96,12 @@ export class GroupCommit {
     }
     this.#queue.push(unit);
     this.#start();
+  }
+
+  /** The same after a moment, for what the database could not write; at the latest when this is closed. */
+  postLater(unit: Unit): void {
+    if (this.#closed) unit.reject(stopping());
+    else this.#resting.add(unit);
   }
 
   /** The source of holds has some to ask for. */
@@ -135,6 +122,7 @@ export class GroupCommit {
 
   /** Writes what is queued, then takes nothing more. Gives up where the database stays out of reach. */
   async close(withinMs = MAX_CLOSE_MS): Promise<void> {
+    this.#resting.endAll();
     this.#closed = true;
     if (!this.#running) return;
     await new Promise<void>((resolve) => {
@@ -289,4 +277,8 @@ export class GroupCommit {
       for (const settlement of unit.settlements) this.#dependencies.onPostedAbandoned(settlement);
     }
   }
+}
+
+function stopping(): GatewayError {
+  return new GatewayError("overloaded", "The gateway is stopping.");
 }

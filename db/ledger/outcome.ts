@@ -1,7 +1,7 @@
 import { isConnectionFailure, sqlState } from "../client.ts";
 
-/** Classes of SQLSTATE with which a server refuses a connection, not a statement: 28 and 3D. */
-const REFUSED_CONNECTION = /^(28|3D)/;
+/** With which a server refuses a connection, not a statement: who asks, for which database, and now. */
+const REFUSED_CONNECTION = /^(28|3D|55000)/;
 
 /**
  * True where a failure says nothing about what was under way: the connection broke, or could not be made

@@ -1,4 +1,4 @@
-import { type Database, sqlState } from "../client.ts";
+import { type Database, isServerUnable, sqlState } from "../client.ts";
 import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { HoldRelease } from "./hold-rows.ts";
@@ -71,7 +71,11 @@ async function settle(
       return count;
     } catch (error) {
       if (isOutcomeUnknown(error) || sqlState(error) === FENCED) throw error;
-      if (tries < MAX_TRIES && TRANSIENT_STATES.has(sqlState(error) ?? "")) continue;
+      const isUnable = isServerUnable(error);
+      const isPassing = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
+      if (tries < MAX_TRIES && isPassing) continue;
+      // Whoever asked for it has to ask again: alone each would fail as well.
+      if (isUnable) throw error;
       if (count > 1) break;
       failures.push(error);
       return 0;

@@ -99,30 +99,40 @@ export interface NewFile {
   readonly lifetimeSeconds: number | null;
 }
 
+export interface UploadFinish {
+  readonly quotaBytes: number;
+  /** The file exists already and waits for its content. */
+  readonly isAnnounced: boolean;
+  /**
+   * Called where no other file of the organization can become visible before this one: so those that are
+   * named here become visible in the order of their ids, and whoever follows their list misses none.
+   */
+  nameFile(): NewFile;
+}
+
 /**
- * Makes a file of an upload whose bytes are whole: what was set aside becomes used, exactly. With
- * `isAnnounced` the file exists already and waits for its content. Unless it is `stored` the upload is to
- * be abandoned.
+ * Makes a file of an upload whose bytes are whole: what was set aside becomes used, exactly. Unless it is
+ * `stored` the upload is to be abandoned.
  */
 export async function finishFileUpload(
   sql: Database,
-  file: NewFile,
   content: StoredContent,
-  options: { readonly quotaBytes: number; readonly isAnnounced: boolean },
+  finish: UploadFinish,
 ): Promise<"stored" | "full" | "lost"> {
   return sql.begin(async (transaction) => {
     const upload = await lockUpload(transaction, content.storageKey);
     if (upload === undefined) return "lost";
-    await lockUsage(transaction, file.organizationId);
+    await lockUsage(transaction, upload.organization_id);
+    const file = finish.nameFile();
     const reserved = upload.reserved_bytes.toString();
     const used = await transaction`
       UPDATE file_usage SET reserved_bytes = reserved_bytes - ${reserved}::bigint,
         used_bytes = used_bytes + ${content.bytes}::bigint
-      WHERE organization_id = ${file.organizationId}
+      WHERE organization_id = ${upload.organization_id}
         AND used_bytes + reserved_bytes - ${reserved}::bigint + ${content.bytes}::bigint
-          <= ${options.quotaBytes}::bigint`;
+          <= ${finish.quotaBytes}::bigint`;
     if (used.count === 0) return giveReservationBack(transaction, upload);
-    if (!options.isAnnounced) await insertFile(transaction, file, content);
+    if (!finish.isAnnounced) await insertFile(transaction, file, content);
     else await fillFile(transaction, file.id, content);
     await transaction`DELETE FROM file_uploads WHERE storage_key = ${content.storageKey}`;
     return "stored";
@@ -134,13 +144,13 @@ async function insertFile(
   file: NewFile,
   content: StoredContent,
 ): Promise<void> {
+  const createdAt = new Date(file.createdAtMs);
   await sql`
     INSERT INTO files (id, organization_id, filename, purpose, content_type, bytes, sha256, status,
       storage_key, created_at, expires_at)
     VALUES (${file.id}, ${file.organizationId}, ${file.filename}, ${file.purpose},
       ${file.contentType}, ${content.bytes}, ${content.sha256}, 'processed', ${content.storageKey},
-      ${new Date(file.createdAtMs)},
-      clock_timestamp() + make_interval(secs => ${file.lifetimeSeconds}::float))`;
+      ${createdAt}, ${createdAt}::timestamptz + make_interval(secs => ${file.lifetimeSeconds}::float))`;
 }
 
 /** Throws, and so undoes all of it, where the file does not wait for content any more. */

@@ -1,5 +1,6 @@
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
 import type { Database } from "../client.ts";
+import { inOneSnapshot } from "../one-snapshot.ts";
 import { type KeyRow, keyRecord } from "./key-rows.ts";
 
 export interface ListedKey {
@@ -27,31 +28,33 @@ type ListedRow = KeyRow & {
 };
 
 /** Keys of an organization that are not deleted, newest first, and how many there are. */
-export async function listKeys(
+export function listKeys(
   sql: Database,
   listing: KeyListing,
 ): Promise<{ keys: ListedKey[]; total: number }> {
   const { organizationId, limit, offset } = listing;
   const isActive = listing.isActive ?? null;
-  const [count] = await sql<{ total: bigint }[]>`
-    SELECT count(*) AS total FROM api_keys
-    WHERE organization_id = ${organizationId} AND deleted_at IS NULL
-      AND (${isActive}::boolean IS NULL OR is_active = ${isActive})`;
-  const rows = await sql<ListedRow[]>`
-    SELECT k.*, d.posted_nano AS today_nano, m.posted_nano AS month_nano,
-      greatest(k.last_used_at, (
-        SELECT max(u.last_used_at) FROM accounts u WHERE u.key_id = k.id AND u.kind = 'month'
-      )) AS used_at
-    FROM (
-      SELECT * FROM api_keys
+  return inOneSnapshot(sql, async (snapshot) => {
+    const [count] = await snapshot<{ total: bigint }[]>`
+      SELECT count(*) AS total FROM api_keys
       WHERE organization_id = ${organizationId} AND deleted_at IS NULL
-        AND (${isActive}::boolean IS NULL OR is_active = ${isActive})
-      ORDER BY created_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}
-    ) k
-    LEFT JOIN accounts d ON d.id = 'day:' || k.id || ':' || ${listing.day}
-    LEFT JOIN accounts m ON m.id = 'month:' || k.id || ':' || ${listing.monthStart}
-    ORDER BY k.created_at DESC, k.id DESC`;
-  return { keys: rows.map(listedKey), total: Number(count!.total) };
+        AND (${isActive}::boolean IS NULL OR is_active = ${isActive})`;
+    const rows = await snapshot<ListedRow[]>`
+      SELECT k.*, d.posted_nano AS today_nano, m.posted_nano AS month_nano,
+        greatest(k.last_used_at, (
+          SELECT max(u.last_used_at) FROM accounts u WHERE u.key_id = k.id AND u.kind = 'month'
+        )) AS used_at
+      FROM (
+        SELECT * FROM api_keys
+        WHERE organization_id = ${organizationId} AND deleted_at IS NULL
+          AND (${isActive}::boolean IS NULL OR is_active = ${isActive})
+        ORDER BY created_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}
+      ) k
+      LEFT JOIN accounts d ON d.id = 'day:' || k.id || ':' || ${listing.day}
+      LEFT JOIN accounts m ON m.id = 'month:' || k.id || ':' || ${listing.monthStart}
+      ORDER BY k.created_at DESC, k.id DESC`;
+    return { keys: rows.map(listedKey), total: Number(count!.total) };
+  });
 }
 
 /** One key of an organization, where it is not deleted. */

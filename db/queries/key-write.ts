@@ -37,7 +37,10 @@ export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffec
   };
 }
 
-/** Changes the given settings of a key that is not deleted. Changed budgets may have been reached already. */
+/**
+ * Changes the given settings, of which there is at least one. Changed budgets may have been reached already.
+ * Of a key that another instance has deleted meanwhile nothing is changed, and nothing told.
+ */
 export function updateKeyEffect(
   keyId: string,
   changed: Partial<ApiKeySettings>,
@@ -50,11 +53,10 @@ export function updateKeyEffect(
     tables: TABLES,
     events: [event.type, "budget.threshold", "budget.exhausted"],
     async run(sql) {
-      const columns = settingColumns(changed);
-      if (Object.keys(columns).length > 0) {
-        await sql`UPDATE api_keys SET ${sql(columns)}, version = version + 1
+      const updated =
+        await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
           WHERE id = ${keyId} AND deleted_at IS NULL`;
-      }
+      if (updated.count === 0) return;
       await sql`SELECT 1 FROM accounts WHERE id IN ${sql([...periodAccounts])} ORDER BY id FOR UPDATE`;
       await sql`SELECT emit_budget_events(${sql.array([...periodAccounts])}::text[], false)`;
       await insertOutboxEvent(sql, event);

@@ -1,18 +1,21 @@
 import type { WebhookRecord } from "../../src/lib/webhook-record.ts";
 import type { Database } from "../client.ts";
+import { inOneSnapshot } from "../one-snapshot.ts";
 import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
 
 /** Webhooks of an organization, newest first, and how many there are. */
-export async function listWebhooks(
+export function listWebhooks(
   sql: Database,
   page: { readonly organizationId: string; readonly limit: number; readonly offset: number },
 ): Promise<{ webhooks: WebhookRecord[]; total: number }> {
-  const [count] = await sql<{ total: bigint }[]>`
-    SELECT count(*) AS total FROM webhooks WHERE organization_id = ${page.organizationId}`;
-  const rows = await sql<WebhookRow[]>`
-    SELECT * FROM webhooks WHERE organization_id = ${page.organizationId}
-    ORDER BY created_at DESC, id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
-  return { webhooks: rows.map(webhookRecord), total: Number(count!.total) };
+  return inOneSnapshot(sql, async (snapshot) => {
+    const [count] = await snapshot<{ total: bigint }[]>`
+      SELECT count(*) AS total FROM webhooks WHERE organization_id = ${page.organizationId}`;
+    const rows = await snapshot<WebhookRow[]>`
+      SELECT * FROM webhooks WHERE organization_id = ${page.organizationId}
+      ORDER BY created_at DESC, id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
+    return { webhooks: rows.map(webhookRecord), total: Number(count!.total) };
+  });
 }
 
 export interface SealedSecrets {

@@ -16,6 +16,14 @@ const BOOLEANS: Readonly<Record<string, boolean>> = {
   "0": false,
 };
 
+export interface DatabaseUrlForm {
+  /** Such as `redis`. */
+  readonly schemes: readonly string[];
+  /** Any, unless it is named. */
+  readonly path?: RegExp;
+  readonly example: string;
+}
+
 /** The text of any variable; an empty one counts as unset. */
 export function variable(environment: Environment, name: string): string | undefined {
   const text = environment[name];
@@ -115,13 +123,14 @@ export class EnvironmentReader {
     return text === undefined ? undefined : httpUrl(name, text);
   }
 
-  /** The URL of a database, which may carry a password. @param schemes such as `redis` */
-  databaseUrl(name: SettingName, schemes: readonly string[]): string | undefined {
+  /** The URL of a database, which may carry a password. */
+  databaseUrl(name: SettingName, form: DatabaseUrlForm): string | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    const scheme = URL.parse(text)?.protocol.slice(0, -1);
-    if (scheme === undefined || !schemes.includes(scheme)) {
-      throw refuse(name, maskUrl(text), `a URL like ${schemes[0]}://user:password@host/name`);
+    const url = URL.parse(text);
+    const isScheme = url !== null && form.schemes.includes(url.protocol.slice(0, -1));
+    if (!isScheme || form.path?.test(url.pathname) === false) {
+      throw refuse(name, maskUrl(text), `a URL like ${form.example}`);
     }
     return text;
   }

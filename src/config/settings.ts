@@ -1,9 +1,19 @@
 import type { NanoUsd } from "../lib/money.ts";
 import { refuse } from "./config-error.ts";
-import type { EnvironmentReader } from "./environment.ts";
+import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 
 const PLANS = ["free", "pro", "byok"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+const POSTGRES_URL: DatabaseUrlForm = {
+  schemes: ["postgres", "postgresql"],
+  example: "postgres://user:password@host/name",
+};
+/** What follows the host is the number of a database: with anything else the driver takes number 0. */
+const REDIS_URL: DatabaseUrlForm = {
+  schemes: ["redis", "rediss"],
+  path: /^(\/\d{0,9})?$/,
+  example: "redis://user:password@host/0",
+};
 const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
@@ -61,9 +71,9 @@ export function readSettings(reader: EnvironmentReader): Settings {
     host,
     hostIsLoopback: LOOPBACK.test(host),
     publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
-    databaseUrl: reader.databaseUrl("DATABASE_URL", ["postgres", "postgresql"]),
+    databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
-    redisUrl: reader.databaseUrl("REDIS_URL", ["redis", "rediss"]),
+    redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),
     startingCreditNanoUsd: reader.amountNanoUsd(
       "GATEWAY_STARTING_CREDIT_USD",
       MAX_STARTING_CREDIT_USD,

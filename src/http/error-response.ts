@@ -1,4 +1,4 @@
-import { isConnectionFailure } from "../../db/client.ts";
+import { asUnavailable } from "../../db/unavailable.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 
@@ -15,16 +15,8 @@ export interface ErrorEnvelope {
 /** Whatever was thrown, as an error that may be shown: what is not meant for the caller becomes a 500. */
 export function asGatewayError(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
-  if (isConnectionFailure(error)) {
-    return new GatewayError(
-      "database_unavailable",
-      "The gateway's database cannot be reached at the moment.",
-      {
-        cause: error,
-        retryAfterSeconds: 1,
-      },
-    );
-  }
+  const unavailable = asUnavailable(error);
+  if (unavailable !== undefined) return unavailable;
   return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
 }
 

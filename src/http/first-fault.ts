@@ -15,6 +15,7 @@ interface Keywords {
   readonly required?: readonly string[];
   readonly additionalProperties?: unknown;
   readonly patternProperties?: Readonly<Record<string, TSchema>>;
+  readonly propertyNames?: TSchema;
   readonly items?: TSchema;
   readonly maxItems?: number;
   readonly anyOf?: readonly TSchema[];
@@ -150,12 +151,17 @@ function typesOf(branches: readonly TSchema[]): string {
 
 /** What is wrong with the value itself, its parts left aside: they are right. */
 function leafMessage(schema: TSchema, value: unknown): string {
-  const { maxItems, anyOf, const: constant, enum: values = [constant] } = schema as Keywords;
+  const { maxItems, propertyNames, anyOf, const: constant } = schema as Keywords;
+  const { enum: values = [constant] } = schema as Keywords;
   if (anyOf !== undefined) return `must be ${typesOf(anyOf)}`;
   if (values[0] !== undefined) return `must be ${listed(values)}`;
   // Whether they differ from one another is not asked of too many.
   if (Array.isArray(value) && maxItems !== undefined && value.length > maxItems) {
     return `must not have more than ${maxItems} items`;
+  }
+  if (propertyNames !== undefined && isObject(value)) {
+    const misnamed = Object.keys(value).find((name) => !fits(propertyNames, name));
+    if (misnamed !== undefined) return `names in it ${leafMessage(propertyNames, misnamed)}`;
   }
   let alone = WITHOUT_PARTS.get(schema);
   if (alone === undefined) {

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/busboy";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
-import { assertPlainBody } from "./content-encoding.ts";
+import { assertPlainBody, assertPlainPart } from "./content-encoding.ts";
 import { type Pace, PacedReader } from "./paced-reader.ts";
 import { PieceMemory } from "./piece-memory.ts";
 
@@ -76,7 +76,10 @@ export async function readForm(
     fileStream = stream;
     receiving = receiveFile(
       stream,
-      () => receiver.file(name, heading),
+      async () => {
+        assertPlainPart(name, heading.transferEncoding);
+        return receiver.file(name, heading);
+      },
       (piece) => {
         fileBytes += piece.byteLength;
         memory.giveBack(piece);
@@ -154,15 +157,20 @@ function createParser(contentType: string): BusboyInstance {
   }
 }
 
+interface PartHeading extends FormFileHeading {
+  readonly transferEncoding: string;
+}
+
 function listen(
   parser: BusboyInstance,
   receiver: FormReceiver,
   fail: (error: unknown) => void,
-  onFile: (name: string, stream: BusboyFileStream, heading: FormFileHeading) => void,
+  onFile: (name: string, stream: BusboyFileStream, heading: PartHeading) => void,
 ): void {
-  parser.on("field", (name: string | undefined, value: string, _, isCut: boolean) => {
+  parser.on("field", (name: string | undefined, value: string, _, isCut, transferEncoding) => {
     try {
       if (name === undefined) throw unreadable("a part has no name");
+      assertPlainPart(name, transferEncoding);
       if (isCut) throw invalidField(name, "is too long");
       receiver.field(name, value);
     } catch (error) {
@@ -171,8 +179,18 @@ function listen(
   });
   parser.on(
     "file",
-    (name: string | undefined, stream: BusboyFileStream, filename: string, _, type: string) =>
-      onFile(name ?? "", stream, { filename: filename ?? "", contentType: type }),
+    (
+      name: string | undefined,
+      stream: BusboyFileStream,
+      filename: string,
+      transferEncoding,
+      type,
+    ) =>
+      onFile(name ?? "", stream, {
+        filename: filename ?? "",
+        contentType: type,
+        transferEncoding,
+      }),
   );
   parser.on("filesLimit", () => fail(invalidField("file", "is given more than once")));
   parser.on("fieldsLimit", () => fail(unreadable("it has too many parts")));

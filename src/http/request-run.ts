@@ -73,8 +73,7 @@ export class RequestRun implements RequestContext {
       if (access.kind === "model") dependencies.loadGate.admit();
       if (access.kind !== "public") {
         const admitted = this.#admit();
-        const { key } = admitted instanceof Promise ? await admitted : admitted;
-        if (access.kind !== "model") dependencies.noteUse(key.id);
+        if (admitted instanceof Promise) await admitted;
       }
       assertStorable(this.params);
       if (checkBody !== undefined) {
@@ -166,6 +165,8 @@ export class RequestRun implements RequestContext {
     const { log } = this;
     const key = this.#caller?.key;
     dependencies.inFlight.end();
+    // A charge notes the use of its key itself.
+    if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
     dependencies.record({
       requestId: this.requestId,
       method: definition.method,

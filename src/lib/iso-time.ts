@@ -1,5 +1,5 @@
 const ISO_8601 =
-  /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?:([Zz])|([+-]\d{2}):?(\d{2}))?)?$/;
+  /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(?:([Zz])|([+-]\d{2})(?::?(\d{2}))?)?)?$/;
 
 /** Years of four digits are what ISO 8601 writes without a sign, and the database reads: 0001 to 9999, UTC. */
 const MIN_TIME_MS = Date.parse("0001-01-01T00:00:00.000Z");
@@ -21,7 +21,7 @@ export function parseIsoTime(text: string): IsoTime | undefined {
   const time = isWholeDay
     ? "00:00:00.000"
     : `${hour}:${minute}:${second}.${fraction.padEnd(3, "0").slice(0, 3)}`;
-  const offset = match[9] === undefined ? "Z" : `${match[9]}:${match[10]}`;
+  const offset = match[9] === undefined ? "Z" : `${match[9]}:${match[10] ?? "00"}`;
   const ms = Date.parse(`${year}-${month}-${day}T${time}${offset}`);
   // The platform rolls 30 February over into March; such a date is none.
   const days = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();

@@ -1,3 +1,5 @@
+import { blankLines } from "./blank-lines.ts";
+
 /** One line of a JSONL text that has something on it. */
 export interface JsonLine {
   /** Counted from 1, empty lines included. */
@@ -43,6 +45,11 @@ export async function* readJsonLines(
   for await (const piece of text) {
     let start = 0;
     for (;;) {
+      if (heldBytes === 0) {
+        const blank = blankLines(piece, start);
+        start = blank.end;
+        line += blank.count;
+      }
       const end = piece.indexOf(LINE_FEED, start);
       if (end === -1) break;
       const read = take(piece.subarray(start, end));

@@ -40,6 +40,8 @@ export type ChatAnswer =
       readonly body: ReadableStream<Uint8Array>;
       /** Reads the body, in its place, without a stream in between; where there is none, the body is read. */
       reader?(): PieceReader;
+      /** What an event that tells of an error stands for. */
+      failureOf?(event: Readonly<Record<string, unknown>>): ProviderFailure;
     };
 
 export interface ChatProvider {
@@ -87,6 +89,13 @@ export class ProviderFailure extends Error {
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
+  }
+
+  /** The message as a log may tell it: what a provider says may quote the prompt. */
+  get logMessage(): string {
+    return this.status === undefined
+      ? this.message
+      : `the provider answered with status ${this.status}`;
   }
 }
 

@@ -2,7 +2,7 @@ import type { GatewayConfig } from "../config.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { baseUrl, type FirstKeys, nameBaseUrl } from "./first-keys.ts";
 
-/** Says where the gateway is reached and, once in its life, what its first keys are. */
+/** Says where the gateway is reached and, once in its life, where its first keys are. */
 export function announce(
   telemetry: Telemetry,
   config: GatewayConfig,
@@ -14,9 +14,7 @@ export function announce(
     if (port !== config.port) nameBaseUrl(keys, url);
     telemetry.log.info(`the first keys are in ${keys.path}; keep them and delete the file`);
   } else if (keys !== undefined) {
-    process.stdout.write(
-      `\n  Base URL         ${url}\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
-    );
+    process.stdout.write(`\n  Base URL         ${url}\n\n`);
   }
   telemetry.log.info({ port }, `listening on ${url}`);
 }

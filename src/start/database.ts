@@ -2,6 +2,7 @@ import type { DatabaseTarget } from "../../db/client.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
 import type { GatewayConfig } from "../config.ts";
+import { asDataFolderFault } from "./data-folder.ts";
 
 export interface StartedDatabase {
   readonly target: DatabaseTarget;
@@ -43,6 +44,9 @@ async function openDatabase(
   if (config.databaseUrl !== undefined) {
     return { target: { url: config.databaseUrl }, isEmbedded: false, stop: async () => {} };
   }
-  const embedded = await startEmbeddedPostgres({ dataDir: config.dataDir, log });
+  const { dataDir } = config;
+  const embedded = await startEmbeddedPostgres({ dataDir, log }).catch((error) => {
+    throw asDataFolderFault(dataDir, error);
+  });
   return { target: { url: embedded.url }, isEmbedded: true, stop: () => embedded.stop() };
 }

@@ -3,19 +3,20 @@ import { join } from "node:path";
 import { connectDatabase, type DatabaseTarget } from "../../db/client.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createFirstOrganization } from "../services/organizations/first-start.ts";
+import { asDataFolderFault } from "./data-folder.ts";
 
 const FILE_NAME = "first-keys.json";
 
 export interface FirstKeys {
   readonly managementKey: string;
   readonly secretKey: string;
-  /** Where they were written; undefined where a terminal shows them. */
+  /** Where they were written; undefined where a terminal has shown them. */
   readonly path: string | undefined;
 }
 
 /**
- * Creates the default organization at the first start. Its keys are shown once: on a terminal, or in a
- * file that only its owner can read.
+ * Creates the default organization at the first start. Its keys are shown once, before they are in force:
+ * on a terminal, or in a file that only its owner can read.
  */
 export async function createFirstKeys(
   config: GatewayConfig,
@@ -36,9 +37,13 @@ export async function createFirstKeys(
       },
       Date.now(),
       async ({ managementKey, secretKey }) => {
-        if (isTerminal) return;
-        mkdirSync(config.dataDir, { recursive: true });
-        writeKeys(path, baseUrl(config), { managementKey, secretKey });
+        if (isTerminal) return showKeys({ managementKey, secretKey });
+        try {
+          mkdirSync(config.dataDir, { recursive: true });
+          writeKeys(path, baseUrl(config), { managementKey, secretKey });
+        } catch (error) {
+          throw asDataFolderFault(config.dataDir, error);
+        }
       },
     );
     if (prepared === undefined) return undefined;
@@ -47,6 +52,13 @@ export async function createFirstKeys(
   } finally {
     await sql.end({ timeout: 5 });
   }
+}
+
+/** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that nobody saw. */
+function showKeys(keys: Pick<FirstKeys, "managementKey" | "secretKey">): void {
+  process.stdout.write(
+    `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
+  );
 }
 
 /** Puts the address into the file of the keys, where it was not known before the gateway listened. */

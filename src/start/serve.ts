@@ -3,7 +3,8 @@ import type { GatewayConfig } from "../config.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { StartedDatabase } from "./database.ts";
-import { type Server, stopInOrder } from "./stop-in-order.ts";
+import { listen } from "./listen.ts";
+import { stopInOrder } from "./stop-in-order.ts";
 import type { StopSignals } from "./stop-signals.ts";
 import { surviveStrayFailures } from "./stray-failures.ts";
 
@@ -45,11 +46,4 @@ export async function serve(options: ServeOptions): Promise<number> {
     await gateway?.close().catch(() => {});
     throw error;
   }
-}
-
-function listen({ app }: Gateway, config: GatewayConfig, reusePort: boolean): Server {
-  app.listen({ port: config.port, hostname: config.host, reusePort });
-  const { server } = app;
-  if (!server) throw new Error(`cannot listen on ${config.host}:${config.port}`);
-  return { port: server.port!, stop: () => server.stop(false) };
 }

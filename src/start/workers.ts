@@ -3,6 +3,7 @@ import type { Telemetry } from "../telemetry/interface.ts";
 import { announce } from "./announce.ts";
 import { startDatabase } from "./database.ts";
 import { createFirstKeys } from "./first-keys.ts";
+import { freePort } from "./listen.ts";
 import { openMasterKeys } from "./master-key.ts";
 import { STOP_TIMEOUT_MS } from "./stop-in-order.ts";
 import type { StopSignals } from "./stop-signals.ts";
@@ -61,12 +62,4 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
     await database.stop();
     throw error;
   }
-}
-
-/** Workers share a port with whoever else asks for that; so nobody may have it before. */
-function freePort({ port, host }: GatewayConfig): number {
-  const probe = Bun.listen({ hostname: host, port, socket: { data() {} } });
-  const free = probe.port;
-  probe.stop(true);
-  return free;
 }

@@ -37,15 +37,16 @@ function describeValue(value: unknown): ErrorFields {
   };
 }
 
+/** An error whose own words may quote a prompt has a `logMessage` in their place. */
 function describeError(error: Error, depth: number): ErrorFields {
-  const { code, param } = error as Error & { code?: unknown; param?: unknown };
+  const { code, param, logMessage } = error as Error & Readonly<Record<string, unknown>>;
   const errors = error instanceof AggregateError ? error.errors.slice(0, MAX_AGGREGATED) : [];
   return {
     type: redactText(String(error.name)),
-    message: redactText(String(error.message)),
+    message: redactText(String(logMessage ?? error.message)),
     ...(typeof code === "number" && { code }),
     ...(typeof code === "string" && { code: redactText(code) }),
-    ...(typeof param === "string" && { param: redactText(param) }),
+    ...(typeof param === "string" && logMessage === undefined && { param: redactText(param) }),
     stack: stackFrames(error.stack),
     ...(error.cause !== undefined &&
       depth < MAX_CAUSES && { cause: describe(error.cause, depth + 1) }),

@@ -177,8 +177,8 @@ describe.skipIf(redisBinary === null)("a Redis that answers", () => {
     url = redis.url;
   });
   afterAll(() => redis.kill());
-  const findings = async () => {
-    const { checks } = await diagnose({ ...sound, REDIS_URL: url });
+  const findings = async (redisUrl = url) => {
+    const { checks } = await diagnose({ ...sound, REDIS_URL: redisUrl });
     return checks.filter(({ name }) => name === "redis");
   };
 
@@ -186,6 +186,11 @@ describe.skipIf(redisBinary === null)("a Redis that answers", () => {
     expect(await findings()).toEqual([
       { name: "redis", state: "ok", detail: expect.stringMatching(/Redis \d+\./) },
     ]);
+  });
+
+  test("is wrong where it has no database of that number", async () => {
+    const [wrong] = await findings(`${url}/99999`);
+    expect(wrong).toMatchObject({ state: "wrong", detail: expect.stringContaining("DB index") });
   });
 
   test("is a warning where it evicts, and wrong where it is a replica", async () => {

@@ -63,7 +63,7 @@ describe("each variable refuses anything else in one line with its name, its val
     HOST: ["a b", "http://x", "a/b"],
     GATEWAY_PUBLIC_URL: ["gateway.example.com", "ftp://a", "https://a?b", "https://a#b", "//a"],
     DATABASE_URL: ["localhost", "mysql://db/gateway"],
-    REDIS_URL: ["cache:6379", "http://cache"],
+    REDIS_URL: ["cache:6379", "http://cache", "redis://cache/rates", "redis://cache/1/2"],
     GATEWAY_STARTING_CREDIT_USD: ["-1", "1e3", "free", "0.0000000001", "1000001", "1,5", ".5"],
     GATEWAY_PLAN: ["Free", "enterprise", "__proto__"],
     GATEWAY_COMPLETION_SUCCESS_SAMPLE: ["1.1", "-0.1", "10%", "1e-1", "NaN"],

@@ -37,6 +37,27 @@ describe.skipIf(binary === null)("through Redis", () => {
     await server.kill();
   });
 
+  test("without the database that the URL names is no Redis: another one's is not taken in its place", async () => {
+    const reasons: string[] = [];
+    const lost = await createCoordination({
+      redisUrl: `${server.url}/99999`,
+      instanceId: "ins_lost",
+      clock: steadyClock,
+      liveInstances: () => 1,
+      keyPrefix: "elsewhere:",
+      onRedisLost: (reason) => reasons.push((reason as Error).message),
+      onRedisBack: () => reasons.push("back"),
+      onError: () => {},
+    });
+    await lost.start();
+    expect(lost.redis?.isUp).toBeFalse();
+    await lost.close();
+    expect(reasons).toEqual(["ERR DB index is out of range"]);
+    const client = new Redis(server.url);
+    expect(await client.keys("elsewhere:*")).toEqual([]);
+    client.disconnect();
+  });
+
   describeWakes(() => ({ instances: instances.map(({ wakes }) => wakes), errors }));
   describeSharedCache(() => ({
     cache: instances[0]!.cache,

@@ -7,6 +7,7 @@ import { describeLongHolds } from "./money/long-holds.ts";
 import { MoneyHands, type OwnedMoney } from "./money/owned-money.ts";
 import { describeRefusals } from "./money/refusals.ts";
 import { describeSteps } from "./money/steps.ts";
+import { describeUnableDatabase } from "./money/unable-database.ts";
 import { describeWaiting } from "./money/waiting.ts";
 
 /** What every implementation of the money port keeps. */
@@ -19,6 +20,7 @@ export function describeMoney(open: () => Promise<OwnedMoney>): void {
   describeWaiting(hands);
   describeRefusals(hands);
   describeEnds(hands);
+  describeUnableDatabase(hands);
   describeChanges(hands);
   describeLongHolds(hands);
   describeSteps(hands);

@@ -14,6 +14,8 @@ const WINDOWS = 3;
 /** 600 in a minute, and 5,000 requests in three. */
 const LIMIT = WINDOW_MS / 100;
 const REQUESTS = Math.round((5_000 * WINDOW_MS) / 60_000);
+/** Of half the limit each. */
+const CLUMPS = Math.floor((2 * REQUESTS) / LIMIT);
 const INSTANCES = 3;
 const TIMEOUT_MS = WINDOWS * WINDOW_MS + 30_000;
 
@@ -69,7 +71,10 @@ interface Load {
   readonly clumped: Admission[];
 }
 
-/** One key asked at times spread at random, another in clumps that all come to one instance. */
+/**
+ * One key asked at times spread at random, another in clumps that all come to one instance: at random too,
+ * but one in each of as many equal parts of the time, so that no window goes without.
+ */
 async function load({ coordinations }: Cluster): Promise<Load> {
   const spread: Admission[] = [];
   const clumped: Admission[] = [];
@@ -80,9 +85,9 @@ async function load({ coordinations }: Cluster): Promise<Load> {
     await Bun.sleep(Math.random() * lengthMs);
     await ask(coordinations, instance, "spread", LIMIT, spread);
   };
-  const clump = async () => {
+  const clump = async (_: unknown, part: number) => {
     const instance = any();
-    await Bun.sleep(Math.random() * lengthMs);
+    await Bun.sleep(((part + Math.random()) / CLUMPS) * lengthMs);
     await Promise.all(
       Array.from({ length: LIMIT / 2 }, () =>
         ask(coordinations, instance, "clumped", LIMIT, clumped),
@@ -91,7 +96,7 @@ async function load({ coordinations }: Cluster): Promise<Load> {
   };
   await Promise.all([
     ...Array.from({ length: REQUESTS }, atRandom),
-    ...Array.from({ length: (2 * REQUESTS) / LIMIT }, clump),
+    ...Array.from({ length: CLUMPS }, clump),
   ]);
   return { spread, clumped };
 }
@@ -102,7 +107,7 @@ interface Loss {
   readonly lengthMs?: number;
   readonly begin: (cluster: Cluster) => Promise<unknown> | unknown;
   readonly end: (cluster: Cluster) => Promise<unknown> | unknown;
-  /** Until all instances know of it. */
+  /** Until those know of it that do not lose Redis themselves. */
   readonly noticeMs?: number;
 }
 
@@ -118,10 +123,20 @@ async function outage(
   await Bun.sleep(afterMs);
   const fromMs = steadyClock.nowMs();
   await begin(cluster);
-  const untilMs = steadyClock.nowMs() + noticeMs;
+  const knownMs = steadyClock.nowMs() + noticeMs;
   await Bun.sleep(lengthMs);
   await end(cluster);
-  return { fromMs, untilMs, endMs: steadyClock.nowMs() };
+  const endMs = steadyClock.nowMs();
+  return { fromMs, untilMs: Math.max(knownMs, ...noticedMs(cluster, fromMs, endMs)), endMs };
+}
+
+/** When each instance that lost Redis then first knew: what it had granted before may still have come in. */
+function noticedMs({ lost }: Cluster, fromMs: number, endMs: number): number[] {
+  const first = new Map<number, number>();
+  for (const { instance, atMs } of lost) {
+    if (atMs >= fromMs && atMs <= endMs && !first.has(instance)) first.set(instance, atMs);
+  }
+  return [...first.values()];
 }
 
 /** Those that a busy machine causes: an instance that had no answer in time has lost Redis, too. */

@@ -14,7 +14,7 @@ export interface LaunchOptions {
   readonly dataDir: string;
   /** Settings, beside DATA_DIR and PORT=0. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Put before the command, to change the user. */
+  /** Put before the command, to change the user or what starts it. */
   readonly prefix?: readonly string[];
   /** Put behind the command. */
   readonly parameters?: readonly string[];

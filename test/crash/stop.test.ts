@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { startCuttingProxy } from "../support/cutting-proxy.ts";
@@ -38,10 +39,14 @@ interface Running {
   readonly key: string;
 }
 
-async function start(environment: Record<string, string> = {}): Promise<Running> {
+async function start(
+  environment: Record<string, string> = {},
+  prefix: readonly string[] = [],
+): Promise<Running> {
   const dataDir = grounds.newDataDir();
   const gateway = grounds.launch({
     dataDir,
+    prefix,
     environment: { GATEWAY_CONFIG: configPath, ...environment },
   });
   const baseUrl = await gateway.listening;
@@ -128,6 +133,20 @@ test(
       expect(await attemptsIn(url)).toBe(0);
       expect(await auditOf(url, upstream, sent)).toEqual([]);
     });
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "Ctrl-C under `bun run`, which hands on what the gateway received already, lets what runs end whole",
+  async () => {
+    writeFileSync(join(grounds.folder, "package.json"), '{"scripts": {"through": "env"}}');
+    const running = await start({}, [process.execPath, "run", "through"]);
+    const { sent, ended } = await begin(running, ["crawling", "steady"]);
+    process.kill(-running.gateway.pid, "SIGINT");
+    expect(await exitOf(running.gateway)).toBe(0);
+    await ended;
+    expect(sent.filter(({ isWhole }) => !isWhole)).toEqual([]);
   },
   TIMEOUT_MS,
 );

@@ -115,6 +115,20 @@ test("a provider's training ends as a model that only we know how to call, at th
   });
 }, 60_000);
 
+test("what was measured is a file of the time at which the job ended, the newest one then", async () => {
+  const { id } = await gateway.tune();
+  const { id: meanwhile } = await uploaded(gateway, "user_data", "x");
+  const { finished_at: finishedAt } = await gateway.ended(id);
+  await cleanedUp(id);
+  const { result_files: files } = await gateway.job(id);
+  const list = await gateway.request("GET", "/v1/files?limit=2");
+  const { data } = (await list.json()) as { data: { id: string; created_at: number }[] };
+  expect(data.map((file) => file.id)).toEqual([files[0]!, meanwhile]);
+  expect(data[0]!.created_at).toBe(finishedAt as number);
+  const behind = await gateway.request("GET", `/v1/files?after=${files[0]}&limit=1`);
+  expect(await behind.json()).toMatchObject({ data: [{ id: meanwhile }] });
+});
+
 test("the tokens that the provider bills are charged once, and counted here where it tells none", async () => {
   const charge = async (id: string) => {
     const [row] = await gateway.sql<{ amount_nano: bigint; estimated: boolean }[]>`

@@ -4,7 +4,14 @@ import { guardLease, LeaseLostError } from "../../actors/runtime/ownership/inter
 import { claimLeases } from "../../db/queries/actor-leases.ts";
 import { FINE_TUNING_JOB, loadJob } from "../../db/queries/fine-tuning-job-read.ts";
 import { JobMovedError, writeJobEffect } from "../../db/queries/fine-tuning-job-write.ts";
-import { startTuningGateway, type TuningGateway } from "../support/tuning-gateway.ts";
+import { expectError } from "../support/error-envelope.ts";
+import { uploaded } from "../support/files-gateway.ts";
+import {
+  lessonsText,
+  startTuningGateway,
+  type TuningGateway,
+  UPSTREAM_BASE,
+} from "../support/tuning-gateway.ts";
 import { until } from "../support/until.ts";
 
 let gateway: TuningGateway;
@@ -46,6 +53,29 @@ test("of two writes that were decided on one state of a job, one is refused whol
   expect(refused.map(({ reason }) => reason instanceof JobMovedError)).toEqual([true, true]);
   const after = (await loadJob(id).run(gateway.sql))!;
   expect([after.version, after.eventCount]).toEqual([before.version + 1n, before.eventCount + 1]);
+});
+
+test("a file that is deleted in the moment of the order refuses it by its own name, and nothing is held", async () => {
+  const file = () => uploaded(gateway, "fine-tune", lessonsText());
+  for (const gone of ["training_file", "validation_file"] as const) {
+    const files = { training_file: (await file()).id, validation_file: (await file()).id };
+    let ordered: Promise<Response> | undefined;
+    await gateway.sql.begin(async (sql) => {
+      await sql`DELETE FROM files WHERE id = ${files[gone]}`;
+      ordered = gateway.request("POST", "/v1/fine_tuning/jobs", { model: UPSTREAM_BASE, ...files });
+      await until("the order waits for the deletion", async () => {
+        const waiting = await gateway.sql`SELECT 1 FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        return waiting.length > 0;
+      });
+    });
+    const { error } = await expectError(await ordered!, 400, "invalid_body");
+    expect(error.param).toBe(gone);
+    const [{ jobs, held }] = (await gateway.sql`SELECT
+      (SELECT count(*) FROM fine_tuning_jobs WHERE training_file = ${files.training_file}) AS jobs,
+      (SELECT count(*) FROM holds) AS held`) as never as [{ jobs: bigint; held: bigint }];
+    expect({ jobs, held }).toEqual({ jobs: 0n, held: 0n });
+  }
 });
 
 test("nothing is written under a lease that has passed on", async () => {

@@ -83,3 +83,19 @@ test("a statement sent in the moment in which the connection closes does not kee
   triggered.destroy();
   server.close();
 }, 20_000);
+
+test("a server that closes new connections without a word refuses what opened them", async () => {
+  const silent = createServer((socket) => {
+    socket.once("data", () => socket.end());
+  });
+  await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  const { port } = silent.address() as { port: number };
+  const url = `postgres://postgres@127.0.0.1:${port}/any`;
+  const behindIt = connectDatabase({ url }, { poolSize: 1, applicationName: "driver" });
+  for (let i = 0; i < 2; i++) {
+    const failure = await behindIt`SELECT 1`.catch((error) => error as { code: string });
+    expect(failure).toHaveProperty("code", "CONNECTION_CLOSED");
+  }
+  await behindIt.end({ timeout: 1 });
+  silent.close();
+});

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { GroupCommit, MAX_QUEUED_UNITS } from "../../db/ledger/group-commit.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
+import { SubmittedUnit } from "../../db/ledger/units.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { refundEffect } from "../../src/services/money/refund.ts";
 import { type Books, openBooks, postedOf, settlement } from "./books.ts";
@@ -99,6 +100,20 @@ describe("bounds", () => {
     const late = ledger.submit([settle(settlement(payer))]);
     expect(late).rejects.toMatchObject({ code: "overloaded" });
     await ledger.close();
+  });
+
+  test("closing tries at once what rests because the database could not write it", async () => {
+    const { ledger } = recordingLedger(books.connect(), books.instance);
+    const payer = await books.addOrganization(1_000_000n);
+    const owed = settlement(payer, { hasAttempt: true });
+    const unit = new SubmittedUnit([settle(owed)], undefined);
+    ledger.postLater(unit);
+    await ledger.close();
+    await unit.written;
+    expect(await postedOf(books.sql, [owed.requestId])).toHaveLength(1);
+    const late = new SubmittedUnit([settle(settlement(payer))], undefined);
+    ledger.postLater(late);
+    expect(late.written).rejects.toMatchObject({ code: "overloaded" });
   });
 
   test("closing ends although the database does not answer", async () => {

@@ -125,6 +125,22 @@ test("a connection on which the server speaks unasked is dropped, and its bytes 
   expect(server.connections).toHaveLength(2);
 });
 
+test("what a server says on an idle connection before the next request leaves is not its answer", async () => {
+  await using server = startRawServer((connection) => send(connection, answerOf("ok")));
+  let hear: ((bytes: string) => void) | undefined;
+  const connect: Connect = async (options) => {
+    const socket = await Bun.connect(options);
+    hear ??= (bytes) => options.socket.data!(socket, Buffer.from(bytes));
+  };
+  const httpFetch = createHttpFetch({ connect });
+  expect(await outcomeOf(httpFetch, server.url)).toBe("200 ok");
+  const outcome = outcomeOf(httpFetch, server.url);
+  // Such as HAProxy and others say where nobody asks them for a while.
+  hear!("HTTP/1.1 408 Request Time-out\r\ncontent-length: 0\r\n\r\n");
+  expect(await outcome).toBe("200 ok");
+  expect(server.connections).toHaveLength(2);
+});
+
 test("a connection that the server closed while it was idle is replaced", async () => {
   await using other = startRawServer((connection) => send(connection, answerOf("other")));
   await using server = startRawServer((connection) => send(connection, answerOf("ok")));

@@ -85,6 +85,12 @@ describe("each field takes its own type alone: nothing is coerced", () => {
     await expectRefused({ messages: undefined }, "messages");
   });
 
+  test("model is ignored where models is given, whatever it names", async () => {
+    const models = [`test/${slug}`];
+    for (const model of ["no/such-model", "", null]) await expectAccepted({ model, models });
+    await expectRefused({ model: null, models: null }, "model");
+  });
+
   test("null in an optional field says nothing", async () => {
     const fields = Object.values(FIELDS).flat();
     await expectAccepted(Object.fromEntries(fields.map((field) => [field, null])));

@@ -12,6 +12,8 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 afterEach(() => expectBooksClosed(gateway));
 
+/** Longer than any replay takes. */
+const SLOW_MS = 1_000;
 const header = (key: string) => ({ headers: { "idempotency-key": key } });
 const callsOf = (slug: string) => gateway.upstream.servedOf(slug).length;
 const isReplay = (response: Response) =>
@@ -51,6 +53,18 @@ describe("the same call under the same key", () => {
     }
     expect(callsOf(slug)).toBe(1);
     expect(await chargesOf(slug)).toBe(1);
+  });
+
+  test.each([[{}], [{ stream: true }]])("%j: a replay tells its own latency", async (body) => {
+    const slug = gateway.modelThat({ do: "complete", firstDelayMs: SLOW_MS });
+    const key = crypto.randomUUID();
+    const latencyOf = async () => {
+      const response = await gateway.chat(slug, body, header(key));
+      await response.text();
+      return Number(response.headers.get("x-gateway-latency-ms") ?? Number.NaN);
+    };
+    expect(await latencyOf()).toBeGreaterThanOrEqual(SLOW_MS - 1);
+    expect(await latencyOf()).toBeLessThan(SLOW_MS);
   });
 
   test("of another API key is another call", async () => {
@@ -185,9 +199,10 @@ describe("a key that cannot be one is 400", () => {
     expect(callsOf(slug)).toBe(0);
   });
 
-  test("a header of 256 characters", async () => {
-    const response = await gateway.chat("any", { model: "none" }, header("x".repeat(256)));
-    await expectError(response, 400, "invalid_body");
+  test.each(["x".repeat(256), ""])("the header %j, which the error names", async (key) => {
+    const response = await gateway.chat("any", { model: "none" }, header(key));
+    const { error } = await expectError(response, 400, "invalid_body");
+    expect(error.param).toBe("Idempotency-Key");
   });
 
   test("null in metadata is none", async () => {

@@ -33,7 +33,6 @@ describe("an answer that is none is 502 after retries, and costs nothing", () =>
     { do: "cut" },
     { do: "refuse" },
     { do: "error-in-stream" },
-    { do: "broken-off" },
     { do: "chunk-without-choices" },
     { do: "redirect" },
     { do: "endless" },
@@ -104,16 +103,6 @@ describe("after the first byte a failure is told in the stream, without [DONE], 
     expect(bill.chargeNano).toBe(chargeNano({ prompt: bill.promptTokens, completion: 4 }));
   });
 
-  test("a choice whose finish reason is an error", async () => {
-    const slug = gateway.modelThat({ do: "broken-off", events: 8 });
-    const response = await gateway.chat(slug, { stream: true });
-    const read = await readStream(response);
-    expectBroken(read, response, "provider_error");
-    expect(read.finishReason).toBeNull();
-    const bill = await billOfResponse(gateway, response);
-    expect(bill).toMatchObject({ estimated: true, completionTokens: 8, status: 200 });
-  });
-
   test("a stream that ends without a finish reason", async () => {
     const slug = gateway.modelThat({ do: "no-finish-reason", events: 8 });
     const response = await gateway.chat(slug, { stream: true });
@@ -124,6 +113,29 @@ describe("after the first byte a failure is told in the stream, without [DONE], 
     expect(bill).toMatchObject({ estimated: false, promptTokens: 2, completionTokens: 16 });
   });
 });
+
+test.each(["error", "insufficient_system_resource", "network_error"])(
+  "an answer that its provider ends with the reason %s has failed",
+  async (reason) => {
+    const choice = { index: 0, finish_reason: reason };
+    const whole: Behaviour = {
+      do: "frames",
+      frames: [{ choices: [{ ...choice, message: { content: "half of" } }] }],
+    };
+    await expectRefused(whole, {});
+    const frames = [
+      { choices: [{ index: 0, delta: { content: "half of" }, finish_reason: null }] },
+      { choices: [{ ...choice, delta: {} }] },
+      "data: [DONE]\n\n",
+    ];
+    const slug = gateway.modelThat({ do: "frames", frames });
+    const response = await gateway.chat(slug, { stream: true });
+    const read = await readStream(response);
+    expectBroken(read, response, "provider_error");
+    expect(read.content).toBe("half of");
+    expect((await billOfResponse(gateway, response)).completionTokens).toBe(1);
+  },
+);
 
 describe("garbage beside an answer", () => {
   test("a chunk without choices is dropped", async () => {

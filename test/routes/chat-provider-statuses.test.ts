@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
+import { until } from "../support/until.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import { listErrorRecordings, loadErrorRecording } from "../upstream/recordings.ts";
 
@@ -100,12 +101,91 @@ describe("a provider's status", () => {
     expect(callsOf(slug)).toBe(2);
   });
 
+  test.each([3, 3_600])(
+    "503 that asks for a wait of %d seconds is 502 at once, asked once",
+    async (seconds) => {
+      const headers = { "retry-after": String(seconds) };
+      await expectOutcome(
+        { do: "error", status: 503, headers },
+        { status: 502, code: "provider_error", calls: 1 },
+      );
+    },
+  );
+
+  test("is logged, and nothing of what the provider says of it, which may quote the prompt", async () => {
+    const message = "Cannot answer: my secret question";
+    const logged = gateway.logLines.length;
+    const slug = gateway.modelThat({ do: "complete" });
+    for (const status of [400, 401, 404, 408, 429, 500, 503]) {
+      gateway.upstream.behave(slug, { do: "error", status, message });
+      for (const stream of [false, true]) await (await gateway.chat(slug, { stream })).text();
+    }
+    const begun = { choices: [{ index: 0, delta: { content: "a" }, finish_reason: null }] };
+    for (const broken of ["data: secret question\n\n", { error: { message, param: message } }]) {
+      gateway.upstream.behave(slug, { do: "frames", frames: [begun, broken] });
+      await (await gateway.chat(slug, { stream: true })).text();
+    }
+    const told = [
+      "with status 503 (tried",
+      "something that is no JSON",
+      '"err":{"type":"ProviderFailure","message":"the provider answered with status 502"',
+    ];
+    await until("the failures are logged", () => {
+      const lines = gateway.logLines.slice(logged);
+      return told.every((text) => lines.some((line) => line.includes(text)));
+    });
+    expect(gateway.logLines.join("")).not.toContain("secret");
+  });
+
   test("an error page in HTML with an error status is told without its HTML", async () => {
     const answers = await expectOutcome(
       { do: "html", status: 503 },
       { status: 502, code: "provider_error", calls: 1 + RETRY_ROUNDS },
     );
     for (const { error } of answers) expect(error.message).not.toContain("<");
+  });
+});
+
+describe("an error that a stream begins with is what an answer of that status would be", () => {
+  const told = (error: object): Behaviour => ({ do: "frames", frames: [{ error }] });
+  const message = "The context is too long.";
+  const OUTCOMES: [string, Behaviour, Outcome][] = [
+    [
+      "a status",
+      told({ message, code: 400 }),
+      { status: 400, code: "provider_rejected", calls: 1 },
+    ],
+    [
+      "a type",
+      told({ message, type: "invalid_request_error" }),
+      { status: 400, code: "provider_rejected", calls: 1 },
+    ],
+    [
+      "a plain object",
+      { do: "frames", frames: [{ object: "error", message, code: 400 }] },
+      { status: 400, code: "provider_rejected", calls: 1 },
+    ],
+    [
+      "a filter",
+      told({ message, code: "content_filter" }),
+      { status: 400, code: "content_policy_violation", calls: 1 },
+    ],
+    [
+      "a refused key",
+      told({ message, code: 401 }),
+      { status: 502, code: "provider_error", calls: 1 },
+    ],
+    [
+      "a rate limit",
+      told({ message, type: "rate_limit_error" }),
+      { status: 429, code: "rate_limit_exceeded", calls: 3 },
+    ],
+    ["a failure", told({ message, code: 503 }), { status: 502, code: "provider_error", calls: 3 }],
+  ];
+  test.each(OUTCOMES)("told by %s", async (_what, behaviour, outcome) => {
+    const answers = await expectOutcome(behaviour, outcome);
+    if (outcome.status !== 400) return;
+    for (const { error } of answers) expect(error.message).toBe(message);
   });
 });
 

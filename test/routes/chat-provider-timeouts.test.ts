@@ -124,6 +124,35 @@ describe("a stream that has begun and goes wrong ends with an error frame, is st
     expect(tookMs).toBeLessThan(IDLE_MS + SLACK_MS);
   });
 
+  const text = (content: string) => ({
+    choices: [{ index: 0, delta: { content }, finish_reason: null }],
+  });
+  const WITHOUT_EVENTS: [string, Behaviour][] = [
+    [
+      "nothing but comments",
+      {
+        do: "frames",
+        frames: [text("a"), ...Array.from({ length: 40 }, () => ": keepalive\n\n")],
+        delayMs: 50,
+      },
+    ],
+    [
+      "an event that does not come to its end",
+      {
+        do: "frames",
+        frames: [text("a"), "data: ", ...Array.from({ length: 40 }, () => " ")],
+        delayMs: 50,
+      },
+    ],
+  ];
+  test.concurrent.each(WITHOUT_EVENTS)("when the provider sends %s", async (_what, behaviour) => {
+    const { read, bill, tookMs } = await brokenStream(behaviour, "provider_timeout");
+    expect(read.content).toBe("a");
+    expect(bill.completionTokens).toBe(1);
+    expect(tookMs).toBeGreaterThanOrEqual(IDLE_MS - 20);
+    expect(tookMs).toBeLessThan(TOTAL_MS - 20);
+  });
+
   test.concurrent("when a slow stream has no end", async () => {
     const { read, bill, tookMs } = await brokenStream(
       { do: "endless", delayMs: 40 },

@@ -81,6 +81,55 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test("cached tokens are found where providers tell them", async () => {
+    const parts = [
+      { prompt_tokens_details: { cached_tokens: 4 } },
+      { prompt_cache_hit_tokens: 4 },
+      { cached_tokens: 4 },
+    ];
+    for (const part of parts) {
+      const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, ...part };
+      const answer = await told(form, { do: "complete", usage });
+      expect(answer.bill).toMatchObject({ promptTokens: 10, cachedPromptTokens: 4 });
+      expectConsistent(answer);
+    }
+  });
+
+  test("usage within the choice is that of the answer, and is told nowhere else", async () => {
+    const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+    const part = { role: "assistant", content: "hello" };
+    const choice = { index: 0, finish_reason: "stop", usage };
+    const frames =
+      form[0] === "streamed"
+        ? [{ choices: [{ ...choice, delta: part }] }, "data: [DONE]\n\n"]
+        : [{ choices: [{ ...choice, message: part }] }];
+    const slug = gateway.modelThat({ do: "frames", frames });
+    const response = await gateway.chat(slug, form[1]);
+    expect((await response.text()).split('"usage"')).toHaveLength(2);
+    expect(await billOfResponse(gateway, response)).toMatchObject({
+      estimated: false,
+      promptTokens: 10,
+      completionTokens: 5,
+    });
+  });
+
+  test("completion tokens that are told only by the total are those of the total", async () => {
+    const usage = { prompt_tokens: 10, total_tokens: 15 };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ estimated: false, promptTokens: 10, completionTokens: 5 });
+    expectConsistent(answer);
+  });
+
+  test("of a usage without any completion tokens nothing is believed", async () => {
+    const answer = await told(form, {
+      do: "complete",
+      usage: { prompt_tokens: 10 },
+      events: EVENTS,
+    });
+    expect(answer.bill).toMatchObject({ estimated: true, completionTokens: counted });
+    expectConsistent(answer);
+  });
+
   test("parts beyond the whole count as the whole", async () => {
     const answer = await told(form, { do: "absurd-usage", which: "parts-beyond-whole" });
     expect(answer.bill).toMatchObject({
@@ -122,6 +171,14 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test("what was read from a cache and what was written to it are told apart", async () => {
+    const details = { cached_tokens: 40, cache_write_tokens: 30 };
+    const usage = { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: details };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.usage.prompt_tokens_details).toEqual(details);
+    expectConsistent(answer);
+  });
+
   test.each([{ url: "data:image/png;base64,AA==" }, "https://example.com/a.png"])(
     "a small image that comes to many tokens (%j) is charged whole",
     async (image_url) => {
@@ -143,5 +200,44 @@ describe.each(FORMS)("%s", (...form) => {
     expect(bill.promptTokens).toBe(5_000_000);
     expect(await gauge(gateway, "gateway_charge_clamped_total")).toBe(clampedBefore + 1);
     expect(gateway.logLines.join("")).toContain("charge clamped to its hold");
+  });
+});
+
+describe("a usage that is told in the middle of a stream", () => {
+  const chunk = (content: string, usage?: object) => ({
+    choices: [{ index: 0, delta: { content }, finish_reason: null }],
+    ...(usage && { usage }),
+  });
+  const EARLY = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
+  /** A chunk that knows of itself, and eight behind it that it knows nothing of. */
+  const frames = [chunk("a", EARLY), ...Array.from({ length: 8 }, (_, at) => chunk(`w${at} `))];
+  const LAST = { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] };
+  const DONE = "data: [DONE]\n\n";
+
+  test("and not again covers what came with it: what comes behind it is counted here", async () => {
+    const answer = await told(FORMS[1], { do: "frames", frames: [...frames, LAST, DONE] });
+    expect(answer.bill).toMatchObject({ estimated: true, promptTokens: 10, completionTokens: 10 });
+    expectConsistent(answer);
+  });
+
+  test("is no limit of the bill where the stream breaks behind it", async () => {
+    const slug = gateway.modelThat({ do: "frames", frames: [...frames, "data: broken\n\n"] });
+    const response = await gateway.chat(slug, { stream: true });
+    expect((await readStream(response)).error).toBeDefined();
+    expect(await billOfResponse(gateway, response)).toMatchObject({
+      estimated: true,
+      promptTokens: 10,
+      completionTokens: 10,
+    });
+  });
+
+  test("gives way to the one at the end", async () => {
+    const usage = { prompt_tokens: 10, completion_tokens: 7, total_tokens: 17 };
+    const answer = await told(FORMS[1], {
+      do: "frames",
+      frames: [...frames, { ...LAST, usage }, DONE],
+    });
+    expect(answer.bill).toMatchObject({ estimated: false, promptTokens: 10, completionTokens: 7 });
+    expectConsistent(answer);
   });
 });

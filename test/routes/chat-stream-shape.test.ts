@@ -126,11 +126,105 @@ test("a streamed tool call keeps its id, its name and its arguments, in pieces t
   });
 });
 
+test("calls that come without indexes, each whole or in pieces, are different calls", async () => {
+  const call = (id: string | undefined, name: string | undefined, args: string, more = {}) => ({
+    ...(id && { id, type: "function" }),
+    ...more,
+    function: { ...(name && { name }), arguments: args },
+  });
+  const calls = (...tool_calls: object[]) => delta({ tool_calls });
+  const frames = [
+    calls(call("a", "first", '{"n":1}')),
+    calls(call("b", "second", '{"n"', { index: null })),
+    calls(call(undefined, undefined, ":2}")),
+    calls(call("c", "third", ""), call("d", "fourth", "{}")),
+    calls(call("c", undefined, "{}")),
+    delta({}, "tool_calls"),
+    "data: [DONE]\n\n",
+  ];
+  const read = await stream({ do: "frames", frames }, { tools: [TOOL] });
+  expect(read.toolCalls).toEqual([
+    { index: 0, id: "a", name: "first", arguments: '{"n":1}' },
+    { index: 1, id: "b", name: "second", arguments: '{"n":2}' },
+    { index: 2, id: "c", name: "third", arguments: "{}" },
+    { index: 3, id: "d", name: "fourth", arguments: "{}" },
+  ]);
+});
+
+test("a call whose provider leaves out its type, or sends its arguments as an object, is whole", async () => {
+  const bare = { id: "a", function: { name: "get_weather", arguments: { city: "Rome" } } };
+  const told = { name: "get_weather", arguments: '{"city":"Rome"}' };
+  const asked = { tools: [TOOL] };
+  const frames = [delta({ tool_calls: [{ index: 0, ...bare }] }), delta({}, "tool_calls")];
+  const read = await stream({ do: "frames", frames: [...frames, "data: [DONE]\n\n"] }, asked);
+  expect(read.chunks[0]!.choices[0]!.delta.tool_calls).toEqual([
+    { index: 0, id: "a", type: "function", function: told },
+  ]);
+  const message = { role: "assistant", content: "", tool_calls: [bare] };
+  const whole = await gateway.chat(
+    gateway.modelThat({ do: "frames", frames: [{ choices: [{ message }] }] }),
+    asked,
+  );
+  const { choices } = (await whole.json()) as { choices: { message: object }[] };
+  expect(choices[0]!.message).toEqual({
+    role: "assistant",
+    content: null,
+    refusal: null,
+    tool_calls: [{ id: "a", type: "function", function: told }],
+  });
+});
+
 test("reasoning under any provider's name is delta.reasoning", async () => {
   const read = await stream({ do: "complete", reasoning: "Let me think. ", content: "Done." });
   expect(read.reasoning).toBe("Let me think. ");
   expect(read.content).toBe("Done.");
   expect(read.text).not.toContain("reasoning_content");
+});
+
+const delta = (fields: object, finishReason: string | null = null) => ({
+  choices: [{ index: 0, delta: fields, finish_reason: finishReason }],
+});
+
+test("a refusal ends with content_filter, whatever reason the provider gives, streamed and whole", async () => {
+  const frames = [
+    delta({ role: "assistant", content: null, refusal: "I cannot " }),
+    delta({ refusal: "help." }),
+    delta({}, "stop"),
+    "data: [DONE]\n\n",
+  ];
+  const read = await stream({ do: "frames", frames });
+  expect(read.chunks.map(({ choices }) => choices[0]?.delta.refusal ?? "").join("")).toBe(
+    "I cannot help.",
+  );
+  expect(read.finishReason).toBe("content_filter");
+  const message = { role: "assistant", content: null, refusal: "I cannot help." };
+  const whole = await gateway.chat(
+    gateway.modelThat({
+      do: "frames",
+      frames: [{ choices: [{ message, finish_reason: "stop" }] }],
+    }),
+  );
+  expect(await whole.json()).toMatchObject({ choices: [{ finish_reason: "content_filter" }] });
+});
+
+test("empty events and errors, and a [DONE] with a space behind it, are no failure", async () => {
+  const unfailed = { ...delta({ content: "a" }), error: "" };
+  const frames = [unfailed, "data\n\n", "data: \n\n", delta({}, "stop")];
+  const read = await stream({ do: "frames", frames: [...frames, "data: [DONE] \n\n"] });
+  expect(read.error).toBeUndefined();
+  expect(read).toMatchObject({ content: "a", isDone: true });
+});
+
+test("reasoning that the caller does not want is not told in detail either, streamed and whole", async () => {
+  const reasoned = { reasoning: "hush", reasoning_details: [{ type: "text", text: "hush" }] };
+  const frames = [delta({ ...reasoned, content: "a" }), delta({}, "stop"), "data: [DONE]\n\n"];
+  const hidden = { include_reasoning: false };
+  const read = await stream({ do: "frames", frames }, hidden);
+  expect(read.content).toBe("a");
+  expect(read.text).not.toContain("hush");
+  const message = { role: "assistant", content: "a", ...reasoned };
+  const slug = gateway.modelThat({ do: "frames", frames: [{ choices: [{ message }] }] });
+  expect(await (await gateway.chat(slug, hidden)).text()).not.toContain("hush");
 });
 
 test("an answer without any content is a whole stream with nothing in it", async () => {

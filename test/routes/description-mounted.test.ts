@@ -52,6 +52,25 @@ test("GET /docs is a page that needs no key", async () => {
   expect(response.headers.get("content-type")).toContain("text/html");
 });
 
+test("GET /docs/ leads to the page, whose files lie beside it, below a proxy's path too", async () => {
+  const response = await fetch(`${gateway.baseUrl}/docs/`, { redirect: "manual" });
+  expect(response.status).toBe(308);
+  const location = response.headers.get("location")!;
+  expect(new URL(location, "http://host/models/docs/").pathname).toBe("/models/docs");
+});
+
+test("the description does not narrow down of which type a file's content is", async () => {
+  const response = await fetch(`${gateway.baseUrl}/openapi.json`);
+  const { paths } = (await response.json()) as {
+    paths: Record<string, Record<string, { responses: Record<string, { content: object }> }>>;
+  };
+  const { responses } = paths["/v1/files/{id}/content"]!.get!;
+  expect([200, 206].map((status) => Object.keys(responses[status]!.content))).toEqual([
+    ["*/*"],
+    ["*/*"],
+  ]);
+});
+
 test.each(["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/scalar.js"])(
   "GET %s carries its request's id like every response",
   async (path) => {

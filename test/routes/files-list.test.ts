@@ -80,6 +80,29 @@ test("a page that is full to the last file says that there is no more", async ()
   expect((await list(`?limit=${made.length - 1}`)).has_more).toBe(true);
 });
 
+test("whoever follows the list finds a file that came into it late behind those that were faster", async () => {
+  const stored = await startFilesGateway("s3");
+  const asked = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<undefined>();
+  stored.s3!.faults.push({
+    matches: (method) => method === "PUT",
+    answer() {
+      stored.s3!.faults.splice(0);
+      asked.resolve();
+      return gate.promise;
+    },
+  });
+  const late = uploaded(stored, "user_data", "late");
+  await asked.promise;
+  const fast = await uploaded(stored, "user_data", "fast");
+  gate.resolve(undefined);
+  const { id } = await late;
+  const query = `?order=asc&after=${fast.id}`;
+  const behind = (await (await stored.request("GET", `/v1/files${query}`)).json()) as FileList;
+  expect(ids(behind.data)).toEqual([id]);
+  await stored.stop();
+});
+
 describe("a query is refused that", () => {
   test.each([
     ["asks for no file", "?limit=0", "limit"],

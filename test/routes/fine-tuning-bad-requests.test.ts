@@ -65,6 +65,8 @@ test("a body that is no order is refused with 400 and the field at fault", async
     [wish({ seed: -1 }), "seed"],
     [wish({ seed: 2 ** 31 }), "seed"],
     [wish({ metadata: { a: 1 } }), "metadata.a"],
+    [wish({ metadata: { "": "x" } }), "metadata"],
+    [wish({ metadata: { ["x".repeat(65)]: "x" } }), "metadata"],
     [wish({ training_file: "file_absent" }), "training_file"],
     [wish({ validation_file: "file_absent" }), "validation_file"],
   ];

@@ -75,6 +75,14 @@ describe("the fault of a value is told with the way to it", () => {
   });
 });
 
+test("a record's name that is none is told of the record", () => {
+  const record = Type.Record(Type.String(), Type.String(), { propertyNames: { maxLength: 3 } });
+  expect(firstFault(Type.Object({ record }), { record: { abcd: "x" } })).toEqual({
+    path: ["record"],
+    message: "names in it must not have more than 3 characters",
+  });
+});
+
 function models(count: number): string[] {
   return Array.from({ length: count }, (_, i) => `a/${i}`);
 }

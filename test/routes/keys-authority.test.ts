@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type ApiKeySettings, SCOPES } from "../../src/lib/api-key-record.ts";
-import { addSecretKey } from "../support/api-keys.ts";
+import { addKeyOf, addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
@@ -67,6 +67,16 @@ describe("what a key grants", () => {
       403,
       "key_not_permitted",
     );
+    const granted = await change(secret, id, { scopes: ["files:read", "chat:completions"] });
+    expect(granted.status).toBe(200);
+  });
+
+  test("a management key whose scopes are some grants no others, in a new key or an old one", async () => {
+    const secret = await addKeyOf("management", gateway, { scopes: MANAGER });
+    const { id } = await addKey({ scopes: ["files:read"] });
+    const scopes = ["files:read", "images"];
+    await expectError(await create(secret, { scopes }), 403, "key_not_permitted");
+    await expectError(await change(secret, id, { scopes }), 403, "key_not_permitted");
     const granted = await change(secret, id, { scopes: ["files:read", "chat:completions"] });
     expect(granted.status).toBe(200);
   });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { until } from "../support/until.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -230,6 +231,21 @@ describe("GET /v1/keys", () => {
     expect(Date.parse(item.last_used_at)).toBeGreaterThan(Date.now() - 60_000);
     expect(JSON.stringify(list)).not.toContain(key.key);
     expect(list.total).toBe(list.data.length);
+  });
+
+  test("tells the last use of a key whose calls all failed", async () => {
+    const { body: key } = await create({ name: "unlucky" });
+    const body = { model: "no/such-model", messages: [{ role: "user", content: "hi" }] };
+    const options = { key: key.key };
+    const failed = await gateway.request("POST", "/v1/chat/completions", body, options);
+    expect(failed.status).toBe(404);
+    const used = await until("its use is noted", async () => {
+      const response = await gateway.request("GET", `/v1/keys/${key.id}`, undefined, {
+        key: gateway.managementKey,
+      });
+      return ((await response.json()) as ListedKey).last_used_at ?? undefined;
+    });
+    expect(Date.parse(used)).toBeGreaterThan(Date.now() - 60_000);
   });
 
   test("pages and filters", async () => {

@@ -17,6 +17,13 @@ test.each<[string, Record<string, unknown>]>([
   expect(estimatedTokens).toBe(tokensOfBytes(8));
 });
 
+test.each([
+  ["sensitive", "content_filter"],
+  ["model_context_window_exceeded", "length"],
+] as const)("a finish reason of %s is %s", (reason, told) => {
+  expect(finishReason(reason)).toBe(told);
+});
+
 test.each(["constructor", "toString", "STOP", "some new word"])(
   "a finish reason of %s counts as a plain stop",
   (reason) => {

@@ -75,6 +75,16 @@ describe("training lines are taken that", () => {
   });
 });
 
+test("a file of blank lines takes no time of anybody", () => {
+  for (const blank of ["\n", " \r\n"]) {
+    const bytes = new Uint8Array(Buffer.from(blank.repeat(24_000_000 / blank.length)));
+    const before = process.cpuUsage();
+    expect(thrownBy(() => checkOf("fine-tune")!.write(bytes))).toBeUndefined();
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / 1_000).toBeLessThan(800);
+  }
+});
+
 describe("a training line is refused, and named, that", () => {
   test.each([
     ["is no JSON", "{", "line 2", "is not valid JSON"],
@@ -164,6 +174,11 @@ describe("a training line is refused, and named, that", () => {
     expect(fault).toMatchObject({ code: "invalid_jsonl", param });
     expect(fault.message).toContain(words);
     expect(fault.message).toStartWith("Line 2 of the file");
+  });
+
+  test("stands behind blank ones", () => {
+    const fault = faultOf("fine-tune", `\n${GOOD}\n\r\n\n \t\n  {\n`);
+    expect(fault).toMatchObject({ code: "invalid_jsonl", param: "line 6" });
   });
 
   test("is not UTF-8", () => {

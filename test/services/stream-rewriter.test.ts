@@ -71,3 +71,11 @@ test("texts pass as they are, whatever they say, in a run of events and one by o
     }),
   );
 });
+
+test("an answer has begun with its first text, though chunks of the same form without text came before", () => {
+  const { its, push } = rewriter("m");
+  for (const empty of ["", "", ""]) push(frame(chunkOf(empty, "s")));
+  expect(its.hasBegun).toBeFalse();
+  push(frame(chunkOf("w", "s")));
+  expect(its.hasBegun).toBeTrue();
+});

@@ -100,6 +100,16 @@ describe("the first start in an empty folder, without a terminal", () => {
   );
 });
 
+/** Starts a gateway on a terminal, which hands on what is shown there. */
+function onTerminal(dataDir: string, port: number, data: (_: unknown, bytes: Uint8Array) => void) {
+  const main = join(import.meta.dir, "..", "..", "src", "main.ts");
+  return Bun.spawn([process.execPath, "--no-env-file", main], {
+    cwd: grounds.folder,
+    env: { PATH: process.env.PATH, PORT: String(port), DATA_DIR: dataDir },
+    terminal: { cols: 200, rows: 50, data },
+  });
+}
+
 test(
   "on a terminal the first start shows the address and the keys once, and writes no file",
   async () => {
@@ -109,14 +119,7 @@ test(
       shown += Buffer.from(bytes).toString();
     };
     const launchOnTerminal = async () => {
-      const child = Bun.spawn(
-        [process.execPath, "--no-env-file", join(import.meta.dir, "..", "..", "src", "main.ts")],
-        {
-          cwd: grounds.folder,
-          env: { PATH: process.env.PATH, PORT: "0", DATA_DIR: dataDir },
-          terminal: { cols: 200, rows: 50, data: show },
-        },
-      );
+      const child = onTerminal(dataDir, 0, show);
       await until("the gateway listens", () => shown.includes("listening on"), FIRST_START_MS);
       return child;
     };
@@ -134,6 +137,26 @@ test(
     expect(shown).not.toMatch(KEY);
     second.kill("SIGTERM");
     expect(await second.exited).toBe(0);
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "on a terminal a first start whose port is taken has shown keys that work in the next one",
+  async () => {
+    const dataDir = grounds.newDataDir();
+    const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+    let shown = "";
+    const first = onTerminal(dataDir, taken.port!, (_, bytes) => {
+      shown += Buffer.from(bytes).toString();
+    });
+    expect(await first.exited).toBe(1);
+    await until("it says why", () => shown.includes("PORT"));
+    await taken.stop(true);
+    const secretKey = /Secret key +(gateway_sk_\w{38})/.exec(shown)?.[1];
+    const { gateway, baseUrl } = await startReady({ dataDir });
+    expect((await chat(baseUrl, secretKey!)).status).toBe(200);
+    await stop(gateway);
   },
   TIMEOUT_MS,
 );

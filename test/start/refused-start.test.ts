@@ -30,6 +30,7 @@ describe("a wrong setting stops the start with one line that names it, its value
     ["PORT", "eighty", "a whole number from 0 to 65535"],
     ["PORT", "65536", "a whole number from 0 to 65535"],
     ["HOST", "a b", "an IP address or a host name"],
+    ["HOST", "203.0.113.1", "an address of this machine"],
     ["GATEWAY_PLAN", "gold", "one of free, pro, byok"],
     ["GATEWAY_STARTING_CREDIT_USD", "-1", "an amount in USD"],
     ["GATEWAY_STARTING_CREDIT_USD", "1e3", "an amount in USD"],
@@ -101,13 +102,22 @@ test(
 );
 
 test(
-  "a data folder that is a file, or that cannot be made, is refused by its name",
+  "a data folder that is a file, or that cannot be made, is refused by its setting and its name",
   async () => {
     const file = join(grounds.folder, "a-file");
     writeFileSync(file, "");
+    const database = await createTestDatabase();
     for (const dataDir of [file, join(file, "below")]) {
-      expect(await refusal(grounds.launch({ dataDir, cwd: grounds.folder }))).toContain(file);
+      const environments: Record<string, string>[] = [
+        {},
+        { DATABASE_URL: database.url, GATEWAY_MASTER_KEY: MASTER_KEY },
+      ];
+      for (const environment of environments) {
+        const line = await refusal(grounds.launch({ dataDir, cwd: grounds.folder, environment }));
+        expect(line).toStartWith(`DATA_DIR is ${JSON.stringify(dataDir)}, but must be a folder`);
+      }
     }
+    await database.drop();
   },
   TIMEOUT_MS,
 );
@@ -161,7 +171,7 @@ describe("a second gateway", () => {
       mkdirSync(dataDir, { mode: 0o711 });
       const environment = { PORT: String(taken.port) };
       const line = await refusal(grounds.launch({ dataDir, environment }));
-      expect(line).toContain(String(taken.port));
+      expect(line).toBe(`PORT is "${taken.port}", but must be one that is free on 127.0.0.1`);
       expect(grounds.runningServers()).toEqual([]);
       await taken.stop(true);
     },

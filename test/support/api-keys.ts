@@ -1,18 +1,23 @@
 import { insertKey } from "../../db/queries/key-write.ts";
-import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import { type ApiKeyKind, generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newKey } from "../../src/services/organizations/new-organization.ts";
 import type { TestGateway } from "./gateway.ts";
 
 /** Another secret key of the organization, put into the database; returns the secret. */
-export async function addSecretKey(
+export const addSecretKey = (gateway: TestGateway, settings: Partial<ApiKeySettings> = {}) =>
+  addKeyOf("secret", gateway, settings);
+
+/** The same of either kind. */
+export async function addKeyOf(
+  kind: ApiKeyKind,
   gateway: TestGateway,
   settings: Partial<ApiKeySettings> = {},
 ): Promise<string> {
-  const { key: secret } = generateApiKey("secret");
+  const { key: secret } = generateApiKey(kind);
   const key = newKey({
     organizationId: gateway.organizationId,
-    kind: "secret",
+    kind,
     secret,
     nowMs: Date.now(),
     settings: { name: `Key ${crypto.randomUUID()}`, ...settings },

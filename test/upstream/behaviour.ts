@@ -29,6 +29,8 @@ export interface BehaviourOptions extends Pace {
   which?: string;
   /** Bytes of the content of a huge event. */
   contentBytes?: number;
+  /** Sent as the events of a stream, a text as it stands; unstreamed, the first of them is the answer. */
+  frames?: unknown[];
   /** Name of the recording to replay. */
   recording?: string;
 }

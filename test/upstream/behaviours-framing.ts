@@ -1,8 +1,8 @@
 import { azureAnswer } from "./azure.ts";
 import type { BehaviourFunction } from "./behaviour.ts";
 import { wholeBody } from "./chunks.ts";
-import { completed, regularChunks, streamAnswer } from "./scripted.ts";
-import { doneEvent, frame, type Step, text, toJson } from "./wire.ts";
+import { completed, regularChunks, streamAnswer, wholeAnswer } from "./scripted.ts";
+import { chunkEvent, doneEvent, frame, type Step, text, toJson } from "./wire.ts";
 
 /** FF and FE never occur in UTF-8, and C3 opens a character that does not follow. */
 const INVALID_UTF8_AS_LATIN1 = "a\u00ff\u00fe\u00c3b";
@@ -34,6 +34,16 @@ export const FRAMING_BEHAVIOURS = {
     ]);
   },
   azure: (call) => azureAnswer(call),
+  frames: (call) => {
+    const { frames = [], delayMs = 0 } = call.options;
+    if (!call.stream) return wholeAnswer(call, frames[0]);
+    return streamAnswer(call, function* () {
+      for (const one of frames) {
+        yield typeof one === "string" ? text(one) : chunkEvent(one);
+        if (delayMs > 0) yield { kind: "wait", ms: delayMs };
+      }
+    });
+  },
 } satisfies Record<string, BehaviourFunction>;
 
 function latin1(content: string): Step {

@@ -1,5 +1,4 @@
 import type { BehaviourFunction } from "./behaviour.ts";
-import { isFinishChunk } from "./chunks.ts";
 import { asArray, asObject, type JsonObject } from "./json.ts";
 import { inEachMessage, messageOf, withMessage } from "./message.ts";
 import { completed } from "./scripted.ts";
@@ -30,12 +29,6 @@ export const MESSAGE_BEHAVIOURS = {
       chunks: (chunks) => chunks.map((one) => ({ ...one, error: {} })),
       whole: (body) => ({ ...body, error: {} }),
     }),
-  /** As OpenRouter, where its own provider fails midway. */
-  "broken-off": (call) =>
-    completed(call, {
-      chunks: (chunks) => chunks.map((one) => (isFinishChunk(one) ? brokenOff(one) : one)),
-      whole: brokenOff,
-    }),
   /** The form that came before tools. */
   "old-function-call": (call) => {
     const [called] = call.completion.toolCalls;
@@ -46,16 +39,6 @@ export const MESSAGE_BEHAVIOURS = {
     );
   },
 } satisfies Record<string, BehaviourFunction>;
-
-function brokenOff(body: JsonObject): JsonObject {
-  const error = { code: 502, message: "The provider disconnected." };
-  const choices = asArray(body.choices).map((choice) => ({
-    ...asObject(choice),
-    finish_reason: "error",
-    error,
-  }));
-  return { ...body, choices };
-}
 
 function asRefusal(body: JsonObject): JsonObject {
   const { content } = messageOf(body);

@@ -6,6 +6,8 @@ import { DeliveryWriter } from "../../src/services/webhooks/delivery-writer.ts";
 import { addOwner, type TestOwner } from "../ownership/instances.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
+import { until } from "../support/until.ts";
+import { refuseRows } from "../support/unwilling-table.ts";
 import { addHook, addOrganization, emit } from "./many-hooks.ts";
 
 let database: OpenTestDatabase;
@@ -79,6 +81,17 @@ for (const trouble of [
     expect(queue!.is_later).toBeTrue();
   });
 }
+
+test("a change that the database refuses for the moment is written once it does not", async () => {
+  const writer = newWriter();
+  const lease = await ownedHook([1]);
+  const deliveries = await refuseRows(sql, "deliveries", "53100");
+  const written = writer.submit([deliveryEffect({ kind: "number", lease })]);
+  await until("it is refused", async () => (await deliveries.refusals()) > 0);
+  await deliveries.relent();
+  await written;
+  expect(await rowsOf(lease)).toHaveLength(1);
+});
 
 test("one change that cannot be written takes none of the others with it", async () => {
   const writer = newWriter();

@@ -6,6 +6,7 @@ import { Subscriptions } from "../../src/services/webhooks/subscriptions.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
+import { refuseRows } from "../support/unwilling-table.ts";
 import { addHook, addOrganization } from "./many-hooks.ts";
 
 let database: OpenTestDatabase;
@@ -81,4 +82,22 @@ test("events of failed requests outlast an outage of the database, in bounded nu
   expect(row!.events).toBe(9_999);
   expect(String(errors[0])).toContain("50 events");
   expect(written).toBeGreaterThan(10);
+});
+
+test("events of failed requests wait while the database refuses them", async () => {
+  const organizationId = await addOrganization(sql);
+  const errors: unknown[] = [];
+  const writer = new EventWriter({
+    sql,
+    onWritten() {},
+    onError: (error) => void errors.push(error),
+  });
+  const outbox = await refuseRows(sql, "outbox", "53100");
+  writer.add({ eventId: newId("evt"), organizationId, type: "completion.error", data: {} });
+  await until("it is refused", async () => (await outbox.refusals()) > 0);
+  await outbox.relent();
+  await writer.close(5_000);
+  const rows = await sql`SELECT 1 FROM outbox WHERE organization_id = ${organizationId}`;
+  expect(rows).toHaveLength(1);
+  expect(errors).toEqual([]);
 });

@@ -48,6 +48,22 @@ describe("a webhook", () => {
     expect(namesOf(receiver!)).toEqual(["first"]);
   });
 
+  test.each(["\ufeffsecret of ours", " \t spaces around ", "schlüssel 🔑 schlüssel"])(
+    "signs with the secret that it was given, each character of %j, and after a rotation too",
+    async (secret) => {
+      const owner = await addHookOwner(gateway);
+      const receiver = gateway.receive();
+      const hook = await owner.addHook(receiver, { secret });
+      const test = () =>
+        owner.call("POST", `/v1/webhooks/${hook.id}/test`, { type: "key.created" });
+      await test();
+      expect(isSigned(receiver.received[0]!, secret)).toBeTrue();
+      await owner.call("POST", `/v1/webhooks/${hook.id}/rotate_secret`);
+      await test();
+      expect(isSigned(receiver.received[1]!, secret)).toBeTrue();
+    },
+  );
+
   test("whose secret was replaced signs with both, the new one first", async () => {
     const owner = await addHookOwner(gateway);
     const receiver = gateway.receive();

@@ -24,7 +24,10 @@ export async function checkRedis(redisUrl: string | undefined): Promise<Finding[
   });
   try {
     await within(TIMEOUT_MS, redis.connect());
-    return await within(TIMEOUT_MS, examineServer(redis, address));
+    const findings = await within(TIMEOUT_MS, examineServer(redis, address));
+    // A number of a database that the server does not have does not keep the driver from going on.
+    if (reason !== undefined) throw reason;
+    return findings;
   } catch (error) {
     return [wrong(NAME, `${address}: ${(reason ?? (error as Error)).message}`)];
   } finally {

@@ -39,7 +39,11 @@ export function openRedis(url: string): RedisConnection {
   let failure: Error | undefined;
   let isDropping = false;
   redis.on("error", (error: Error) => {
-    failure = error;
+    const isOfNumber = isOfDatabaseNumber(error);
+    // What follows it says less.
+    if (isOfNumber || !isOfDatabaseNumber(failure)) failure = error;
+    // The driver would go on with database 0, which may be that of somebody else.
+    if (isOfNumber) redis.disconnect(true);
   });
   redis.on("ready", () => {
     failure = undefined;
@@ -57,4 +61,8 @@ export function openRedis(url: string): RedisConnection {
     },
     failure: () => failure,
   };
+}
+
+function isOfDatabaseNumber(error: Error | undefined): boolean {
+  return (error as { command?: { name?: unknown } } | undefined)?.command?.name === "select";
 }

@@ -87,9 +87,14 @@ export class HttpConnection implements ExchangeCarrier {
 
   received(data: Buffer): void {
     if (this.#isGone) return;
+    const exchange = this.#exchange;
+    if (exchange !== undefined && (this.#hasSent || !this.#isReused)) {
+      exchange.receive(data);
+      return;
+    }
     // A connection on which a server speaks unasked cannot be trusted with a request.
-    if (this.#exchange === undefined) this.destroy();
-    else this.#exchange.receive(data);
+    this.destroy();
+    if (exchange !== undefined) this.#owner.onStale(exchange);
   }
 
   drained(): void {

@@ -7,6 +7,7 @@ import type {
   ChatCall,
   ChatProvider,
   PieceReader,
+  ProviderFailure,
   ProviderSettings,
 } from "../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "./bounded-body.ts";
@@ -16,7 +17,12 @@ import { completionToStream } from "./completion-to-stream.ts";
 import { ConnectGuard } from "./connect-guard.ts";
 import { isEventStream, isJson } from "./content-type.ts";
 import { endpointUrl } from "./endpoint-url.ts";
-import { type FailureContext, failureInside, failureOfStatus } from "./failure-mapping.ts";
+import {
+  type FailureContext,
+  failureInside,
+  failureOfStatus,
+  failureTold,
+} from "./failure-mapping.ts";
 import { nestsDeeperThan } from "./nesting.ts";
 import { bodyShaper } from "./shape-body.ts";
 import { openTcpProbe, type TcpProbe, tcpTargetOf } from "./tcp-probe.ts";
@@ -185,7 +191,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     const contentType = response.headers.get("content-type");
     if (contentType === "text/event-stream" || isEventStream(contentType)) {
       if (!hasBody(response)) throw brokenAnswer("an empty body");
-      return new StreamAnswer(response);
+      return new StreamAnswer(response, this.#failureContext);
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
@@ -230,9 +236,11 @@ function hasBody(response: ProviderResponse): boolean {
 class StreamAnswer {
   readonly kind = "stream";
   readonly #response: ProviderResponse;
+  readonly #failureContext: FailureContext;
 
-  constructor(response: ProviderResponse) {
+  constructor(response: ProviderResponse, failureContext: FailureContext) {
     this.#response = response;
+    this.#failureContext = failureContext;
   }
 
   get body(): ReadableStream<Uint8Array> {
@@ -241,6 +249,10 @@ class StreamAnswer {
 
   reader(): PieceReader {
     return this.#response.reader?.() ?? this.body.getReader();
+  }
+
+  failureOf(event: unknown): ProviderFailure {
+    return failureTold(event, this.#failureContext);
   }
 }
 

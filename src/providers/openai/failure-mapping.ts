@@ -55,14 +55,21 @@ export function failureOfStatus(
 
 /**
  * The failure inside a body that came with status 200: `{"error": …}` or `{"object": "error", …}`
- * in place of choices. Its status
- * is the one it names, else one that its code stands for, else 502. Undefined when it is no such body.
+ * in place of choices. Undefined when it is no such body.
  */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (typeof body !== "object" || body === null) return undefined;
   const { error, choices, object } = body as Record<string, unknown>;
   if (Array.isArray(choices) && choices.length > 0) return undefined;
   if (!error && object !== "error") return undefined;
+  return failureTold(body, context);
+}
+
+/**
+ * The failure that a body or an event tells of under a status of success. Its status is the one it names,
+ * else one that its code stands for, else 502.
+ */
+export function failureTold(body: unknown, context: FailureContext): ProviderFailure {
   const complaint = complaintOf(body);
   return failureOf(complaint.status ?? statusOfCodes(complaint), complaint, undefined, context);
 }

@@ -53,7 +53,11 @@ function chatContext(context: RequestContext) {
 function responseOf(context: RequestContext, outcome: ChatOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
-    const headers = { ...outcome.headers, "x-gateway-idempotent-replay": "true" };
+    const headers = {
+      ...outcome.headers,
+      "x-gateway-latency-ms": String(Math.round(performance.now() - context.startedMs)),
+      "x-gateway-idempotent-replay": "true",
+    };
     return context.respond(bodyInPieces(outcome.body), headers, outcome.status);
   }
   const body = outcome.kind === "stream" ? outcome.body : bodyInPieces(outcome.body);

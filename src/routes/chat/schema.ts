@@ -57,8 +57,8 @@ const integer = (minimum: number, maximum: number) => optional(Type.Integer({ mi
 /** The body of POST /v1/chat/completions (spec 4.5). Members beyond these go to the provider. */
 export const chatCompletionBody = Type.Object(
   {
-    model: Type.Optional(
-      Type.String({ minLength: 1, description: "Needed where `models` is not given" }),
+    model: optional(
+      Type.String({ description: "Needed, and looked at, where `models` is not given" }),
     ),
     messages: Type.Array(message, { minItems: 1 }),
     stream: optional(Type.Boolean()),

@@ -1,6 +1,6 @@
 import type { RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
-import { page, readerScript } from "./reference-page.ts";
+import { page, pageWithoutSlash, readerScript } from "./reference-page.ts";
 
 export interface DescriptionDependencies {
   /** The OpenAPI document; asked once, when it is first needed. */
@@ -23,8 +23,11 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
     },
     {
       ...publicGet("/docs", "Reference page"),
-      responses: { 200: { description: "The page.", contentType: "text/html" } },
-      handle: () => page(),
+      responses: {
+        200: { description: "The page.", contentType: "text/html" },
+        308: { description: "Without the slash at its end it is the page." },
+      },
+      handle: ({ request }) => (request.url.endsWith("/") ? pageWithoutSlash() : page()),
     },
     {
       ...publicGet("/docs/scalar.js", "Script of the reference page"),

@@ -36,6 +36,11 @@ export function page(): Response {
   });
 }
 
+/** The page names its files relative to itself, for proxies that put it below a path: from `/docs/` they are not there. */
+export function pageWithoutSlash(): Response {
+  return new Response(null, { status: 308, headers: { location: "../docs" } });
+}
+
 /** @param known the If-None-Match header */
 export function readerScript(known: string | null): Response {
   const file = Bun.file(SCRIPT_PATH);

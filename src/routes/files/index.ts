@@ -13,8 +13,8 @@ const writing: Access = { kind: "storage", scope: "files:write" };
 const tag = "Files";
 const DEFAULT_PAGE = 100;
 const CONTENT = {
-  200: { description: "The raw bytes", contentType: "application/octet-stream" },
-  206: { description: "The range that was asked for", contentType: "application/octet-stream" },
+  200: { description: "The raw bytes, of the file's type", contentType: "*/*" },
+  206: { description: "The range that was asked for", contentType: "*/*" },
   304: { description: "The caller has the content already" },
   412: { description: "The content is not the one that If-Match names" },
   416: { description: "The content has no such range" },

@@ -68,8 +68,10 @@ export const createJobBody = Type.Object(
     ),
     seed: optional(Type.Integer({ minimum: 0, maximum: MAX_SEED })),
     metadata: optional(
-      Type.Record(Type.String({ minLength: 1, maxLength: 64 }), Type.String({ maxLength: 512 }), {
+      Type.Record(Type.String(), Type.String({ maxLength: 512 }), {
         maxProperties: MAX_METADATA,
+        // The length of a record's key type is not looked at.
+        propertyNames: { minLength: 1, maxLength: 64 },
         description: "Kept with the job",
       }),
     ),

@@ -20,16 +20,18 @@ export function readUsage(raw: unknown): Usage | undefined {
   if (typeof raw !== "object" || raw === null) return undefined;
   const usage = raw as Record<string, unknown>;
   const promptTokens = usage.prompt_tokens;
-  const completionTokens = usage.completion_tokens ?? 0;
+  const total = usage.total_tokens;
+  const completionTokens = usage.completion_tokens ?? difference(total, promptTokens);
   if (!isCount(promptTokens) || !isCount(completionTokens)) return undefined;
   // No prompt is empty: some servers fill in zeros for what they have not counted.
   if (promptTokens === 0 && completionTokens === 0) return undefined;
   const prompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
   const completion = usage.completion_tokens_details as Record<string, unknown> | null | undefined;
-  const cached = countOr0(prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens);
+  const cached = countOr0(
+    prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? usage.cached_tokens,
+  );
   const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
   const reasoning = countOr0(completion?.reasoning_tokens);
-  const total = usage.total_tokens;
   // Some providers count reasoning beside the completion, which shows in their total.
   const isReasoningApart =
     reasoning > 0 && isCount(total) && total === promptTokens + completionTokens + reasoning;
@@ -42,6 +44,10 @@ export function readUsage(raw: unknown): Usage | undefined {
     reasoningTokens: isReasoningApart ? reasoning : Math.min(reasoning, completionTokens),
     estimated: false,
   };
+}
+
+function difference(total: unknown, promptTokens: unknown): number | undefined {
+  return isCount(total) && isCount(promptTokens) ? total - promptTokens : undefined;
 }
 
 function isCount(value: unknown): value is number {
@@ -66,25 +72,21 @@ export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteg
   return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
 }
 
-/** Most calls have none of these. */
+/** Most calls have neither cached nor reasoning tokens. */
 const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
 const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 
-/** The usage object of answers; `cost` in USD. */
+/** The usage object of answers; `cost` in USD. What was written to a cache has a price of its own. */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
-  const { reasoningTokens: reasoning } = usage;
+  const { cachedPromptTokens: cached, reasoningTokens: reasoning } = usage;
+  const written = usage.cacheWriteTokens;
+  const prompt = cached === 0 ? NONE_CACHED : { cached_tokens: cached };
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: promptDetails(usage),
+    prompt_tokens_details: written === 0 ? prompt : { ...prompt, cache_write_tokens: written },
     completion_tokens_details: reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning },
     cost,
   };
-}
-
-/** Cache writes go by OpenRouter's name: OpenAI has none for them. */
-function promptDetails({ cachedPromptTokens: cached, cacheWriteTokens: written }: Usage): object {
-  if (cached === 0 && written === 0) return NONE_CACHED;
-  return { cached_tokens: cached, ...(written > 0 && { cache_write_tokens: written }) };
 }

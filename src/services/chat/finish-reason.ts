@@ -1,8 +1,5 @@
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
-/** What ends no answer but a failure: OpenRouter says so where its own provider broke off. */
-export const BROKEN_OFF = "error";
-
 const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ["stop", "stop"],
   ["eos", "stop"],
@@ -11,6 +8,7 @@ const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>
   ["length", "length"],
   ["max_tokens", "length"],
   ["model_length", "length"],
+  ["model_context_window_exceeded", "length"],
   ["tool_calls", "tool_calls"],
   ["tool_use", "tool_calls"],
   ["function_call", "tool_calls"],
@@ -18,6 +16,7 @@ const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>
   ["content_filtered", "content_filter"],
   ["safety", "content_filter"],
   ["refusal", "content_filter"],
+  ["sensitive", "content_filter"],
 ]);
 
 /**
@@ -28,4 +27,11 @@ export function finishReason(raw: unknown, hasToolCalls = false): FinishReason |
   if (typeof raw !== "string" || raw === "") return null;
   const reason = BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
   return reason === "stop" && hasToolCalls ? "tool_calls" : reason;
+}
+
+/** With these Mistral, OpenRouter, DeepSeek and Z.AI end an answer that they broke off. */
+const FAILURES = new Set<unknown>(["error", "insufficient_system_resource", "network_error"]);
+
+export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
+  return FAILURES.has(choice.finish_reason);
 }

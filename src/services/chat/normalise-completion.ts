@@ -1,14 +1,10 @@
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { readUsage, type Usage } from "../billing/usage.ts";
-import { BROKEN_OFF, finishReason } from "./finish-reason.ts";
-import {
-  createdTime,
-  hideReasoning,
-  isFields,
-  normaliseContent,
-  tellsError,
-} from "./provider-content.ts";
+import type { Usage } from "../billing/usage.ts";
+import { endsInFailure, finishReason } from "./finish-reason.ts";
+import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { reportedUsage } from "./reported-usage.ts";
+import { isEmptyError } from "./stream-chunk.ts";
 import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
@@ -34,12 +30,12 @@ export function normaliseCompletion(
   if (!isFields(raw)) throw broken("an answer that is no object");
   const { choices, x_groq: groq } = raw;
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
-  const usage = readUsage(raw.usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
+  const usage = reportedUsage(raw, choices.length === 1);
   let bytes = 0;
   for (let position = 0; position < choices.length; position++) {
     const choice: unknown = choices[position];
     if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
-    if (choice.finish_reason === BROKEN_OFF) throw broken("a choice that broke off");
+    if (endsInFailure(choice)) throw broken("an answer that it did not complete");
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);
@@ -52,7 +48,7 @@ export function normaliseCompletion(
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   if (groq !== undefined) delete raw.x_groq;
-  if (raw.error !== undefined && !tellsError(raw.error)) delete raw.error;
+  if (isEmptyError(raw.error)) delete raw.error;
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
@@ -66,6 +62,7 @@ function normaliseChoice(
 ): void {
   if (hidesReasoning) hideReasoning(message);
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
+  delete choice.usage;
   const hasToolCalls = message.tool_calls !== undefined;
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused

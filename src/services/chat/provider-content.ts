@@ -19,11 +19,6 @@ export function hideReasoning(message: Fields): void {
   delete message.reasoning_details;
 }
 
-/** Some providers send an empty error beside every answer. */
-export function tellsError(error: unknown): boolean {
-  return Boolean(error) && !(isFields(error) && Object.keys(error).length === 0);
-}
-
 /** When a completion was made, in Unix seconds; undefined where the provider does not say, or says nonsense. */
 export function createdTime(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;

@@ -1,6 +1,6 @@
 /** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
 export interface ChatRequest {
-  readonly model?: string;
+  readonly model?: string | null;
   readonly messages: readonly ChatMessage[];
   readonly stream?: boolean | null;
   readonly max_tokens?: number | null;

@@ -2,7 +2,7 @@ import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { ProviderCall } from "./provider-call.ts";
-import { StreamRewriter } from "./stream-rewriter.ts";
+import { type RewriterOptions, StreamRewriter } from "./stream-rewriter.ts";
 
 export interface StartedUpstream {
   readonly reader: PieceReader;
@@ -39,7 +39,8 @@ export async function startUpstream(
   const { attempt } = start;
   let reader: PieceReader | undefined;
   try {
-    reader = readerOf(await candidate.provider.chat(attempt));
+    const answer = await candidate.provider.chat(attempt);
+    reader = readerOf(answer);
     const output = new GrowingBytes();
     const rewriter = new StreamRewriter(
       {
@@ -47,6 +48,7 @@ export async function startUpstream(
         model: candidate.model.id,
         hidesReasoning: start.hidesReasoning,
         nowSeconds: start.nowSeconds,
+        failureOf: failureReaderOf(answer),
       },
       output,
     );
@@ -77,6 +79,11 @@ export async function startUpstream(
 function readerOf(answer: ChatAnswer): PieceReader {
   if (answer.kind === "stream") return answer.reader?.() ?? answer.body.getReader();
   throw new ProviderFailure("unavailable", "the provider did not stream");
+}
+
+function failureReaderOf(answer: ChatAnswer): RewriterOptions["failureOf"] {
+  if (answer.kind !== "stream" || answer.failureOf === undefined) return undefined;
+  return (event) => answer.failureOf!(event);
 }
 
 function assertGoesOn(rewriter: StreamRewriter, piece: Uint8Array | undefined): void {

@@ -1,3 +1,4 @@
+import { asUnavailable } from "../../../db/unavailable.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 
@@ -23,6 +24,8 @@ export function asStreamError(thrown: unknown): GatewayError {
   if (thrown instanceof ProviderFailure) {
     return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
   }
+  const unavailable = asUnavailable(thrown);
+  if (unavailable !== undefined) return unavailable;
   return new GatewayError("internal", "Something went wrong inside the gateway.", {
     cause: thrown,
   });

@@ -1,3 +1,4 @@
+import { asUnavailable } from "../../../db/unavailable.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { readAheadUntil } from "./read-ahead.ts";
@@ -66,7 +67,7 @@ export class StreamOpening {
       this.isDone = true;
     } catch (thrown) {
       const error = this.#attempts.failure ?? thrown;
-      log.errorCode = error instanceof GatewayError ? error.code : "internal";
+      log.errorCode = codeOf(error);
       await this.#release();
       this.#onFailed();
       throw error;
@@ -155,4 +156,9 @@ export class StreamOpening {
     const { hold, choices } = this.#call;
     return hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
   }
+}
+
+function codeOf(error: unknown): GatewayError["code"] {
+  if (error instanceof GatewayError) return error.code;
+  return asUnavailable(error)?.code ?? "internal";
 }

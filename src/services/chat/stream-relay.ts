@@ -42,13 +42,15 @@ export class StreamRelay {
     return this.#output.length;
   }
 
-  /** Since when the provider has been silent, where somebody waits for it. */
+  /** Since when the provider has sent no event, where somebody waits for one: no comment ends its silence. */
   get readingSinceMs(): number | undefined {
-    return this.#readingSinceMs;
+    return this.#reading === undefined ? undefined : this.#readingSinceMs;
   }
 
   /** What is pending, with `ending` behind it. */
   takeOutput(ending = ""): Uint8Array {
+    // Until it is read on, the silence is the client's.
+    if (this.#reading === undefined) this.#readingSinceMs = undefined;
     this.#output.add(ending);
     return this.#output.take();
   }
@@ -82,11 +84,10 @@ export class StreamRelay {
     if (rewriter.failure) throw rewriter.failure;
     const piece = this.#reading === undefined ? this.#reader.take?.() : undefined;
     if (piece !== undefined) {
-      rewriter.push(piece);
-      this.#assertWithinLimit();
+      this.#take(piece);
       return true;
     }
-    this.#readingSinceMs = this.#steadyClock.nowMs();
+    this.#readingSinceMs ??= this.#steadyClock.nowMs();
     // Reading ahead and reading on may wait for the same piece; whoever comes first takes it.
     this.#reading ??= this.#reader.read();
     return this.#readOn(this.#reading);
@@ -101,12 +102,18 @@ export class StreamRelay {
     }
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
-    this.#readingSinceMs = undefined;
     const before = this.#output.length;
-    if (read.done) this.rewriter.end();
-    else this.rewriter.push(read.value!);
-    this.#assertWithinLimit();
+    this.#take(read.done ? undefined : read.value!);
     return !read.done || this.#output.length > before;
+  }
+
+  /** A piece, or the end. */
+  #take(piece: Uint8Array | undefined): void {
+    const { events } = this.rewriter;
+    if (piece === undefined) this.rewriter.end();
+    else this.rewriter.push(piece);
+    if (piece === undefined || this.rewriter.events > events) this.#readingSinceMs = undefined;
+    this.#assertWithinLimit();
   }
 
   #assertWithinLimit(): void {

@@ -1,11 +1,13 @@
-import { EventSplitter, latin1OfText, textOfLatin1 } from "../../lib/event-splitter.ts";
+import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { readUsage, type Usage } from "../billing/usage.ts";
+import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { BROKEN_OFF } from "./finish-reason.ts";
-import { createdTime, hideReasoning, isFields, tellsError } from "./provider-content.ts";
+import { endsInFailure } from "./finish-reason.ts";
+import { createdTime, hideReasoning, isFields } from "./provider-content.ts";
+import { reportedUsage } from "./reported-usage.ts";
+import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
 import { StreamedChoice } from "./streamed-choice.ts";
 import { calledBytes } from "./tool-calls.ts";
 
@@ -16,9 +18,11 @@ export interface RewriterOptions {
   readonly model: string;
   readonly hidesReasoning: boolean;
   readonly nowSeconds: number;
+  /** What an event that tells of an error stands for. */
+  readonly failureOf?: ((event: Record<string, unknown>) => ProviderFailure) | undefined;
 }
 
-/** Members of a chunk that are told at the end of the stream, or are nobody's but the provider's. */
+/** Members of a chunk that are told at the end of the stream, say nothing, or are nobody's but the provider's. */
 const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation", "error"] as const;
 /** The largest single event, in bytes: beyond that a provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
@@ -33,6 +37,7 @@ const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 export class StreamRewriter {
   readonly #options: RewriterOptions;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  /** The choices that have begun. */
   readonly #begun = new Map<number, StreamedChoice>();
   #finishedChoices = 0;
   #template: DeltaTemplate | undefined;
@@ -40,7 +45,10 @@ export class StreamRewriter {
   #created: number;
   #usage: Usage | undefined;
   #outputTokens = 0;
+  /** The output tokens that the usage knew of. */
+  #toldTokens = 0;
   #outputBytes = 0;
+  #events = 0;
   #hasBegun = false;
   #isDone = false;
   #failure: ProviderFailure | undefined;
@@ -52,9 +60,12 @@ export class StreamRewriter {
     this.#created = options.nowSeconds;
   }
 
-  /** What the provider reported, where it was possible. */
+  /** What the provider reported, where it was possible, and what was counted here of the answer behind that. */
   get usage(): Usage | undefined {
-    return this.#usage;
+    const usage = this.#usage;
+    const newTokens = this.#outputTokens - this.#toldTokens;
+    if (usage === undefined || newTokens === 0) return usage;
+    return { ...usage, completionTokens: usage.completionTokens + newTokens, estimated: true };
   }
 
   /** Tokens of the answer so far, counted here. */
@@ -64,6 +75,11 @@ export class StreamRewriter {
 
   get outputBytes(): number {
     return this.#outputBytes;
+  }
+
+  /** Whole events that have come, of whatever kind; a comment is none. */
+  get events(): number {
+    return this.#events;
   }
 
   /** True once a choice has brought something beyond its role, or has ended. */
@@ -130,10 +146,13 @@ export class StreamRewriter {
     for (;;) {
       const next = template.endOfEvent(text, end);
       if (next < 0) break;
-      this.#meter(next - end - template.framingLength);
+      const textBytes = next - end - template.framingLength;
+      if (textBytes > 0) this.#hasBegun = true;
+      this.#meter(textBytes);
       end = next;
       events++;
     }
+    this.#events += events;
     if (events === 1) this.#output.add(template.rewrite(text, start, end));
     else if (events > 1) template.rewriteRun(text, start, end, events, this.#output);
     return end;
@@ -141,18 +160,24 @@ export class StreamRewriter {
 
   readonly #take = (data: string): void => {
     if (this.#isDone) return;
-    if (data === "[DONE]") {
+    this.#events++;
+    // Some servers keep their connections alive so.
+    if (data === "") return;
+    if (data.startsWith("[DONE]")) {
       this.#isDone = true;
       return;
     }
     const chunk = parseChunk(data);
-    if (tellsError(chunk.error)) throw errorInStream(chunk.error);
-    const groq = isFields(chunk.x_groq) ? chunk.x_groq : undefined;
-    this.#usage = readUsage(chunk.usage) ?? readUsage(groq?.usage) ?? this.#usage;
+    if (tellsError(chunk)) throw this.#failureOf(chunk);
     // The same in all chunks of a completion (OpenAI, "The chat completion chunk object").
     if (this.#begun.size === 0) this.#created = createdTime(chunk.created) ?? this.#created;
-    if (!Array.isArray(chunk.choices)) return;
-    const choices = this.#choices(chunk.choices);
+    const usage = reportedUsage(chunk, this.#begun.size <= 1);
+    const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
+    if (usage !== undefined) {
+      this.#usage = usage;
+      // It knows of what came with it.
+      this.#toldTokens = this.#outputTokens;
+    }
     if (choices.length === 0) return;
     for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
     chunk.id = this.#options.id;
@@ -165,6 +190,13 @@ export class StreamRewriter {
     this.#output.add(`data: ${text}\n\n`);
   };
 
+  #failureOf(chunk: Record<string, unknown>): ProviderFailure {
+    return (
+      this.#options.failureOf?.(chunk) ??
+      new ProviderFailure("unavailable", "the provider sent an error in its stream")
+    );
+  }
+
   /** Those that bring something, rewritten in place: they were parsed for this call alone. */
   #choices(raw: readonly unknown[]): Record<string, unknown>[] {
     const choices: Record<string, unknown>[] = [];
@@ -176,7 +208,6 @@ export class StreamRewriter {
 
   /** False where the choice brings nothing. */
   #rewriteChoice(choice: Record<string, unknown>): boolean {
-    if (choice.finish_reason === BROKEN_OFF) throw errorInStream(choice.error);
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     const known = this.#begun.get(index);
@@ -186,6 +217,7 @@ export class StreamRewriter {
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) hideReasoning(delta);
+    if (endsInFailure(choice)) throw this.#failureOf(choice);
     const reason = state.reason(choice.finish_reason);
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
     if (state.isFinished && (reason !== null || isEmpty)) return false;
@@ -194,6 +226,7 @@ export class StreamRewriter {
       this.#finishedChoices++;
     }
     if (reason !== null || !isEmpty) this.#hasBegun = true;
+    delete choice.usage;
     choice.index = index;
     choice.delta = known === undefined ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
@@ -221,48 +254,4 @@ export class StreamRewriter {
     this.#outputBytes += bytes;
     this.#outputTokens += tokensOfDelta(bytes);
   }
-}
-
-function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
-  for (const field in delta) {
-    const value = delta[field];
-    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
-    return false;
-  }
-  return true;
-}
-
-function parseChunk(data: string): Record<string, unknown> {
-  let chunk: unknown;
-  try {
-    chunk = JSON.parse(textOfLatin1(data));
-  } catch (error) {
-    throw new ProviderFailure(
-      "unavailable",
-      "the provider's stream holds something that is no JSON",
-      {
-        cause: error,
-      },
-    );
-  }
-  if (!isFields(chunk)) {
-    throw new ProviderFailure(
-      "unavailable",
-      "the provider's stream holds something that is no chunk",
-    );
-  }
-  return chunk;
-}
-
-function errorInStream(error: unknown): ProviderFailure {
-  const fields = isFields(error) ? error : { message: error };
-  const message = typeof fields.message === "string" ? fields.message : "no message";
-  const isRateLimit =
-    fields.code === 429 ||
-    fields.type === "rate_limit_error" ||
-    fields.code === "rate_limit_exceeded";
-  return new ProviderFailure(
-    isRateLimit ? "rate_limited" : "unavailable",
-    `the provider sent an error in its stream: ${message.slice(0, 500)}`,
-  );
 }

@@ -1,5 +1,6 @@
 import { type FinishReason, finishReason } from "./finish-reason.ts";
 import { normaliseContent } from "./provider-content.ts";
+import { isText } from "./stream-chunk.ts";
 import { StreamedToolCalls } from "./streamed-tool-calls.ts";
 import { callIdStem, dropNothingCalled } from "./tool-calls.ts";
 
@@ -27,7 +28,7 @@ export class StreamedChoice {
   take(delta: Fields): void {
     normaliseContent(delta);
     dropNothingCalled(delta);
-    if (typeof delta.refusal === "string" && delta.refusal !== "") this.#isRefused = true;
+    if (isText(delta.refusal)) this.#isRefused = true;
     if (!Array.isArray(delta.tool_calls)) return;
     this.#toolCalls ??= new StreamedToolCalls(callIdStem(this.#completionId, this.#index));
     this.#toolCalls.take(delta.tool_calls);

@@ -81,18 +81,20 @@ export class FileUpload {
     if (heading === undefined) throw invalid("file", "file is missing.");
     if (purpose === undefined) throw invalid("purpose", "purpose is missing.");
     const stated = MEDIA_TYPE.test(heading.contentType) ? heading.contentType : DEFAULT_TYPE;
-    const id = newId("file");
     try {
       await this.#stored.end();
       await admitAgain();
-      return await this.#stored.finish({
-        id,
-        organizationId: this.#organizationId,
-        filename: heading.filename,
-        purpose,
-        contentType: this.#check?.contentType ?? stated,
-        createdAtMs: timeOfId(id),
-        lifetimeSeconds: lifetimeSeconds(purpose),
+      return await this.#stored.finish(() => {
+        const id = newId("file");
+        return {
+          id,
+          organizationId: this.#organizationId,
+          filename: heading.filename,
+          purpose,
+          contentType: this.#check?.contentType ?? stated,
+          createdAtMs: timeOfId(id),
+          lifetimeSeconds: lifetimeSeconds(purpose),
+        };
       });
     } catch (error) {
       throw asStorageFailure(error);

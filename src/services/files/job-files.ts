@@ -101,7 +101,7 @@ export class JobFiles {
       return await uploads.store(result.organizationId, async (stored) => {
         for await (const piece of content) await stored.write(piece);
         await stored.end();
-        return stored.finish(newFile(result), true);
+        return stored.finish(() => newFile(result), true);
       });
     } catch (error) {
       if (!(error instanceof NotWaitingError)) throw asStorageFailure(error);

@@ -1,3 +1,4 @@
+import { blankLines } from "../../lib/blank-lines.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { FileCheck } from "./file-check.ts";
 
@@ -37,6 +38,7 @@ export class JsonLinesCheck implements FileCheck {
   write(piece: Uint8Array): void {
     let start = 0;
     for (;;) {
+      if (this.#begunBytes === 0) start = this.#passBlankLines(piece, start);
       const end = piece.indexOf(LINE_FEED, start);
       if (end < 0) break;
       this.#endLine(piece.subarray(start, end));
@@ -53,6 +55,12 @@ export class JsonLinesCheck implements FileCheck {
     if (this.#begunBytes > 0) this.#endLine(new Uint8Array(0));
     if (this.#objects > 0) return;
     throw new GatewayError("invalid_jsonl", "The file holds no line of JSON.", { param: "file" });
+  }
+
+  #passBlankLines(piece: Uint8Array, start: number): number {
+    const { end, count } = blankLines(piece, start);
+    this.#lineNumber += count;
+    return end;
   }
 
   #endLine(rest: Uint8Array): void {

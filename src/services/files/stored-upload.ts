@@ -46,7 +46,7 @@ export class StoredUpload {
   #reservedBytes = 0;
   #storedBytes = 0;
   #isWhole = false;
-  /** What it was to become, once that was tried. */
+  /** What it was to become, as it was named last: before that no attempt had made a file of it. */
   #file: NewFile | undefined;
 
   /** Notes the upload. */
@@ -98,21 +98,27 @@ export class StoredUpload {
   }
 
   /** Makes a file of what has ended. Throws 403; what throws is to be given up. */
-  async finish(file: NewFile, isAnnounced = false): Promise<FileRecord> {
+  async finish(nameFile: () => NewFile, isAnnounced = false): Promise<FileRecord> {
     const content = {
       storageKey: this.storageKey,
       bytes: this.#storedBytes,
       sha256: this.#hash.digest("hex"),
     };
-    this.#file = file;
     const { sql, clock } = this.#dependencies;
+    const finish = {
+      quotaBytes: this.#quotaBytes,
+      isAnnounced,
+      nameFile: () => {
+        this.#file = nameFile();
+        return this.#file;
+      },
+    };
     for (let attempt = 1; ; attempt++) {
       try {
-        const options = { quotaBytes: this.#quotaBytes, isAnnounced };
-        const outcome = await finishFileUpload(sql, file, content, options);
-        const found = await findFile(sql, file.organizationId, file.id);
+        const outcome = await finishFileUpload(sql, content, finish);
+        const found = await this.#foundFile();
         // Lost, and there: an attempt whose answer did not come had done it.
-        if (found?.storageKey === this.storageKey) return found;
+        if (found !== undefined) return found;
         assertKept(outcome === "stored" ? "lost" : outcome);
       } catch (error) {
         if (!isConnectionFailure(error) || attempt === FINISH_ATTEMPTS) throw error;
@@ -132,7 +138,7 @@ export class StoredUpload {
     try {
       const isOurs = await abandonFileUpload(sql, this.storageKey);
       // Taken for dead, its bytes may have arrived after whoever swept it took them away.
-      if (!isOurs && (await this.#isFile())) return;
+      if (!isOurs && (await this.#foundFile()) !== undefined) return;
       await storage.remove(this.storageKey);
       await forgetRemoval(sql, this.storageKey);
     } catch (error) {
@@ -140,11 +146,12 @@ export class StoredUpload {
     }
   }
 
-  async #isFile(): Promise<boolean> {
-    if (this.#file === undefined) return false;
+  /** The file that was made of it; undefined where there is none. */
+  async #foundFile(): Promise<FileRecord | undefined> {
+    if (this.#file === undefined) return undefined;
     const { organizationId, id } = this.#file;
     const found = await findFile(this.#dependencies.sql, organizationId, id);
-    return found?.storageKey === this.storageKey;
+    return found?.storageKey === this.storageKey ? found : undefined;
   }
 }
 

@@ -95,7 +95,7 @@ export class FineTuning {
     const insert = insertJobEffect(order, [created], (inserted) => {
       job = inserted;
     });
-    await money.holdLong(hold, insert).catch(fileGone);
+    await money.holdLong(hold, insert).catch((error) => throwFileGone(error, wish));
     return { job: job!, headers };
   }
 
@@ -254,10 +254,11 @@ export class FineTuning {
   }
 }
 
-function fileGone(error: unknown): never {
+function throwFileGone(error: unknown, wish: JobWish): never {
   if (!(error instanceof FileGoneError)) throw error;
+  const param = error.fileId === wish.trainingFile ? "training_file" : "validation_file";
   const shown = JSON.stringify(error.fileId);
-  throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param: "training_file" });
+  throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param });
 }
 
 function notFound(): GatewayError {

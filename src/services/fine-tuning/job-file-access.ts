@@ -18,12 +18,14 @@ export async function openFile(
   }
 }
 
+/** Of an id: milliseconds since the epoch (RFC 9562, section 5.7). */
+const TIME_DIGITS = 12;
 /** What the events measured that they say by themselves, in the order of the columns. */
 const COLUMNS = ["step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"] as const;
 
 /**
- * Stores what was measured in training as a table, one line a step. Made under an id that follows from
- * the job's, so that a crash leaves no second one. Null where the organization has deleted it.
+ * Stores what was measured in training as a table, one line a step. Null where the organization has
+ * deleted it.
  */
 export async function writeResults(
   files: JobFiles,
@@ -35,7 +37,7 @@ export async function writeResults(
     .filter(({ type }) => type === "metrics")
     .map(({ data }) => COLUMNS.map((column) => numberText(data[column])).join(","));
   const result = {
-    id: job.id.replace(/^ftjob_/, "file_"),
+    id: resultFileId(job),
     organizationId: job.organizationId,
     filename: "step_metrics.csv",
     contentType: "text/csv",
@@ -53,6 +55,15 @@ export async function writeResults(
     await files.trigger(result, "fail", "The organization has no room left for it.");
     return result.id;
   }
+}
+
+/**
+ * Follows from the job, so that a crash leaves no second file. Its time is that of the job's end, for
+ * files are listed and dated by their ids.
+ */
+function resultFileId({ id, createdAtMs, finishedAtMs }: JobRecord): string {
+  const unique = id.slice("ftjob_".length + TIME_DIGITS);
+  return `file_${(finishedAtMs ?? createdAtMs).toString(16).padStart(TIME_DIGITS, "0")}${unique}`;
 }
 
 function numberText(value: unknown): string {

@@ -154,7 +154,7 @@ export function idempotencyKeyOf(header: string | null, metadataKey: unknown): s
     throw new GatewayError(
       "invalid_body",
       `An idempotency key has 1 to ${MAX_KEY_CHARACTERS} characters.`,
-      { param: "metadata.idempotency_key" },
+      { param: key === metadataKey ? "metadata.idempotency_key" : "Idempotency-Key" },
     );
   }
   return key;

@@ -1,6 +1,6 @@
 /**
- * Who may do what to which key. A management key may do everything in its organization,
- * except to itself. A secret key with the scope keys:manage may not grant what it lacks, may not touch a
+ * Who may do what to which key. No key may grant a scope that it lacks, or change itself; else a management
+ * key may do everything in its organization. A secret key with the scope keys:manage may not touch a
  * management key, and, where it is itself limited, may not make or widen keys: it could escape its limits.
  */
 import type { ApiKeyRecord, ApiKeySettings } from "../../lib/api-key-record.ts";
@@ -17,9 +17,9 @@ export function assertMayChange(
   changed: Partial<ApiKeySettings>,
 ): void {
   assertMayTouch(caller, target);
-  if (caller.kind === "management") return;
   const added = (changed.scopes ?? []).filter((scope) => !target.scopes.includes(scope));
   assertHolds(caller, added);
+  if (caller.kind === "management") return;
   if (isLimited(caller) && isWidened(target, changed)) throw escapes("widen keys");
 }
 

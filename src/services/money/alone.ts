@@ -28,6 +28,7 @@ import { checkpointOf, settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
+import { writtenInTheEnd } from "./write-again.ts";
 
 type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
 export type ApiKeyActors = ActorRegistry<
@@ -70,6 +71,7 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
     this.#payers = new PayerActors(dependencies.keys, dependencies.organizations);
     this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
+      clock: dependencies.clock,
       notes: dependencies.notes,
       submit: (effect) => this.#ledger!.submit([effect]),
       onGiven: (settlement) => {
@@ -129,7 +131,11 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
     if (hold.attempt === "none") hold.attempt = "asked for";
     const checkpoint = checkpointOf(hold, figures);
     try {
-      await this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]);
+      await writtenInTheEnd(
+        this.#dependencies.clock,
+        () => this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]),
+        () => hold.attempt === "written" && hold.charge === undefined,
+      );
       hold.attempt = "written";
     } catch (error) {
       if (hold.attempt === "asked for") hold.attempt = "none";
@@ -157,6 +163,10 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
     if (hold === undefined) return;
     hold.charge = undefined;
     this.release(hold);
+  }
+
+  postLater(charge: PendingCharge): void {
+    this.#ledger!.postLater(charge);
   }
 
   release({ requestId }: Hold): void {

@@ -1,3 +1,4 @@
+import { isServerUnable } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { Checkpoint, Settlement } from "../../../db/ledger/rows.ts";
 import { type Abandonment, NONE, type Unit } from "../../../db/ledger/units.ts";
@@ -10,6 +11,8 @@ export interface ChargeOwner {
   charged(settlement: Settlement): void;
   /** Nothing was posted. */
   notCharged(settlement: Settlement): void;
+  /** Nothing was posted yet, because the database cannot write at the moment: it is to be posted again. */
+  postLater(charge: PendingCharge): void;
 }
 
 /**
@@ -70,7 +73,14 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
     this.#owner.charged(this.settlement);
   }
 
+  /** What was delivered is charged as soon as that can be done; the rest has failed. */
   reject(error: unknown): void {
+    if (this.settlement.hasAttempt && isServerUnable(error)) this.#owner.postLater(this);
+    else this.fail(error);
+  }
+
+  /** Nothing was posted, and nothing will be. */
+  fail(error: unknown): void {
     this.#settled.reject(error);
     this.#owner.notCharged(this.settlement);
     this.#patience?.endUnposted(this);

@@ -1,8 +1,10 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { refundCharge } from "../../../db/ledger/refund-charge.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
+import type { Clock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
+import { writtenInTheEnd } from "./write-again.ts";
 
 /**
  * Gives a charge back whose answer never left, because the database answered too late: to the balance, and
@@ -36,6 +38,7 @@ export function refundEffect({
 
 export interface RefundsDependencies {
   readonly notes: UndeliveredNotes;
+  readonly clock: Clock;
   submit(effect: StatementEffect): Promise<void>;
   /** It is durable. */
   onGiven(settlement: Settlement): void;
@@ -51,12 +54,16 @@ export class Refunds {
   }
 
   give(settlement: Settlement): void {
-    const { notes, submit, onGiven, onError } = this.#dependencies;
+    const { clock, notes, submit, onGiven, onError } = this.#dependencies;
     const given =
-      settlement.chargeNano === 0n ? Promise.resolve() : submit(refundEffect(settlement));
+      settlement.chargeNano === 0n
+        ? Promise.resolve()
+        : writtenInTheEnd(clock, () => submit(refundEffect(settlement)), always);
     given.then(() => {
       notes.remove(settlement.requestId);
       onGiven(settlement);
     }, onError);
   }
 }
+
+const always = () => true;

@@ -1,10 +1,12 @@
 import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import type { Settlement } from "../../../db/ledger/rows.ts";
+import type { Clock } from "../../lib/clock.ts";
 import type { ChargeFigures } from "./interface.ts";
 import type { PendingCharge } from "./pending-charge.ts";
 import type { PendingHold } from "./pending-hold.ts";
 import type { RunningHold } from "./running-hold.ts";
 import { checkpointOf } from "./settlement.ts";
+import { writtenInTheEnd } from "./write-again.ts";
 
 /*
  * What is written of a request that runs. Where its hold is not durable yet and still stands before the
@@ -17,6 +19,7 @@ export async function writeCheckpoint(
   running: RunningHold,
   figures: ChargeFigures,
   hasEnded: () => boolean,
+  clock: Clock,
 ): Promise<void> {
   const { hold, early } = running;
   const checkpoint = checkpointOf(hold, figures);
@@ -29,7 +32,11 @@ export async function writeCheckpoint(
     // With an early hold its latest checkpoint was written.
     if (early?.checkpoint === undefined) {
       if (hasEnded() || running.settling !== undefined) return;
-      await ledger.submit([{ kind: "checkpoint", checkpoint }]);
+      await writtenInTheEnd(
+        clock,
+        () => ledger.submit([{ kind: "checkpoint", checkpoint }]),
+        () => running.attempt === "written" && running.settling === undefined && !hasEnded(),
+      );
     }
     running.attempt = "written";
   } catch (error) {
@@ -55,7 +62,7 @@ export function postCharge(
   }
   hold.confirmed!.then(
     () => postConfirmed(ledger, early, charge, refund),
-    (error) => charge.reject(error),
+    (error) => charge.fail(error),
   );
 }
 
@@ -69,6 +76,6 @@ function postConfirmed(
   if (early.settlement === charge.settlement) {
     if (charge.isAbandoned) refund(charge.settlement);
     charge.resolve();
-  } else if (charge.isAbandoned) charge.reject(new Error("given up before it was written"));
+  } else if (charge.isAbandoned) charge.fail(new Error("given up before it was written"));
   else ledger.post(charge);
 }

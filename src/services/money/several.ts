@@ -64,6 +64,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     this.rooms = new KnownRooms(dependencies.clock);
     this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
+      clock: dependencies.clock,
       notes: dependencies.notes,
       submit: (effect) => this.#ledger!.submit([effect]),
       onGiven: ({ organizationId }) => this.desk.wake(organizationId),
@@ -101,7 +102,8 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
     if (running === undefined || running.settling !== undefined) return;
     const hasEnded = () => !this.#running.has(hold.requestId);
-    const writing = writeCheckpoint(this.#ledger!, running, figures, hasEnded);
+    const { clock } = this.#dependencies;
+    const writing = writeCheckpoint(this.#ledger!, running, figures, hasEnded, clock);
     running.checkpointing = writing;
     await writing;
   }
@@ -127,6 +129,10 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     if (running === undefined) return;
     running.settling = undefined;
     this.release(running.hold);
+  }
+
+  postLater(charge: PendingCharge): void {
+    this.#ledger!.postLater(charge);
   }
 
   release(hold: Hold): void {

@@ -205,8 +205,9 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
 
 /** Failures that another try may not meet. A timeout has used up the caller's patience already. */
 function isPassing(failure: ProviderFailure): boolean {
-  if (failure.kind === "rate_limited") return (failure.retryAfterMs ?? 0) <= MAX_DELAY_MS;
-  return failure.kind === "unavailable";
+  // Nobody who waits for an answer is kept for the minutes that a provider may ask for.
+  if ((failure.retryAfterMs ?? 0) > MAX_DELAY_MS) return false;
+  return failure.kind === "rate_limited" || failure.kind === "unavailable";
 }
 
 async function pause(

@@ -1,5 +1,5 @@
 import type { Database } from "../../../db/client.ts";
-import { isConnectionFailure } from "../../../db/client.ts";
+import { isConnectionFailure, isServerUnable } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { Effect } from "../../../db/ledger/effects.ts";
 import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
@@ -90,7 +90,9 @@ export class DeliveryWriter {
         for (const waiting of batch) this.#tell(waiting, lost);
         return;
       } catch (error) {
-        const isPassing = isOutcomeUnknown(error) || TRANSIENT_STATES.has(stateOf(error));
+        const isUnable = isServerUnable(error);
+        const isPassing =
+          isUnable || isOutcomeUnknown(error) || TRANSIENT_STATES.has(stateOf(error));
         if (!isPassing || this.#isClosed) {
           if (batch.length === 1 || this.#isClosed) {
             for (const waiting of batch) waiting.reject(error);
@@ -100,7 +102,7 @@ export class DeliveryWriter {
           for (const waiting of batch) await this.#write([waiting]);
           return;
         }
-        await Bun.sleep(isConnectionFailure(error) ? RETRY_DELAY_MS : 1);
+        await Bun.sleep(isUnable || isConnectionFailure(error) ? RETRY_DELAY_MS : 1);
       }
     }
   }

@@ -1,4 +1,4 @@
-import type { Database } from "../../../db/client.ts";
+import { type Database, isServerUnable } from "../../../db/client.ts";
 import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
 import { insertOutboxEvents, type OutboxEvent } from "../../../db/queries/outbox-insert.ts";
 import { systemClock } from "../../lib/clock.ts";
@@ -52,7 +52,7 @@ export class EventWriter {
       try {
         await insertOutboxEvents(sql, batch);
       } catch (error) {
-        if (isOutcomeUnknown(error)) {
+        if (isOutcomeUnknown(error) || isServerUnable(error)) {
           await Bun.sleep(RETRY_DELAY_MS);
           continue;
         }

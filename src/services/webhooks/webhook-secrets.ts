@@ -9,7 +9,8 @@ const SECRET_BYTES = 32;
 export const PREVIOUS_SECRET_MS = 86_400_000;
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder();
+/** A secret may begin with a byte order mark like with any other character. */
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** Webhook secrets: made here, encrypted at rest with the master key. */
 export class WebhookSecrets {

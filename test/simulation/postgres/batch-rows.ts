@@ -31,7 +31,8 @@ export interface SettlementRow {
   readonly g: number;
   readonly r: string;
   readonly c: number | string;
-  readonly t: number | string;
+  /** Sent to ledger_charge alone. */
+  readonly t?: number | string;
   readonly h?: boolean;
 }
 
@@ -96,7 +97,7 @@ export interface Charge extends Omit<GroupRow, "g"> {
   readonly chargeNano: bigint;
   /** Among the charges of its organization, from 1. */
   readonly place: number;
-  /** Of these charges, up to this one. */
+  /** Of these charges, up to this one; 0 where it is not sent. */
   readonly sumNano: bigint;
   readonly isOfThisHold: boolean;
 }
@@ -110,7 +111,7 @@ export function chargesOf(batch: BatchRows): Charge[] {
       requestId: row.r,
       chargeNano: BigInt(row.c),
       place: row.n,
-      sumNano: BigInt(row.t),
+      sumNano: BigInt(row.t ?? 0),
       isOfThisHold: row.h === true,
     }));
 }
