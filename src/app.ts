@@ -68,10 +68,16 @@ export function createApp(
       );
     }
   }
-  return app.onError(({ code, request }) =>
-    readable(request, code === "NOT_FOUND" ? refuse("route_not_found") : refuse("internal")),
-  );
+  return app.onError(({ code, request }) => {
+    if (code !== "NOT_FOUND") return readable(request, refuse("internal"));
+    // Of a request without a host the address is its path alone, whose beginning is then taken for a host.
+    if (request.url.startsWith("/"))
+      return app.handle(new Request(ANY_HOST + request.url, request));
+    return readable(request, refuse("route_not_found"));
+  });
 }
+
+const ANY_HOST = "http://localhost";
 
 /** What the router hands to a handler. */
 interface Mounted {

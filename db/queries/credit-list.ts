@@ -1,4 +1,4 @@
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
 import { inOneSnapshot } from "../one-snapshot.ts";
 
@@ -52,7 +52,35 @@ export interface ListedTransaction {
 export function listTransactions(
   sql: Database,
   listing: TransactionListing,
-): Promise<{ transactions: ListedTransaction[]; total: number }> {
+): Promise<TransactionPage> {
+  const { type, fromMs, beforeMs } = listing;
+  const isFiltered = type !== undefined || fromMs !== undefined || beforeMs !== undefined;
+  return isFiltered ? listMatching(sql, listing) : listAll(sql, listing);
+}
+
+interface TransactionPage {
+  readonly transactions: ListedTransaction[];
+  readonly total: number;
+}
+
+/**
+ * They are numbered from 1 without a gap, so that neither how many there are nor a page far behind takes
+ * longer where they are millions.
+ */
+async function listAll(sql: Database, listing: TransactionListing): Promise<TransactionPage> {
+  const { organizationId, limit, offset } = listing;
+  const [last] = await sql<{ sequence: bigint | null }[]>`
+    SELECT max(sequence) AS sequence FROM transactions WHERE organization_id = ${organizationId}`;
+  const total = last?.sequence ?? 0n;
+  const first = total - BigInt(offset);
+  const rows = await sql<TransactionRow[]>`
+    SELECT ${columns(sql)} FROM transactions
+    WHERE organization_id = ${organizationId} AND sequence <= ${first.toString()}::bigint
+    ORDER BY sequence DESC LIMIT ${limit}`;
+  return { transactions: rows.map(listedTransaction), total: Number(total) };
+}
+
+function listMatching(sql: Database, listing: TransactionListing): Promise<TransactionPage> {
   return inOneSnapshot(sql, async (snapshot) => {
     const matching = snapshot`organization_id = ${listing.organizationId}
       ${listing.type === undefined ? snapshot`` : snapshot`AND type = ${listing.type}`}
@@ -61,12 +89,15 @@ export function listTransactions(
     const [count] = await snapshot<{ total: bigint }[]>`
       SELECT count(*) AS total FROM transactions WHERE ${matching}`;
     const rows = await snapshot<TransactionRow[]>`
-      SELECT id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
-        provider, prompt_tokens, completion_tokens, estimated, created_at
-      FROM transactions WHERE ${matching}
+      SELECT ${columns(snapshot)} FROM transactions WHERE ${matching}
       ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}`;
     return { transactions: rows.map(listedTransaction), total: Number(count!.total) };
   });
+}
+
+function columns(sql: Database | DatabaseTransaction) {
+  return sql`id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
+    provider, prompt_tokens, completion_tokens, estimated, created_at`;
 }
 
 interface TransactionRow {

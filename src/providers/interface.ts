@@ -72,8 +72,6 @@ export class ProviderFailure extends Error {
   readonly retryAfterMs: number | undefined;
   /** The field the provider complained about. */
   readonly param: string | null;
-  /** What a log says in place of the message: a provider's own words may quote the prompt. */
-  readonly loggable: string;
 
   constructor(
     kind: ProviderFailureKind,
@@ -82,7 +80,6 @@ export class ProviderFailure extends Error {
       status?: number;
       retryAfterMs?: number;
       param?: string | null;
-      loggable?: string;
       cause?: unknown;
     } = {},
   ) {
@@ -92,7 +89,13 @@ export class ProviderFailure extends Error {
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
-    this.loggable = details.loggable ?? message;
+  }
+
+  /** The message as a log may tell it: what a provider says may quote the prompt. */
+  get logMessage(): string {
+    return this.status === undefined
+      ? this.message
+      : `the provider answered with status ${this.status}`;
   }
 }
 

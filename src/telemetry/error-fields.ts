@@ -1,9 +1,6 @@
 import { redactText } from "./redact.ts";
 
-/**
- * What a log says of an error. Only named members are read: others could hold prompts or secrets. Where the
- * message itself could, the error has a `loggable` text in its place.
- */
+/** What a log says of an error. Only named members are read: others could hold prompts or secrets. */
 export interface ErrorFields {
   readonly type: string;
   readonly message: string;
@@ -40,15 +37,16 @@ function describeValue(value: unknown): ErrorFields {
   };
 }
 
+/** An error whose own words may quote a prompt has a `logMessage` in their place. */
 function describeError(error: Error, depth: number): ErrorFields {
-  const { code, param, loggable } = error as Error & Record<string, unknown>;
+  const { code, param, logMessage } = error as Error & Readonly<Record<string, unknown>>;
   const errors = error instanceof AggregateError ? error.errors.slice(0, MAX_AGGREGATED) : [];
   return {
     type: redactText(String(error.name)),
-    message: redactText(String(loggable ?? error.message)),
+    message: redactText(String(logMessage ?? error.message)),
     ...(typeof code === "number" && { code }),
     ...(typeof code === "string" && { code: redactText(code) }),
-    ...(typeof param === "string" && { param: redactText(param) }),
+    ...(typeof param === "string" && logMessage === undefined && { param: redactText(param) }),
     stack: stackFrames(error.stack),
     ...(error.cause !== undefined &&
       depth < MAX_CAUSES && { cause: describe(error.cause, depth + 1) }),

@@ -3,6 +3,7 @@ import OpenAI from "openai";
 import type { RunnableToolFunctionWithoutParse } from "openai/lib/RunnableFunction";
 import { type BuiltInGateway, startBuiltInGateway } from "../support/built-in-gateway.ts";
 import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
+import type { BehaviourName } from "../upstream/behaviours.ts";
 
 const MODEL = "openai/gpt-4o-mini";
 const UPSTREAM_MODEL = "gpt-4o-mini";
@@ -180,10 +181,16 @@ describe("tool calls", () => {
     expect(new Set(message.tool_calls!.map(({ id }) => id)).size).toBe(2);
   });
 
-  test.each([false, true])("are run by the SDK's own tool runner, streamed: %p", async (stream) => {
+  test.each<[BehaviourName, boolean]>([
+    ["complete", false],
+    ["complete", true],
+    ["calls-untyped", false],
+    ["calls-untyped", true],
+    ["calls-from-1", true],
+  ])("are run by the SDK's own tool runner: %s, streamed: %p", async (name, stream) => {
     gateway.upstream.enqueue(
       UPSTREAM_MODEL,
-      { do: "complete", toolCalls: [{ name: "get_weather", arguments: '{"city":"Ulm"}' }] },
+      { do: name, toolCalls: [{ name: "get_weather", arguments: '{"city":"Ulm"}' }] },
       { do: "complete", content: "It rains in Ulm." },
     );
     const asked: string[] = [];

@@ -1,4 +1,4 @@
-import { afterAll, beforeEach, expect, test } from "bun:test";
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { endpointUrl } from "../../src/providers/openai/endpoint-url.ts";
@@ -168,4 +168,70 @@ test("every configured type has an adapter, and an unknown type or a taken id is
   expect(() => createProviders([settings[0]!, settings[0]!], dependencies)).toThrow(
     'two providers have the id "openai"',
   );
+});
+
+describe("an answer that is sent back as it came", () => {
+  const calls = [{ id: "call_1", type: "function", function: { name: "f", arguments: "{}" } }];
+  const answer = { role: "assistant", content: null, tool_calls: calls };
+  const told = { refusal: null, reasoning: "hm", annotations: [] };
+  const asked = { role: "user", content: "hi" };
+  const body = { messages: [asked, { ...answer, ...told }] };
+
+  test("reaches OpenAI whole, uncopied", () => {
+    expect(shaped("openai", body)).toBe(body);
+  });
+
+  test("reaches others without the null that only OpenAI's messages have", () => {
+    expect(shaped("openai-compatible", body)).toEqual({
+      messages: [asked, { ...answer, reasoning: "hm", annotations: [] }],
+    });
+    const refused = { messages: [{ role: "assistant", content: null, refusal: "No." }] };
+    expect(shaped("openai-compatible", refused)).toBe(refused);
+  });
+
+  test("reaches Mistral, which forbids unknown members, without any of them", () => {
+    expect(shaped("mistral", body)).toEqual({ messages: [asked, answer] });
+  });
+});
+
+test("the role developer is system for those that know only the older name", () => {
+  const named = (role: string) => ({ messages: [{ role, content: "Be brief." }] });
+  for (const type of ["openai", "azure", "openrouter", "openai-compatible"]) {
+    expect(shaped(type, named("developer"))).toEqual(named("developer"));
+  }
+  for (const type of ["mistral", "deepseek", "zai"]) {
+    expect(shaped(type, named("developer"))).toEqual(named("system"));
+  }
+});
+
+test("Mistral gets the names of tools only, the others' are forbidden there", () => {
+  const tool = { role: "tool", tool_call_id: "call_1", name: "f", content: "1" };
+  const others = ["system", "developer", "user", "assistant"].map((role) => ({
+    role,
+    name: "ada",
+  }));
+  expect(shaped("mistral", { messages: [tool, ...others] })).toEqual({
+    messages: [tool, ...["system", "system", "user", "assistant"].map((role) => ({ role }))],
+  });
+  expect(shaped("openai", { messages: others })).toEqual({ messages: others });
+});
+
+test("reasoning goes back under the name by which the provider gave it", () => {
+  const answer = (member: string) => ({ role: "assistant", content: null, [member]: "hm" });
+  const members = ["reasoning", "reasoning_content"];
+  const sent = { messages: [...members.map(answer), { role: "user", reasoning: "mine" }] };
+  for (const [type, member] of [
+    ["deepseek", "reasoning_content"],
+    ["moonshot", "reasoning_content"],
+    ["zai", "reasoning_content"],
+    ["groq", "reasoning"],
+    ["cerebras", "reasoning"],
+  ] as const) {
+    expect(shaped(type, sent)).toEqual({
+      messages: [answer(member), answer(member), sent.messages[2]],
+    });
+    const both = { ...answer(member), [member === "reasoning" ? members[1]! : members[0]!]: "hm" };
+    expect(shaped(type, { messages: [both] })).toEqual({ messages: [answer(member)] });
+  }
+  for (const type of ["openai", "openai-compatible"]) expect(shaped(type, sent)).toBe(sent);
 });

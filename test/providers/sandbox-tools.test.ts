@@ -31,6 +31,21 @@ test("an offered tool is called with arguments that satisfy its schema, in OpenA
   expect(call?.id).toStartWith("call_");
 });
 
+const Q = { type: "object", properties: { q: { type: "integer" } }, required: ["q"] };
+test.each<[unknown, string]>([
+  [undefined, "{}"],
+  [{}, "{}"],
+  [{ description: "nothing" }, "{}"],
+  [{ anyOf: [{ type: "string" }, Q] }, '{"q":1}'],
+  [{ type: ["string", "object"] }, "{}"],
+  [{ $ref: "#/$defs/q", $defs: { q: Q } }, '{"q":1}'],
+  [{ enum: ["x"] }, '"x"'],
+])("arguments are an object where the schema %j has room for one", async (parameters, expected) => {
+  const bare = { type: "function", function: { name: "now", parameters } };
+  const { choices } = await complete({ messages: [user("hi")], tools: [bare] });
+  expect(choices[0]?.message.tool_calls?.[0]?.function.arguments).toBe(expected);
+});
+
 test("tools that the user names are called, several in parallel, unless that is forbidden", async () => {
   const one = [user("use get_time please")];
   const both = [user("use get_time and get_weather")];

@@ -6,7 +6,7 @@ import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-che
 import { expectStreamShape, readStream } from "../support/stream-reader.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 
-const PAIRS = 16;
+const PAIRS = 17;
 
 let gateway: ChatGateway;
 let usedPairs = 0;
@@ -146,6 +146,14 @@ describe("provider", () => {
     const response = await gateway.chat(slug, { provider: { order: ["secondary"] } });
     expect(response.headers.get("x-gateway-provider")).toBe("primary");
     expect(calls(slug)).toEqual([`${slug}-b`, `${slug}-a`]);
+  });
+
+  test("that names a provider again and again has it tried as often as any other", async () => {
+    const slug = pairThat({ do: "error", status: 500 }, { do: "complete", content: "from b" });
+    const order = Array.from({ length: 20 }, () => "primary");
+    const response = await gateway.chat(slug, { provider: { order } });
+    expect(await contentOf(response)).toBe("from b");
+    expect(calls(slug)).toEqual([`${slug}-a`, `${slug}-b`]);
   });
 
   test("allow_fallbacks false asks only the first endpoint, retries included", async () => {

@@ -114,7 +114,7 @@ describe("after the first byte a failure is told in the stream, without [DONE], 
   });
 });
 
-test.each(["error", "insufficient_system_resource"])(
+test.each(["error", "insufficient_system_resource", "network_error"])(
   "an answer that its provider ends with the reason %s has failed",
   async (reason) => {
     const choice = { index: 0, finish_reason: reason };

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
+import { until } from "../support/until.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 import { listErrorRecordings, loadErrorRecording } from "../upstream/recordings.ts";
 
@@ -110,6 +111,31 @@ describe("a provider's status", () => {
       );
     },
   );
+
+  test("is logged, and nothing of what the provider says of it, which may quote the prompt", async () => {
+    const message = "Cannot answer: my secret question";
+    const logged = gateway.logLines.length;
+    const slug = gateway.modelThat({ do: "complete" });
+    for (const status of [400, 401, 404, 408, 429, 500, 503]) {
+      gateway.upstream.behave(slug, { do: "error", status, message });
+      for (const stream of [false, true]) await (await gateway.chat(slug, { stream })).text();
+    }
+    const begun = { choices: [{ index: 0, delta: { content: "a" }, finish_reason: null }] };
+    for (const broken of ["data: secret question\n\n", { error: { message, param: message } }]) {
+      gateway.upstream.behave(slug, { do: "frames", frames: [begun, broken] });
+      await (await gateway.chat(slug, { stream: true })).text();
+    }
+    const told = [
+      "with status 503 (tried",
+      "something that is no JSON",
+      '"err":{"type":"ProviderFailure","message":"the provider answered with status 502"',
+    ];
+    await until("the failures are logged", () => {
+      const lines = gateway.logLines.slice(logged);
+      return told.every((text) => lines.some((line) => line.includes(text)));
+    });
+    expect(gateway.logLines.join("")).not.toContain("secret");
+  });
 
   test("an error page in HTML with an error status is told without its HTML", async () => {
     const answers = await expectOutcome(

@@ -142,6 +142,23 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test.each(["cache_write_tokens", "cache_creation_tokens"])(
+    "the details tell cache writes (%s) and reads apart",
+    async (name) => {
+      const usage = {
+        prompt_tokens: 50,
+        completion_tokens: 4,
+        prompt_tokens_details: { cached_tokens: 20, [name]: 10 },
+      };
+      const answer = await told(form, { do: "complete", content: "Hi.", usage });
+      expect(answer.usage.prompt_tokens_details).toEqual({
+        cached_tokens: 20,
+        cache_write_tokens: 10,
+      });
+      expectConsistent(answer);
+    },
+  );
+
   test("reasoning that a provider counts beside the completion is part of it", async () => {
     const usage = {
       prompt_tokens: 10,

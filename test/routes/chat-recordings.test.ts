@@ -85,7 +85,8 @@ describe("recorded streams, cut at random offsets", () => {
           content: expected.content,
           reasoning: expected.reasoning,
           finishReason: expected.finishReason,
-          toolCalls: expected.toolCalls,
+          // Numbered from 0, whatever the provider begins with.
+          toolCalls: expected.toolCalls.map((call, index) => ({ ...call, index })),
         });
         const charge = await expectBill(recording, response);
         expect(stream.usage!.cost).toBe(Number(charge) / 1e9);

@@ -169,6 +169,7 @@ test("a call whose provider leaves out its type, or sends its arguments as an ob
   expect(choices[0]!.message).toEqual({
     role: "assistant",
     content: null,
+    refusal: null,
     tool_calls: [{ id: "a", type: "function", function: told }],
   });
 });

@@ -57,7 +57,7 @@ test.each<
     "transactions",
     chat,
     async (sql) => {
-      const span = { type: undefined, fromMs: undefined, beforeMs: undefined };
+      const span = { type: "usage", fromMs: undefined, beforeMs: undefined };
       const page = { organizationId: gateway.organizationId, limit: 100, offset: 0, ...span };
       const { transactions, total } = await listTransactions(sql, page);
       return { total, length: transactions.length };
@@ -92,3 +92,26 @@ test.each<
     expect(after).toEqual({ total: total + 1, length: length + 1 });
   },
 );
+
+test("all transactions are listed without being counted, however many they are", async () => {
+  const page = { organizationId: gateway.organizationId, limit: 2, type: undefined };
+  const span = { fromMs: undefined, beforeMs: undefined };
+  const sql = withAfterCount(gateway.sql, () => Promise.reject(new Error("they were counted")));
+  const [count] = await gateway.sql<
+    { total: bigint }[]
+  >`SELECT count(*) AS total FROM transactions`;
+  const total = Number(count!.total);
+  for (const [offset, length] of [
+    [0, 2],
+    [total - 1, 1],
+    [total, 0],
+    [Number.MAX_SAFE_INTEGER, 0],
+  ]) {
+    const { transactions, ...rest } = await listTransactions(sql, {
+      ...page,
+      ...span,
+      offset: offset!,
+    });
+    expect({ length: transactions.length, ...rest }).toEqual({ length: length!, total });
+  }
+});

@@ -10,10 +10,18 @@ test.each<[string, Record<string, unknown>]>([
 ])("an answer without usage is counted by %s", (_, message) => {
   const { estimatedTokens } = normaliseCompletion(
     { choices: [{ message, finish_reason: "stop" }] },
+    "req_1",
     false,
     0,
   );
   expect(estimatedTokens).toBe(tokensOfBytes(8));
+});
+
+test.each([
+  ["sensitive", "content_filter"],
+  ["model_context_window_exceeded", "length"],
+] as const)("a finish reason of %s is %s", (reason, told) => {
+  expect(finishReason(reason)).toBe(told);
 });
 
 test.each(["constructor", "toString", "STOP", "some new word"])(

@@ -4,7 +4,6 @@ import fc from "fast-check";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { ProviderFailure } from "../../src/providers/interface.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { redactText } from "../../src/telemetry/redact.ts";
@@ -34,15 +33,6 @@ function logError(err: unknown): { text: string; err: Record<string, unknown> } 
 
 afterEach(async () => {
   for (const telemetry of open.splice(0)) await telemetry.close();
-});
-
-test("an error that has a text for logs is told by it alone, however deep it lies", () => {
-  const failure = new ProviderFailure("misconfigured", "no access: the prompt, quoted", {
-    loggable: "the provider answered with status 403: no_access",
-  });
-  const { text, err } = logError(new GatewayError("provider_error", "Failed.", { cause: failure }));
-  expect(err.cause).toMatchObject({ message: "the provider answered with status 403: no_access" });
-  expect(text).not.toContain("quoted");
 });
 
 /** Each text with the part of it that must not come through. */

@@ -1,6 +1,8 @@
 import type { BehaviourFunction, BehaviourOptions, Call } from "./behaviour.ts";
+import { CALL_BEHAVIOURS } from "./behaviours-calls.ts";
 import { FRAMING_BEHAVIOURS } from "./behaviours-framing.ts";
 import { HTTP_BEHAVIOURS } from "./behaviours-http.ts";
+import { MESSAGE_BEHAVIOURS } from "./behaviours-message.ts";
 import { TROUBLE_BEHAVIOURS } from "./behaviours-trouble.ts";
 import { listErrorRecordings, loadErrorRecording, loadRecording } from "./recordings.ts";
 import { wholeAnswer } from "./scripted.ts";
@@ -11,6 +13,8 @@ const BEHAVIOURS = {
   ...HTTP_BEHAVIOURS,
   ...TROUBLE_BEHAVIOURS,
   ...FRAMING_BEHAVIOURS,
+  ...CALL_BEHAVIOURS,
+  ...MESSAGE_BEHAVIOURS,
   replay,
 } satisfies Record<string, BehaviourFunction>;
 

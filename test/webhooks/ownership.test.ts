@@ -159,6 +159,22 @@ describe("an owner whose lease has passed on", () => {
     await until("it has stopped", () => instance.deliveries.size === 0);
     expect(instance.sent).toEqual([1]);
   });
+
+  test("gives it back where its lease goes on, so that somebody acts for the webhook again", async () => {
+    const instance: Instance = await addInstance(() => {
+      instance.owner.withinLease = false;
+      return accepted;
+    });
+    const hook = await hookWith([1, 2, 3]);
+    await instance.takeOver(hook);
+    await until("it has stopped", () => instance.deliveries.size === 0);
+    instance.owner.withinLease = true;
+    const heir = await addInstance(() => accepted);
+    heir.owner.judges = false;
+    await until("the webhook is free", async () => (await heir.takeOver(hook)) !== undefined);
+    await untilDelivered(hook, 3);
+    expect(heir.sent).toEqual([2, 3]);
+  });
 });
 
 test("a new owner begins with what was not durable, and goes on in order", async () => {

@@ -21,9 +21,6 @@ const MISCONFIGURED_CODES = new Set([
   "deploymentnotfound",
   "invalid_model",
 ]);
-/** What a failure is named by, and no sentence. */
-const NAME = /^[a-z0-9_.-]{1,64}$/;
-const MAX_LOGGED_NAMES = 4;
 const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
@@ -96,11 +93,9 @@ function failureOf(
   { apiKey }: FailureContext,
 ): ProviderFailure {
   const kind = kindOf(status, complaint);
-  const answered = `the provider answered with status ${status}`;
-  const names = complaint.codes.filter((code) => NAME.test(code)).slice(0, MAX_LOGGED_NAMES);
-  return new ProviderFailure(kind, publishable(complaint.message ?? answered, apiKey), {
+  const said = complaint.message ?? `the provider answered with status ${status}`;
+  return new ProviderFailure(kind, publishable(said, apiKey), {
     status,
-    loggable: names.length === 0 ? answered : `${answered}: ${names.join(", ")}`,
     retryAfterMs: waitOf(kind, complaint, headerWaitMs),
     param: complaint.param === null ? null : publishable(complaint.param, apiKey),
   });

@@ -1,3 +1,4 @@
+import { messageShaper } from "./shape-messages.ts";
 import type { WireDialect } from "./wire-dialects.ts";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -16,11 +17,13 @@ export function bodyShaper(
   const leftOut = new Set(dialect.leftOut);
   if (dialect.reasoning !== "object") leftOut.add("reasoning");
   const renamed = new Map(Object.entries(dialect.renamed));
+  const shapeMessages = messageShaper(dialect);
 
   return (body, model) => {
     const renamesLimit = body.max_tokens !== undefined && dialect.takesCompletionLimit(model);
     const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
-    let differs = renamesLimit || addsPlainDeltas;
+    const messages = shapeMessages(body.messages);
+    let differs = renamesLimit || addsPlainDeltas || messages !== undefined;
     if (!differs) {
       for (const name in body) {
         if (leftOut.has(name) || renamed.has(name)) {
@@ -36,6 +39,7 @@ export function bodyShaper(
       if (renamesLimit && name === "max_tokens") shaped.max_completion_tokens = body.max_tokens;
       else if (!leftOut.has(name)) shaped[renamed.get(name) ?? name] = body[name];
     }
+    if (messages !== undefined) shaped.messages = messages;
     if (addsPlainDeltas) {
       shaped.stream_options = { include_obfuscation: false, ...(body.stream_options as Body) };
     }

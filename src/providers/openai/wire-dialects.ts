@@ -13,6 +13,14 @@ export interface WireDialect {
   /** Fields that would be answered with an error, and so are left out. */
   readonly leftOut: readonly string[];
   readonly renamed: Readonly<Record<string, string>>;
+  /** By role: members of messages that would be answered with an error, and so are left out. */
+  readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
+  /** What it calls the reasoning of an earlier answer, under which alone it takes it back. */
+  readonly reasoningMember?: "reasoning" | "reasoning_content";
+  /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
+  readonly hasRefusals: boolean;
+  /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
+  readonly hasDeveloperRole: boolean;
 }
 
 const PLAIN: WireDialect = {
@@ -21,6 +29,9 @@ const PLAIN: WireDialect = {
   reasoning: "object",
   leftOut: [],
   renamed: {},
+  leftOutOfMessages: {},
+  hasRefusals: false,
+  hasDeveloperRole: true,
 };
 
 /** Sampling fields of open-weight servers, which others refuse by name. */
@@ -34,6 +45,7 @@ const OPENAI: WireDialect = {
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
   leftOut: OPEN_WEIGHT_SAMPLING,
+  hasRefusals: true,
 };
 
 const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>([
@@ -48,13 +60,48 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       // carry usage in the last chunk without being asked.
       leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
       renamed: { seed: "random_seed" },
+      leftOutOfMessages: {
+        system: ["name"],
+        developer: ["name"],
+        user: ["name"],
+        assistant: [
+          "name",
+          "refusal",
+          "reasoning",
+          "reasoning_content",
+          "reasoning_details",
+          "annotations",
+          "audio",
+        ],
+      },
+      hasDeveloperRole: false,
     },
   ],
   // https://console.groq.com/docs/openai lists what it answers with 400.
-  ["groq", { ...PLAIN, reasoning: "effort", leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"] }],
-  ["deepseek", { ...PLAIN, reasoning: "effort" }],
+  [
+    "groq",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"],
+      reasoningMember: "reasoning",
+    },
+  ],
+  ["cerebras", { ...PLAIN, reasoningMember: "reasoning" }],
+  // While they think, DeepSeek and Moonshot refuse tool calls that come back without their reasoning.
+  [
+    "deepseek",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      reasoningMember: "reasoning_content",
+      hasDeveloperRole: false,
+    },
+  ],
+  ["moonshot", { ...PLAIN, reasoningMember: "reasoning_content" }],
   ["xai", { ...PLAIN, reasoning: "effort" }],
   ["fireworks", { ...PLAIN, reasoning: "effort" }],
+  ["zai", { ...PLAIN, reasoningMember: "reasoning_content", hasDeveloperRole: false }],
 ]);
 
 /** The dialect of a provider type; the plain one where nothing is known to differ. */

@@ -25,16 +25,24 @@ interface Place {
   readonly salt: number;
 }
 
+const TOP: Place = { depth: 0, references: [], salt: 0 };
+
 /**
  * A value that satisfies a JSON Schema (drafts 4 to 2020-12): always the same for the same schema.
  * Bounded in work, depth and size whatever the schema is; `{}` or null where nothing fits. Patterns
  * are met as far as they are understood, formats as far as they are known.
  */
 export function exampleOf(schema: unknown): unknown {
-  const made = new ExampleMaker(schema).make(schema, { depth: 0, references: [], salt: 0 });
+  const made = new ExampleMaker(schema).make(schema, TOP);
   if (made !== NONE) return made;
   const types = isKeywords(schema) ? typesOf(schema) : undefined;
   return types?.includes("object") ? {} : null;
+}
+
+/** Such a value for the arguments of a function: an object, unless the schema has no room for one. */
+export function argumentsOf(schema: unknown): unknown {
+  const made = new ExampleMaker(schema).make({ allOf: [schema, { type: "object" }] }, TOP);
+  return made === NONE ? exampleOf(schema) : made;
 }
 
 class ExampleMaker {

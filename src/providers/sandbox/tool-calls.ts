@@ -1,5 +1,5 @@
 import type { SandboxRequest, SandboxTool } from "./request.ts";
-import { exampleOf } from "./schema-example.ts";
+import { argumentsOf } from "./schema-example.ts";
 
 /** How much of the user's message is searched for names of tools. */
 const MAX_SEARCHED_CHARACTERS = 65_536;
@@ -23,7 +23,7 @@ export interface SandboxToolCall {
 export function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
   return chosenTools(request).map((tool) => ({
     name: tool.name,
-    arguments: JSON.stringify(exampleOf(tool.parameters)),
+    arguments: JSON.stringify(argumentsOf(tool.parameters)),
   }));
 }
 

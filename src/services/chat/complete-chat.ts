@@ -139,7 +139,8 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
   /** Throws ProviderFailure where the answer is none. */
   read(answer: ChatAnswer): Completion {
     const nowSeconds = Math.floor(this.#dependencies.calls.clock.nowMs() / 1_000);
-    return normaliseCompletion(completionOf(answer), this.#chat.hidesReasoning, nowSeconds);
+    const { requestId, hidesReasoning } = this.#chat;
+    return normaliseCompletion(completionOf(answer), requestId, hidesReasoning, nowSeconds);
   }
 
   failureOf(error: unknown): unknown {

@@ -2,9 +2,10 @@ import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
-import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { asFunctionCall } from "./tool-calls.ts";
+import { isEmptyError } from "./stream-chunk.ts";
+import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -17,10 +18,12 @@ export interface Completion {
 
 /**
  * Brings an unstreamed answer into the form of spec 2.4, in place: it was parsed for this call alone. Throws
- * ProviderFailure where it is no answer. `nowSeconds`, since the Unix epoch, is for one without its own time.
+ * ProviderFailure where it is no answer. `nowSeconds`, since the Unix epoch, is for one without its own time,
+ * `id` the gateway's own of this completion, for calls without theirs.
  */
 export function normaliseCompletion(
   raw: unknown,
+  id: string,
   hidesReasoning: boolean,
   nowSeconds: number,
 ): Completion {
@@ -36,22 +39,19 @@ export function normaliseCompletion(
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);
+    normaliseToolCalls(message, callIdStem(id, position));
+    // OpenAI's answers always have these, others' often not.
     message.content ??= null;
-    completeCalls(message);
+    message.refusal ??= null;
+    choice.logprobs ??= null;
     if (usage === undefined) bytes += bytesSaid(message);
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   if (groq !== undefined) delete raw.x_groq;
+  if (isEmptyError(raw.error)) delete raw.error;
   raw.object = "chat.completion";
-  if (!Number.isSafeInteger(raw.created)) raw.created = nowSeconds;
+  raw.created = createdTime(raw.created) ?? nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
-}
-
-function completeCalls(message: Record<string, unknown>): void {
-  const { tool_calls: calls } = message;
-  if (!Array.isArray(calls) || calls.length === 0) return;
-  for (const call of calls) if (isFields(call)) asFunctionCall(call);
-  if (message.content === "") message.content = null;
 }
 
 function normaliseChoice(
@@ -63,14 +63,17 @@ function normaliseChoice(
   if (hidesReasoning) hideReasoning(message);
   const isRefused = typeof message.refusal === "string" && message.refusal !== "";
   delete choice.usage;
+  const hasToolCalls = message.tool_calls !== undefined;
   if (typeof choice.index !== "number") choice.index = position;
   choice.finish_reason = isRefused
     ? "content_filter"
-    : (finishReason(choice.finish_reason) ?? "stop");
+    : (finishReason(choice.finish_reason, hasToolCalls) ?? (hasToolCalls ? "tool_calls" : "stop"));
 }
 
-function bytesSaid({ content, refusal, reasoning, tool_calls }: Record<string, unknown>): number {
-  return bytesOf(content) + bytesOf(refusal) + bytesOf(reasoning) + bytesOf(tool_calls);
+function bytesSaid(message: Record<string, unknown>): number {
+  const { content, refusal, reasoning, tool_calls: calls, function_call: called } = message;
+  const bytesCalled = bytesOf(calls) + bytesOf(called);
+  return bytesOf(content) + bytesOf(refusal) + bytesOf(reasoning) + bytesCalled;
 }
 
 function bytesOf(value: unknown): number {

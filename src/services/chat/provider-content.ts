@@ -13,10 +13,15 @@ export function normaliseContent(message: Fields): void {
   if (Array.isArray(message.content)) splitParts(message, message.content);
 }
 
-/** OpenRouter tells the same once more, in detail. */
+/** What a request that asks for no reasoning does not get: the text, and what OpenRouter tells of it beside. */
 export function hideReasoning(message: Fields): void {
   delete message.reasoning;
   delete message.reasoning_details;
+}
+
+/** When a completion was made, in Unix seconds; undefined where the provider does not say, or says nonsense. */
+export function createdTime(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;
 }
 
 function splitParts(message: Fields, parts: readonly unknown[]): void {

@@ -19,13 +19,11 @@ export function parseChunk(data: string): Record<string, unknown> {
   let chunk: unknown;
   try {
     chunk = JSON.parse(textOfLatin1(data));
-  } catch (error) {
+  } catch {
+    // The error of the parser quotes what it stumbled over.
     throw new ProviderFailure(
       "unavailable",
       "the provider's stream holds something that is no JSON",
-      {
-        cause: error,
-      },
     );
   }
   if (!isFields(chunk)) {
@@ -38,5 +36,10 @@ export function parseChunk(data: string): Record<string, unknown> {
 }
 
 export function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
-  return Boolean(error) || object === "error";
+  return (Boolean(error) && !isEmptyError(error)) || object === "error";
+}
+
+/** Some providers send an empty error beside every answer. */
+export function isEmptyError(error: unknown): boolean {
+  return isFields(error) && Object.keys(error).length === 0;
 }

@@ -4,12 +4,12 @@ import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { endsInFailure, finishReason } from "./finish-reason.ts";
-import { hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import { endsInFailure } from "./finish-reason.ts";
+import { createdTime, hideReasoning, isFields } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { bringsNothing, isText, parseChunk, tellsError } from "./stream-chunk.ts";
-import { StreamedCalls } from "./streamed-calls.ts";
-import { toolCallBytes } from "./tool-calls.ts";
+import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
+import { StreamedChoice } from "./streamed-choice.ts";
+import { calledBytes } from "./tool-calls.ts";
 
 export interface RewriterOptions {
   /** The same in all chunks of one request. */
@@ -37,11 +37,9 @@ const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 export class StreamRewriter {
   readonly #options: RewriterOptions;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
-  readonly #withRole = new Set<number>();
-  readonly #finished = new Set<number>();
-  readonly #refused = new Set<number>();
-  /** Of the choices that call tools. */
-  #calls: Map<number, StreamedCalls> | undefined;
+  /** The choices that have begun. */
+  readonly #begun = new Map<number, StreamedChoice>();
+  #finishedChoices = 0;
   #template: DeltaTemplate | undefined;
   readonly #output: GrowingBytes;
   #created: number;
@@ -101,7 +99,7 @@ export class StreamRewriter {
 
   /** True once every choice has ended with a finish reason. */
   get hasFinished(): boolean {
-    return this.#finished.size > 0 && this.#finished.size >= this.#withRole.size;
+    return this.#finishedChoices > 0 && this.#finishedChoices >= this.#begun.size;
   }
 
   get created(): number {
@@ -171,10 +169,9 @@ export class StreamRewriter {
     }
     const chunk = parseChunk(data);
     if (tellsError(chunk)) throw this.#failureOf(chunk);
-    if (Number.isSafeInteger(chunk.created) && this.#outputBytes === 0) {
-      this.#created = chunk.created as number;
-    }
-    const usage = reportedUsage(chunk, this.#withRole.size <= 1);
+    // The same in all chunks of a completion (OpenAI, "The chat completion chunk object").
+    if (this.#begun.size === 0) this.#created = createdTime(chunk.created) ?? this.#created;
+    const usage = reportedUsage(chunk, this.#begun.size <= 1);
     const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
     if (usage !== undefined) {
       this.#usage = usage;
@@ -213,45 +210,40 @@ export class StreamRewriter {
   #rewriteChoice(choice: Record<string, unknown>): boolean {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
-    normaliseContent(delta);
-    if (Array.isArray(delta.tool_calls)) {
-      delta.tool_calls = this.#callsOf(index).completed(delta.tool_calls);
-    }
+    const known = this.#begun.get(index);
+    const state = known ?? this.#begin(index);
+    state.take(delta);
     this.#meterDelta(delta);
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) hideReasoning(delta);
-    if (isText(delta.refusal)) this.#refused.add(index);
     if (endsInFailure(choice)) throw this.#failureOf(choice);
-    const told = finishReason(choice.finish_reason);
-    const reason = told !== null && this.#refused.has(index) ? "content_filter" : told;
+    const reason = state.reason(choice.finish_reason);
     // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
-    if (this.#finished.has(index) && (reason !== null || isEmpty)) return false;
-    if (reason !== null) this.#finished.add(index);
+    if (state.isFinished && (reason !== null || isEmpty)) return false;
+    if (reason !== null) {
+      state.finish(reason, delta);
+      this.#finishedChoices++;
+    }
     if (reason !== null || !isEmpty) this.#hasBegun = true;
-    const isFirst = !this.#withRole.has(index);
-    this.#withRole.add(index);
     delete choice.usage;
     choice.index = index;
-    choice.delta = isFirst ? { role: "assistant", ...delta } : delta;
+    choice.delta = known === undefined ? { role: "assistant", ...delta } : delta;
     choice.finish_reason = reason;
     return true;
   }
 
-  #callsOf(choice: number): StreamedCalls {
-    this.#calls ??= new Map();
-    const known = this.#calls.get(choice);
-    if (known !== undefined) return known;
-    const calls = new StreamedCalls();
-    this.#calls.set(choice, calls);
-    return calls;
+  #begin(index: number): StreamedChoice {
+    const state = new StreamedChoice(this.#options.id, index);
+    this.#begun.set(index, state);
+    return state;
   }
 
   #meterDelta(delta: Record<string, unknown>): void {
     this.#meterText(delta.content);
     this.#meterText(delta.reasoning);
     this.#meterText(delta.refusal);
-    if (Array.isArray(delta.tool_calls)) this.#meter(toolCallBytes(delta.tool_calls));
+    this.#meter(calledBytes(delta));
   }
 
   #meterText(text: unknown): void {

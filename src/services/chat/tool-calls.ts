@@ -1,19 +1,67 @@
 import { isFields } from "./provider-content.ts";
 
-/** Completes a call in place: Mistral leaves its type out, and some servers send arguments as an object. */
-export function asFunctionCall(call: Record<string, unknown>): void {
-  const { function: fn } = call;
-  if (!isFields(fn)) return;
-  call.type ??= "function";
-  if (isFields(fn.arguments)) fn.arguments = JSON.stringify(fn.arguments);
+type Fields = Record<string, unknown>;
+
+/** OpenAI takes ids of at most 40 characters back. */
+const STEM_CHARACTERS = 16;
+
+/** How ids of calls begin whose provider gave none. @param id of the request or its answer, which ends in hex digits */
+export function callIdStem(id: string, choice: number): string {
+  return `call_${id.slice(-STEM_CHARACTERS)}_${choice}_`;
 }
 
-export function toolCallBytes(calls: readonly unknown[]): number {
-  let bytes = 0;
+/**
+ * Brings the tool calls of a message into OpenAI's form, in place (contract §7). Mistral names no type,
+ * others no id, or give arguments as an object, or null and an empty list where nothing is called.
+ */
+export function normaliseToolCalls(message: Fields, stem: string): void {
+  dropNothingCalled(message);
+  if (!Array.isArray(message.tool_calls)) return;
+  message.tool_calls.forEach((call: unknown, position) => {
+    if (!isFields(call)) return;
+    beginCall(call, `${stem}${position}`);
+    if (isFields(call.function) && call.function.arguments === "") call.function.arguments = "{}";
+  });
+  if (message.content === "") message.content = null;
+}
+
+/** Leaves out members that tell of no call at all. */
+export function dropNothingCalled(message: Fields): void {
+  const { tool_calls: calls } = message;
+  if (calls !== undefined && !(Array.isArray(calls) && calls.length > 0)) delete message.tool_calls;
+  if (message.function_call === null) delete message.function_call;
+}
+
+/** What a call, or the first piece of one, must tell. Returns its id. */
+export function beginCall(call: Fields, idWhereNone: string): string {
+  if (typeof call.id !== "string" || call.id === "") call.id = idWhereNone;
+  if (typeof call.type !== "string") call.type = isFields(call.custom) ? "custom" : "function";
+  if (!isFields(call.function)) return call.id as string;
+  call.function.arguments = argumentsText(call.function.arguments) ?? "";
+  return call.id as string;
+}
+
+/** JSON as text; undefined where nothing is said. */
+export function argumentsText(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Bytes of what a delta calls, in the present form or in the old one of functions. */
+export function calledBytes({ tool_calls: calls, function_call: called }: Fields): number {
+  let bytes = bytesOfCalled(called);
+  if (!Array.isArray(calls)) return bytes;
   for (const call of calls) {
-    const fn = isFields(call) && isFields(call.function) ? call.function : undefined;
-    if (typeof fn?.name === "string") bytes += fn.name.length;
-    if (typeof fn?.arguments === "string") bytes += Buffer.byteLength(fn.arguments);
+    if (isFields(call)) bytes += bytesOfCalled(call.function) + bytesOfCalled(call.custom);
   }
   return bytes;
+}
+
+function bytesOfCalled(called: unknown): number {
+  if (!isFields(called)) return 0;
+  return textBytes(called.name) + textBytes(called.arguments) + textBytes(called.input);
+}
+
+function textBytes(value: unknown): number {
+  return typeof value === "string" ? Buffer.byteLength(value) : 0;
 }

@@ -104,7 +104,7 @@ export function planRoute(
 
 function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {
   const { providerOrder, allowFallbacks } = preferences;
-  const wished = providerOrder.flatMap((name) =>
+  const wished = [...new Set(providerOrder)].flatMap((name) =>
     candidates.filter((candidate) => candidate.providerId === name),
   );
   if (!allowFallbacks) return providerOrder.length > 0 ? wished : candidates.slice(0, 1);

@@ -5,7 +5,7 @@ const DEFAULT_RETRY_AFTER_SECONDS = 1;
 
 /** What a provider's failure is to the caller. */
 export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
-  const cause = new Error(`${failure.loggable} (tried ${trail.join(", ")})`, { cause: failure });
+  const cause = new Error(`${failure.logMessage} (tried ${trail.join(", ")})`, { cause: failure });
   switch (failure.kind) {
     case "rejected":
       return new GatewayError("provider_rejected", failure.message, {

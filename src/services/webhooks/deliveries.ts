@@ -180,7 +180,7 @@ export class Deliveries implements OwnedKind {
 
   async #ended(loop: DeliveryLoop, error: unknown): Promise<void> {
     const { lease } = loop;
-    const { ownership, clock, onError } = this.#dependencies;
+    const { clock, onError } = this.#dependencies;
     if (error !== undefined && !(error instanceof LeaseLostError)) {
       if (!this.#isStopped) onError(error);
       await new Promise<void>((resolve) => clock.after(FAILURE_PAUSE_MS, resolve));
@@ -190,7 +190,8 @@ export class Deliveries implements OwnedKind {
       // What was seen between its last look and its end is for whoever acts next.
       if (loop.hasNewEvents || error !== undefined) this.#remembered.add(lease.id);
     }
-    if (ownership.isHeld(lease)) await this.#release(lease);
+    // Also past the lease of this instance, which may live on: nobody else takes what the living own.
+    await this.#release(lease);
   }
 
   async #release(lease: Lease): Promise<void> {

@@ -1,0 +1,99 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
+import { billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
+import { expectStreamShape, type ReadStream, readStream } from "../support/stream-reader.ts";
+import type { Behaviour, BehaviourName } from "../upstream/behaviours.ts";
+
+interface Completion {
+  readonly created: number;
+  readonly choices: [{ message: Record<string, unknown>; finish_reason: string; logprobs: null }];
+}
+
+let gateway: ChatGateway;
+beforeAll(async () => {
+  gateway = await startChatGateway();
+});
+afterAll(() => gateway.stop());
+afterEach(() => expectBooksClosed(gateway));
+
+async function whole(behaviour: Behaviour, body = {}) {
+  const response = await gateway.chat(gateway.modelThat(behaviour), body);
+  expect(response.status).toBe(200);
+  return { response, completion: (await response.json()) as Completion };
+}
+
+async function stream(behaviour: Behaviour, body = {}) {
+  const slug = gateway.modelThat(behaviour);
+  const wish = { stream: true, stream_options: { include_usage: true }, ...body };
+  const response = await gateway.chat(slug, wish);
+  expect(response.status).toBe(200);
+  const read: ReadStream = await readStream(response);
+  expectStreamShape(read, { model: `test/${slug}`, includesUsage: true });
+  return { response, read };
+}
+
+test("all chunks of a stream tell the same time, also where the provider's clock goes on", async () => {
+  // The shape that is expected of every stream holds it.
+  await stream({ do: "created-anew", content: "One two three.", events: 5, cut: true });
+});
+
+test("a provider without a clock does not date an answer back to 1970", async () => {
+  const before = Math.floor(Date.now() / 1_000);
+  const { completion } = await whole({ do: "created-0" });
+  expect(completion.created).toBeGreaterThanOrEqual(before);
+  const { read } = await stream({ do: "created-0" });
+  for (const chunk of read.chunks) expect(chunk.created).toBeGreaterThanOrEqual(before);
+});
+
+test("a refusal ends with content_filter, whole and streamed", async () => {
+  const { completion } = await whole({ do: "refusal", content: "I cannot help with it." });
+  expect(completion.choices[0]).toMatchObject({
+    message: { content: null, refusal: "I cannot help with it." },
+    finish_reason: "content_filter",
+  });
+  const { read } = await stream({ do: "refusal", content: "I cannot help with it.", events: 3 });
+  const said = read.chunks.flatMap(({ choices }) => choices.map(({ delta }) => delta.refusal));
+  expect(said.join("")).toBe("I cannot help with it.");
+  expect(read.finishReason).toBe("content_filter");
+});
+
+test("a message has OpenAI's required members, null where the provider leaves them out", async () => {
+  const { completion } = await whole({ do: "without-nulls", content: "Hi." });
+  expect(completion.choices[0]).toMatchObject({
+    message: { role: "assistant", content: "Hi.", refusal: null },
+    logprobs: null,
+  });
+});
+
+test("an empty error beside an answer is none", async () => {
+  const { completion } = await whole({ do: "empty-error", content: "Hi." });
+  expect(completion.choices[0].message.content).toBe("Hi.");
+  expect(completion).not.toContainKey("error");
+  const { read } = await stream({ do: "empty-error", content: "Hi." });
+  expect(read.content).toBe("Hi.");
+  expect(read.text).not.toContain("error");
+});
+
+test.each([{ include_reasoning: false }, { reasoning: { exclude: true } }])(
+  "reasoning that is not wanted (%j) is in no other member either",
+  async (body) => {
+    const behaviour: Behaviour = { do: "reasoning-details", reasoning: "HUSH", content: "Hi." };
+    expect(JSON.stringify((await whole(behaviour)).completion)).toContain("reasoning_details");
+    expect(JSON.stringify((await whole(behaviour, body)).completion)).not.toContain("HUSH");
+    const { read } = await stream(behaviour, body);
+    expect(read.content).toBe("Hi.");
+    expect(read.text).not.toContain("HUSH");
+  },
+);
+
+test("a function called in the old form is counted where the provider tells no usage", async () => {
+  const toolCalls = [{ name: "get_weather", arguments: '{"city":"Ulm"}' }];
+  const name: BehaviourName = "old-function-call";
+  const behaviour: Behaviour = { do: name, content: "", toolCalls, usage: null };
+  const { response, completion } = await whole(behaviour);
+  expect(completion.choices[0].finish_reason).toBe("tool_calls");
+  expect(completion.choices[0].message.function_call).toEqual(toolCalls[0]!);
+  expect((await billOfResponse(gateway, response)).completionTokens).toBeGreaterThan(3);
+  const streamed = await stream(behaviour);
+  expect((await billOfResponse(gateway, streamed.response)).completionTokens).toBeGreaterThan(3);
+});
