@@ -1,8 +1,8 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { chargeArrays } from "./charge-arrays.ts";
 import { type ChargedAccount, ChargedAccounts } from "./charged-accounts.ts";
 import { findPosted } from "./posted.ts";
 import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
+import { jsonInteger, settlementRows } from "./settlement-rows.ts";
 
 export interface InstanceIdentity {
   readonly id: string;
@@ -22,7 +22,7 @@ export interface LedgerBatch {
 }
 
 /**
- * Commits a batch in one statement and one round trip (function ledger_charge). Returns the totals of
+ * Commits a batch in one statement and one round trip (function ledger_settle). Returns the totals of
  * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead.
  */
 export async function commitLedgerBatch(
@@ -33,22 +33,19 @@ export async function commitLedgerBatch(
   for (;;) {
     const due = batch.recheck ? await withoutPosted(sql, batch.settlements) : batch.settlements;
     const accounts = new ChargedAccounts(batch.settlements, due);
-    const charges = chargeArrays(due, accounts);
-    const [row] = await sql<{ totals: string | null }[]>`
-      SELECT ledger_charge(${instance.id}::text, ${instance.epoch.toString()}::text::bigint,
-        ${charges.accounts}::text::text[], ${charges.sums}::text::bigint[],
-        ${charges.requests}::text::text[], ${charges.figures}::text::bigint[],
-        ${charges.details}::text::text[], ${charges.groups}::text::text[],
-        ${charges.groupFigures}::text::bigint[],
-        ${rareJson(batch, due, accounts)}::text::jsonb) AS totals`;
+    const json = batchJson(instance, batch, due, accounts);
+    const [row] = await sql<{ totals: string[] | null }[]>`
+      SELECT ledger_settle(${json}::text::jsonb) AS totals`;
     // Null: another writer has posted some of what is due since it was looked up.
     if (row!.totals !== null) return totalsOf(accounts.list, row!.totals);
   }
 }
 
-function totalsOf(accounts: readonly ChargedAccount[], text: string): Map<string, AccountTotals> {
+function totalsOf(
+  accounts: readonly ChargedAccount[],
+  figures: readonly string[],
+): Map<string, AccountTotals> {
   const totals = new Map<string, AccountTotals>();
-  const figures = text.split(" ");
   let at = 0;
   for (const { id } of accounts) {
     totals.set(id, {
@@ -74,22 +71,24 @@ async function withoutPosted(
   return settlements.filter(({ requestId }) => !posted.has(requestId));
 }
 
-/** What most batches have nothing of: null then. */
-function rareJson(
+/** One parameter, because each costs the driver as much as what is in it. Absent members are null. */
+function batchJson(
+  instance: InstanceIdentity,
   { checkpoints, settlements, knownAccounts, recheck }: LedgerBatch,
   due: readonly Settlement[],
   accounts: ChargedAccounts,
-): string | null {
-  const newAccounts = newAccountRows(accounts.list, knownAccounts);
-  // What an earlier try or another writer had posted may have left its attempt to us.
-  const attempts = recheck ? attemptsOf(settlements, true) : attemptsOf(due, false);
-  if (!recheck && newAccounts === undefined && attempts === undefined && checkpoints.length === 0) {
-    return null;
-  }
+): string {
+  const posted = due.length === 0 ? undefined : settlementRows(due, accounts);
   return JSON.stringify({
-    new_accounts: newAccounts,
+    instance: instance.id,
+    epoch: instance.epoch.toString(),
     checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
-    attempts,
+    new_accounts: newAccountRows(accounts.list, knownAccounts),
+    accounts: accounts.list.length === 0 ? undefined : accounts.list.map(accountRow),
+    groups: posted?.groups,
+    settlements: posted?.settlements,
+    // What an earlier try or another writer had posted may have left its attempt to us.
+    attempts: recheck ? attemptsOf(settlements, true) : attemptsOf(due, false),
     recheck: recheck || undefined,
   });
 }
@@ -102,6 +101,10 @@ function attemptsOf(settlements: readonly Settlement[], isAny: boolean): string[
     ended.push(requestId);
   }
   return ended;
+}
+
+function accountRow({ id, place, chargeNano, count }: ChargedAccount) {
+  return { n: place, id, c: jsonInteger(chargeNano), q: count };
 }
 
 function newAccountRows(

@@ -6,8 +6,6 @@ export const LEDGER_SETTINGS: Record<string, string> = {
   plan_cache_mode: "force_generic_plan",
   enable_seqscan: "off",
   enable_mergejoin: "off",
-  // Rows are locked as an index yields them: in the order of ids.
-  enable_bitmapscan: "off",
   jit: "off",
 };
 

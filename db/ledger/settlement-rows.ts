@@ -1,6 +1,6 @@
-import type { ExactInteger } from "../../src/lib/exact-integer.ts";
+import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
+import { isSamePayer } from "./charged-accounts.ts";
 import type { Settlement } from "./rows.ts";
-import { groupSettlements } from "./settlement-groups.ts";
 
 export interface SettlementRows {
   readonly groups: readonly Record<string, unknown>[];
@@ -13,31 +13,88 @@ export interface AccountPlaces {
 }
 
 /**
- * The settlements of a batch as ledger_exchange reads them: what they have in common once, as groups.
- * Members that are absent stand for zero and null.
+ * The settlements of a batch as ledger_settle and ledger_exchange read them: what they have in common
+ * once, as groups.
  */
 export function settlementRows(
   settlements: readonly Settlement[],
   places: AccountPlaces,
 ): SettlementRows {
+  const groups = new Groups(places);
   const rows: Record<string, unknown>[] = [];
-  const firsts = groupSettlements(settlements, (settlement, g, n, chargeNano) => {
-    const row: Record<string, unknown> = {
-      n,
-      g,
-      r: settlement.requestId,
-      c: jsonInteger(chargeNano),
-      p: settlement.promptTokens,
-      o: settlement.completionTokens,
-      l: settlement.latencyMs,
-    };
-    if (settlement.cachedPromptTokens > 0) row.cp = settlement.cachedPromptTokens;
-    if (settlement.reasoningTokens > 0) row.ro = settlement.reasoningTokens;
-    if (settlement.details !== null) row.d = settlement.details;
-    rows.push(row);
-  });
-  const groups = firsts.map((first, g) => groupRow(first, g, places.placeOf(first.orgAccount)));
-  return { groups, settlements: rows };
+  /** Made where there is a second one: most batches are of one organization. */
+  let sums: Map<string, RunningSum> | undefined;
+  let last: Settlement | undefined;
+  let sum: RunningSum = { count: 0, nano: 0 };
+  let g = 0;
+  for (const settlement of settlements) {
+    const { orgAccount } = settlement;
+    if (last !== undefined && last.orgAccount !== orgAccount) {
+      sums ??= new Map([[last.orgAccount, sum]]);
+      sum = sums.get(orgAccount) ?? { count: 0, nano: 0 };
+      sums.set(orgAccount, sum);
+    }
+    if (last === undefined || !isSameGroup(last, settlement)) g = groups.of(settlement);
+    last = settlement;
+    rows.push(settlementRow(settlement, sum, g));
+  }
+  return { groups: groups.rows, settlements: rows };
+}
+
+/** Of the charges of one organization, up to the one at hand. */
+interface RunningSum {
+  count: number;
+  nano: ExactInteger;
+}
+
+class Groups {
+  readonly rows: Record<string, unknown>[] = [];
+  readonly #places: AccountPlaces;
+  #first: Settlement | undefined;
+  /** Made where there is a second one: most batches have one group. */
+  #byName: Map<string, number> | undefined;
+
+  constructor(places: AccountPlaces) {
+    this.#places = places;
+  }
+
+  of(settlement: Settlement): number {
+    if (this.#first === undefined) {
+      this.#first = settlement;
+      return this.#add(settlement);
+    }
+    this.#byName ??= new Map([[nameOf(this.#first), 0]]);
+    const name = nameOf(settlement);
+    let g = this.#byName.get(name);
+    if (g === undefined) {
+      g = this.#add(settlement);
+      this.#byName.set(name, g);
+    }
+    return g;
+  }
+
+  #add(settlement: Settlement): number {
+    const g = this.rows.length;
+    this.rows.push(groupRow(settlement, g, this.#places.placeOf(settlement.orgAccount)));
+    return g;
+  }
+}
+
+function nameOf(settlement: Settlement): string {
+  const { dayAccount, model, provider, status, estimated, description } = settlement;
+  return `${dayAccount} ${model} ${provider} ${status} ${estimated} ${description}`;
+}
+
+/** Most of a batch has all of this in common with its neighbour. */
+function isSameGroup(one: Settlement, other: Settlement): boolean {
+  return (
+    isSamePayer(one, other) &&
+    one.model === other.model &&
+    one.provider === other.provider &&
+    one.status === other.status &&
+    one.estimated === other.estimated &&
+    one.description === other.description
+  );
 }
 
 function groupRow(settlement: Settlement, g: number, o: number): Record<string, unknown> {
@@ -54,7 +111,32 @@ function groupRow(settlement: Settlement, g: number, o: number): Record<string, 
   };
 }
 
+/** Adds the settlement to the sum. Members that are absent stand for zero and null. */
+function settlementRow(
+  settlement: Settlement,
+  sum: RunningSum,
+  g: number,
+): Record<string, unknown> {
+  const chargeNano = exact(settlement.chargeNano);
+  sum.count++;
+  sum.nano = plus(sum.nano, chargeNano);
+  const row: Record<string, unknown> = {
+    n: sum.count,
+    g,
+    r: settlement.requestId,
+    c: jsonInteger(chargeNano),
+    t: jsonInteger(sum.nano),
+    p: settlement.promptTokens,
+    o: settlement.completionTokens,
+    l: settlement.latencyMs,
+  };
+  if (settlement.cachedPromptTokens > 0) row.cp = settlement.cachedPromptTokens;
+  if (settlement.reasoningTokens > 0) row.ro = settlement.reasoningTokens;
+  if (settlement.details !== null) row.d = settlement.details;
+  return row;
+}
+
 /** JSON knows no bigint; the database reads both alike. */
-function jsonInteger(value: ExactInteger): number | string {
+export function jsonInteger(value: ExactInteger): number | string {
   return typeof value === "number" ? value : value.toString();
 }

@@ -31,8 +31,7 @@ export interface SettlementRow {
   readonly g: number;
   readonly r: string;
   readonly c: number | string;
-  /** Sent to ledger_charge alone. */
-  readonly t?: number | string;
+  readonly t: number | string;
   readonly h?: boolean;
 }
 
@@ -97,7 +96,7 @@ export interface Charge extends Omit<GroupRow, "g"> {
   readonly chargeNano: bigint;
   /** Among the charges of its organization, from 1. */
   readonly place: number;
-  /** Of these charges, up to this one; 0 where it is not sent. */
+  /** Of these charges, up to this one. */
   readonly sumNano: bigint;
   readonly isOfThisHold: boolean;
 }
@@ -111,7 +110,7 @@ export function chargesOf(batch: BatchRows): Charge[] {
       requestId: row.r,
       chargeNano: BigInt(row.c),
       place: row.n,
-      sumNano: BigInt(row.t ?? 0),
+      sumNano: BigInt(row.t),
       isOfThisHold: row.h === true,
     }));
 }

@@ -3,7 +3,7 @@ import type { ModelContext } from "./model-context.ts";
 import type { AccountRow } from "./tables.ts";
 import { A_MOMENT, type Running, type Transaction } from "./transaction.ts";
 
-/* What ledger_charge and ledger_exchange have in common. */
+/* What ledger_settle and ledger_exchange have in common. */
 
 export function emptyAccount(
   row: Pick<AccountRow, "id" | "kind" | "organization_id" | "key_id" | "period_start">,

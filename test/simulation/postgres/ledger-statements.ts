@@ -1,10 +1,9 @@
 import type { BatchRows } from "./batch-rows.ts";
 import { emitBudgetEvents } from "./budget-events.ts";
-import { chargeBatch } from "./charge-batch.ts";
 import { isAlive } from "./fence.ts";
-import { ledgerCharge } from "./ledger-charge.ts";
 import { ledgerExchange } from "./ledger-exchange.ts";
 import { emptyAccount, isPosted } from "./ledger-parts.ts";
+import { ledgerSettle } from "./ledger-settle.ts";
 import { rowsOf, written } from "./outcome.ts";
 import { postCredit } from "./post-credit.ts";
 import { refundCharge } from "./refund-charge.ts";
@@ -14,12 +13,12 @@ import type { ModelledStatement } from "./statements.ts";
 /** Statements of db/ledger, and those that effects carry into its transactions. */
 export const ledgerStatements: readonly ModelledStatement[] = [
   {
-    name: "ledger_charge",
-    begins: "SELECT ledger_charge(",
+    name: "ledger_settle",
+    begins: "SELECT ledger_settle(",
     isLedgerBatch: true,
-    *run(context, transaction, parameters) {
-      const totals = yield* ledgerCharge(context, transaction, chargeBatch(parameters));
-      return rowsOf([{ totals }]);
+    *run(context, transaction, [json]) {
+      const batch = JSON.parse(json) as BatchRows;
+      return rowsOf([{ totals: yield* ledgerSettle(context, transaction, batch) }]);
     },
   },
   {

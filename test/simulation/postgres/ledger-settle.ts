@@ -14,11 +14,11 @@ import type { AccountRow } from "./tables.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
 /** As the function of that name: holds are in the memory of the one gateway. */
-export function* ledgerCharge(
+export function* ledgerSettle(
   context: ModelContext,
   transaction: Transaction,
   batch: BatchRows,
-): Running<string | null> {
+): Running<string[] | null> {
   yield* passFence(context, transaction, {
     instanceId: batch.instance,
     epoch: BigInt(batch.epoch),
@@ -45,7 +45,11 @@ export function* ledgerCharge(
   }
   const periods = rows.filter(({ kind }) => kind !== "org").map(({ id }) => id);
   if (periods.length > 0) yield* emitBudgetEvents(context, transaction, periods, false);
-  return rows.flatMap((row) => [row.credit_nano, row.posted_nano, row.sequence]).join(" ");
+  return rows.flatMap((row) => [
+    String(row.credit_nano),
+    String(row.posted_nano),
+    String(row.sequence),
+  ]);
 }
 
 function* chargeAccounts(
