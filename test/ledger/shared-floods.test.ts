@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { systemClock } from "../../src/lib/clock.ts";
 import type { GatewayError } from "../../src/lib/errors.ts";
-import { figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
-import { shareMoney } from "../contracts/several-money.ts";
+import { figures, requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";
-import { attemptsOf, type Books, faultsOf, holdsOf, openBooks, type Payer } from "./books.ts";
+import { holdsOf, type Payer } from "./books.ts";
+import { openSharedGrounds, type Shared, type SharedGrounds } from "./shared-grounds.ts";
 
 /** Of requests whose hold is many times their charge; 30 shows the same at the pace of a busy key. */
 const ARRIVAL_SECONDS = Number(process.env.GATEWAY_TEST_ARRIVAL_SECONDS ?? 2);
@@ -14,19 +13,14 @@ const PAID_REQUESTS = 200;
 /** An answer takes that long. */
 const ANSWER_MS = 20;
 
-let books: Books;
-let three: ReturnType<typeof shareMoney>[];
+let grounds: SharedGrounds;
+let three: Shared[];
 beforeAll(async () => {
-  books = await openBooks();
+  grounds = await openSharedGrounds();
   three = [];
-  for (let i = 0; i < 3; i++) {
-    three.push(shareMoney(books, { clock: systemClock, instance: await books.addInstance() }));
-  }
+  for (let i = 0; i < 3; i++) three.push(await grounds.open());
 });
-afterAll(async () => {
-  await Promise.all(three.map(({ ledger }) => ledger.close()));
-  await books.close();
-});
+afterAll(() => grounds.close());
 
 interface Flood {
   readonly payer: Payer;
@@ -70,39 +64,16 @@ async function flood(options: Flood): Promise<{ answered: number; refusals: Map<
 /** Each instance has seen the accounts before: none of them waits for another to make their rows. */
 async function known(payer: Payer): Promise<Payer> {
   for (const { money } of three) money.release(await money.hold(requestOf(payer, 1)));
-  await until("it is given back", async () => (await holdsOf(books.sql)).length === 0);
+  await until("it is given back", async () => (await holdsOf(grounds.books.sql)).length === 0);
   return payer;
-}
-
-async function spentOf({ keyId }: Payer): Promise<bigint> {
-  const [row] = await books.sql<{ spent: bigint }[]>`
-    SELECT coalesce(-sum(amount_nano), 0)::bigint AS spent FROM transactions WHERE key_id = ${keyId}`;
-  return row!.spent;
-}
-
-async function expectWhole(): Promise<void> {
-  await until("nothing is held", async () => (await holdsOf(books.sql)).length === 0);
-  expect(await attemptsOf(books.sql)).toEqual([]);
-  expect(await faultsOf(books.sql)).toEqual([]);
-  for (const { money, backgroundErrors } of three) {
-    expect(money.outstandingHolds).toBe(0);
-    expect(backgroundErrors).toEqual([]);
-  }
 }
 
 const CHARGE = 1_000n;
 const ROOMY_CHARGE = 512n;
 
 describe.each<[string, (nano: bigint) => Promise<Payer>, string]>([
-  [
-    "budget",
-    async (nano) => {
-      const { organizationId } = await books.addOrganization(RICH);
-      return books.addKey(organizationId, { dailyBudgetNano: nano });
-    },
-    "budget_exhausted",
-  ],
-  ["balance", (nano) => books.addOrganization(nano), "insufficient_credits"],
+  ["budget", (nano) => grounds.payerWith(nano), "budget_exhausted"],
+  ["balance", (nano) => grounds.books.addOrganization(nano), "insufficient_credits"],
 ])("three instances and a %s that pays for 200 of 2,000 requests", (_, payerWith, code) => {
   test(
     "spend it to the last and not beyond where each holds what it costs",
@@ -119,8 +90,8 @@ describe.each<[string, (nano: bigint) => Promise<Payer>, string]>([
       console.info(`${answered} of ${PAID_REQUESTS} that are paid for were answered`);
       expect(answered).toBeWithin(195, PAID_REQUESTS + 1);
       expect([...refusals]).toEqual([[code, REQUESTS - answered]]);
-      expect(await spentOf(payer)).toBe(CHARGE * BigInt(answered));
-      await expectWhole();
+      expect(await grounds.spentOf(payer)).toBe(CHARGE * BigInt(answered));
+      await grounds.expectWhole(...three);
     },
     TIMEOUT_MS,
   );
@@ -137,14 +108,14 @@ describe.each<[string, (nano: bigint) => Promise<Payer>, string]>([
         chargeNano: ROOMY_CHARGE,
         spreadMs: ARRIVAL_SECONDS * 1_000,
       });
-      const spent = await spentOf(payer);
+      const spent = await grounds.spentOf(payer);
       console.info(`${answered} were answered; ${limit - spent} of ${limit} nano-USD are left`);
       expect(answered).toBeGreaterThanOrEqual(180);
       expect([...refusals]).toEqual([[code, REQUESTS - answered]]);
       expect(spent).toBeLessThanOrEqual(limit);
       // What is left pays for less than an answer that is worth one.
       expect(limit - spent).toBeLessThan(256n);
-      await expectWhole();
+      await grounds.expectWhole(...three);
     },
     TIMEOUT_MS,
   );

@@ -7,7 +7,7 @@ import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.t
 import { until } from "../support/until.ts";
 import { attemptsOf, type Books, faultsOf, holdsOf, openBooks, type Payer } from "./books.ts";
 
-type Shared = ReturnType<typeof shareMoney>;
+export type Shared = ReturnType<typeof shareMoney>;
 
 /** Books on which several instances hold money, of which some may reach them through a network that breaks. */
 export interface SharedGrounds {

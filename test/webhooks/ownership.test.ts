@@ -120,6 +120,18 @@ const untilDelivered = (hook: string, count: number) =>
     return statuses.length === count && statuses.every((status) => status === "delivered");
   });
 
+/** An instance that found itself past its lease when it had sent the first of three. */
+async function stoppedPastItsLease(): Promise<{ instance: Instance; hook: string }> {
+  const instance: Instance = await addInstance(() => {
+    instance.owner.withinLease = false;
+    return accepted;
+  });
+  const hook = await hookWith([1, 2, 3]);
+  await instance.takeOver(hook);
+  await until("it has stopped", () => instance.deliveries.size === 0);
+  return { instance, hook };
+}
+
 describe("an owner whose lease has passed on", () => {
   test("writes nothing of what it sent, and sends nothing more", async () => {
     const { promise: mayAnswer, resolve: answer } = Promise.withResolvers<void>();
@@ -150,24 +162,12 @@ describe("an owner whose lease has passed on", () => {
   });
 
   test("stops where its own clock says that it may have passed on, without asking anybody", async () => {
-    const instance: Instance = await addInstance(() => {
-      instance.owner.withinLease = false;
-      return accepted;
-    });
-    const hook = await hookWith([1, 2, 3]);
-    await instance.takeOver(hook);
-    await until("it has stopped", () => instance.deliveries.size === 0);
+    const { instance } = await stoppedPastItsLease();
     expect(instance.sent).toEqual([1]);
   });
 
   test("gives it back where its lease goes on, so that somebody acts for the webhook again", async () => {
-    const instance: Instance = await addInstance(() => {
-      instance.owner.withinLease = false;
-      return accepted;
-    });
-    const hook = await hookWith([1, 2, 3]);
-    await instance.takeOver(hook);
-    await until("it has stopped", () => instance.deliveries.size === 0);
+    const { instance, hook } = await stoppedPastItsLease();
     instance.owner.withinLease = true;
     const heir = await addInstance(() => accepted);
     heir.owner.judges = false;

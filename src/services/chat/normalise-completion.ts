@@ -4,8 +4,8 @@ import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { isEmptyError } from "./stream-chunk.ts";
-import { callIdStem, normaliseToolCalls } from "./tool-calls.ts";
+import { isEmptyError, isText } from "./stream-chunk.ts";
+import { normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
   /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
@@ -39,7 +39,7 @@ export function normaliseCompletion(
     const { message } = choice;
     message.role = "assistant";
     normaliseContent(message);
-    normaliseToolCalls(message, callIdStem(id, position));
+    normaliseToolCalls(message, id, position);
     // OpenAI's answers always have these, others' often not.
     message.content ??= null;
     message.refusal ??= null;
@@ -61,7 +61,7 @@ function normaliseChoice(
   hidesReasoning: boolean,
 ): void {
   if (hidesReasoning) hideReasoning(message);
-  const isRefused = typeof message.refusal === "string" && message.refusal !== "";
+  const isRefused = isText(message.refusal);
   delete choice.usage;
   const hasToolCalls = message.tool_calls !== undefined;
   if (typeof choice.index !== "number") choice.index = position;

@@ -14,9 +14,10 @@ export function callIdStem(id: string, choice: number): string {
  * Brings the tool calls of a message into OpenAI's form, in place (contract §7). Mistral names no type,
  * others no id, or give arguments as an object, or null and an empty list where nothing is called.
  */
-export function normaliseToolCalls(message: Fields, stem: string): void {
+export function normaliseToolCalls(message: Fields, completionId: string, choice: number): void {
   dropNothingCalled(message);
   if (!Array.isArray(message.tool_calls)) return;
+  const stem = callIdStem(completionId, choice);
   message.tool_calls.forEach((call: unknown, position) => {
     if (!isFields(call)) return;
     beginCall(call, `${stem}${position}`);
