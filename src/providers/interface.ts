@@ -15,6 +15,8 @@ export interface ChatCall {
   readonly body: Readonly<Record<string, unknown>>;
   readonly stream: boolean;
   readonly requestId: string;
+  /** True where a try before was lost with a connection that had been used: others may be as dead. */
+  readonly onNewConnection?: boolean;
   /** Aborts the upstream call at once. */
   readonly signal: AbortSignal;
   /** The same for who can do without a signal, which may not exist until it is asked for. */
@@ -72,6 +74,8 @@ export class ProviderFailure extends Error {
   readonly retryAfterMs: number | undefined;
   /** The field the provider complained about. */
   readonly param: string | null;
+  /** A connection that had been used before ended without a byte of an answer: a new one may do. */
+  readonly lostUsedConnection: boolean;
 
   constructor(
     kind: ProviderFailureKind,
@@ -81,6 +85,7 @@ export class ProviderFailure extends Error {
       retryAfterMs?: number;
       param?: string | null;
       cause?: unknown;
+      lostUsedConnection?: boolean;
     } = {},
   ) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -89,6 +94,7 @@ export class ProviderFailure extends Error {
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
+    this.lostUsedConnection = details.lostUsedConnection ?? false;
   }
 
   /** The message as a log may tell it: what a provider says may quote the prompt. */

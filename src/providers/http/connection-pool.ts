@@ -37,7 +37,7 @@ export class ConnectionPool implements ConnectionOwner {
   }
 
   dispatch(exchange: Exchange): void {
-    const connection = this.#idle.pop();
+    const connection = exchange.onNewConnection ? undefined : this.#idle.pop();
     if (connection === undefined) this.#open(exchange);
     else connection.reuse(exchange);
   }

@@ -116,7 +116,7 @@ export class HttpConnection implements ExchangeCarrier {
       this.#owner.onStale(exchange);
     } else if (this.#socket === undefined) {
       exchange.fail(connectionLost("the connection could not be opened", error));
-    } else exchange.connectionEnded(error);
+    } else exchange.connectionEnded(error, this.#isReused);
   }
 
   pause(): void {

@@ -30,6 +30,7 @@ export interface ExchangeCarrier {
 export class Exchange implements BodySource, EventListenerObject {
   readonly requestText: string;
   readonly connectTimeoutMs: number;
+  readonly onNewConnection: boolean;
   readonly #method: string;
   readonly #signal: AbortNotice;
   readonly #receiver: ResponseReceiver;
@@ -46,6 +47,7 @@ export class Exchange implements BodySource, EventListenerObject {
   constructor(requestText: string, request: ProviderRequest, receiver: ResponseReceiver) {
     this.requestText = requestText;
     this.connectTimeoutMs = request.connectTimeoutMs;
+    this.onNewConnection = request.onNewConnection === true;
     this.#method = request.method;
     this.#signal = request.signal;
     this.#receiver = receiver;
@@ -81,8 +83,8 @@ export class Exchange implements BodySource, EventListenerObject {
     }
   }
 
-  /** The carrier has ended, with the error of the system or in the ordinary way. */
-  connectionEnded(error: unknown): void {
+  /** The carrier, which `wasUsed` before, has ended: with the error of the system or in the ordinary way. */
+  connectionEnded(error: unknown, wasUsed = false): void {
     if (this.#hasEnded) return;
     const isReset = error !== undefined && error !== null;
     if (this.#framing?.kind === "close" && !isReset) {
@@ -90,7 +92,7 @@ export class Exchange implements BodySource, EventListenerObject {
       return;
     }
     const where = this.#framing === undefined ? "before the response" : "in mid-response";
-    this.fail(connectionLost(`the connection ended ${where}`, error));
+    this.fail(connectionLost(`the connection ended ${where}`, error, wasUsed && !this.#hasBegun));
   }
 
   fail(error: unknown): void {

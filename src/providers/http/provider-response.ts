@@ -25,6 +25,8 @@ export interface ProviderRequest {
   readonly signal: AbortNotice;
   /** Milliseconds until a new connection must stand. */
   readonly connectTimeoutMs: number;
+  /** Sent on no connection that was used before. */
+  readonly onNewConnection?: boolean | undefined;
 }
 
 /** Who waits for a response. One of the two is told, once. */

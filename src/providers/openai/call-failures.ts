@@ -1,4 +1,5 @@
 import type { AbortNotice } from "../call-abort.ts";
+import { HttpError } from "../http/http-error.ts";
 import { ProviderFailure } from "../interface.ts";
 
 export function connectTimeout(): ProviderFailure {
@@ -11,7 +12,11 @@ export function brokenAnswer(what: string): ProviderFailure {
 }
 
 /** What was thrown during a call, as the failure that it is: an abort comes before everything else. */
-export function failureOfThrown(error: unknown, signal: AbortNotice): ProviderFailure {
+export function failureOfThrown(
+  error: unknown,
+  signal: AbortNotice,
+  lostUsedConnection = error instanceof HttpError && error.lostUsedConnection,
+): ProviderFailure {
   if (signal.aborted) {
     return new ProviderFailure("aborted", "the call was aborted", { cause: signal.reason });
   }
@@ -20,5 +25,6 @@ export function failureOfThrown(error: unknown, signal: AbortNotice): ProviderFa
   const what = typeof code === "string" ? code : String(name);
   return new ProviderFailure("unavailable", `the connection to the provider failed: ${what}`, {
     cause: error,
+    lostUsedConnection,
   });
 }

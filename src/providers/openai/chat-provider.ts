@@ -67,6 +67,8 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #connectTimeoutMs: number;
   readonly #guard: ConnectGuard | undefined;
   readonly #shape: ReturnType<typeof bodyShaper>;
+  /** `fetch` has had an answer, and may keep its connection. */
+  #hasAnswered = false;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock, fetch: send, probe } = dependencies;
@@ -114,13 +116,22 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   }
 
   async #chatByFetch(call: ChatCall): Promise<ChatAnswer> {
+    let response: ProviderResponse | undefined;
     try {
-      const response = await this.#send(call);
+      response = await this.#send(call);
       this.#guard?.sawAnswer(this.#clock.nowMs());
+      this.#hasAnswered = true;
       return await this.answerOf(response, call);
     } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+      const isLost = response === undefined && this.#mayHaveLostUsed(error, call);
+      throw failureOfThrown(error, call.abortNotice ?? call.signal, isLost);
     }
+  }
+
+  /** `fetch` does not tell whether a connection that ended before an answer was a new one. */
+  #mayHaveLostUsed(error: unknown, call: ChatCall): boolean {
+    const { code } = error as { code?: unknown };
+    return this.#hasAnswered && call.onNewConnection !== true && code === "ECONNRESET";
   }
 
   /** Throws, or rejects, where the response is no answer. */
@@ -152,6 +163,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       signal: call.signal,
       // Bun's own idle timeout is off: how long silence may last is the caller's to decide.
       timeout: false,
+      keepalive: call.onNewConnection !== true,
     };
     const guard = this.#guard;
     if (guard === undefined || guard.isReachable(this.#clock.nowMs())) {

@@ -19,6 +19,7 @@ export class ClientCall implements ProviderRequest, ResponseReceiver {
   readonly body: string;
   readonly signal: AbortNotice;
   readonly connectTimeoutMs: number;
+  readonly onNewConnection: boolean | undefined;
   readonly #call: ChatCall;
   readonly #reader: AnswerReader;
   readonly #answer = Promise.withResolvers<ChatAnswer>();
@@ -35,6 +36,7 @@ export class ClientCall implements ProviderRequest, ResponseReceiver {
     this.headers = headers;
     this.signal = call.abortNotice ?? call.signal;
     this.connectTimeoutMs = connectTimeoutMs;
+    this.onNewConnection = call.onNewConnection;
     this.#reader = reader;
   }
 

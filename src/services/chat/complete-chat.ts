@@ -133,6 +133,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     noteCandidate(chat.log, candidate);
     this.model = candidate.upstreamModel;
     this.body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
+    this.onNewConnection = this.tries.onNewConnection;
     return candidate.provider.chat(this);
   }
 

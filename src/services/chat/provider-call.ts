@@ -7,6 +7,7 @@ export class ProviderCall extends CallAbort implements ChatCall {
   readonly stream: boolean;
   model = "";
   body: Readonly<Record<string, unknown>> = NO_BODY;
+  onNewConnection = false;
 
   constructor(requestId: string, stream: boolean) {
     super();

@@ -51,6 +51,7 @@ export class StreamAttempts {
     const attempt = new StreamAttempt(this.#call.requestId, true);
     attempt.model = candidate.upstreamModel;
     attempt.body = this.#call.providerBody(candidate);
+    attempt.onNewConnection = this.tries.onNewConnection;
     this.abort.addEventListener("abort", attempt);
     // It may have happened while the candidate was chosen: then nobody is told any more.
     if (this.abort.aborted) attempt.abort();

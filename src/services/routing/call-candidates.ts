@@ -27,8 +27,10 @@ const MAX_DELAY_MS = 2_000;
 
 /**
  * The candidates of one call, tried in order until one answers; then, while failures were of a kind that
- * passes, again after a pause with full jitter. Only for before the first byte of an answer. Behind each
- * `next` comes `failed` or `answered`, and behind that one `end`.
+ * passes, again after a pause with full jitter. Servers close idle connections without a word, which says
+ * nothing of their health: a try that was lost so is repeated on a new connection without pause or budget.
+ * Only for before the first byte of an answer. Behind each `next` comes `failed` or `answered`, and behind
+ * that one `end`.
  */
 export class CandidateTries {
   readonly #dependencies: CallDependencies;
@@ -48,6 +50,8 @@ export class CandidateTries {
   #refusedModels: Set<string> | undefined;
   #hasAnswered = false;
   #isEnded = false;
+  /** Those of which a try was lost with a used connection. */
+  #lostEndpoints: Set<string> | undefined;
 
   constructor(
     dependencies: CallDependencies,
@@ -63,6 +67,11 @@ export class CandidateTries {
   /** The one that was tried last. */
   get candidate(): Candidate {
     return this.#candidate!;
+  }
+
+  /** True once a try was lost with a connection that had been used before: no other such is trusted then. */
+  get onNewConnection(): boolean {
+    return this.#lostEndpoints !== undefined;
   }
 
   /** What was tried, in order, and what came of it, for route_explain. */
@@ -95,6 +104,10 @@ export class CandidateTries {
     this.#failures ??= [];
     this.#failures.push(`${endpointId}=${failure.kind}`);
     if (this.#abort.aborted || failure.kind === "aborted") throw clientClosed();
+    if (failure.lostUsedConnection) {
+      this.#lostEndpoints ??= new Set();
+      this.#lostEndpoints.add(endpointId);
+    }
     // What one model's provider rejects, another endpoint of the same model rejects too.
     if (failure.kind === "rejected" || failure.kind === "content_policy") {
       this.#refusedModels ??= new Set();
@@ -134,12 +147,18 @@ export class CandidateTries {
       else {
         const endpoint = this.#endpointOf(candidate);
         if (!endpoint.isActive) await endpoint.activate();
-        if (this.#round === 0 || endpoint.turn("takeRetry", undefined)) {
+        if (this.#mayCall(candidate, endpoint)) {
           return this.#begin(candidate, endpoint);
         }
       }
       candidate = this.#upcoming();
     }
+  }
+
+  #mayCall({ endpointId }: Candidate, endpoint: EndpointCell): boolean {
+    if (this.#round === 0) return true;
+    const isRepeated = this.#round === 1 && this.#lostEndpoints?.has(endpointId) === true;
+    return isRepeated || endpoint.turn("takeRetry", undefined);
   }
 
   async #nextRound(): Promise<void> {
@@ -151,7 +170,9 @@ export class CandidateTries {
         this.trail,
       );
     }
-    await pause(this.#dependencies, this.#abort, this.#round, failure.retryAfterMs);
+    if (!failure.lostUsedConnection) {
+      await pause(this.#dependencies, this.#abort, this.#round, failure.retryAfterMs);
+    }
     this.#round++;
     this.#tried = this.#candidates;
     this.#position = 0;
@@ -197,7 +218,10 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
     throw error;
   }
   const isNeutral =
-    error.kind === "rejected" || error.kind === "content_policy" || error.kind === "aborted";
+    error.kind === "rejected" ||
+    error.kind === "content_policy" ||
+    error.kind === "aborted" ||
+    error.lostUsedConnection;
   if (isNeutral) endpoint.turn("leave", undefined);
   else endpoint.turn("fail", error.kind === "rate_limited" ? error.retryAfterMs : undefined);
   return error;
