@@ -126,8 +126,8 @@ export class ResponseBody implements PieceReader {
   read(): Promise<PieceRead> {
     const value = this.take();
     if (value !== undefined) return Promise.resolve({ done: false, value });
-    if (this.#hasFailed) return Promise.reject(this.#failure);
     if (this.#hasEnded || this.#isCancelled) return Promise.resolve({ done: true });
+    if (this.#hasFailed) return Promise.reject(this.#failure);
     this.#reading = Promise.withResolvers<PieceRead>();
     this.#resume();
     return this.#reading.promise;

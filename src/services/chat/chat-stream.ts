@@ -8,8 +8,8 @@
  *   closed     by [DONE], by an error frame, or because the client went away.
  *
  * opening → relaying by the first event and its checkpoint; opening → closed by a failure or the client;
- * relaying → settling by the provider's end; relaying → closed by a failure, a timeout or the client (what
- * was delivered is charged); settling → closed by the durable charge or the total timeout.
+ * relaying → settling by the provider's end, or its silence behind all of it; relaying → closed by a failure,
+ * a timeout or the client (what came is charged); settling → closed by the charge or the total timeout.
  */
 
 import { clientClosed, type GatewayError, stopping } from "../../lib/errors.ts";
@@ -256,10 +256,20 @@ export class ChatStream implements Ticking, EventListenerObject {
     void settled.finally(() => this.#detach());
   }
 
+  /** Ends it as a whole one where nothing is missing but word of the end, which some providers never send. */
+  #endAnswered(): boolean {
+    const { relay, isDone } = this.#opening;
+    if (!isDone || this.#isClosed || this.#finishing || !relay!.callOff()) return false;
+    // Who waits for the provider finds its stream at its end.
+    if (!this.#isReading) void this.#finishOnce();
+    return true;
+  }
+
   /** Ends the stream because of the failure, or of an earlier one, which it returns then. */
   #expire(failure: GatewayError): GatewayError {
     const earlier = this.#attempts.failure;
     if (earlier !== undefined) return earlier;
+    if (this.#endAnswered()) return failure;
     this.#attempts.fail(failure);
     const { relay, isUnderWay } = this.#opening;
     relay?.cancel();

@@ -100,8 +100,8 @@ export class StreamOpening {
   #begin(started: StartedUpstream): void {
     const { steadyClock } = this.#dependencies;
     const { tries } = this.#attempts;
-    const maxBytes = this.#outputLimitBytes();
-    const relay = new StreamRelay(started, tries, maxBytes, steadyClock);
+    const limits = { choices: this.#call.choices, maxOutputBytes: this.#outputLimitBytes() };
+    const relay = new StreamRelay(started, tries, limits, steadyClock);
     this.relay = relay;
     this.charge = new StreamCharge(
       this.#dependencies,

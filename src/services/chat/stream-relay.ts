@@ -10,30 +10,37 @@ import type { StreamRewriter } from "./stream-rewriter.ts";
 /** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
 const DRAIN_MS = 1_000;
 
+interface AnswerLimits {
+  /** How many answers were asked for. */
+  readonly choices: number;
+  /** An answer of more fails behind what came before it. */
+  readonly maxOutputBytes: number;
+}
+
 /** The provider's side of a running stream: what it sends, rewritten, until somebody takes it. */
 export class StreamRelay {
   readonly rewriter: StreamRewriter;
   readonly candidate: Candidate;
   readonly #tries: CandidateTries;
   readonly #reader: PieceReader;
-  readonly #maxOutputBytes: number;
+  readonly #limits: AnswerLimits;
   readonly #steadyClock: Clock;
   readonly #output: GrowingBytes;
   #reading: ReturnType<PieceReader["read"]> | undefined;
   #readingSinceMs: number | undefined;
+  #isCalledOff = false;
 
-  /** An answer of more than `maxOutputBytes` fails behind what came before it. */
   constructor(
     { reader, rewriter, output }: StartedUpstream,
     tries: CandidateTries,
-    maxOutputBytes: number,
+    limits: AnswerLimits,
     steadyClock: Clock,
   ) {
     this.rewriter = rewriter;
     this.candidate = tries.candidate;
     this.#tries = tries;
     this.#reader = reader;
-    this.#maxOutputBytes = maxOutputBytes;
+    this.#limits = limits;
     this.#steadyClock = steadyClock;
     this.#output = output;
   }
@@ -98,6 +105,8 @@ export class StreamRelay {
     try {
       read = await reading;
     } catch (cause) {
+      // What breaks behind the end of the answer takes nothing from it.
+      if (this.#isCalledOff || this.callOff()) return false;
       throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
     }
     if (this.#reading !== reading) return true;
@@ -121,12 +130,21 @@ export class StreamRelay {
   }
 
   #isBeyondLimit(): boolean {
-    return this.rewriter.outputBytes > this.#maxOutputBytes;
+    return this.rewriter.outputBytes > this.#limits.maxOutputBytes;
   }
 
   /** Tells the endpoint's health how the call ended; once. */
   end(isSuccess: boolean): void {
     this.#tries.end(isSuccess);
+  }
+
+  /** Waits no longer for the end, where all that was asked for has come; else, and the second time, false. */
+  callOff(): boolean {
+    const { rewriter } = this;
+    if (this.#isCalledOff || !rewriter.hasAnswered(this.#limits.choices)) return false;
+    this.#isCalledOff = true;
+    this.cancel();
+    return true;
   }
 
   /** Nobody wants the rest. */

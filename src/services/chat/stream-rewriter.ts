@@ -102,6 +102,11 @@ export class StreamRewriter {
     return this.#finishedChoices > 0 && this.#finishedChoices >= this.#begun.size;
   }
 
+  /** True once so many choices have ended, and nothing has broken. */
+  hasAnswered(choices: number): boolean {
+    return this.hasFinished && this.#finishedChoices >= choices && this.#failure === undefined;
+  }
+
   get created(): number {
     return this.#created;
   }
