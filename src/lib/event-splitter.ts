@@ -8,9 +8,11 @@ export class EventSplitter {
   /** What has come of an event whose end has not: only what is new is searched for it. */
   #pieces: string[] = [];
   #piecesLength = 0;
-  /** A carriage return at the very end, which may be half of a line end. */
+  /** What may be the beginning of a byte order mark. */
   #heldBack = "";
   #isFirst = true;
+  /** The last piece ended in a carriage return, which ends its line: a line feed behind it ends no other. */
+  #endedInReturn = false;
 
   constructor(maxEventBytes: number) {
     this.#maxEventBytes = maxEventBytes;
@@ -47,7 +49,7 @@ export class EventSplitter {
 
   /** The stream has ended: what stands without a blank line behind it counts as an event too. */
   end(onData: (data: string) => void): void {
-    const rest = (this.#takePieces() + (this.#heldBack && "\n")).replace(/\n+$/, "");
+    const rest = this.#takePieces().replace(/\n+$/, "");
     this.#heldBack = "";
     if (rest !== "") emit(rest, 0, rest.length, onData);
   }
@@ -64,11 +66,12 @@ export class EventSplitter {
       this.#isFirst = false;
       if (text.startsWith(BYTE_ORDER_MARK)) text = text.slice(BYTE_ORDER_MARK.length);
     }
-    if (!text.includes("\r")) return text;
-    if (text.endsWith("\r")) {
-      this.#heldBack = "\r";
-      text = text.slice(0, -1);
+    if (this.#endedInReturn && text !== "") {
+      this.#endedInReturn = false;
+      if (text.startsWith("\n")) text = text.slice(1);
     }
+    if (!text.includes("\r")) return text;
+    this.#endedInReturn = text.endsWith("\r");
     return text.replace(/\r\n?/g, "\n");
   }
 

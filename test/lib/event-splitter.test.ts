@@ -76,6 +76,19 @@ describe("events", () => {
     );
   });
 
+  test.each(["\n\n", "\r\n\r\n", "\r\r", "\n\r", "\r\n\r"])(
+    "are told as soon as the blank line behind them has come: %j",
+    (blankLine) => {
+      const events: string[] = [];
+      const splitter = new EventSplitter(MAX_BYTES);
+      for (const data of ["a", "b", "[DONE]"]) {
+        splitter.push(Buffer.from(`data: ${data}${blankLine}`), (one) => void events.push(one));
+        expect(events.at(-1)).toBe(data);
+      }
+      expect(events).toEqual(["a", "b", "[DONE]"]);
+    },
+  );
+
   test("are offered in runs, and only where they are whole", () => {
     const runs: string[] = [];
     const events: string[] = [];
