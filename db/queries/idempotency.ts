@@ -30,7 +30,8 @@ export type ClaimOutcome =
 
 /**
  * Claims an idempotency key for a request, or says what stands there already. A claim is durable before
- * the upstream is called, so that a second call finds it on any instance.
+ * the upstream is called, so that a second call finds it on any instance. One of unknown outcome may be made
+ * again: it finds itself.
  */
 export async function claimIdempotencyKey(
   sql: Database,
@@ -56,14 +57,16 @@ export async function claimIdempotencyKey(
   const [row] = await sql<
     {
       body_hash: string;
+      request_id: string;
       status: number | null;
       headers: Record<string, string>;
       body: Uint8Array | null;
     }[]
-  >`SELECT body_hash, status, headers, body FROM idempotency_records
+  >`SELECT body_hash, request_id, status, headers, body FROM idempotency_records
     WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}`;
   // Freed in between: the caller looks again.
   if (row === undefined) return { kind: "running" };
+  if (row.request_id === claim.requestId) return { kind: "claimed" };
   if (row.body_hash !== claim.bodyHash) return { kind: "conflict" };
   if (row.status === null) return { kind: "running" };
   return { kind: "done", result: { status: row.status, headers: row.headers, body: row.body } };

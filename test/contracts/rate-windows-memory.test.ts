@@ -17,30 +17,6 @@ describeRateWindows(() => {
   };
 });
 
-test("a refusal never asks for more than a minute, and who waits that long is admitted", () => {
-  fc.assert(
-    fc.property(
-      fc.integer({ min: 0, max: 1_000 }),
-      fc.array(fc.integer({ min: 0, max: 250 }), { minLength: 1, maxLength: 6 }),
-      (offsetMs, gaps) => {
-        const clock = new VirtualClock();
-        const windows = new MemoryRateWindows(clock);
-        clock.advance(offsetMs);
-        for (const gap of gaps) {
-          clock.advance(gap);
-          expect(windows.take("key", gaps.length).isAdmitted).toBe(true);
-        }
-        const { isAdmitted, retryAfterMs } = windows.take("key", gaps.length);
-        expect(isAdmitted).toBe(false);
-        // Both ends of a minute belong to it; the way to the client and back takes longer than that.
-        expect(retryAfterMs).toBeLessThanOrEqual(WINDOW_MS + 1);
-        clock.advance(WINDOW_MS + 1);
-        expect(windows.take("key", gaps.length).isAdmitted).toBe(true);
-      },
-    ),
-  );
-});
-
 describe("a clock that is set back", () => {
   /** Real time goes on; what the clock says does not follow it. */
   function settableClock() {

@@ -94,6 +94,28 @@ export function describeRateWindows(
         }
       }));
 
+    test("a refusal never asks for more than a minute, and who waits that long is admitted", () =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.integer({ min: 0, max: 1_000 }),
+          fc.array(fc.integer({ min: 0, max: 250 }), { minLength: 1, maxLength: 6 }),
+          async (offsetMs, gaps) => {
+            const { windows, advance } = await open();
+            await advance(offsetMs);
+            for (const gap of gaps) {
+              await advance(gap);
+              expect((await windows.take("key", gaps.length)).isAdmitted).toBe(true);
+            }
+            const { isAdmitted, retryAfterMs } = await windows.take("key", gaps.length);
+            expect(isAdmitted).toBe(false);
+            // Both ends of a minute belong to it; the way to the client and back takes longer than that.
+            expect(retryAfterMs).toBeLessThanOrEqual(WINDOW_MS + 1);
+            await advance(WINDOW_MS + 1);
+            expect((await windows.take("key", gaps.length)).isAdmitted).toBe(true);
+          },
+        ),
+      ));
+
     test("the numbers of the headers describe the window that ends now", () =>
       property(async ({ windows, nowMs, advance }, limit, gaps) => {
         const admittedMs: number[] = [];

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
+import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
@@ -40,27 +41,57 @@ const claimOf = (idempotencyKey: string): IdempotencyClaim => ({
 });
 const NEVER = new AbortController().signal;
 
-test.each<Trouble>(["cut before it arrives", "cut while it runs", "lose its reply"])(
-  "a claim of unknown outcome leaves its key to the next call: %s",
+const TROUBLES: Trouble[] = ["cut before it arrives", "cut while it runs", "lose its reply"];
+
+test.each(TROUBLES)(
+  "a claim whose connection breaks is made again, and stands once: %s",
   async (trouble) => {
-    const key = `call ${trouble}`;
-    network.arm(trouble, key);
-    const refused = await idempotency.claim(claimOf(key), NEVER).catch((error: unknown) => error);
-    expect((refused as { code?: string }).code).toBe("CONNECTION_CLOSED");
-    await until("the key can be claimed", () =>
-      idempotency.claim(claimOf(key), NEVER).then(
-        () => true,
-        () => false,
-      ),
-    );
+    const claim = claimOf(`call ${trouble}`);
+    const { cuts } = network;
+    network.arm(trouble, claim.idempotencyKey);
+    expect(await idempotency.claim(claim, NEVER)).toBeUndefined();
+    expect(network.cuts).toBe(cuts + 1);
+    const rows = await books.sql`SELECT request_id FROM idempotency_records
+      WHERE idempotency_key = ${claim.idempotencyKey}`;
+    expect([...rows]).toEqual([{ request_id: claim.requestId }]);
   },
 );
+
+test("a claim is given up after a second without the database, and leaves its key to the next call", async () => {
+  const key = "out of reach";
+  const beganMs = performance.now();
+  network.breakDown();
+  const refused = await idempotency.claim(claimOf(key), NEVER).catch((error: unknown) => error);
+  expect(isOutcomeUnknown(refused)).toBeTrue();
+  expect(performance.now() - beganMs).toBeGreaterThan(950);
+  network.restore();
+  await until("the key can be claimed", () =>
+    idempotency.claim(claimOf(key), NEVER).then(
+      () => true,
+      () => false,
+    ),
+  );
+});
+
+test("a claim whose client has left is not made again", async () => {
+  const key = "left behind";
+  network.arm("lose its reply", key);
+  const gone = AbortSignal.abort();
+  await expect(idempotency.claim(claimOf(key), gone)).rejects.toThrow("CONNECTION_CLOSED");
+  await until("the key can be claimed", () =>
+    idempotency.claim(claimOf(key), NEVER).then(
+      () => true,
+      () => false,
+    ),
+  );
+});
 
 test("a claim of unknown outcome frees no key that another call holds", async () => {
   const held = claimOf("held by another");
   expect(await idempotency.claim(held, NEVER)).toBeUndefined();
   network.arm("lose its reply", held.idempotencyKey);
-  await idempotency.claim(claimOf(held.idempotencyKey), NEVER).catch(() => {});
+  const gone = AbortSignal.abort();
+  await idempotency.claim(claimOf(held.idempotencyKey), gone).catch(() => {});
   await idempotency.close();
   const rows = await books.sql`SELECT request_id FROM idempotency_records
     WHERE idempotency_key = ${held.idempotencyKey}`;

@@ -58,7 +58,7 @@ describe.skipIf(binary === null)("a gateway whose rate limits are counted in Red
     expect(await statusOf(secret)).toBe(200);
     const refused = await chat(secret);
     await expectError(refused, 429, "rate_limit_exceeded");
-    expect(Number(refused.headers.get("retry-after"))).toBeWithin(50, 62);
+    expect(Number(refused.headers.get("retry-after"))).toBeWithin(50, 61);
     expect(await metric("gateway_redis_up")).toBe(1);
   });
 

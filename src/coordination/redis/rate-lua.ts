@@ -6,7 +6,8 @@
  *
  * A window is a list of pairs: a bucket, and how many admissions there were up to its end. The first pair
  * is the last one that has left the window, so the difference of last and first is what the window holds;
- * nothing is ever summed up, and each bucket costs one step when it comes and one when it leaves.
+ * nothing is ever summed up, and each bucket costs one step when it comes and one when it leaves. A bucket
+ * is written as the time of its last admission, in buckets with a fraction, and counts as long as that one.
  *
  * `present` is a sorted set of the instances that take part, by when they last did: what such an instance
  * admitted is in the counters. An instance that lives and is not in it may be admitting its local share,
@@ -51,14 +52,24 @@ end
 return {${CARRIED_OUT}, now, generation}`;
 }
 
+/**
+ * When what was admitted last at this time leaves the window: in the millisecond behind its end. A time in
+ * buckets is exact only when rounded to its millisecond.
+ */
+function leaveTime(bucketMs: number): string {
+  return `
+local function leaveMs(time) return math.floor(time * ${bucketMs} + 0.5) + (buckets - 1) * ${bucketMs} + 1 end
+`;
+}
+
 /** Drops what has left the window; gives the count of the pair before the window, and its first bucket. */
 const EXPIRE = `
-local function expire(key, oldest)
+local function expire(key)
   local cut, span = 0, 4
   while true do
     local pairs = redis.call('LRANGE', key, cut, cut + span - 1)
     local i = 1
-    while pairs[i + 2] and tonumber(pairs[i + 2]) <= oldest do i = i + 2 end
+    while pairs[i + 2] and leaveMs(tonumber(pairs[i + 2])) <= now do i = i + 2 end
     cut = cut + i - 1
     if pairs[i + 2] or #pairs < span then
       if cut > 0 then redis.call('LTRIM', key, cut, -1) end
@@ -91,19 +102,21 @@ end
  * the oldest leaves; for a refusal, in how many one more will be admitted.
  */
 export function takeLua(bucketMs: number, clockKey?: string): string {
-  return `${preamble(clockKey)}${CHECK}${EXPIRE}${LEAVES}
+  return `${preamble(clockKey)}${CHECK}
+local buckets = tonumber(ARGV[6])
+${leaveTime(bucketMs)}${EXPIRE}${LEAVES}
 redis.call('ZADD', KEYS[2], now, ARGV[2])
 local live = tonumber(ARGV[4])
 local missing = live - redis.call('ZCOUNT', KEYS[2], now - ARGV[5], '+inf')
-local buckets = tonumber(ARGV[6])
-local bucket = math.floor(now / ${bucketMs})
+local time = now / ${bucketMs}
+local bucket = math.floor(time)
 local answers = {${CARRIED_OUT}, now}
 for i = 3, #KEYS do
   local key = KEYS[i]
   local limit = tonumber(ARGV[i + 4])
   if missing > 0 then limit = math.max(1, limit - missing * math.max(1, math.floor(limit / live))) end
   local verdict = 1
-  local gone, first = expire(key, bucket - buckets)
+  local gone, first = expire(key)
   local newest, admitted
   if gone then
     local last = redis.call('LRANGE', key, -2, -1)
@@ -118,20 +131,22 @@ for i = 3, #KEYS do
     total = total + 1
     if newest >= bucket then
       redis.call('LSET', key, -1, admitted + 1)
+      if newest < time then redis.call('LSET', key, -2, time) end
+      if first == newest then first = math.max(newest, time) end
     else
-      redis.call('RPUSH', key, bucket, admitted + 1)
+      redis.call('RPUSH', key, time, admitted + 1)
       redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
     end
-    first = first or bucket
+    first = first or time
   else
     verdict = 0
-    local last = total == limit and first or leaves(key, gone, total - limit + 1) or bucket
-    retryMs = math.max(1, (last + buckets) * ${bucketMs} - now)
+    local last = total == limit and first or leaves(key, gone, total - limit + 1) or time
+    retryMs = math.max(1, leaveMs(last) - now)
   end
   local n = #answers
   answers[n + 1] = verdict
   answers[n + 2] = math.max(0, limit - total)
-  answers[n + 3] = ((first or bucket) + buckets) * ${bucketMs} - now
+  answers[n + 3] = leaveMs(first or time) - now
   answers[n + 4] = retryMs
 end
 return answers`;
@@ -148,16 +163,18 @@ local buckets = tonumber(ARGV[5])
 local at = 6
 for i = 3, #KEYS do
   local key = KEYS[i]
-  local counts, order = {}, {}
-  local function add(bucket, count)
+  local counts, times, order = {}, {}, {}
+  local function add(time, count)
+    local bucket = math.floor(time)
     if not counts[bucket] then order[#order + 1] = bucket end
     counts[bucket] = (counts[bucket] or 0) + count
+    times[bucket] = math.max(times[bucket] or 0, time)
   end
   local pairs = redis.call('LRANGE', key, 0, -1)
   for j = 3, #pairs, 2 do add(tonumber(pairs[j]), tonumber(pairs[j + 1]) - tonumber(pairs[j - 1])) end
   local pieces = tonumber(ARGV[at])
   for j = at + 1, at + 2 * pieces, 2 do
-    add(math.floor((now - ARGV[j]) / ${bucketMs}), tonumber(ARGV[j + 1]))
+    add((now - ARGV[j]) / ${bucketMs}, tonumber(ARGV[j + 1]))
   end
   at = at + 1 + 2 * pieces
   table.sort(order)
@@ -166,7 +183,7 @@ for i = 3, #KEYS do
   local total = 0
   for _, bucket in ipairs(order) do
     total = total + counts[bucket]
-    redis.call('RPUSH', key, bucket, total)
+    redis.call('RPUSH', key, times[bucket], total)
   end
   redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
 end
