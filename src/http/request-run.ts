@@ -94,8 +94,13 @@ export class RequestRun implements RequestContext {
     return this.#admit();
   }
 
-  keepOpen(): void {
+  keepOpen(): () => void {
     this.#server?.timeout(this.request, 0);
+    return () => this.#closeWhenIdle();
+  }
+
+  #closeWhenIdle(): void {
+    this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
   }
 
   respond(body: BodyInit, headers: Record<string, string>, status = 200): Response {
@@ -144,7 +149,7 @@ export class RequestRun implements RequestContext {
 
   #finishLater(status: number): void {
     this.log.finish = () => {
-      this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
+      this.#closeWhenIdle();
       this.#finish(status);
     };
   }

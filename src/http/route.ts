@@ -43,8 +43,11 @@ export interface RequestContext {
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */
   respond(body: BodyInit, headers: Record<string, string>, status?: number): Response;
-  /** Keeps a quiet stream from being ended by the server's idle timeout. */
-  keepOpen(): void;
+  /**
+   * Keeps a quiet connection from being ended by the server's idle timeout, until the returned function is
+   * called or, of a deferred request, until that is over: who forgets both leaves it open for ever.
+   */
+  keepOpen(): () => void;
 }
 
 export interface RouteDefinition {

@@ -39,10 +39,15 @@ function writtenDirectly(bytes: Uint8Array): ReadableStream<Uint8Array> {
   const source: Bun.DirectUnderlyingSource<Uint8Array> = {
     type: "direct",
     pull(controller) {
+      let written: number | Promise<number> = 0;
       for (let at = 0; at < bytes.length; at += MAX_PIECE_BYTES) {
-        controller.write(bytes.subarray(at, at + MAX_PIECE_BYTES));
+        written = controller.write(bytes.subarray(at, at + MAX_PIECE_BYTES));
       }
+      // Ended while its client reads nothing, an answer makes room for the next request of the connection,
+      // and so for answers without number.
+      if (written instanceof Promise) return written.then(() => void controller.end());
       controller.end();
+      return undefined;
     },
   };
   // The types of the platform know nothing of this kind, which is Bun's own.

@@ -6,6 +6,9 @@ import { compileRoute } from "../../src/http/pipeline.ts";
 import { RequestRun } from "../../src/http/request-run.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
+import { receiveUpload } from "../../src/routes/files/upload.ts";
+import { eventStream } from "../../src/routes/fine-tuning/event-stream.ts";
 import { EventLoopLag } from "../../src/telemetry/event-loop-lag.ts";
 import { expectError } from "../support/error-envelope.ts";
 
@@ -94,6 +97,49 @@ test("the connection of a stream may be quiet while that runs, and no longer", a
   expect(connection).toEqual(["may be quiet"]);
   end!();
   expect(connection).toEqual(["may be quiet", "may expire"]);
+});
+
+test("the connection of an upload may be quiet while that comes, and no longer, whatever becomes of it", async () => {
+  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  const form = new FormData();
+  const outcomes = [
+    async () => ({ id: "file_1" }),
+    async () => {
+      throw new GatewayError("database_unavailable", "The database does not answer.");
+    },
+  ];
+  for (const run of outcomes) {
+    const connection: string[] = [];
+    await answerOf(
+      { kind: "public" },
+      async (context) => {
+        const { headers } = new Request("http://localhost", { method: "POST", body: form });
+        const caller = { key: {} };
+        const arrived = {
+          ...context,
+          request: { headers },
+          caller,
+          keepOpen: () => context.keepOpen(),
+        };
+        await receiveUpload(arrived as never, { run } as never, {} as never);
+        return new Response("stored");
+      },
+      connection,
+    );
+    expect(connection).toEqual(["may be quiet", "may expire"]);
+  }
+});
+
+test("the connection of a job's events may be quiet while they come, and no longer", async () => {
+  const connection: string[] = [];
+  const feed = async function* () {
+    yield { kind: "quiet" } as const;
+    connection.push("quiet");
+    yield { kind: "done" } as const;
+  };
+  const told = await eventStream(feed(), () => void connection.push("may expire")).text();
+  expect(told).toEndWith("data: [DONE]\n\n");
+  expect(connection).toEqual(["quiet", "may expire"]);
 });
 
 describe("the lag of the event loop", () => {

@@ -21,7 +21,7 @@ export async function callPublic(
     bodyText: "",
     log: {},
     respond: (body, headers, status = 200) => new Response(body, { status, headers }),
-    keepOpen: () => {},
+    keepOpen: () => () => {},
   };
   const response = await route.handle(context);
   return { response, errorCode: context.log.errorCode };

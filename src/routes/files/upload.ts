@@ -7,26 +7,30 @@ import type { FileUploads } from "../../services/files/file-uploads.ts";
 import { MAX_FILE_BYTES } from "../../services/files/purposes.ts";
 
 /** Reads a form with `file` and `purpose` into a file, none of it staying in memory. */
-export function receiveUpload(
+export async function receiveUpload(
   context: RequestContext,
-  uploads: FileUploads,
+  uploads: Pick<FileUploads, "run">,
   receiving: Pick<FormReading, "clock" | "minBytesPerSecond">,
 ): Promise<FileRecord> {
   const { request } = context;
   const limits = { maxFileBytes: MAX_FILE_BYTES };
   const leastBytes = leastFileBytes(request, limits);
   // A slow store may hold the client back for longer than a quiet connection may last.
-  context.keepOpen();
+  const closeWhenIdle = context.keepOpen();
   const { organizationId } = context.caller.key;
-  return uploads.run(
-    organizationId,
-    (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
-    {
-      leastBytes,
-      // The key may have changed since the first byte came.
-      admitAgain: async () => void (await context.admitAgain()),
-    },
-  );
+  try {
+    return await uploads.run(
+      organizationId,
+      (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
+      {
+        leastBytes,
+        // The key may have changed since the first byte came.
+        admitAgain: async () => void (await context.admitAgain()),
+      },
+    );
+  } finally {
+    closeWhenIdle();
+  }
 }
 
 function formReceiver(upload: FileUpload) {

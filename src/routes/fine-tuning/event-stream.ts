@@ -21,8 +21,8 @@ export function wantsEventStream(request: Request): boolean {
  * The frames are finished here and the content type is set by hand: of what @elysiajs/stream does with
  * anything else, some comes out unframed and some brings the process down when the client goes.
  */
-export function eventStream(feed: AsyncIterable<FeedItem>): Response {
-  const { value } = new Stream<Uint8Array>(framesOf(feed));
+export function eventStream(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
+  const { value } = new Stream<Uint8Array>(framesOf(feed, onOver));
   return new Response(value as unknown as ReadableStream<Uint8Array<ArrayBuffer>>, {
     headers: {
       "content-type": "text/event-stream; charset=utf-8",
@@ -32,9 +32,16 @@ export function eventStream(feed: AsyncIterable<FeedItem>): Response {
   });
 }
 
-async function* framesOf(feed: AsyncIterable<FeedItem>): AsyncGenerator<Uint8Array> {
+async function* framesOf(
+  feed: AsyncIterable<FeedItem>,
+  onOver: () => void,
+): AsyncGenerator<Uint8Array> {
   const encoder = new TextEncoder();
-  for await (const item of feed) yield encoder.encode(frameOf(item));
+  try {
+    for await (const item of feed) yield encoder.encode(frameOf(item));
+  } finally {
+    onOver();
+  }
 }
 
 function frameOf(item: FeedItem): string {

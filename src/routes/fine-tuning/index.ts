@@ -127,8 +127,7 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
         const { signal } = context.request;
         const follower = { signal, assertAllowed: () => context.admitAgain() };
         const feed = await fineTuning.follow(organizationId, id, lastEventId, follower);
-        context.keepOpen();
-        return eventStream(feed);
+        return eventStream(feed, context.keepOpen());
       }
       const { events, hasMore } = await fineTuning.events(organizationId, id, pageOf(context));
       return jsonResponse({ object: "list", data: events.map(eventShape), has_more: hasMore });
