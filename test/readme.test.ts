@@ -2,6 +2,8 @@ import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { CONFIG_VARIABLES } from "../src/config/variables.ts";
+import { uploadForm } from "../src/routes/files/schema.ts";
+import { MAX_LINE_BYTES } from "../src/services/files/json-lines-check.ts";
 
 const root = join(import.meta.dir, "..");
 const readme = await Bun.file(join(root, "README.md")).text();
@@ -34,4 +36,10 @@ test("every command that the README names is a script", async () => {
   for (const [, script] of readme.matchAll(/bun run (?!cli)([a-z:]+)/g)) {
     expect(Object.keys(scripts)).toContain(script!);
   }
+});
+
+test("the README and the description tell how long a line of an uploaded file may be", () => {
+  const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
+  expect(readme).toContain(`each line of ${limit}`);
+  expect(JSON.stringify(uploadForm)).toContain(`each line of both ${limit}`);
 });

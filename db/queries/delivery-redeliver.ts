@@ -1,5 +1,6 @@
-import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
+import type { AttemptRecord, DeliveryStatus } from "../../src/lib/webhook-record.ts";
 import type { Database } from "../client.ts";
+import { recordChange } from "./changes.ts";
 import { type ListedDelivery, listedDelivery } from "./delivery-list.ts";
 
 export interface EventToSend {
@@ -31,22 +32,34 @@ export async function findOutboxEvent(
 const MAX_KEPT_ATTEMPTS = 50;
 
 /**
- * Notes an attempt outside the order. A success ends the delivery, also one that was given up; a failure
- * changes nothing but the list. Returns undefined where the delivery is gone.
+ * Notes an attempt outside the order. A success ends the delivery, also one that was given up, and what
+ * stood behind one that was to be sent again goes out now; a failure changes nothing but the list. Returns
+ * undefined where the delivery is gone.
  */
-export async function noteRedelivery(
+export function noteRedelivery(
   sql: Database,
-  delivery: { readonly webhookId: string; readonly outboxId: bigint },
+  { webhookId, outboxId }: { readonly webhookId: string; readonly outboxId: bigint },
   attempt: AttemptRecord,
 ): Promise<ListedDelivery | undefined> {
   const isDelivered = attempt.error === null;
-  const [row] = await sql<Parameters<typeof listedDelivery>>`
-    UPDATE deliveries SET
-      attempts = CASE WHEN jsonb_array_length(attempts) >= ${MAX_KEPT_ATTEMPTS}
-        THEN attempts - 0 ELSE attempts END || ${JSON.stringify(attempt)}::text::jsonb,
-      status = CASE WHEN ${isDelivered} THEN 'delivered' ELSE status END,
-      finished_at = CASE WHEN ${isDelivered} THEN coalesce(finished_at, clock_timestamp()) ELSE finished_at END
-    WHERE webhook_id = ${delivery.webhookId} AND outbox_id = ${delivery.outboxId.toString()}::bigint
-    RETURNING *`;
-  return row && listedDelivery(row);
+  return sql.begin(async (transaction) => {
+    const [before] = await transaction<{ status: DeliveryStatus }[]>`
+      SELECT status FROM deliveries
+      WHERE webhook_id = ${webhookId} AND outbox_id = ${outboxId.toString()}::bigint FOR UPDATE`;
+    if (before === undefined) return undefined;
+    const [row] = await transaction<Parameters<typeof listedDelivery>>`
+      UPDATE deliveries SET
+        attempts = CASE WHEN jsonb_array_length(attempts) >= ${MAX_KEPT_ATTEMPTS}
+          THEN attempts - 0 ELSE attempts END || ${JSON.stringify(attempt)}::text::jsonb,
+        status = CASE WHEN ${isDelivered} THEN 'delivered' ELSE status END,
+        finished_at = CASE WHEN ${isDelivered} THEN coalesce(finished_at, clock_timestamp()) ELSE finished_at END
+      WHERE webhook_id = ${webhookId} AND outbox_id = ${outboxId.toString()}::bigint
+      RETURNING *`;
+    if (isDelivered && before.status === "pending") {
+      await transaction`
+        UPDATE webhook_queues SET due_at = webhook_due_at(webhook_id) WHERE webhook_id = ${webhookId}`;
+      await recordChange(transaction, "webhook", webhookId);
+    }
+    return listedDelivery(row!);
+  });
 }

@@ -1,22 +1,24 @@
-import { chmodSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { connectDatabase, type DatabaseTarget } from "../../db/client.ts";
+import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import { findKeyByHash } from "../../db/queries/key-find-by-hash.ts";
 import type { GatewayConfig } from "../config.ts";
+import { hashApiKey } from "../lib/api-key-format.ts";
 import { createFirstOrganization } from "../services/organizations/first-start.ts";
 import { asDataFolderFault } from "./data-folder.ts";
+import { type FirstKeysFile, readFirstKeys, writeFirstKeys } from "./first-keys-file.ts";
 
 const FILE_NAME = "first-keys.json";
 
-export interface FirstKeys {
-  readonly managementKey: string;
-  readonly secretKey: string;
-  /** Where they were written; undefined where a terminal has shown them. */
-  readonly path: string | undefined;
-}
+/** Where the first keys can be learned of: a terminal has shown them, or they are in a file. */
+export type FirstKeys =
+  | { readonly kind: "shown" }
+  | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
 /**
  * Creates the default organization at the first start. Its keys are shown once, before they are in force:
- * on a terminal, or in a file that only its owner can read.
+ * on a terminal, or in a file that only its owner can read. At a later start it is that file, for as long
+ * as it is there: the first start may have ended before it could say where it is.
  */
 export async function createFirstKeys(
   config: GatewayConfig,
@@ -25,6 +27,7 @@ export async function createFirstKeys(
 ): Promise<FirstKeys | undefined> {
   const sql = connectDatabase(target, { poolSize: 1, applicationName: "gateway-first-start" });
   const path = join(config.dataDir, FILE_NAME);
+  let kept: FirstKeys = { kind: "shown" };
   try {
     const prepared = await createFirstOrganization(
       sql,
@@ -38,32 +41,41 @@ export async function createFirstKeys(
       Date.now(),
       async ({ managementKey, secretKey }) => {
         if (isTerminal) return showKeys({ managementKey, secretKey });
+        const file = {
+          base_url: baseUrl(config),
+          management_key: managementKey,
+          secret_key: secretKey,
+        };
         try {
           mkdirSync(config.dataDir, { recursive: true });
-          writeKeys(path, baseUrl(config), { managementKey, secretKey });
+          writeFirstKeys(path, file);
         } catch (error) {
           throw asDataFolderFault(config.dataDir, error);
         }
+        kept = { kind: "file", path, file };
       },
     );
-    if (prepared === undefined) return undefined;
-    const { managementKey, secretKey } = prepared;
-    return { managementKey, secretKey, path: isTerminal ? undefined : path };
+    return prepared === undefined ? await keptBefore(sql, path) : kept;
   } finally {
     await sql.end({ timeout: 5 });
   }
 }
 
+/** Undefined also where the keys in the file are not this database's, or not any more. */
+async function keptBefore(sql: Database, path: string): Promise<FirstKeys | undefined> {
+  const file = readFirstKeys(path);
+  if (file === undefined) return undefined;
+  for (const key of [file.management_key, file.secret_key]) {
+    if ((await findKeyByHash(hashApiKey(key)).run(sql)) === undefined) return undefined;
+  }
+  return { kind: "file", path, file };
+}
+
 /** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that nobody saw. */
-function showKeys(keys: Pick<FirstKeys, "managementKey" | "secretKey">): void {
+function showKeys(keys: { readonly managementKey: string; readonly secretKey: string }): void {
   process.stdout.write(
     `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,
   );
-}
-
-/** Puts the address into the file of the keys, where it was not known before the gateway listened. */
-export function nameBaseUrl(keys: FirstKeys, url: string): void {
-  if (keys.path !== undefined) writeKeys(keys.path, url, keys);
 }
 
 /** The address under which this machine reaches the gateway. */
@@ -71,16 +83,4 @@ export function baseUrl(config: GatewayConfig, port = config.port): string {
   const isWildcard = config.host === "0.0.0.0" || config.host === "::";
   const host = isWildcard ? "127.0.0.1" : config.host;
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
-}
-
-function writeKeys(
-  path: string,
-  url: string,
-  keys: Pick<FirstKeys, "managementKey" | "secretKey">,
-): void {
-  const draft = `${path}.new`;
-  const text = { base_url: url, management_key: keys.managementKey, secret_key: keys.secretKey };
-  writeFileSync(draft, `${JSON.stringify(text, null, 2)}\n`, { mode: 0o600 });
-  chmodSync(draft, 0o600);
-  renameSync(draft, path);
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { checkChatLine } from "../../src/services/files/check-chat-line.ts";
 import { checkFile } from "../../src/services/fine-tuning/check-file.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 
@@ -35,6 +36,34 @@ describe("a training file", () => {
       ),
     );
     expect(outcome).toMatchObject({ tokens: expect.any(Number) });
+  });
+
+  const SAID = {
+    "calls tools": { content: null, tool_calls: [{ id: "c" }] },
+    "calls a function": { content: null, function_call: { name: "f", arguments: "{}" } },
+    refuses: { content: null, refusal: "no" },
+    "has null for what it does not do": {
+      content: "a",
+      tool_calls: null,
+      function_call: null,
+      refusal: null,
+    },
+  };
+  test.each(Object.entries(SAID))(
+    "is taken at its upload and in its job where the assistant %s",
+    async (_, said) => {
+      const line = { ...example(user, { role: "assistant", ...said }), tools: null };
+      expect(checkChatLine(line)).toBeUndefined();
+      expect(await check(line)).toHaveProperty("tokens");
+    },
+  );
+
+  test("is refused by both where the assistant says nothing", async () => {
+    for (const silence of [{}, { content: null }, { content: null, tool_calls: null }]) {
+      const line = example(user, { role: "assistant", ...silence });
+      expect(checkChatLine(line)).toMatchObject({ field: "messages.1.content" });
+      expect(await check(line)).toMatchObject({ error: { code: "invalid_format" } });
+    }
   });
 
   const FAULTS: [string, unknown[], string][] = [

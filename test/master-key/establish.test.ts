@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { readMasterKey } from "../../db/queries/master-key.ts";
 import { SEALED_TABLES } from "../../db/queries/sealed-values.ts";
@@ -12,19 +12,18 @@ import {
   addSealedResults,
   addSealedWebhooks,
   base64,
+  beforeEachOnDatabase,
   newKey,
-  openSealedDatabase,
   opens,
   type SealedDatabase,
 } from "./sealed-database.ts";
 
 let database: SealedDatabase;
 let sql: Database;
-beforeEach(async () => {
-  database = await openSealedDatabase();
-  sql = database.sql;
+beforeEachOnDatabase((opened) => {
+  database = opened;
+  sql = opened.sql;
 });
-afterEach(() => database.drop());
 
 const keysOf = (main: Uint8Array, ...others: Uint8Array[]): MasterKeys => ({
   main,

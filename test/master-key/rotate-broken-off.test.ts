@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { runCliHere, runCliProcess, spawnCli } from "../cli/cli-runs.ts";
 import { testKeyring } from "../support/master-key.ts";
@@ -17,22 +17,18 @@ import {
   addSealedResults,
   addSealedWebhooks,
   base64,
+  beforeEachOnDatabase,
   openedBy,
-  openSealedDatabase,
-  type SealedDatabase,
 } from "./sealed-database.ts";
 
 const TIMEOUT_MS = 60_000;
 
-let database: SealedDatabase;
 let sql: Database;
 let settings: Record<string, string>;
-beforeEach(async () => {
-  database = await openSealedDatabase();
+beforeEachOnDatabase((database) => {
   sql = database.sql;
   settings = rotationSettings(database.url);
 });
-afterEach(() => database.drop());
 
 /** A rotation in a process of its own that comes no further than this row. */
 async function rotateUpTo(webhookId: string) {

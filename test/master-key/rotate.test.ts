@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { noteKnownKeys, readMasterKey } from "../../db/queries/master-key.ts";
@@ -20,21 +20,17 @@ import {
   addSealedResults,
   addSealedWebhooks,
   base64,
+  beforeEachOnDatabase,
   openedBy,
-  openSealedDatabase,
-  type SealedDatabase,
 } from "./sealed-database.ts";
 
 const TIMEOUT_MS = 60_000;
-let database: SealedDatabase;
 let sql: Database;
 let settings: Record<string, string>;
-beforeEach(async () => {
-  database = await openSealedDatabase();
+beforeEachOnDatabase((database) => {
   sql = database.sql;
   settings = rotationSettings(database.url);
 });
-afterEach(() => database.drop());
 
 async function joined(...keys: readonly Uint8Array[]): Promise<string> {
   const instance = { id: newId("ins"), epoch: BigInt(Date.now()) };

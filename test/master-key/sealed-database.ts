@@ -1,3 +1,4 @@
+import { afterEach, beforeEach } from "bun:test";
 import { randomBytes } from "node:crypto";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { readSealedValues } from "../../db/queries/sealed-values.ts";
@@ -15,7 +16,19 @@ export interface SealedDatabase {
   drop(): Promise<void>;
 }
 
-export async function openSealedDatabase(): Promise<SealedDatabase> {
+/** Gives each test of a file a database of its own. */
+export function beforeEachOnDatabase(
+  prepare: (database: SealedDatabase) => void | Promise<void>,
+): void {
+  let database: SealedDatabase;
+  beforeEach(async () => {
+    database = await openSealedDatabase();
+    await prepare(database);
+  });
+  afterEach(() => database.drop());
+}
+
+async function openSealedDatabase(): Promise<SealedDatabase> {
   const database = await createTestDatabase();
   const sql = connectDatabase(database, { poolSize: 3, applicationName: "test" });
   return {

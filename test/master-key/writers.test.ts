@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { connectDatabase, type Database, type DatabaseTransaction } from "../../db/client.ts";
 import { storeResultEffect } from "../../db/queries/idempotency.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
@@ -16,7 +16,7 @@ import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { addOrganization } from "../webhooks/many-hooks.ts";
 import { NEW, OLD, rotationSettings, standing } from "./rotation.ts";
-import { openedBy, openSealedDatabase, type SealedDatabase } from "./sealed-database.ts";
+import { beforeEachOnDatabase, openedBy, type SealedDatabase } from "./sealed-database.ts";
 
 const TIMEOUT_MS = 60_000;
 
@@ -26,8 +26,8 @@ let settings: Record<string, string>;
 /** Of an instance that knows both, and has not heard of a rotation. */
 let keyring: Keyring;
 let organizationId: string;
-beforeEach(async () => {
-  database = await openSealedDatabase();
+beforeEachOnDatabase(async (opened) => {
+  database = opened;
   sql = database.sql;
   settings = rotationSettings(database.url);
   organizationId = await addOrganization(sql);
@@ -35,7 +35,6 @@ beforeEach(async () => {
   const { salt, keyId } = (await readMasterKey(sql))!;
   keyring = new Keyring(salt, [NEW, OLD], keyId);
 });
-afterEach(() => database.drop());
 
 const claim = { keyId: "key_1", idempotencyKey: "a", bodyHash: "hash", requestId: newId("req") };
 const insertClaim = () => sql`INSERT INTO idempotency_records

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, rmSync, statSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import {
@@ -95,6 +95,52 @@ describe("the first start in an empty folder, without a terminal", () => {
       expect((await chat(baseUrl, keys.secret_key)).status).toBe(200);
       expect((await getJson(baseUrl, "/v1/keys", keys.management_key)).body.total).toBe(2);
       await stop(gateway);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+describe("the file of the first keys", () => {
+  test(
+    "has the address of the start that works, and that says where it is, until it is deleted",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const path = join(dataDir, "first-keys.json");
+      const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+      const environment = { PORT: String(taken.port) };
+      expect(await exitOf(grounds.launch({ dataDir, environment }))).toBe(1);
+      await taken.stop(true);
+      const left = firstKeys(dataDir);
+      const { gateway, baseUrl } = await startReady({ dataDir });
+      expect(firstKeys(dataDir)).toEqual({ ...left, base_url: baseUrl });
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      expect(gateway.stdout()).toContain(path);
+      expect(gateway.stdout() + gateway.stderr()).not.toMatch(KEY);
+      expect((await chat(baseUrl, left.secret_key)).status).toBe(200);
+      await stop(gateway);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "is left as it is where its keys are not the database's",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const path = join(dataDir, "first-keys.json");
+      const first = await startReady({ dataDir });
+      await stop(first.gateway);
+      const another = {
+        ...firstKeys(dataDir),
+        base_url: "http://127.0.0.1:1",
+        secret_key: generateApiKey("secret").key,
+      };
+      for (const text of [JSON.stringify(another), "no keys", "null"]) {
+        writeFileSync(path, text);
+        const { gateway } = await startReady({ dataDir });
+        expect(readFileSync(path, "utf8")).toBe(text);
+        expect(gateway.stdout()).not.toContain("first keys");
+        await stop(gateway);
+      }
     },
     TIMEOUT_MS,
   );

@@ -8,8 +8,10 @@ export interface HookGateway extends TestGateway {
 }
 
 /** A gateway that delivers to receivers on this machine. */
-export async function startHookGateway(): Promise<HookGateway> {
-  const gateway = await startTestGateway({ environment: LOCAL_DELIVERY });
+export async function startHookGateway(
+  environment: Readonly<Record<string, string>> = {},
+): Promise<HookGateway> {
+  const gateway = await startTestGateway({ environment: { ...LOCAL_DELIVERY, ...environment } });
   const receivers: Receiver[] = [];
   return {
     ...gateway,

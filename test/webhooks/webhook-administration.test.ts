@@ -155,35 +155,4 @@ describe("a webhook", () => {
     expect(receiver.received).toHaveLength(2);
     expect((await owner.hook(hook)).disabled_by).toBe("request");
   });
-
-  test("gets a delivery again on request, outside the order, and that is noted", async () => {
-    const owner = await addHookOwner(gateway);
-    const receiver = gateway.receive(404);
-    const hook = await owner.addHook(receiver);
-    await owner.emit("ada");
-    const failed = await until("it failed", async () =>
-      (await owner.deliveries(hook)).find(({ status }) => status === "failed"),
-    );
-    receiver.answer = 200;
-    const path = `/v1/webhooks/${hook.id}/deliveries/${failed.id}/redeliver`;
-    const again = await owner.call("POST", path);
-    expect(again.status).toBe(200);
-    expect(await again.json()).toMatchObject({
-      id: failed.id,
-      event_id: failed.event_id,
-      status: "delivered",
-      delivered: true,
-      status_code: 200,
-    });
-    expect(receiver.received.map(({ id }) => id)).toEqual([failed.event_id, failed.event_id]);
-    expect(isSigned(receiver.received[1]!, hook.secret)).toBeTrue();
-    const [listed] = await owner.deliveries(hook);
-    expect(listed!.attempts.map(({ status_code }) => status_code)).toEqual([404, 200]);
-    expect((await owner.call("POST", path.replace(failed.id, "dlv_0000000000000000"))).status).toBe(
-      404,
-    );
-    expect((await owner.call("POST", path.replace(failed.id, "dlv_x"))).status).toBe(404);
-    const other = await addHookOwner(gateway);
-    expect((await other.call("POST", path)).status).toBe(404);
-  });
 });

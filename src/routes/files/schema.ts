@@ -1,6 +1,8 @@
 import { Type } from "typebox";
 import { UPLOAD_PURPOSES } from "../../lib/file-record.ts";
+import { MAX_LINE_BYTES } from "../../services/files/json-lines-check.ts";
 
+const MAX_LINE_MB = MAX_LINE_BYTES / 1024 / 1024;
 const MAX_PAGE = 10_000;
 const purposes = [...UPLOAD_PURPOSES];
 const nullable = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
@@ -10,8 +12,7 @@ export const uploadForm = Type.Object(
   {
     file: Type.String({
       format: "binary",
-      description:
-        "At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.",
+      description: `At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests, each line of both at most ${MAX_LINE_MB} MB; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.`,
     }),
     purpose: Type.Enum(purposes, { description: "In any order with the file." }),
   },

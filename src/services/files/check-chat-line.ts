@@ -17,7 +17,7 @@ export function checkChatLine(line: Record<string, unknown>): LineFault | undefi
     const place = `messages.${index}`;
     return { ...fault, field: fault.field === undefined ? place : `${place}.${fault.field}` };
   }
-  if (tools !== undefined && !Array.isArray(tools)) {
+  if (isGiven(tools) && !Array.isArray(tools)) {
     return { field: "tools", what: "must be an array" };
   }
   return undefined;
@@ -31,25 +31,28 @@ function checkMessage(message: unknown): LineFault | undefined {
     return { field: "role", what: `must be one of ${ROLES.join(", ")}` };
   }
   const calls = message.tool_calls;
-  if (calls !== undefined && (!Array.isArray(calls) || !calls.every(isObject))) {
+  if (isGiven(calls) && (!Array.isArray(calls) || !calls.every(isObject))) {
     return { field: "tool_calls", what: "must be an array of objects" };
   }
   if (role === "tool" && typeof message.tool_call_id !== "string") {
     return { field: "tool_call_id", what: "must be a string" };
   }
-  return checkContent(content, role === "assistant" && saysOtherwise(message));
+  return checkContent(content, role === "assistant" && saidWithoutContent(message).length > 0);
 }
 
-/** An assistant's message that calls or refuses has no need of content. */
-function saysOtherwise(message: Record<string, unknown>): boolean {
-  return ["tool_calls", "function_call", "refusal"].some(
-    (name) => (message[name] ?? null) !== null,
-  );
+/** What an assistant's message says beside its content: one that calls or refuses has no need of any. */
+export function saidWithoutContent(message: Readonly<Record<string, unknown>>): unknown[] {
+  return [message.tool_calls, message.function_call, message.refusal].filter(isGiven);
+}
+
+/** SDKs write null for what a message has none of. */
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
 }
 
 function checkContent(content: unknown, mayBeAbsent: boolean): LineFault | undefined {
   const field = "content";
-  if (content === undefined || content === null) {
+  if (!isGiven(content)) {
     if (mayBeAbsent) return undefined;
     return { field, what: content === null ? "must not be null" : "is missing" };
   }

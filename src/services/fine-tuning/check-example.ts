@@ -1,3 +1,5 @@
+import { saidWithoutContent } from "../files/check-chat-line.ts";
+
 type Fields = Readonly<Record<string, unknown>>;
 
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
@@ -23,22 +25,23 @@ export function readExample(value: unknown): Example | string {
     hasAnswer ||= (message as Fields).role === "assistant";
   }
   if (!hasAnswer) return "has no message of the assistant, which is what is trained";
-  if (value.tools !== undefined) texts.push(JSON.stringify(value.tools));
+  if (value.tools !== undefined && value.tools !== null) texts.push(JSON.stringify(value.tools));
   return { messages: messages.length, texts };
 }
 
 function readMessage(message: unknown, texts: string[]): string | undefined {
   if (!isFields(message)) return "is no object";
-  const { role, content, tool_calls: toolCalls } = message;
+  const { role, content } = message;
   if (typeof role !== "string" || !ROLES.has(role)) {
     const shown = JSON.stringify(role)?.slice(0, SHOWN_CHARACTERS) ?? "no role";
     return `has the role ${shown}, which is none`;
   }
-  if (toolCalls !== undefined) texts.push(JSON.stringify(toolCalls));
+  const otherwise = saidWithoutContent(message);
+  for (const said of otherwise) texts.push(JSON.stringify(said));
   if (typeof content === "string") texts.push(content);
   else if (Array.isArray(content)) texts.push(JSON.stringify(content));
   else if (content !== undefined && content !== null) return "has a content that is no text";
-  else if (role !== "assistant" || toolCalls === undefined) return "has no content";
+  else if (role !== "assistant" || otherwise.length === 0) return "has no content";
   return undefined;
 }
 
