@@ -24,8 +24,13 @@ export const MAX_RESPONSE_BYTES = 65_536;
 /** The status is what counts: how long the rest of an answer is waited for, so that its connection can be used again. */
 const MAX_REST_MS = 1_000;
 
+/** Of a name that has more, these are tried. */
+export const MAX_ADDRESSES = 4;
+/** Failures of an address that has not been sent anything. */
+const UNREACHED = new Set<unknown>(["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"]);
+
 /**
- * The one way to the addresses of users. Dials the address that was checked and nothing else: no
+ * The one way to the addresses of users. Dials addresses that were checked and nothing else: no
  * redirect is followed, nothing is decompressed, and no more than 64 KB of an answer is read. Throws
  * EgressRefused, NameNotResolved, a TimeoutError, or what the connection failed with.
  */
@@ -42,7 +47,7 @@ export function createEgressSend({
         : AbortSignal.any([timeout.signal, request.signal]);
     try {
       const target = await unlessAborted(guard.check(request.url), signal);
-      const response = await fetch(pinnedUrl(target), {
+      const response = await fetchFirst(target, {
         method: request.method,
         headers: { ...request.headers, host: target.url.host },
         body: request.body,
@@ -62,8 +67,23 @@ export function createEgressSend({
   };
 }
 
+/** By the first address that can be reached: of several, such as one of each family, some often cannot. */
+async function fetchFirst(target: CheckedTarget, init: BunFetchRequestInit): Promise<Response> {
+  const [first, ...others] = target.addresses.slice(0, MAX_ADDRESSES);
+  let address = first!;
+  for (;;) {
+    try {
+      return await fetch(pinnedUrl(target.url, address), init);
+    } catch (error) {
+      const next = others.shift();
+      if (next === undefined || !UNREACHED.has((error as { code?: unknown }).code)) throw error;
+      address = next;
+    }
+  }
+}
+
 /** The checked address in the place of the name, so that nobody asks for the name again. */
-function pinnedUrl({ url, address }: CheckedTarget): string {
+function pinnedUrl(url: URL, address: string): string {
   const host = address.includes(":") ? `[${address}]` : address;
   const port = url.port === "" ? "" : `:${url.port}`;
   return `${url.protocol}//${host}${port}${url.pathname}${url.search}`;

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { createEgressSend } from "../../src/egress/client.ts";
+import { createEgressSend, MAX_ADDRESSES } from "../../src/egress/client.ts";
 import { EgressGuard } from "../../src/egress/guard.ts";
 import { NameNotResolved } from "../../src/egress/refusal.ts";
 
@@ -14,9 +14,11 @@ const guard = new EgressGuard({
   resolve: async (name) => {
     if (name === "unknown.test") throw new Error("ENOTFOUND");
     if (name === "slow.test") return new Promise<never>(() => {});
+    if (name === "several.test") return ["::1", "127.0.0.2", "127.0.0.3", "127.0.0.1"];
+    if (name === "too-many.test") return [...Array(MAX_ADDRESSES).fill("::1"), "127.0.0.1"];
     return ["127.0.0.1"];
   },
-  allowedCidrs: ["127.0.0.1/32"],
+  allowedCidrs: ["127.0.0.1/29", "::1/128"],
   allowsHttp: true,
 });
 const send = createEgressSend({ guard, certificateAuthorities: [certificate] });
@@ -114,4 +116,18 @@ test("one time limit holds for the name, the connection and the answer", async (
     await expect(post(url, 100)).rejects.toMatchObject({ name: "TimeoutError" });
   }
   await expect(post("https://unknown.test/")).rejects.toBeInstanceOf(NameNotResolved);
+});
+
+test("the next address of a name is tried where one cannot be reached, and no request is sent twice", async () => {
+  let requests = 0;
+  await using server = await startRaw((socket) => {
+    requests++;
+    if (requests === 1) socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    else socket.destroy();
+  });
+  const at = (name: string) => server.url.replace("127.0.0.1", name);
+  expect((await post(at("several.test"))).status).toBe(200);
+  await expect(post(at("several.test"))).rejects.toMatchObject({ code: "ECONNRESET" });
+  expect(requests).toBe(2);
+  await expect(post(at("too-many.test"))).rejects.toMatchObject({ code: "ECONNREFUSED" });
 });

@@ -111,6 +111,9 @@ test.each([
   "text/event-stream",
   "Text/Event-Stream; charset=UTF-8",
   " text/event-stream;charset=utf-8",
+  // What servers of Go and of aiohttp name where nobody did.
+  "text/plain; charset=utf-8",
+  "application/octet-stream",
 ])("content type %p is a stream", async (type) => {
   await using server = serve(
     () => new Response("data: [DONE]\n\n", { headers: { "content-type": type } }),

@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import {
   ConnectGuard,
@@ -6,6 +7,7 @@ import {
   REACHABLE_FOR_MS,
 } from "../../src/providers/openai/connect-guard.ts";
 import { openTcpProbe, type TcpProbe, tcpTargetOf } from "../../src/providers/openai/tcp-probe.ts";
+import { startRawServer } from "./http-raw-server.ts";
 import { adapter, callOf, failureOf, serve } from "./openai-adapter.ts";
 
 const TIMEOUT_MS = 5_000;
@@ -26,7 +28,7 @@ function heldProbes() {
 function watchedGuard(timeoutMs = TIMEOUT_MS) {
   const clock = new VirtualClock();
   const { opened, probe } = heldProbes();
-  const target = { host: "h", port: 1 };
+  const target = { host: "h", port: 1, isSecure: false };
   const guard = new ConnectGuard({ clock, probe, target, timeoutMs });
   const timeouts: number[] = [];
   const startMs = clock.nowMs();
@@ -175,9 +177,33 @@ test("an endpoint that answers slowly is not cut off by the connect timeout", as
   expect((await answer).kind).toBe("completion");
 });
 
+test("a server that takes connections, and says nothing of TLS, is one that no connection reaches", async () => {
+  await using server = startRawServer(() => undefined);
+  const { port } = new URL(server.url);
+  const provider = adapter(`https://127.0.0.1:${port}/v1`, { connectTimeoutMs: 200 });
+  const signal = AbortSignal.timeout(3_000);
+  expect((await failureOf(provider.chat(callOf("m", { signal })))).kind).toBe("timeout");
+});
+
+test("a probe of a server with TLS settles when that stands, whoever signed its certificate", async () => {
+  const fixture = (name: string) => Bun.file(join(import.meta.dir, "../fixtures/tls", name));
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    tls: { cert: fixture("receiver.test.crt"), key: fixture("receiver.test.key") },
+    fetch: () => new Response("ok"),
+  });
+  for (const host of ["127.0.0.1", "localhost"]) {
+    const settled = Promise.withResolvers<boolean>();
+    openTcpProbe({ host, port: server.port!, isSecure: true }, settled.resolve);
+    expect(await settled.promise).toBe(true);
+  }
+  await server.stop(true);
+});
+
 test("a probe of a port that refuses settles as unreachable", async () => {
   const settled = Promise.withResolvers<boolean>();
-  openTcpProbe({ host: "127.0.0.1", port: 1 }, settled.resolve);
+  openTcpProbe({ host: "127.0.0.1", port: 1, isSecure: false }, settled.resolve);
   expect(await settled.promise).toBe(false);
 });
 
@@ -188,5 +214,5 @@ test.each([
   ["http://[2001:db8::1]:8000/v1", "2001:db8::1", 8000],
   ["https://[::1]/v1?api-version=1", "::1", 443],
 ])("connections of %s go to %s, port %d", (url, host, port) => {
-  expect(tcpTargetOf(url)).toEqual({ host, port });
+  expect(tcpTargetOf(url)).toEqual({ host, port, isSecure: url.startsWith("https") });
 });

@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import type { TcpProbe } from "./tcp-probe.ts";
+import type { TcpProbe, TcpTarget } from "./tcp-probe.ts";
 
 /** An endpoint that answered within this time is taken to be reachable. */
 export const REACHABLE_FOR_MS = 30_000;
@@ -23,7 +23,7 @@ interface RunningProbe {
 export class ConnectGuard {
   readonly #clock: Clock;
   readonly #probe: TcpProbe;
-  readonly #target: { readonly host: string; readonly port: number };
+  readonly #target: TcpTarget;
   readonly #timeoutMs: number;
   readonly #probeAfterMs: number;
   #reachableUntilMs = Number.NEGATIVE_INFINITY;
@@ -32,7 +32,7 @@ export class ConnectGuard {
   constructor(options: {
     readonly clock: Clock;
     readonly probe: TcpProbe;
-    readonly target: { readonly host: string; readonly port: number };
+    readonly target: TcpTarget;
     readonly timeoutMs: number;
   }) {
     this.#clock = options.clock;

@@ -1,6 +1,11 @@
+/**
+ * The types of streams: that of events, and those that frameworks put in the place of one that nobody named.
+ * What is sent under those is judged by what is in it.
+ */
+const STREAM = /^\s*(?:text\/event-stream|text\/plain|application\/octet-stream)\s*(?:;|$)/i;
+
 export function isEventStream(contentType: string | null): boolean {
-  // Servers that name no type for a stream exist; what they send is judged by what is in it.
-  return contentType === null || /^\s*text\/event-stream\s*(?:;|$)/i.test(contentType);
+  return contentType === null || STREAM.test(contentType);
 }
 
 export function isJson(contentType: string | null): boolean {

@@ -1,14 +1,28 @@
-import { connect } from "node:net";
+import { connect, isIP } from "node:net";
+import { connect as connectSecurely } from "node:tls";
+
+/** Where connections go. */
+export interface TcpTarget {
+  readonly host: string;
+  readonly port: number;
+  /** A connection stands once TLS does. */
+  readonly isSecure: boolean;
+}
 
 /** Opens a connection and tells once how it ended; the returned function gives it up. */
-export type TcpProbe = (
-  target: { readonly host: string; readonly port: number },
-  onSettled: (reachable: boolean) => void,
-) => () => void;
+export type TcpProbe = (target: TcpTarget, onSettled: (reachable: boolean) => void) => () => void;
 
 /** A probe that carries no data: it is closed as soon as it stands. A refusal settles it as well. */
-export const openTcpProbe: TcpProbe = (target, onSettled) => {
-  const socket = connect({ host: target.host, port: target.port });
+export const openTcpProbe: TcpProbe = ({ host, port, isSecure }, onSettled) => {
+  const socket = isSecure
+    ? connectSecurely({
+        host,
+        port,
+        ...(isIP(host) === 0 && { servername: host }),
+        // Nothing is sent over it: whose certificate it is matters to the call itself.
+        rejectUnauthorized: false,
+      })
+    : connect({ host, port });
   let settled = false;
   const settle = (reachable: boolean) => {
     if (settled) return;
@@ -16,7 +30,7 @@ export const openTcpProbe: TcpProbe = (target, onSettled) => {
     socket.destroy();
     onSettled(reachable);
   };
-  socket.on("connect", () => settle(true));
+  socket.on(isSecure ? "secureConnect" : "connect", () => settle(true));
   socket.on("error", () => settle(false));
   return () => {
     settled = true;
@@ -25,9 +39,10 @@ export const openTcpProbe: TcpProbe = (target, onSettled) => {
 };
 
 /** Where the connections of a URL go. IPv6 addresses lose their brackets. */
-export function tcpTargetOf(url: string): { host: string; port: number } {
+export function tcpTargetOf(url: string): TcpTarget {
   const parsed = new URL(url);
   const host = parsed.hostname.replace(/^\[|\]$/g, "");
-  if (parsed.port !== "") return { host, port: Number(parsed.port) };
-  return { host, port: parsed.protocol === "https:" ? 443 : 80 };
+  const isSecure = parsed.protocol === "https:";
+  const usualPort = isSecure ? 443 : 80;
+  return { host, port: parsed.port === "" ? usualPort : Number(parsed.port), isSecure };
 }
