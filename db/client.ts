@@ -32,7 +32,11 @@ export function connectDatabase(target: DatabaseTarget, options: ConnectOptions)
     onnotice: () => {},
     connection: {
       application_name: options.applicationName,
+      // How values are written: the driver reads them so only, and a server or a role may have it otherwise.
       TimeZone: "UTC",
+      DateStyle: "ISO",
+      bytea_output: "hex",
+      extra_float_digits: "1",
       // What is told to be durable is: a server may have it otherwise.
       synchronous_commit: "on",
       ...options.settings,

@@ -9,3 +9,9 @@ export const INSTANCE_SETTINGS: Record<string, string> = {
   tcp_keepalives_interval: "2",
   tcp_keepalives_count: "3",
 };
+
+/**
+ * A heartbeat that waits for a lock ends before it is given up, with its session, for a new one: else the
+ * server would keep one session after the other waiting. Milliseconds.
+ */
+export const HEARTBEAT_SETTINGS: Record<string, string> = { lock_timeout: "1000" };

@@ -2,6 +2,7 @@ import type { DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
 import type { Query } from "../db/query.ts";
+import { untilReachable } from "../db/until-reachable.ts";
 import { createApp } from "./app.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
 import { composeChat } from "./compose/chat.ts";
@@ -115,9 +116,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.enter();
   await tellKeys(background, instance, keyring);
   const models = await composeModels(config, background);
+  const read = <Result>(query: Query<Result>): Promise<Result> =>
+    untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({
-    sql,
     clock,
+    read,
     commit: (effects, lineage) => ledger.submit(effects, lineage),
   });
   const { money, ledger } = createMoney({
@@ -131,7 +134,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
   });
 
-  const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
   const orders = new CreditOrders({
     organizations: world.organizations,
     holdsAreShared: areSeveral,
@@ -141,7 +143,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   const { upstreamTimeouts } = config;
   const files = composeFiles({ config, sql, background, instance, keyring, clock, onError });
-  const tunedModels = new TunedModels({ sql, models });
+  const tunedModels = new TunedModels({ read, models });
   const sandboxModels = new SandboxTunedModels(sql);
   const providerSettings = config.providers.map((provider) => ({
     ...provider,

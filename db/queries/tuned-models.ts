@@ -1,4 +1,5 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import type { Query } from "../query.ts";
 import { recordChange } from "./changes.ts";
 
 export interface TunedModelRecord {
@@ -36,23 +37,26 @@ export async function insertTunedModel(
 }
 
 /** The models of an organization, oldest first. */
-export async function listTunedModels(
-  sql: Database,
-  organizationId: string,
-): Promise<TunedModelRecord[]> {
-  const rows = await sql<TunedModelRow[]>`
-    SELECT * FROM tuned_models WHERE organization_id = ${organizationId} AND deleted_at IS NULL
-    ORDER BY created_at, id`;
-  return rows.map((row) => ({
-    id: row.id,
-    organizationId: row.organization_id,
-    jobId: row.job_id,
-    baseModel: row.base_model,
-    suffix: row.suffix,
-    providerId: row.provider_id,
-    providerModel: row.provider_model,
-    createdAtMs: row.created_at.getTime(),
-  }));
+export function listTunedModels(organizationId: string): Query<TunedModelRecord[]> {
+  return {
+    name: "tuned-models-list",
+    tables: ["tuned_models"],
+    async run(sql) {
+      const rows = await sql<TunedModelRow[]>`
+        SELECT * FROM tuned_models WHERE organization_id = ${organizationId} AND deleted_at IS NULL
+        ORDER BY created_at, id`;
+      return rows.map((row) => ({
+        id: row.id,
+        organizationId: row.organization_id,
+        jobId: row.job_id,
+        baseModel: row.base_model,
+        suffix: row.suffix,
+        providerId: row.provider_id,
+        providerModel: row.provider_model,
+        createdAtMs: row.created_at.getTime(),
+      }));
+    },
+  };
 }
 
 /** The provider's name of the model that a job has made, where it was deleted here. */

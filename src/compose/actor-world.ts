@@ -2,16 +2,15 @@ import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
-import type { Database } from "../../db/client.ts";
 import type { Clock } from "../lib/clock.ts";
 
 /** The actors of this process and the world they see. */
 export function createActorWorld(dependencies: {
-  readonly sql: Database;
   readonly clock: Clock;
+  readonly read: ActorEnvironment["read"];
   readonly commit: ActorEnvironment["commit"];
 }) {
-  const { sql, clock } = dependencies;
+  const { clock, read, commit } = dependencies;
   const context = {
     get nowMs(): number {
       return clock.nowMs();
@@ -21,8 +20,8 @@ export function createActorWorld(dependencies: {
   const environment: ActorEnvironment = {
     clock,
     turnContext: () => context,
-    commit: dependencies.commit,
-    read: (query) => query.run(sql),
+    commit,
+    read,
   };
   return {
     keys: new ActorRegistry(apiKeyActor, environment),

@@ -1,7 +1,7 @@
 import { boundedDatabase } from "../../db/bounded-database.ts";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { ConnectionWatch, type WatchedConnections } from "../../db/connection-watch.ts";
-import { INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
+import { HEARTBEAT_SETTINGS, INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import { renewableDatabase } from "../../db/renewable-database.ts";
@@ -58,7 +58,7 @@ export function openConnections(
   const pool = open(options.poolSize, "pool");
   const ledger = open(1, "ledger", options.ledgerSettings);
   const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
-  const lock = open(1, "lock");
+  const lock = open(1, "lock", HEARTBEAT_SETTINGS);
   const background = pool.database.sql;
   const watch = new ConnectionWatch(
     lock.database.sql,

@@ -31,6 +31,7 @@ const WORKERS = 16;
 const LOAD_BEFORE_MS = 600;
 const FROZEN_MS = 4_000;
 const LOAD_AFTER_MS = 1_500;
+const SHORT_OUTAGE_MS = 500;
 const PROBE_INTERVAL_MS = 150;
 /** How long a refusal, and the return to work once the database answers, may take. */
 const PATIENCE_MS = 2_000;
@@ -59,6 +60,23 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
     environment: { GATEWAY_CONFIG: configPath, ...environment },
   });
   baseUrl = await gateway.listening;
+}
+
+/** On a database that is reached through a network that breaks on command. */
+async function startBehindNetwork() {
+  const database = await createTestDatabase();
+  const network = await startCuttingProxy(database.url);
+  await start({
+    DATABASE_URL: network.url,
+    GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
+  });
+  const stop = async () => {
+    gateway.signal("SIGTERM");
+    expect(await exitOf(gateway)).toBe(0);
+    await network.stop();
+    await database.drop();
+  };
+  return { database, network, stop };
 }
 
 async function startUnderLoad(): Promise<void> {
@@ -99,10 +117,14 @@ const streamsAt = (sent: readonly Sent[], atMs: number) =>
   );
 
 /** A request beside the load. */
-async function send(kindName: string, tag: string = crypto.randomUUID()): Promise<Sent> {
+async function send(
+  kindName: string,
+  tag: string = crypto.randomUUID(),
+  key = firstKeys(dataDir).secret_key,
+): Promise<Sent> {
   const sent = sentOf(tag, KINDS.find(({ name }) => name === kindName)!);
   sent.startedAtMs = performance.now();
-  await receive(sent, baseUrl, firstKeys(dataDir).secret_key);
+  await receive(sent, baseUrl, key);
   sent.endedAtMs = performance.now();
   return sent;
 }
@@ -183,12 +205,7 @@ test.skipIf(process.platform !== "linux")(
 test(
   "an idempotency key whose call failed for want of the database is free once that is back, and is charged once",
   async () => {
-    const database = await createTestDatabase();
-    const network = await startCuttingProxy(database.url);
-    await start({
-      DATABASE_URL: network.url,
-      GATEWAY_MASTER_KEY: Buffer.alloc(32, 7).toString("base64"),
-    });
+    const { network, database, stop } = await startBehindNetwork();
     const tag = "the same key";
     const first = send("slow-insistent", tag);
     await until("its provider is asked", async () => {
@@ -207,10 +224,34 @@ test(
     expect(again).toMatchObject({ isWhole: true });
     await holdsEnded(baseUrl);
     expect(await auditOf(database.url, upstream, [again as Sent])).toEqual([]);
-    gateway.signal("SIGTERM");
-    expect(await exitOf(gateway)).toBe(0);
-    await network.stop();
-    await database.drop();
+    await stop();
+  },
+  TIMEOUT_MS,
+);
+
+test(
+  "a database that is gone for less than a second refuses no call of a model, by keys that were in use or not",
+  async () => {
+    const { network, database, stop } = await startBehindNetwork();
+    const { management_key: managementKey } = firstKeys(dataDir);
+    const created = await fetch(`${baseUrl}/v1/keys`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${managementKey}`, "content-type": "application/json" },
+      body: JSON.stringify({ name: "never used" }),
+    });
+    const { key: unused } = (await created.json()) as { key: string };
+    await send("plain");
+    network.breakDown();
+    setTimeout(() => network.restore(), SHORT_OUTAGE_MS);
+    const sent = await Promise.all([
+      ...["plain", "short", "insistent"].map((kind) => send(kind)),
+      ...["plain", "short", "insistent"].map((kind) => send(kind, crypto.randomUUID(), unused)),
+    ]);
+    expect(network.refusals).toBeGreaterThan(0);
+    expect(sent.map(({ isWhole }) => isWhole)).toEqual(sent.map(() => true));
+    await holdsEnded(baseUrl);
+    expect(await auditOf(database.url, upstream, sent)).toEqual([]);
+    await stop();
   },
   TIMEOUT_MS,
 );

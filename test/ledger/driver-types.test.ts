@@ -64,3 +64,28 @@ test("the first query of a connection may bring an array, whichever connection o
     await database.drop();
   }
 });
+
+test("values are read as they were written, however the database is told to write them", async () => {
+  const database = await createTestDatabase();
+  const admin = connectDatabase(database, { poolSize: 1, applicationName: "admin" });
+  const name = new URL(database.url).pathname.slice(1);
+  for (const [setting, value] of [
+    ["DateStyle", "'SQL, DMY'"],
+    ["bytea_output", "'escape'"],
+    ["extra_float_digits", "-10"],
+    ["TimeZone", "'Asia/Kolkata'"],
+  ] as const) {
+    await admin.unsafe(`ALTER DATABASE "${name}" SET ${setting} = ${value}`);
+  }
+  const sql = connectDatabase(database, { poolSize: 1, applicationName: "driver" });
+  try {
+    const at = new Date("2026-03-04T05:06:07.089Z");
+    const bytes = Buffer.from([0, 1, 0x5c, 0x7f, 0xff]);
+    const [row] = await sql`SELECT ${at}::timestamptz AS at, ${bytes}::bytea AS bytes,
+      ${at.getTime()}::float8 AS milliseconds`;
+    expect(row).toEqual({ at, bytes, milliseconds: at.getTime() });
+  } finally {
+    await Promise.all([admin.end({ timeout: 1 }), sql.end({ timeout: 1 })]);
+    await database.drop();
+  }
+});

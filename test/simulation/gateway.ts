@@ -75,8 +75,8 @@ export class SimulatedGateway {
 
     const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
     const actors = createActorWorld({
-      sql,
       clock,
+      read,
       commit(effects, lineage) {
         const durable = ledger.submit(effects, lineage);
         if (guards.outputGate) return durable;

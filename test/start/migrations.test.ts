@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
-import { migrate } from "../../db/migrate.ts";
+import { MIGRATION_LOCK, migrate } from "../../db/migrate.ts";
 import { readMigrationState } from "../../db/migration-state.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 
@@ -36,6 +36,21 @@ test("a migration that fails leaves nothing behind, and is the whole of it next 
     expect([...(await recorded(sql))]).toEqual([]);
     await sql`DROP TABLE master_key`;
     await migrate({ url });
+    expect((await readMigrationState(sql)).pending).toEqual([]);
+  });
+}, 30_000);
+
+test("who waits for another one's migration waits as long as it takes, whatever the role is allowed", async () => {
+  await withEmptyDatabase(async ({ url, sql }) => {
+    const name = sql(new URL(url).pathname.slice(1));
+    await sql`ALTER DATABASE ${name} SET lock_timeout = '20ms'`;
+    await sql`ALTER DATABASE ${name} SET statement_timeout = '100ms'`;
+    // As one that is at it: its lock is on the session.
+    await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
+    const waiting = migrate({ url });
+    await Promise.race([waiting, Bun.sleep(300)]);
+    await sql`SELECT pg_advisory_unlock(${MIGRATION_LOCK})`;
+    await waiting;
     expect((await readMigrationState(sql)).pending).toEqual([]);
   });
 }, 30_000);

@@ -3,7 +3,6 @@ import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
 import {
   type ClaimOutcome,
   claimIdempotencyKey,
@@ -11,6 +10,7 @@ import {
   type StoredResult,
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
+import { untilReachable } from "../../../db/until-reachable.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
@@ -21,9 +21,6 @@ import { KeyFrees } from "./key-frees.ts";
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
 const MAX_KEY_CHARACTERS = 255;
 const POLL_MS = 50;
-/** How long a claim is tried again whose connection broke, and how often. */
-const MAX_UNREACHABLE_MS = 1_000;
-const RECONNECT_MS = 50;
 /** How long anybody waits for a key to be freed: a database that is out of reach holds nobody up. */
 const FREE_PATIENCE_MS = 100;
 /** The same, of a call that comes for the key, all in all. */
@@ -90,20 +87,13 @@ export class Idempotency {
 
   async #tryClaim(claim: IdempotencyClaim, signal: AbortSignal): Promise<ClaimOutcome> {
     const { sql, instance, clock } = this.#dependencies;
-    const untilMs = clock.nowMs() + MAX_UNREACHABLE_MS;
-    for (;;) {
-      try {
-        return await claimIdempotencyKey(sql, instance, claim);
-      } catch (error) {
-        if (isOutcomeUnknown(error) && clock.nowMs() < untilMs && !signal.aborted) {
-          await sleep(clock, RECONNECT_MS);
-          continue;
-        }
-        // It may stand there although its answer was lost, or yet come to stand there, and its call ends here.
-        const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
-        void ended.then(() => this.free(claim));
-        throw error;
-      }
+    try {
+      return await untilReachable(clock, () => claimIdempotencyKey(sql, instance, claim), signal);
+    } catch (error) {
+      // It may stand there although its answer was lost, or yet come to stand there, and its call ends here.
+      const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
+      void ended.then(() => this.free(claim));
+      throw error;
     }
   }
 

@@ -1,5 +1,5 @@
-import type { Database } from "../../../db/client.ts";
 import { listTunedModels, type TunedModelRecord } from "../../../db/queries/tuned-models.ts";
+import type { Query } from "../../../db/query.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 
@@ -9,24 +9,27 @@ const PREFIX = "ft:";
 
 type Known = readonly CatalogueModel[];
 
+export interface TunedModelsDependencies {
+  readonly models: ModelIndex;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
 /**
  * Fine-tuned models, each visible to its organization alone. They are read when an organization first
  * asks, and kept until a change of them is told, as every instance is told it.
  */
 export class TunedModels {
-  readonly #sql: Database;
-  readonly #models: ModelIndex;
+  readonly #dependencies: TunedModelsDependencies;
   /** A promise is a read under way; one that is not here any more was forgotten while it ran. */
   readonly #known = new Map<string, Known | Promise<Known>>();
 
-  constructor(dependencies: { readonly sql: Database; readonly models: ModelIndex }) {
-    this.#sql = dependencies.sql;
-    this.#models = dependencies.models;
+  constructor(dependencies: TunedModelsDependencies) {
+    this.#dependencies = dependencies;
   }
 
   /** The catalogue that all organizations share. */
   get shared(): ModelIndex {
-    return this.#models;
+    return this.#dependencies.models;
   }
 
   /** The models of an organization, oldest first. */
@@ -43,7 +46,7 @@ export class TunedModels {
    * else the catalogue that all share, at once.
    */
   indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
-    if (!names.some(isTuned)) return this.#models;
+    if (!names.some(isTuned)) return this.#dependencies.models;
     const tuned = names.filter(isTuned);
     const own = this.of(organizationId);
     if (own instanceof Promise)
@@ -65,9 +68,9 @@ export class TunedModels {
   }
 
   #read(organizationId: string): Promise<Known> {
-    const reading = listTunedModels(this.#sql, organizationId).then((records) =>
-      records.map((record) => this.#modelOf(record)),
-    );
+    const reading = this.#dependencies
+      .read(listTunedModels(organizationId))
+      .then((records) => records.map((record) => this.#modelOf(record)));
     this.#known.set(organizationId, reading);
     reading.then(
       (models) => {
@@ -96,8 +99,8 @@ export class TunedModels {
   }
 
   #with(own: Known): ModelIndex {
-    if (own.length === 0) return this.#models;
-    const shared = this.#models;
+    if (own.length === 0) return this.#dependencies.models;
+    const shared = this.#dependencies.models;
     const byId = new Map(own.map((model) => [model.id, model]));
     return {
       byId: (id) => byId.get(id) ?? shared.byId(id),
@@ -108,7 +111,7 @@ export class TunedModels {
 
   /** Limits and prices are those of its base, as the catalogue has them now; without it nobody can be billed. */
   #modelOf(record: TunedModelRecord): CatalogueModel {
-    const base = this.#models.byId(record.baseModel);
+    const base = this.#dependencies.models.byId(record.baseModel);
     const title = record.suffix ?? record.jobId;
     const prices = base?.fineTuning?.tunedPrices;
     return {
