@@ -12,8 +12,9 @@ import {
   removeSocketFolder,
 } from "./embedded/folders.ts";
 import type { LaunchContext } from "./embedded/launch.ts";
-import { readPostmasterFile, servesCluster } from "./embedded/postmaster-file.ts";
+import { isStopping, readPostmasterFile, servesCluster } from "./embedded/postmaster-file.ts";
 import { settlePredecessor } from "./embedded/predecessor.ts";
+import { processRuns } from "./embedded/process-table.ts";
 import {
   launchServer,
   type RunningServer,
@@ -22,7 +23,7 @@ import {
 } from "./embedded/server.ts";
 import { chooseServerAccount, planLaunch } from "./embedded/server-account.ts";
 import { type ServerAddress, type ServerSettings, serverUrl } from "./embedded/server-settings.ts";
-import { superviseServer } from "./embedded/supervise.ts";
+import { type SupervisedServer, superviseServer } from "./embedded/supervise.ts";
 
 export interface EmbeddedPostgresOptions {
   /** The cluster lives in its folder `postgres`. */
@@ -39,6 +40,8 @@ export interface EmbeddedPostgresOptions {
 export interface EmbeddedPostgres {
   /** For readPostgresUrl, because it may name a Unix socket. */
   readonly url: string;
+  /** The gateway has begun to stop: from now on a server that was asked to stop too may wait for it. */
+  announceStop(): void;
   /** Shuts the server down and gives the data folder up. Bounded; never rejects for a dead server. */
   stop(): Promise<void>;
 }
@@ -70,11 +73,17 @@ export async function startEmbeddedPostgres(
       : { kind: "unix", socketDir: prepareSocketFolder(folders, context.account) };
     const settings = options.settings ?? {};
     const first = await adoptOrLaunch(context, address, settings, password);
-    // Clients keep the URL that they were given, so a restarted server has to listen at the same.
-    const restart = () => adoptOrLaunch(context, first.address, settings, password);
-    const supervision = superviseServer(first, restart, options.log);
+    const supervised: SupervisedServer = {
+      isRunning: ({ pid }) => processRuns(pid),
+      isStopping: ({ pid }) => isStopping(folders.cluster, pid),
+      end: ({ pid }) => stopServer(pid, context),
+      // Clients keep the URL that they were given, so a restarted server has to listen at the same.
+      restart: () => adoptOrLaunch(context, first.address, settings, password),
+    };
+    const supervision = superviseServer(first, supervised, options.log);
     return {
       url: serverUrl(first.address, password),
+      announceStop: () => supervision.announceStop(),
       async stop() {
         await supervision.end();
         try {

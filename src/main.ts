@@ -1,7 +1,7 @@
 import { type GatewayConfig, readConfig } from "./config.ts";
 import { announce } from "./start/announce.ts";
 import { readRole } from "./start/command-line.ts";
-import { startDatabase } from "./start/database.ts";
+import { foreignDatabase, startDatabase } from "./start/database.ts";
 import { createFirstKeys } from "./start/first-keys.ts";
 import { openMasterKeys } from "./start/master-key.ts";
 import { serve } from "./start/serve.ts";
@@ -74,7 +74,7 @@ async function startAsWorker(
   if (url === undefined || process.send === undefined) {
     throw new Error("a worker is started by --workers, not by itself");
   }
-  const database = { target: { url }, isEmbedded: false, stop: async () => {} };
+  const database = foreignDatabase(url);
   const { keyring } = await openMasterKeys(config, database.target);
   const onStopFailed = fail;
   await serve({ config, database, keyring, telemetry, signals, sharesPort: true, onStopFailed });

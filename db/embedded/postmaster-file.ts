@@ -32,6 +32,12 @@ export function readPostmasterFile(clusterDir: string): PostmasterRecord | undef
   };
 }
 
+/** Whether that server was asked to stop. Throws where the file cannot be read. */
+export function isStopping(clusterDir: string, pid: number): boolean {
+  const record = readPostmasterFile(clusterDir);
+  return record?.pid === pid && record.status === "stopping";
+}
+
 /** Whether that process is a server of this cluster, and not another that got the same number. */
 export function servesCluster(pid: number, clusterDir: string): boolean {
   const line = pid === 0 ? undefined : commandLineOf(pid);

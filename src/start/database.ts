@@ -7,6 +7,8 @@ import { asDataFolderFault } from "./data-folder.ts";
 export interface StartedDatabase {
   readonly target: DatabaseTarget;
   readonly isEmbedded: boolean;
+  /** To be called when a stop begins. */
+  announceStop(): void;
   stop(): Promise<void>;
 }
 
@@ -42,11 +44,21 @@ async function openDatabase(
   log: (message: string) => void,
 ): Promise<StartedDatabase> {
   if (config.databaseUrl !== undefined) {
-    return { target: { url: config.databaseUrl }, isEmbedded: false, stop: async () => {} };
+    return foreignDatabase(config.databaseUrl);
   }
   const { dataDir } = config;
   const embedded = await startEmbeddedPostgres({ dataDir, log }).catch((error) => {
     throw asDataFolderFault(dataDir, error);
   });
-  return { target: { url: embedded.url }, isEmbedded: true, stop: () => embedded.stop() };
+  return {
+    target: { url: embedded.url },
+    isEmbedded: true,
+    announceStop: () => embedded.announceStop(),
+    stop: () => embedded.stop(),
+  };
+}
+
+/** One that somebody else starts and stops. */
+export function foreignDatabase(url: string): StartedDatabase {
+  return { target: { url }, isEmbedded: false, announceStop() {}, stop: async () => {} };
 }

@@ -44,6 +44,7 @@ export async function stopInOrder(running: Running): Promise<number> {
   const graceMs = config.shutdownGraceMs;
   const noticeMs = config.redisUrl === undefined ? 0 : Math.min(NOTICE_MS, graceMs * NOTICE_SHARE);
   gateway.announceStop();
+  database.announceStop();
   telemetry.log.info("not ready any more; what runs may end");
   await Bun.sleep(noticeMs);
   const lastConnection = server.stop();

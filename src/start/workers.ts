@@ -50,6 +50,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
     });
     const running = workers;
     signals.handOver(async () => {
+      database.announceStop();
       const isInOrder = await running.stop();
       await database.stop();
       await telemetry.close();
