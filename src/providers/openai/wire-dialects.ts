@@ -17,8 +17,6 @@ export interface WireDialect {
   readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
   /** What it calls the reasoning of an earlier answer, under which alone it takes it back. */
   readonly reasoningMember?: "reasoning" | "reasoning_content";
-  /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
-  readonly hasRefusals: boolean;
   /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
   readonly hasDeveloperRole: boolean;
 }
@@ -30,12 +28,15 @@ const PLAIN: WireDialect = {
   leftOut: [],
   renamed: {},
   leftOutOfMessages: {},
-  hasRefusals: false,
   hasDeveloperRole: true,
 };
 
 /** Sampling fields of open-weight servers, which others refuse by name. */
 const OPEN_WEIGHT_SAMPLING = ["top_k", "min_p", "repetition_penalty"];
+
+/** Members that answers have, and that those who know no others than their own refuse to take back. */
+const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
+const REASONING = ["reasoning", "reasoning_content"];
 
 /** The o-series, gpt-5 and later refuse `max_tokens`; older models take it everywhere. */
 const NEWER_OPENAI_MODEL = /^(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
@@ -45,7 +46,8 @@ const OPENAI: WireDialect = {
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
   leftOut: OPEN_WEIGHT_SAMPLING,
-  hasRefusals: true,
+  // Its own answers hold none, so this is what another provider answered ("Unknown parameter").
+  leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
 };
 
 const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>([
@@ -64,15 +66,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
         system: ["name"],
         developer: ["name"],
         user: ["name"],
-        assistant: [
-          "name",
-          "refusal",
-          "reasoning",
-          "reasoning_content",
-          "reasoning_details",
-          "annotations",
-          "audio",
-        ],
+        assistant: ["name", ...REASONING, ...ANSWERS_ONLY],
       },
       hasDeveloperRole: false,
     },
@@ -84,10 +78,15 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       ...PLAIN,
       reasoning: "effort",
       leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"],
+      // "property 'annotations' is unsupported"
+      leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
     },
   ],
-  ["cerebras", { ...PLAIN, reasoningMember: "reasoning" }],
+  [
+    "cerebras",
+    { ...PLAIN, leftOutOfMessages: { assistant: ANSWERS_ONLY }, reasoningMember: "reasoning" },
+  ],
   // While they think, DeepSeek and Moonshot refuse tool calls that come back without their reasoning.
   [
     "deepseek",
@@ -100,7 +99,16 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
   ],
   ["moonshot", { ...PLAIN, reasoningMember: "reasoning_content" }],
   ["xai", { ...PLAIN, reasoning: "effort" }],
-  ["fireworks", { ...PLAIN, reasoning: "effort" }],
+  // "Extra inputs are not permitted, field: 'messages[8].reasoning'"
+  [
+    "fireworks",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      leftOutOfMessages: { assistant: ANSWERS_ONLY },
+      reasoningMember: "reasoning_content",
+    },
+  ],
   ["zai", { ...PLAIN, reasoningMember: "reasoning_content", hasDeveloperRole: false }],
 ]);
 
