@@ -141,6 +141,7 @@ describe("members of members", () => {
     ["provider", { provider: { order: [5] } }],
     ["provider", { provider: { allow_fallbacks: "no" } }],
     ["stream_options", { stream: true, stream_options: { include_usage: "yes" } }],
+    ["usage", { usage: true }],
     ["reasoning", { reasoning: { max_tokens: 0 } }],
     ["reasoning", { reasoning: { exclude: 1 } }],
     ["route", { route: "somewhere" }],

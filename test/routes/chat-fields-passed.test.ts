@@ -121,6 +121,7 @@ describe("a provider receives", () => {
       web_search_options: null,
       cache_control: null,
       interleaved_thinking: false,
+      usage: { include: true },
     };
     expect(await received(own)).toEqual({ model: slug, messages: MESSAGES });
   });

@@ -94,6 +94,12 @@ export const chatCompletionBody = Type.Object(
     modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
     image_config: optional(Type.Object({})),
     stream_options: optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
+    usage: optional(
+      Type.Object(
+        { include: optional(Type.Boolean()) },
+        { description: "OpenRouter's way to ask a stream for its usage" },
+      ),
+    ),
     models: optional(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 1,
