@@ -20,6 +20,9 @@ const TOOL = {
   function: { name: "f", description: "d", parameters: { type: "object" }, strict: true },
 };
 
+const TEXT = { type: "text", text: "a" };
+const cached = (ttl: string) => ({ cache_control: { type: "ephemeral", ttl } });
+
 /** What reached the provider of a request that was accepted. */
 async function received(body: Record<string, unknown>): Promise<Record<string, unknown>> {
   const response = await gateway.chat(slug, body);
@@ -66,7 +69,9 @@ describe("a provider receives", () => {
     const fields = {
       logprobs: true,
       top_logprobs: 2,
-      service_tier: "auto",
+      service_tier: "default",
+      search_parameters: { mode: "off" },
+      tools: [TOOL, { type: "custom", custom: { name: "c" } }],
       prediction: { type: "content", content: "a" },
       x_custom: { deep: [1, { a: null }, "ü\u2028"], n: 1e21, small: 1e-7 },
       "odd name \n": false,
@@ -77,6 +82,7 @@ describe("a provider receives", () => {
         role: "user",
         content: [
           { type: "text", text: "a", cache_control: { type: "ephemeral" } },
+          { ...TEXT, ...cached("5m") },
           { type: "image_url", image_url: { url: "data:image/png;base64,AA==", detail: "low" } },
         ],
         x_note: [1],
@@ -173,6 +179,26 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["image_config", { image_config: { size: "1k" } }],
     ["interleaved_thinking", { interleaved_thinking: true }],
     ["modalities", { modalities: ["text", "image"] }],
+    ["service_tier", { service_tier: "priority" }],
+    ["service_tier", { service_tier: "flex" }],
+    ["search_parameters", { search_parameters: { mode: "auto" } }],
+    ["deferred", { deferred: true }],
+    ["data_sources", { data_sources: [{ type: "azure_search" }] }],
+    ["tools.1.type", { tools: [TOOL, { type: "browser_search" }] }],
+    ["tools.0.type", { tools: [{ type: "builtin_function", function: { name: "$web_search" } }] }],
+    [
+      "messages.1.cache_control.ttl",
+      { messages: [MESSAGES[0], { ...MESSAGES[0], ...cached("1h") }] },
+    ],
+    [
+      "messages.0.content.1.cache_control.ttl",
+      { messages: [{ role: "user", content: [TEXT, { ...TEXT, ...cached("1h") }] }] },
+    ],
+    ["tools.0.cache_control.ttl", { tools: [{ ...TOOL, ...cached("1h") }] }],
+    [
+      "tools.0.function.cache_control.ttl",
+      { tools: [{ ...TOOL, function: { ...TOOL.function, ...cached("1h") } }] },
+    ],
     ["provider.sort", { provider: { sort: "price" } }],
     ["provider.only", { provider: { only: ["primary"] } }],
   ];
