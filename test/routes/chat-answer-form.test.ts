@@ -6,6 +6,7 @@ import type { Behaviour, BehaviourName } from "../upstream/behaviours.ts";
 
 interface Completion {
   readonly created: number;
+  readonly service_tier?: string;
   readonly choices: [{ message: Record<string, unknown>; finish_reason: string; logprobs: null }];
 }
 
@@ -72,6 +73,20 @@ test("an empty error beside an answer is none", async () => {
   const { read } = await stream({ do: "empty-error", content: "Hi." });
   expect(read.content).toBe("Hi.");
   expect(read.text).not.toContain("error");
+});
+
+test("a tier of service is told in OpenAI's words or not at all: strict clients know no others", async () => {
+  const told: [BehaviourName, string | undefined][] = [
+    ["tier-default", "default"],
+    ["tier-on-demand", undefined],
+  ];
+  for (const [name, tier] of told) {
+    const { completion } = await whole({ do: name });
+    expect(completion.service_tier).toBe(tier);
+    const { read } = await stream({ do: name, content: "One two three.", events: 5, cut: true });
+    const tiers = read.chunks.filter(({ choices }) => choices.length > 0);
+    expect(new Set(tiers.map(({ service_tier }) => service_tier))).toEqual(new Set([tier]));
+  }
 });
 
 test.each([{ include_reasoning: false }, { reasoning: { exclude: true } }])(

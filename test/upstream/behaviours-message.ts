@@ -24,6 +24,17 @@ export const MESSAGE_BEHAVIOURS = {
     const text = call.options.reasoning;
     return inEachMessage(call, { reasoning_details: [{ type: "reasoning.text", text }] });
   },
+  /** As Groq, which has other tiers than OpenAI. */
+  "tier-on-demand": (call) =>
+    completed(call, {
+      chunks: (chunks) => chunks.map((one) => ({ ...one, service_tier: "on_demand" })),
+      whole: (body) => ({ ...body, service_tier: "on_demand" }),
+    }),
+  "tier-default": (call) =>
+    completed(call, {
+      chunks: (chunks) => chunks.map((one) => ({ ...one, service_tier: "default" })),
+      whole: (body) => ({ ...body, service_tier: "default" }),
+    }),
   "empty-error": (call) =>
     completed(call, {
       chunks: (chunks) => chunks.map((one) => ({ ...one, error: {} })),

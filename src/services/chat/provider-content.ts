@@ -24,6 +24,21 @@ export function createdTime(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;
 }
 
+/** OpenAI's names of tiers: clients that check answers strictly know no others, such as Groq's `on_demand`. */
+const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
+  "auto",
+  "default",
+  "flex",
+  "scale",
+  "priority",
+]);
+
+/** Leaves out of an answer, or a chunk of one, a tier that no client of OpenAI's knows. */
+export function dropForeignTier(body: Fields): void {
+  if (body.service_tier === undefined || SERVICE_TIERS.has(body.service_tier)) return;
+  body.service_tier = undefined;
+}
+
 function splitParts(message: Fields, parts: readonly unknown[]): void {
   let content = "";
   let reasoning = "";
