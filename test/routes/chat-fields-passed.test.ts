@@ -65,6 +65,19 @@ describe("a provider receives", () => {
     expect(await received(fields)).toEqual({ model: slug, messages: MESSAGES, ...fields });
   });
 
+  test("tool_choice in each of OpenAI's forms", async () => {
+    const tools = [TOOL, { type: "custom", custom: { name: "c" } }];
+    const named = { type: "function", function: { name: "f" } };
+    for (const tool_choice of [
+      { type: "custom", custom: { name: "c" } },
+      { type: "allowed_tools", allowed_tools: { mode: "auto", tools: [named] } },
+      { type: "allowed_tools", allowed_tools: { mode: "required", tools: [named] } },
+    ]) {
+      const body = await received({ tools, tool_choice });
+      expect(body).toEqual({ model: slug, messages: MESSAGES, tools, tool_choice });
+    }
+  });
+
   test("unknown fields and unknown members untouched, however they are built", async () => {
     const fields = {
       logprobs: true,

@@ -44,6 +44,14 @@ const tool = Type.Object({
 const toolChoice = Type.Union([
   Type.Enum(["none", "auto", "required"]),
   Type.Object({ type: Type.Literal("function"), function: Type.Object({ name: Type.String() }) }),
+  Type.Object({ type: Type.Literal("custom"), custom: Type.Object({ name: Type.String() }) }),
+  Type.Object({
+    type: Type.Literal("allowed_tools"),
+    allowed_tools: Type.Object({
+      mode: Type.Enum(["auto", "required"]),
+      tools: Type.Array(Type.Object({ type: Type.String() }), { minItems: 1 }),
+    }),
+  }),
 ]);
 
 const responseFormat = Type.Union([
