@@ -7,6 +7,8 @@ import type { AbortNotice } from "./call-abort.ts";
 export interface ChatCall {
   /** The name the provider knows the model by. */
   readonly model: string;
+  /** Its id in the catalogue, which tells what it is where the provider's name is of the operator's choice. */
+  readonly modelId?: string;
   /**
    * The validated request in OpenAI's wire form: without the gateway's own fields, with `model`,
    * `stream` and, for streams, `stream_options.include_usage` set; the limit of output tokens as

@@ -75,6 +75,7 @@ test.each([
   "gpt-5.4-mini",
   "gpt-10",
   "ft:o4-mini:a",
+  "openai/gpt-5",
 ])("openai's %s gets its limit as max_completion_tokens", (model) => {
   expect(shaped("openai", { model, max_tokens: 5 }, model)).toEqual({
     model,

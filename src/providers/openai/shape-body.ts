@@ -13,14 +13,16 @@ type Body = Readonly<Record<string, unknown>>;
 export function bodyShaper(
   dialect: WireDialect,
   options: { readonly plainDeltas: boolean },
-): (body: Body, model: string) => Body {
+): (body: Body, model: string, modelId?: string) => Body {
   const leftOut = new Set(dialect.leftOut);
   if (dialect.reasoning !== "object") leftOut.add("reasoning");
   const renamed = new Map(Object.entries(dialect.renamed));
   const shapeMessages = messageShaper(dialect);
 
-  return (body, model) => {
-    const renamesLimit = body.max_tokens !== undefined && dialect.takesCompletionLimit(model);
+  return (body, model, modelId = model) => {
+    const renamesLimit =
+      body.max_tokens !== undefined &&
+      (dialect.takesCompletionLimit(model) || dialect.takesCompletionLimit(modelId));
     const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
     const messages = shapeMessages(body.messages);
     let differs = renamesLimit || addsPlainDeltas || messages !== undefined;

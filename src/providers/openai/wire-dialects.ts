@@ -4,7 +4,7 @@
  */
 export interface WireDialect {
   readonly keyHeader: "authorization" | "api-key";
-  /** Whether `max_tokens` must be called `max_completion_tokens` for this model. */
+  /** Whether `max_tokens` must be called `max_completion_tokens` for the model of this name or id. */
   readonly takesCompletionLimit: (model: string) => boolean;
   /**
    * What becomes of `reasoning: {effort}`: sent as it is, turned into `reasoning_effort`, or left out.
@@ -39,7 +39,7 @@ const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
 const REASONING = ["reasoning", "reasoning_content"];
 
 /** The o-series, gpt-5 and later refuse `max_tokens`; older models take it everywhere. */
-const NEWER_OPENAI_MODEL = /^(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
+const NEWER_OPENAI_MODEL = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
 
 const OPENAI: WireDialect = {
   ...PLAIN,
