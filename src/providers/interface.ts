@@ -74,6 +74,8 @@ export class ProviderFailure extends Error {
   readonly retryAfterMs: number | undefined;
   /** The field the provider complained about. */
   readonly param: string | null;
+  /** Of what was rejected: it is more than the model's context takes. */
+  readonly isTooLong: boolean;
 
   constructor(
     kind: ProviderFailureKind,
@@ -82,6 +84,7 @@ export class ProviderFailure extends Error {
       status?: number;
       retryAfterMs?: number;
       param?: string | null;
+      isTooLong?: boolean;
       cause?: unknown;
     } = {},
   ) {
@@ -91,6 +94,7 @@ export class ProviderFailure extends Error {
     this.status = details.status;
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
+    this.isTooLong = details.isTooLong ?? false;
   }
 
   /** The message as a log may tell it: what a provider says may quote the prompt. */

@@ -1,5 +1,6 @@
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
+import { tellsTooLong } from "./context-overflow.ts";
 import { complaintOf, type ProviderComplaint, readComplaint } from "./error-body.ts";
 
 export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
@@ -98,6 +99,7 @@ function failureOf(
     status,
     retryAfterMs: waitOf(kind, complaint, headerWaitMs),
     param: complaint.param === null ? null : publishable(complaint.param, apiKey),
+    isTooLong: kind === "rejected" && tellsTooLong(complaint),
   });
 }
 
