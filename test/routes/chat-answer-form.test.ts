@@ -66,6 +66,22 @@ test("a message has OpenAI's required members, null where the provider leaves th
   });
 });
 
+test("what a provider says to be null is not told where OpenAI's form has no null", async () => {
+  const { completion } = await whole({ do: "nulls", content: "Hi." });
+  expect(completion.choices[0].message).toEqual({
+    role: "assistant",
+    content: "Hi.",
+    refusal: null,
+    audio: null,
+  });
+  expect(completion).not.toContainAnyKeys(["service_tier", "system_fingerprint"]);
+  const { read } = await stream({ do: "nulls", content: "Hi there.", events: 3 });
+  expect(read.content).toBe("Hi there.");
+  expect(read.text).not.toMatch(
+    /annotations|function_call|reasoning_content|service_tier|fingerprint/,
+  );
+});
+
 test("an empty error beside an answer is none", async () => {
   const { completion } = await whole({ do: "empty-error", content: "Hi." });
   expect(completion.choices[0].message.content).toBe("Hi.");

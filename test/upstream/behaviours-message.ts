@@ -19,6 +19,16 @@ export const MESSAGE_BEHAVIOURS = {
     completed(call, { chunks: (chunks) => chunks.map(asRefusal), whole: asRefusal }),
   /** As most servers but OpenAI's: what is null is left out. */
   "without-nulls": (call) => completed(call, { whole: (body) => withoutNulls(body) as JsonObject }),
+  /** As vLLM, which writes out all that it does not say. */
+  nulls: (call) => {
+    const head = { service_tier: null, system_fingerprint: null };
+    const said = { annotations: null, audio: null, function_call: null, reasoning_content: null };
+    return completed(call, {
+      chunks: (chunks) => chunks.map((one) => withMessage({ ...one, ...head }, said)),
+      whole: (body) =>
+        withMessage({ ...body, ...head }, { refusal: null, tool_calls: [], ...said }),
+    });
+  },
   /** As OpenRouter, which tells reasoning a second time. */
   "reasoning-details": (call) => {
     const text = call.options.reasoning;

@@ -4,10 +4,10 @@ import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import {
   createdTime,
-  dropForeignTier,
   hideReasoning,
   isFields,
   normaliseContent,
+  normaliseHead,
 } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { isEmptyError, isText } from "./stream-chunk.ts";
@@ -55,7 +55,7 @@ export function normaliseCompletion(
   }
   if (groq !== undefined) delete raw.x_groq;
   if (isEmptyError(raw.error)) delete raw.error;
-  dropForeignTier(raw);
+  normaliseHead(raw);
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };

@@ -10,6 +10,8 @@ export function normaliseContent(message: Fields): void {
   }
   delete message.reasoning_content;
   if (typeof message.reasoning !== "string" || message.reasoning === "") delete message.reasoning;
+  // A list in OpenAI's form; vLLM says null where there is none.
+  if (message.annotations === null) delete message.annotations;
   if (Array.isArray(message.content)) splitParts(message, message.content);
 }
 
@@ -33,10 +35,12 @@ const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
   "priority",
 ]);
 
-/** Leaves out of an answer, or a chunk of one, a tier that no client of OpenAI's knows. */
-export function dropForeignTier(body: Fields): void {
-  if (body.service_tier === undefined || SERVICE_TIERS.has(body.service_tier)) return;
-  body.service_tier = undefined;
+/** Leaves out of an answer, or a chunk of one, what OpenAI's form has otherwise or not at all. */
+export function normaliseHead(body: Fields): void {
+  if (body.service_tier !== undefined && !SERVICE_TIERS.has(body.service_tier)) {
+    body.service_tier = undefined;
+  }
+  if (body.system_fingerprint === null) body.system_fingerprint = undefined;
 }
 
 function splitParts(message: Fields, parts: readonly unknown[]): void {
