@@ -119,6 +119,14 @@ test("Mistral gets random_seed, and none of the fields that it forbids", () => {
   expect(shaped("mistral", body)).toEqual({ random_seed: 1, stream: true, temperature: 1 });
 });
 
+test("who keeps no answers is not told whether to keep one", () => {
+  const body = { store: false, metadata: { a: "b" }, temperature: 1 };
+  for (const type of ["mistral", "groq", "cerebras", "moonshot"]) {
+    expect(shaped(type, body)).toEqual({ temperature: 1 });
+  }
+  for (const type of ["openai", "azure"]) expect(shaped(type, body)).toBe(body);
+});
+
 test("reasoning.effort becomes reasoning_effort where that is its name, and gives way to one", () => {
   const reasoning = { effort: "high" };
   expect(shaped("openai", { reasoning })).toEqual({ reasoning_effort: "high" });

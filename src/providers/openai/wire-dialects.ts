@@ -34,6 +34,9 @@ const PLAIN: WireDialect = {
 /** Sampling fields of open-weight servers, which others refuse by name. */
 const OPEN_WEIGHT_SAMPLING = ["top_k", "min_p", "repetition_penalty"];
 
+/** Of what OpenAI keeps of an answer; some clients say in each request that nothing is to be kept. */
+const STORING = ["store", "metadata"];
+
 /** Members that answers have, and that those who know no others than their own refuse to take back. */
 const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
 const REASONING = ["reasoning", "reasoning_content"];
@@ -60,7 +63,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       reasoning: "none",
       // Mistral forbids every unknown field (422 extra_forbidden), `stream_options` too: its streams
       // carry usage in the last chunk without being asked.
-      leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
+      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING, "stream_options", "user", "logit_bias"],
       renamed: { seed: "random_seed" },
       leftOutOfMessages: {
         system: ["name"],
@@ -77,7 +80,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
     {
       ...PLAIN,
       reasoning: "effort",
-      leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"],
+      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING, "logit_bias"],
       // "property 'annotations' is unsupported"
       leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
@@ -85,7 +88,12 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
   ],
   [
     "cerebras",
-    { ...PLAIN, leftOutOfMessages: { assistant: ANSWERS_ONLY }, reasoningMember: "reasoning" },
+    {
+      ...PLAIN,
+      leftOut: STORING,
+      leftOutOfMessages: { assistant: ANSWERS_ONLY },
+      reasoningMember: "reasoning",
+    },
   ],
   // While they think, DeepSeek and Moonshot refuse tool calls that come back without their reasoning.
   [
@@ -97,7 +105,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       hasDeveloperRole: false,
     },
   ],
-  ["moonshot", { ...PLAIN, reasoningMember: "reasoning_content" }],
+  ["moonshot", { ...PLAIN, leftOut: STORING, reasoningMember: "reasoning_content" }],
   ["xai", { ...PLAIN, reasoning: "effort" }],
   // "Extra inputs are not permitted, field: 'messages[8].reasoning'"
   [
