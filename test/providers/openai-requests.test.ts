@@ -134,6 +134,7 @@ test("reasoning.effort becomes reasoning_effort where that is its name, and give
     reasoning_effort: "low",
   });
   expect(shaped("openai", { reasoning: "high" })).toEqual({});
+  expect(shaped("cerebras", { reasoning, top_k: 1 })).toEqual({ reasoning_effort: "high" });
   expect(shaped("openrouter", { reasoning })).toEqual({ reasoning });
 });
 

@@ -86,11 +86,13 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       reasoningMember: "reasoning",
     },
   ],
+  // "property 'reasoning' is unsupported", as of any that it does not know
   [
     "cerebras",
     {
       ...PLAIN,
-      leftOut: STORING,
+      reasoning: "effort",
+      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING],
       leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
     },
