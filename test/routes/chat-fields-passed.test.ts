@@ -194,6 +194,7 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["modalities", { modalities: ["text", "image"] }],
     ["service_tier", { service_tier: "priority" }],
     ["service_tier", { service_tier: "flex" }],
+    ["speed", { speed: "fast" }],
     ["search_parameters", { search_parameters: { mode: "auto" } }],
     ["deferred", { deferred: true }],
     ["data_sources", { data_sources: [{ type: "azure_search" }] }],

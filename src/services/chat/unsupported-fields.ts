@@ -31,6 +31,8 @@ const UNSUPPORTED: Readonly<Record<string, AsksNothing>> = {
   modalities: (value) =>
     value === null || (Array.isArray(value) && value.every((modality) => modality === "text")),
   service_tier: (value) => TIERS_AT_LIST_PRICE.has(value),
+  // Anthropic's fast mode, at several times the price.
+  speed: (value) => value === null || value === "standard",
   // xAI's searches, each at a price of its own, and answers that are fetched later.
   search_parameters: (value) => value === null || (value as { mode?: unknown }).mode === "off",
   deferred: empty,
