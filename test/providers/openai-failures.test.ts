@@ -146,6 +146,15 @@ test.each([
   expect(mapped(400, body).kind).toBe("misconfigured");
 });
 
+test.each([
+  ["No endpoints found that support image input", "rejected"],
+  ["No endpoints found that support the provided 'tool_choice' value. To learn more", "rejected"],
+  ["No endpoints found matching your data policy.", "misconfigured"],
+  ["No endpoints found for a/b.", "misconfigured"],
+])("OpenRouter's 404 is the caller's where it tells of what was asked for: %s", (message, kind) => {
+  expect(mapped(404, { error: { message, code: 404 } }).kind).toBe(kind as "rejected");
+});
+
 test("an invalid prompt that happens to speak of an API key stays the caller's", () => {
   const body = { error: { message: "The message 'my api key not valid?' is too long" } };
   expect(mapped(400, { error: { message: "max_tokens is too large" } }).kind).toBe("rejected");

@@ -22,6 +22,8 @@ const MISCONFIGURED_CODES = new Set([
   "deploymentnotfound",
   "invalid_model",
 ]);
+/** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
+const WISH_COMPLAINT = /^no endpoints found that support\b/i;
 const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
@@ -111,6 +113,7 @@ function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKi
     if (complaint.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
     if (KEY_COMPLAINT.test(complaint.message ?? "")) return "misconfigured";
   }
+  if (status === 404 && WISH_COMPLAINT.test(complaint.message ?? "")) return "rejected";
   return STATUS_KINDS[status] ?? "misconfigured";
 }
 
