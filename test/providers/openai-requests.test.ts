@@ -138,6 +138,21 @@ test("reasoning.effort becomes reasoning_effort where that is its name, and give
   expect(shaped("openrouter", { reasoning })).toEqual({ reasoning });
 });
 
+test("OpenRouter is asked to have files read by the model itself, at no price for each page", () => {
+  const asking = (type: string) => ({
+    messages: [{ role: "user", content: [{ type, file: {} }] }],
+  });
+  const plugins = [{ id: "file-parser", pdf: { engine: "native" } }];
+  expect(shaped("openrouter", asking("file"))).toEqual({ ...asking("file"), plugins });
+  for (const [type, part] of [
+    ["openrouter", "text"],
+    ["openai", "file"],
+  ] as const) {
+    const body = asking(part);
+    expect(shaped(type, body)).toBe(body);
+  }
+});
+
 test("OpenAI itself is asked for plain deltas unless the caller wants them padded; nobody else is", async () => {
   const body = { stream_options: { include_usage: true } };
   expect(shaped("openai", body, "m", true)).toEqual({

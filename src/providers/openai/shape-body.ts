@@ -25,7 +25,8 @@ export function bodyShaper(
       (dialect.takesCompletionLimit(model) || dialect.takesCompletionLimit(modelId));
     const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
     const messages = shapeMessages(body.messages);
-    let differs = renamesLimit || addsPlainDeltas || messages !== undefined;
+    const withFiles = holdsFiles(dialect, body.messages) ? dialect.withFiles : undefined;
+    let differs = renamesLimit || addsPlainDeltas || (messages ?? withFiles) !== undefined;
     if (!differs) {
       for (const name in body) {
         if (leftOut.has(name) || renamed.has(name)) {
@@ -46,6 +47,7 @@ export function bodyShaper(
       shaped.stream_options = { include_obfuscation: false, ...(body.stream_options as Body) };
     }
     if (dialect.reasoning === "effort") addReasoningEffort(shaped, body);
+    if (withFiles !== undefined) Object.assign(shaped, withFiles);
     return shaped;
   };
 }
@@ -54,6 +56,13 @@ function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {
   if (!isObject(body.reasoning) || shaped.reasoning_effort !== undefined) return;
   const effort = body.reasoning.effort;
   if (typeof effort === "string") shaped.reasoning_effort = effort;
+}
+
+function holdsFiles({ withFiles }: WireDialect, messages: unknown): boolean {
+  if (withFiles === undefined || !Array.isArray(messages)) return false;
+  return messages.some(
+    ({ content }) => Array.isArray(content) && content.some(({ type }) => type === "file"),
+  );
 }
 
 function isObject(value: unknown): value is Body {

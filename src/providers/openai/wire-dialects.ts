@@ -17,6 +17,8 @@ export interface WireDialect {
   readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
   /** What it calls the reasoning of an earlier answer, under which alone it takes it back. */
   readonly reasoningMember?: "reasoning" | "reasoning_content";
+  /** Sent with a prompt that holds files. */
+  readonly withFiles?: Readonly<Record<string, unknown>>;
   /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
   readonly hasDeveloperRole: boolean;
 }
@@ -108,6 +110,12 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
     },
   ],
   ["moonshot", { ...PLAIN, leftOut: STORING, reasoningMember: "reasoning_content" }],
+  // Where it may choose, OpenRouter has PDFs read by an OCR at a price for each page, unless the model reads
+  // them itself: its own reading is all that its tokens pay for.
+  [
+    "openrouter",
+    { ...PLAIN, withFiles: { plugins: [{ id: "file-parser", pdf: { engine: "native" } }] } },
+  ],
   ["xai", { ...PLAIN, reasoning: "effort" }],
   // "Extra inputs are not permitted, field: 'messages[8].reasoning'"
   [
