@@ -31,6 +31,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   unsupported_parameter: entry(400, "invalid_request_error"),
   unsupported_model: entry(400, "invalid_request_error"),
   provider_rejected: entry(400, "invalid_request_error"),
+  context_length_exceeded: entry(400, "invalid_request_error"),
   missing_api_key: entry(401, "authentication_error"),
   invalid_api_key: entry(401, "authentication_error"),
   key_inactive: entry(401, "authentication_error"),

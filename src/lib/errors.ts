@@ -13,6 +13,7 @@ export type ErrorCode =
   | "unsupported_parameter"
   | "unsupported_model"
   | "provider_rejected"
+  | "context_length_exceeded"
   | "missing_api_key"
   | "invalid_api_key"
   | "key_inactive"

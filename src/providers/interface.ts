@@ -7,6 +7,8 @@ import type { AbortNotice } from "./call-abort.ts";
 export interface ChatCall {
   /** The name the provider knows the model by. */
   readonly model: string;
+  /** Its id in the catalogue, which tells what it is where the provider's name is of the operator's choice. */
+  readonly modelId?: string;
   /**
    * The validated request in OpenAI's wire form: without the gateway's own fields, with `model`,
    * `stream` and, for streams, `stream_options.include_usage` set; the limit of output tokens as
@@ -76,6 +78,8 @@ export class ProviderFailure extends Error {
   readonly param: string | null;
   /** A connection that had been used before ended without a byte of an answer: a new one may do. */
   readonly lostUsedConnection: boolean;
+  /** Of what was rejected: it is more than the model's context takes. */
+  readonly isTooLong: boolean;
 
   constructor(
     kind: ProviderFailureKind,
@@ -84,6 +88,7 @@ export class ProviderFailure extends Error {
       status?: number;
       retryAfterMs?: number;
       param?: string | null;
+      isTooLong?: boolean;
       cause?: unknown;
       lostUsedConnection?: boolean;
     } = {},
@@ -95,6 +100,7 @@ export class ProviderFailure extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
     this.lostUsedConnection = details.lostUsedConnection ?? false;
+    this.isTooLong = details.isTooLong ?? false;
   }
 
   /** The message as a log may tell it: what a provider says may quote the prompt. */

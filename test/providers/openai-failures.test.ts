@@ -107,6 +107,27 @@ test.each([
 );
 
 test.each([
+  ["OpenAI", { error: { code: "context_length_exceeded", message: "Your input is long." } }],
+  ["llama.cpp", { error: { code: 400, type: "exceed_context_size_error", message: "m" } }],
+  ["vLLM", { error: { message: "This model's maximum context length is 10 tokens.", code: 400 } }],
+  ["Mistral", { message: "Prompt too large for model with 32768 maximum context length" }],
+  ["xAI", { code: "c", error: "This model's maximum prompt length is 10 but the request has 11." }],
+  ["Anthropic", { error: { message: "prompt is too long: 205654 tokens > 200000 maximum" } }],
+  ["Google", [{ error: { message: "The input token count exceeds the maximum number of 9" } }]],
+])("a prompt too long for the model is told from other complaints: %s", (_who, body) => {
+  expect(mapped(400, body)).toMatchObject({ kind: "rejected", isTooLong: true });
+  expect(mapped(500, body)).toMatchObject({ kind: "unavailable", isTooLong: false });
+});
+
+test.each([
+  { error: { message: "max_tokens is too large: 200000. It supports at most 16384." } },
+  { error: { message: "No such context.", code: "invalid_value" } },
+  "",
+])("another complaint is none of a prompt too long: %j", (body) => {
+  expect(mapped(400, body).isTooLong).toBeFalse();
+});
+
+test.each([
   [400, { error: { code: "content_policy_violation", message: "m" } }],
   [400, { error: { code: "content_filter", message: "m" } }],
   [400, { error: { code: "x", innererror: { code: "ResponsibleAIPolicyViolation" } } }],
@@ -123,6 +144,15 @@ test.each([
   { object: "error", message: "Invalid model: m", type: "invalid_model", code: "1500" },
 ])("status 400 with %p is our fault, not the caller's", (body) => {
   expect(mapped(400, body).kind).toBe("misconfigured");
+});
+
+test.each([
+  ["No endpoints found that support image input", "rejected"],
+  ["No endpoints found that support the provided 'tool_choice' value. To learn more", "rejected"],
+  ["No endpoints found matching your data policy.", "misconfigured"],
+  ["No endpoints found for a/b.", "misconfigured"],
+])("OpenRouter's 404 is the caller's where it tells of what was asked for: %s", (message, kind) => {
+  expect(mapped(404, { error: { message, code: 404 } }).kind).toBe(kind as "rejected");
 });
 
 test("an invalid prompt that happens to speak of an API key stays the caller's", () => {

@@ -75,6 +75,7 @@ test.each([
   "gpt-5.4-mini",
   "gpt-10",
   "ft:o4-mini:a",
+  "openai/gpt-5",
 ])("openai's %s gets its limit as max_completion_tokens", (model) => {
   expect(shaped("openai", { model, max_tokens: 5 }, model)).toEqual({
     model,
@@ -118,6 +119,14 @@ test("Mistral gets random_seed, and none of the fields that it forbids", () => {
   expect(shaped("mistral", body)).toEqual({ random_seed: 1, stream: true, temperature: 1 });
 });
 
+test("who keeps no answers is not told whether to keep one", () => {
+  const body = { store: false, metadata: { a: "b" }, temperature: 1 };
+  for (const type of ["mistral", "groq", "cerebras", "moonshot"]) {
+    expect(shaped(type, body)).toEqual({ temperature: 1 });
+  }
+  for (const type of ["openai", "azure"]) expect(shaped(type, body)).toBe(body);
+});
+
 test("reasoning.effort becomes reasoning_effort where that is its name, and gives way to one", () => {
   const reasoning = { effort: "high" };
   expect(shaped("openai", { reasoning })).toEqual({ reasoning_effort: "high" });
@@ -125,7 +134,23 @@ test("reasoning.effort becomes reasoning_effort where that is its name, and give
     reasoning_effort: "low",
   });
   expect(shaped("openai", { reasoning: "high" })).toEqual({});
+  expect(shaped("cerebras", { reasoning, top_k: 1 })).toEqual({ reasoning_effort: "high" });
   expect(shaped("openrouter", { reasoning })).toEqual({ reasoning });
+});
+
+test("OpenRouter is asked to have files read by the model itself, at no price for each page", () => {
+  const asking = (type: string) => ({
+    messages: [{ role: "user", content: [{ type, file: {} }] }],
+  });
+  const plugins = [{ id: "file-parser", pdf: { engine: "native" } }];
+  expect(shaped("openrouter", asking("file"))).toEqual({ ...asking("file"), plugins });
+  for (const [type, part] of [
+    ["openrouter", "text"],
+    ["openai", "file"],
+  ] as const) {
+    const body = asking(part);
+    expect(shaped(type, body)).toBe(body);
+  }
 });
 
 test("OpenAI itself is asked for plain deltas unless the caller wants them padded; nobody else is", async () => {
@@ -173,24 +198,39 @@ test("every configured type has an adapter, and an unknown type or a taken id is
 describe("an answer that is sent back as it came", () => {
   const calls = [{ id: "call_1", type: "function", function: { name: "f", arguments: "{}" } }];
   const answer = { role: "assistant", content: null, tool_calls: calls };
-  const told = { refusal: null, reasoning: "hm", annotations: [] };
+  const told = { reasoning: "hm", annotations: [] };
+  /** As openai-python writes down what it has read. */
+  const nothing = { refusal: null, audio: null, function_call: null };
   const asked = { role: "user", content: "hi" };
-  const body = { messages: [asked, { ...answer, ...told }] };
+  const body = { messages: [asked, { ...answer, ...told, ...nothing }] };
 
-  test("reaches OpenAI whole, uncopied", () => {
-    expect(shaped("openai", body)).toBe(body);
-  });
-
-  test("reaches others without the null that only OpenAI's messages have", () => {
-    expect(shaped("openai-compatible", body)).toEqual({
-      messages: [asked, { ...answer, reasoning: "hm", annotations: [] }],
-    });
+  test("reaches OpenAI without reasoning, which its messages do not have", () => {
+    const own = { messages: [asked, { ...answer, annotations: [] }] };
+    for (const type of ["openai", "azure"]) {
+      expect(shaped(type, body)).toEqual(own);
+      expect(shaped(type, own)).toBe(own);
+    }
     const refused = { messages: [{ role: "assistant", content: null, refusal: "No." }] };
-    expect(shaped("openai-compatible", refused)).toBe(refused);
+    expect(shaped("openai", refused)).toBe(refused);
   });
 
-  test("reaches Mistral, which forbids unknown members, without any of them", () => {
-    expect(shaped("mistral", body)).toEqual({ messages: [asked, answer] });
+  test("reaches others whole, without the members that are null", () => {
+    const said = { messages: [asked, { ...answer, ...told }] };
+    expect(shaped("openai-compatible", body)).toEqual(said);
+    expect(shaped("openai-compatible", said)).toBe(said);
+  });
+
+  test("reaches those who forbid unknown members without any of them", () => {
+    const more = { ...told, refusal: "No.", reasoning_details: [{}], audio: { id: "a" } };
+    const messages = [asked, { ...answer, ...more, ...nothing, refusal: "No." }];
+    expect(shaped("mistral", { messages })).toEqual({ messages: [asked, answer] });
+    for (const type of ["groq", "cerebras"]) {
+      expect(shaped(type, { messages }).messages).toEqual([asked, { ...answer, reasoning: "hm" }]);
+    }
+    expect(shaped("fireworks", { messages }).messages).toEqual([
+      asked,
+      { ...answer, reasoning_content: "hm" },
+    ]);
   });
 });
 
@@ -226,6 +266,7 @@ test("reasoning goes back under the name by which the provider gave it", () => {
     ["zai", "reasoning_content"],
     ["groq", "reasoning"],
     ["cerebras", "reasoning"],
+    ["fireworks", "reasoning_content"],
   ] as const) {
     expect(shaped(type, sent)).toEqual({
       messages: [answer(member), answer(member), sent.messages[2]],
@@ -233,5 +274,5 @@ test("reasoning goes back under the name by which the provider gave it", () => {
     const both = { ...answer(member), [member === "reasoning" ? members[1]! : members[0]!]: "hm" };
     expect(shaped(type, { messages: [both] })).toEqual({ messages: [answer(member)] });
   }
-  for (const type of ["openai", "openai-compatible"]) expect(shaped(type, sent)).toBe(sent);
+  for (const type of ["openrouter", "openai-compatible"]) expect(shaped(type, sent)).toBe(sent);
 });

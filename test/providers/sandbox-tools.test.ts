@@ -82,9 +82,30 @@ test("tool_choice decides: none, required, or one function", async () => {
   expect(await called({ messages, tool_choice: time })).toEqual(["get_time"]);
 });
 
+test("of the tools that tool_choice allows alone those are called", async () => {
+  const time = { type: "function", function: { name: "get_time" } };
+  const allowing = (mode: string, tools: unknown[] = [time]) => ({
+    tool_choice: { type: "allowed_tools", allowed_tools: { mode, tools } },
+  });
+  const asked = [user("hi, get_weather")];
+  expect(await called({ messages: asked, ...allowing("auto") })).toEqual(["get_time"]);
+  expect(await called({ messages: [...asked, RESULT], ...allowing("auto") })).toEqual([]);
+  expect(await called({ messages: [...asked, RESULT], ...allowing("required") })).toEqual([
+    "get_time",
+  ]);
+  expect(await called({ messages: asked, ...allowing("auto", [{}]) })).toEqual([]);
+});
+
 test("a tool choice that cannot be met is rejected", async () => {
   const unknown = { type: "function", function: { name: "other" } };
-  for (const body of [{ tools: TOOLS, tool_choice: unknown }, { tool_choice: "required" }]) {
+  const custom = { type: "custom", custom: { name: "get_time" } };
+  const none = { type: "allowed_tools", allowed_tools: { mode: "required", tools: [unknown] } };
+  for (const body of [
+    { tools: TOOLS, tool_choice: unknown },
+    { tools: TOOLS, tool_choice: custom },
+    { tools: TOOLS, tool_choice: none },
+    { tool_choice: "required" },
+  ]) {
     const failure = await failureOf(sandboxCall({ messages: [user("hi")], ...body }));
     expect([failure.kind, failure.param]).toEqual(["rejected", "tool_choice"]);
   }

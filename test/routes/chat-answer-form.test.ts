@@ -6,6 +6,7 @@ import type { Behaviour, BehaviourName } from "../upstream/behaviours.ts";
 
 interface Completion {
   readonly created: number;
+  readonly service_tier?: string;
   readonly choices: [{ message: Record<string, unknown>; finish_reason: string; logprobs: null }];
 }
 
@@ -65,6 +66,22 @@ test("a message has OpenAI's required members, null where the provider leaves th
   });
 });
 
+test("what a provider says to be null is not told where OpenAI's form has no null", async () => {
+  const { completion } = await whole({ do: "nulls", content: "Hi." });
+  expect(completion.choices[0].message).toEqual({
+    role: "assistant",
+    content: "Hi.",
+    refusal: null,
+    audio: null,
+  });
+  expect(completion).not.toContainAnyKeys(["service_tier", "system_fingerprint"]);
+  const { read } = await stream({ do: "nulls", content: "Hi there.", events: 3 });
+  expect(read.content).toBe("Hi there.");
+  expect(read.text).not.toMatch(
+    /annotations|function_call|reasoning_content|service_tier|fingerprint/,
+  );
+});
+
 test("an empty error beside an answer is none", async () => {
   const { completion } = await whole({ do: "empty-error", content: "Hi." });
   expect(completion.choices[0].message.content).toBe("Hi.");
@@ -72,6 +89,20 @@ test("an empty error beside an answer is none", async () => {
   const { read } = await stream({ do: "empty-error", content: "Hi." });
   expect(read.content).toBe("Hi.");
   expect(read.text).not.toContain("error");
+});
+
+test("a tier of service is told in OpenAI's words or not at all: strict clients know no others", async () => {
+  const told: [BehaviourName, string | undefined][] = [
+    ["tier-default", "default"],
+    ["tier-on-demand", undefined],
+  ];
+  for (const [name, tier] of told) {
+    const { completion } = await whole({ do: name });
+    expect(completion.service_tier).toBe(tier);
+    const { read } = await stream({ do: name, content: "One two three.", events: 5, cut: true });
+    const tiers = read.chunks.filter(({ choices }) => choices.length > 0);
+    expect(new Set(tiers.map(({ service_tier }) => service_tier))).toEqual(new Set([tier]));
+  }
 });
 
 test.each([{ include_reasoning: false }, { reasoning: { exclude: true } }])(

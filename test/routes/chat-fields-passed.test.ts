@@ -20,6 +20,9 @@ const TOOL = {
   function: { name: "f", description: "d", parameters: { type: "object" }, strict: true },
 };
 
+const TEXT = { type: "text", text: "a" };
+const cached = (ttl: string) => ({ cache_control: { type: "ephemeral", ttl } });
+
 /** What reached the provider of a request that was accepted. */
 async function received(body: Record<string, unknown>): Promise<Record<string, unknown>> {
   const response = await gateway.chat(slug, body);
@@ -62,11 +65,26 @@ describe("a provider receives", () => {
     expect(await received(fields)).toEqual({ model: slug, messages: MESSAGES, ...fields });
   });
 
+  test("tool_choice in each of OpenAI's forms", async () => {
+    const tools = [TOOL, { type: "custom", custom: { name: "c" } }];
+    const named = { type: "function", function: { name: "f" } };
+    for (const tool_choice of [
+      { type: "custom", custom: { name: "c" } },
+      { type: "allowed_tools", allowed_tools: { mode: "auto", tools: [named] } },
+      { type: "allowed_tools", allowed_tools: { mode: "required", tools: [named] } },
+    ]) {
+      const body = await received({ tools, tool_choice });
+      expect(body).toEqual({ model: slug, messages: MESSAGES, tools, tool_choice });
+    }
+  });
+
   test("unknown fields and unknown members untouched, however they are built", async () => {
     const fields = {
       logprobs: true,
       top_logprobs: 2,
-      service_tier: "auto",
+      service_tier: "default",
+      search_parameters: { mode: "off" },
+      tools: [TOOL, { type: "custom", custom: { name: "c" } }],
       prediction: { type: "content", content: "a" },
       x_custom: { deep: [1, { a: null }, "ü\u2028"], n: 1e21, small: 1e-7 },
       "odd name \n": false,
@@ -77,6 +95,7 @@ describe("a provider receives", () => {
         role: "user",
         content: [
           { type: "text", text: "a", cache_control: { type: "ephemeral" } },
+          { ...TEXT, ...cached("5m") },
           { type: "image_url", image_url: { url: "data:image/png;base64,AA==", detail: "low" } },
         ],
         x_note: [1],
@@ -121,6 +140,7 @@ describe("a provider receives", () => {
       web_search_options: null,
       cache_control: null,
       interleaved_thinking: false,
+      usage: { include: true },
     };
     expect(await received(own)).toEqual({ model: slug, messages: MESSAGES });
   });
@@ -172,6 +192,27 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["image_config", { image_config: { size: "1k" } }],
     ["interleaved_thinking", { interleaved_thinking: true }],
     ["modalities", { modalities: ["text", "image"] }],
+    ["service_tier", { service_tier: "priority" }],
+    ["service_tier", { service_tier: "flex" }],
+    ["speed", { speed: "fast" }],
+    ["search_parameters", { search_parameters: { mode: "auto" } }],
+    ["deferred", { deferred: true }],
+    ["data_sources", { data_sources: [{ type: "azure_search" }] }],
+    ["tools.1.type", { tools: [TOOL, { type: "browser_search" }] }],
+    ["tools.0.type", { tools: [{ type: "builtin_function", function: { name: "$web_search" } }] }],
+    [
+      "messages.1.cache_control.ttl",
+      { messages: [MESSAGES[0], { ...MESSAGES[0], ...cached("1h") }] },
+    ],
+    [
+      "messages.0.content.1.cache_control.ttl",
+      { messages: [{ role: "user", content: [TEXT, { ...TEXT, ...cached("1h") }] }] },
+    ],
+    ["tools.0.cache_control.ttl", { tools: [{ ...TOOL, ...cached("1h") }] }],
+    [
+      "tools.0.function.cache_control.ttl",
+      { tools: [{ ...TOOL, function: { ...TOOL.function, ...cached("1h") } }] },
+    ],
     ["provider.sort", { provider: { sort: "price" } }],
     ["provider.only", { provider: { only: ["primary"] } }],
   ];

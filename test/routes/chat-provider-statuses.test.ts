@@ -53,6 +53,18 @@ describe("a provider's status", () => {
     }
   });
 
+  test("400 for a prompt beyond the model's context has the code by which agents know to shorten it", async () => {
+    const message = "This model's maximum context length is 8192 tokens, you requested 9000.";
+    const answers = await expectOutcome(
+      { do: "error", status: 400, message },
+      { status: 400, code: "context_length_exceeded", calls: 1 },
+    );
+    for (const { error } of answers) {
+      expect(error.message).toContain(message);
+      expect(error.type).toBe("invalid_request_error");
+    }
+  });
+
   test("a message that quotes the provider's key is told without it", async () => {
     const answers = await expectOutcome(
       { do: "error", status: 400, message: "No access for sk-upstream-0123456789 today." },

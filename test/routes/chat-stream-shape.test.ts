@@ -96,6 +96,18 @@ test("a stream's headers are those of an event stream that no proxy keeps back",
   expect(Number(headers["x-gateway-latency-ms"])).toBeGreaterThanOrEqual(0);
 });
 
+test("OpenRouter's usage.include asks a stream for its usage as stream_options does", async () => {
+  for (const [include, includesUsage] of [
+    [true, true],
+    [false, false],
+    [null, false],
+  ] as const) {
+    const wish = { usage: { include }, stream_options: undefined };
+    const read = await stream({ do: "complete" }, wish);
+    expectStreamShape(read, { model: read.model, includesUsage });
+  }
+});
+
 test("each choice of n has its role once, its own content and its own finish reason", async () => {
   const read = await stream({ do: "complete", content: TEXT, cut: true }, { n: 3 });
   expectStreamShape(read, { model: read.model, includesUsage: true });

@@ -41,6 +41,12 @@ describe("the fault of a value is told with the way to it", () => {
       "tool_choice.function",
       "is required",
     ],
+    [
+      "a kind of object that there is not, in the place of a word",
+      { messages, tool_choice: { type: "tool" } },
+      "tool_choice.type",
+      'must be one of "function", "custom", "allowed_tools"',
+    ],
     ["an optional field", { messages, temperature: 3 }, "temperature", "must be <= 2"],
     [
       "a name of a record",

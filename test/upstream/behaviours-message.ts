@@ -19,11 +19,32 @@ export const MESSAGE_BEHAVIOURS = {
     completed(call, { chunks: (chunks) => chunks.map(asRefusal), whole: asRefusal }),
   /** As most servers but OpenAI's: what is null is left out. */
   "without-nulls": (call) => completed(call, { whole: (body) => withoutNulls(body) as JsonObject }),
+  /** As vLLM, which writes out all that it does not say. */
+  nulls: (call) => {
+    const head = { service_tier: null, system_fingerprint: null };
+    const said = { annotations: null, audio: null, function_call: null, reasoning_content: null };
+    return completed(call, {
+      chunks: (chunks) => chunks.map((one) => withMessage({ ...one, ...head }, said)),
+      whole: (body) =>
+        withMessage({ ...body, ...head }, { refusal: null, tool_calls: [], ...said }),
+    });
+  },
   /** As OpenRouter, which tells reasoning a second time. */
   "reasoning-details": (call) => {
     const text = call.options.reasoning;
     return inEachMessage(call, { reasoning_details: [{ type: "reasoning.text", text }] });
   },
+  /** As Groq, which has other tiers than OpenAI. */
+  "tier-on-demand": (call) =>
+    completed(call, {
+      chunks: (chunks) => chunks.map((one) => ({ ...one, service_tier: "on_demand" })),
+      whole: (body) => ({ ...body, service_tier: "on_demand" }),
+    }),
+  "tier-default": (call) =>
+    completed(call, {
+      chunks: (chunks) => chunks.map((one) => ({ ...one, service_tier: "default" })),
+      whole: (body) => ({ ...body, service_tier: "default" }),
+    }),
   "empty-error": (call) =>
     completed(call, {
       chunks: (chunks) => chunks.map((one) => ({ ...one, error: {} })),

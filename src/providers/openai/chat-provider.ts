@@ -151,7 +151,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   }
 
   #bodyOf(call: ChatCall): string {
-    return JSON.stringify(this.#shape(call.body, call.model));
+    return JSON.stringify(this.#shape(call.body, call.model, call.modelId));
   }
 
   #send(call: ChatCall): Promise<ProviderResponse> {

@@ -1,5 +1,6 @@
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
+import { tellsTooLong } from "./context-overflow.ts";
 import { complaintOf, type ProviderComplaint, readComplaint } from "./error-body.ts";
 
 export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
@@ -21,6 +22,8 @@ const MISCONFIGURED_CODES = new Set([
   "deploymentnotfound",
   "invalid_model",
 ]);
+/** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
+const WISH_COMPLAINT = /^no endpoints found that support\b/i;
 const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
@@ -98,6 +101,7 @@ function failureOf(
     status,
     retryAfterMs: waitOf(kind, complaint, headerWaitMs),
     param: complaint.param === null ? null : publishable(complaint.param, apiKey),
+    isTooLong: kind === "rejected" && tellsTooLong(complaint),
   });
 }
 
@@ -109,6 +113,7 @@ function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKi
     if (complaint.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
     if (KEY_COMPLAINT.test(complaint.message ?? "")) return "misconfigured";
   }
+  if (status === 404 && WISH_COMPLAINT.test(complaint.message ?? "")) return "rejected";
   return STATUS_KINDS[status] ?? "misconfigured";
 }
 

@@ -13,17 +13,20 @@ type Body = Readonly<Record<string, unknown>>;
 export function bodyShaper(
   dialect: WireDialect,
   options: { readonly plainDeltas: boolean },
-): (body: Body, model: string) => Body {
+): (body: Body, model: string, modelId?: string) => Body {
   const leftOut = new Set(dialect.leftOut);
   if (dialect.reasoning !== "object") leftOut.add("reasoning");
   const renamed = new Map(Object.entries(dialect.renamed));
   const shapeMessages = messageShaper(dialect);
 
-  return (body, model) => {
-    const renamesLimit = body.max_tokens !== undefined && dialect.takesCompletionLimit(model);
+  return (body, model, modelId = model) => {
+    const renamesLimit =
+      body.max_tokens !== undefined &&
+      (dialect.takesCompletionLimit(model) || dialect.takesCompletionLimit(modelId));
     const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
     const messages = shapeMessages(body.messages);
-    let differs = renamesLimit || addsPlainDeltas || messages !== undefined;
+    const withFiles = holdsFiles(dialect, body.messages) ? dialect.withFiles : undefined;
+    let differs = renamesLimit || addsPlainDeltas || (messages ?? withFiles) !== undefined;
     if (!differs) {
       for (const name in body) {
         if (leftOut.has(name) || renamed.has(name)) {
@@ -44,6 +47,7 @@ export function bodyShaper(
       shaped.stream_options = { include_obfuscation: false, ...(body.stream_options as Body) };
     }
     if (dialect.reasoning === "effort") addReasoningEffort(shaped, body);
+    if (withFiles !== undefined) Object.assign(shaped, withFiles);
     return shaped;
   };
 }
@@ -52,6 +56,13 @@ function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {
   if (!isObject(body.reasoning) || shaped.reasoning_effort !== undefined) return;
   const effort = body.reasoning.effort;
   if (typeof effort === "string") shaped.reasoning_effort = effort;
+}
+
+function holdsFiles({ withFiles }: WireDialect, messages: unknown): boolean {
+  if (withFiles === undefined || !Array.isArray(messages)) return false;
+  return messages.some(
+    ({ content }) => Array.isArray(content) && content.some(({ type }) => type === "file"),
+  );
 }
 
 function isObject(value: unknown): value is Body {

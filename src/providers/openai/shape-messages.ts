@@ -5,8 +5,8 @@ type Shape = (message: Message) => Message | undefined;
 
 /**
  * Returns a function that changes in messages what a provider would refuse: the role that only OpenAI and a
- * few others know, and members of answers, which clients send back as they came. Undefined where there is
- * nothing of that.
+ * few others know, and members of answers, which clients send back as they came, those included that are
+ * null and say nothing. Undefined where there is nothing of that.
  */
 export function messageShaper(dialect: WireDialect): (messages: unknown) => unknown[] | undefined {
   const shape = shapeOf(dialect);
@@ -28,8 +28,9 @@ function shapeOf(dialect: WireDialect): Shape {
   const leftOut = new Map(Object.entries(dialect.leftOutOfMessages));
   const { reasoningMember } = dialect;
   const otherReasoning = reasoningMember === "reasoning" ? "reasoning_content" : "reasoning";
-  const nameOf = ({ role, refusal }: Message, name: string): string | undefined => {
-    if (name === "refusal" && refusal === null && !dialect.hasRefusals) return undefined;
+  const nameOf = (message: Message, name: string): string | undefined => {
+    const { role } = message;
+    if (message[name] === null && name !== "content") return undefined;
     if (leftOut.get(role as string)?.includes(name) === true) return undefined;
     return reasoningMember && role === "assistant" && name === otherReasoning
       ? reasoningMember

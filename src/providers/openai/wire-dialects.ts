@@ -4,7 +4,7 @@
  */
 export interface WireDialect {
   readonly keyHeader: "authorization" | "api-key";
-  /** Whether `max_tokens` must be called `max_completion_tokens` for this model. */
+  /** Whether `max_tokens` must be called `max_completion_tokens` for the model of this name or id. */
   readonly takesCompletionLimit: (model: string) => boolean;
   /**
    * What becomes of `reasoning: {effort}`: sent as it is, turned into `reasoning_effort`, or left out.
@@ -17,8 +17,8 @@ export interface WireDialect {
   readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
   /** What it calls the reasoning of an earlier answer, under which alone it takes it back. */
   readonly reasoningMember?: "reasoning" | "reasoning_content";
-  /** Whether its messages have `refusal`; elsewhere it is left out where it is null. */
-  readonly hasRefusals: boolean;
+  /** Sent with a prompt that holds files. */
+  readonly withFiles?: Readonly<Record<string, unknown>>;
   /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
   readonly hasDeveloperRole: boolean;
 }
@@ -30,22 +30,29 @@ const PLAIN: WireDialect = {
   leftOut: [],
   renamed: {},
   leftOutOfMessages: {},
-  hasRefusals: false,
   hasDeveloperRole: true,
 };
 
 /** Sampling fields of open-weight servers, which others refuse by name. */
 const OPEN_WEIGHT_SAMPLING = ["top_k", "min_p", "repetition_penalty"];
 
+/** Of what OpenAI keeps of an answer; some clients say in each request that nothing is to be kept. */
+const STORING = ["store", "metadata"];
+
+/** Members that answers have, and that those who know no others than their own refuse to take back. */
+const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
+const REASONING = ["reasoning", "reasoning_content"];
+
 /** The o-series, gpt-5 and later refuse `max_tokens`; older models take it everywhere. */
-const NEWER_OPENAI_MODEL = /^(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
+const NEWER_OPENAI_MODEL = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
 
 const OPENAI: WireDialect = {
   ...PLAIN,
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
   leftOut: OPEN_WEIGHT_SAMPLING,
-  hasRefusals: true,
+  // Its own answers hold none, so this is what another provider answered ("Unknown parameter").
+  leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
 };
 
 const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>([
@@ -58,21 +65,13 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       reasoning: "none",
       // Mistral forbids every unknown field (422 extra_forbidden), `stream_options` too: its streams
       // carry usage in the last chunk without being asked.
-      leftOut: [...OPEN_WEIGHT_SAMPLING, "stream_options", "user", "logit_bias"],
+      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING, "stream_options", "user", "logit_bias"],
       renamed: { seed: "random_seed" },
       leftOutOfMessages: {
         system: ["name"],
         developer: ["name"],
         user: ["name"],
-        assistant: [
-          "name",
-          "refusal",
-          "reasoning",
-          "reasoning_content",
-          "reasoning_details",
-          "annotations",
-          "audio",
-        ],
+        assistant: ["name", ...REASONING, ...ANSWERS_ONLY],
       },
       hasDeveloperRole: false,
     },
@@ -83,11 +82,23 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
     {
       ...PLAIN,
       reasoning: "effort",
-      leftOut: [...OPEN_WEIGHT_SAMPLING, "logit_bias"],
+      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING, "logit_bias"],
+      // "property 'annotations' is unsupported"
+      leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
     },
   ],
-  ["cerebras", { ...PLAIN, reasoningMember: "reasoning" }],
+  // "property 'reasoning' is unsupported", as of any that it does not know
+  [
+    "cerebras",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING],
+      leftOutOfMessages: { assistant: ANSWERS_ONLY },
+      reasoningMember: "reasoning",
+    },
+  ],
   // While they think, DeepSeek and Moonshot refuse tool calls that come back without their reasoning.
   [
     "deepseek",
@@ -98,9 +109,24 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       hasDeveloperRole: false,
     },
   ],
-  ["moonshot", { ...PLAIN, reasoningMember: "reasoning_content" }],
+  ["moonshot", { ...PLAIN, leftOut: STORING, reasoningMember: "reasoning_content" }],
+  // Where it may choose, OpenRouter has PDFs read by an OCR at a price for each page, unless the model reads
+  // them itself: its own reading is all that its tokens pay for.
+  [
+    "openrouter",
+    { ...PLAIN, withFiles: { plugins: [{ id: "file-parser", pdf: { engine: "native" } }] } },
+  ],
   ["xai", { ...PLAIN, reasoning: "effort" }],
-  ["fireworks", { ...PLAIN, reasoning: "effort" }],
+  // "Extra inputs are not permitted, field: 'messages[8].reasoning'"
+  [
+    "fireworks",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      leftOutOfMessages: { assistant: ANSWERS_ONLY },
+      reasoningMember: "reasoning_content",
+    },
+  ],
   ["zai", { ...PLAIN, reasoningMember: "reasoning_content", hasDeveloperRole: false }],
 ]);
 

@@ -47,7 +47,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a request tolerantly: what it cannot read it takes as absent, but a tool choice must exist. */
 export function readRequest(body: ChatCall["body"]): SandboxRequest {
-  const tools = readTools(body.tools);
+  const tools = allowedTools(readTools(body.tools), body.tool_choice);
   const format = asFields(body.response_format);
   return {
     messages: readMessages(body.messages),
@@ -98,16 +98,29 @@ function readTools(tools: unknown): SandboxTool[] {
     });
 }
 
+/** Those of the offered tools that a choice of `allowed_tools` names; all of them where it is another. */
+function allowedTools(tools: SandboxTool[], choice: unknown): SandboxTool[] {
+  if (asFields(choice).type !== "allowed_tools") return tools;
+  const names = asList(asFields(asFields(choice).allowed_tools).tools).map(nameOf);
+  return tools.filter(({ name }) => names.includes(name));
+}
+
 function readToolChoice(choice: unknown, tools: readonly SandboxTool[]): SandboxToolChoice {
+  const { mode } = asFields(asFields(choice).allowed_tools);
   if (choice === "none") return { kind: "none" };
-  if (choice === "required") {
+  if (choice === "required" || mode === "required") {
     if (tools.length === 0) throw wrongToolChoice("needs at least one tool");
     return { kind: "required" };
   }
-  const name = asFields(asFields(choice).function).name;
+  if (asFields(choice).type === "custom") throw wrongToolChoice("names no function");
+  const name = nameOf(choice);
   if (typeof name !== "string") return { kind: "auto" };
   if (!tools.some((tool) => tool.name === name)) throw wrongToolChoice("names no offered tool");
   return { kind: "function", name };
+}
+
+function nameOf(choice: unknown): unknown {
+  return asFields(asFields(choice).function).name;
 }
 
 function wrongToolChoice(what: string): ProviderFailure {

@@ -18,7 +18,8 @@ export interface SandboxToolCall {
  *
  * With `tool_choice` a function, that function; with `required`, at least one; with `auto`, only if
  * no tool message came after the last user message. Which ones: those that the last user message
- * names, in the order offered, or the first; no more than one if `parallel_tool_calls` is false.
+ * names, in the order offered, or the first; no more than one if `parallel_tool_calls` is false. With
+ * `allowed_tools`, only these are offered.
  */
 export function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
   return chosenTools(request).map((tool) => ({

@@ -44,6 +44,14 @@ const tool = Type.Object({
 const toolChoice = Type.Union([
   Type.Enum(["none", "auto", "required"]),
   Type.Object({ type: Type.Literal("function"), function: Type.Object({ name: Type.String() }) }),
+  Type.Object({ type: Type.Literal("custom"), custom: Type.Object({ name: Type.String() }) }),
+  Type.Object({
+    type: Type.Literal("allowed_tools"),
+    allowed_tools: Type.Object({
+      mode: Type.Enum(["auto", "required"]),
+      tools: Type.Array(Type.Object({ type: Type.String() }), { minItems: 1 }),
+    }),
+  }),
 ]);
 
 const responseFormat = Type.Union([
@@ -94,6 +102,12 @@ export const chatCompletionBody = Type.Object(
     modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
     image_config: optional(Type.Object({})),
     stream_options: optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
+    usage: optional(
+      Type.Object(
+        { include: optional(Type.Boolean()) },
+        { description: "OpenRouter's way to ask a stream for its usage" },
+      ),
+    ),
     models: optional(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 1,

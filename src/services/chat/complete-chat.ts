@@ -132,6 +132,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     const chat = this.#chat;
     noteCandidate(chat.log, candidate);
     this.model = candidate.upstreamModel;
+    this.modelId = candidate.model.id;
     this.body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
     this.onNewConnection = this.tries.onNewConnection;
     return candidate.provider.chat(this);

@@ -35,6 +35,7 @@ const NOT_PROMPT_FIELDS = new Set([
   "models",
   "stream",
   "stream_options",
+  "usage",
   "temperature",
   "max_tokens",
   "max_completion_tokens",

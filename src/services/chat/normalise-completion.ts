@@ -2,7 +2,13 @@ import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
-import { createdTime, hideReasoning, isFields, normaliseContent } from "./provider-content.ts";
+import {
+  createdTime,
+  hideReasoning,
+  isFields,
+  normaliseContent,
+  normaliseHead,
+} from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { isEmptyError, isText } from "./stream-chunk.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
@@ -49,6 +55,7 @@ export function normaliseCompletion(
   }
   if (groq !== undefined) delete raw.x_groq;
   if (isEmptyError(raw.error)) delete raw.error;
+  normaliseHead(raw);
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
   return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };

@@ -24,6 +24,7 @@ const GATEWAY_FIELDS = new Set([
   "max_completion_tokens",
   "stream",
   "stream_options",
+  "usage",
   // Assigned, it would not be a member but put its own members behind those of the body.
   "__proto__",
 ]);

@@ -6,6 +6,7 @@ export class ProviderCall extends CallAbort implements ChatCall {
   readonly requestId: string;
   readonly stream: boolean;
   model = "";
+  modelId = "";
   body: Readonly<Record<string, unknown>> = NO_BODY;
   onNewConnection = false;
 

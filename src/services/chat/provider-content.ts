@@ -10,6 +10,8 @@ export function normaliseContent(message: Fields): void {
   }
   delete message.reasoning_content;
   if (typeof message.reasoning !== "string" || message.reasoning === "") delete message.reasoning;
+  // A list in OpenAI's form; vLLM says null where there is none.
+  if (message.annotations === null) delete message.annotations;
   if (Array.isArray(message.content)) splitParts(message, message.content);
 }
 
@@ -22,6 +24,23 @@ export function hideReasoning(message: Fields): void {
 /** When a completion was made, in Unix seconds; undefined where the provider does not say, or says nonsense. */
 export function createdTime(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;
+}
+
+/** OpenAI's names of tiers: clients that check answers strictly know no others, such as Groq's `on_demand`. */
+const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
+  "auto",
+  "default",
+  "flex",
+  "scale",
+  "priority",
+]);
+
+/** Leaves out of an answer, or a chunk of one, what OpenAI's form has otherwise or not at all. */
+export function normaliseHead(body: Fields): void {
+  if (body.service_tier !== undefined && !SERVICE_TIERS.has(body.service_tier)) {
+    body.service_tier = undefined;
+  }
+  if (body.system_fingerprint === null) body.system_fingerprint = undefined;
 }
 
 function splitParts(message: Fields, parts: readonly unknown[]): void {

@@ -9,6 +9,7 @@ export interface ChatRequest {
   readonly tools?: readonly unknown[] | null;
   readonly response_format?: unknown;
   readonly stream_options?: { readonly include_usage?: boolean } | null;
+  readonly usage?: { readonly include?: boolean | null } | null;
   readonly include_reasoning?: boolean | null;
   readonly reasoning?: {
     readonly effort?: string | null;

@@ -20,6 +20,7 @@ import {
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
+import type { ChatRequest } from "./request.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   /** The keepalive interval from when a stream is asked for. */
@@ -91,7 +92,7 @@ class StreamedChat implements ChatStreamCall {
     this.hold = chat.hold;
     this.candidates = chat.plan.candidates;
     this.details = chat.details;
-    this.includeUsage = chat.request.stream_options?.include_usage === true;
+    this.includeUsage = asksForUsage(chat.request);
     this.choices = chat.request.n ?? 1;
     this.hidesReasoning = chat.hidesReasoning;
     this.clientSignal = chat.clientSignal;
@@ -138,6 +139,10 @@ class StreamedChat implements ChatStreamCall {
       free: () => idempotency.free(claim),
     };
   }
+}
+
+function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
+  return options?.include_usage === true || usage?.include === true;
 }
 
 /** A frame of the stream, as bytes kept as characters. */

@@ -5,7 +5,7 @@ import { ProviderFailure } from "../../providers/interface.ts";
 import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { endsInFailure } from "./finish-reason.ts";
-import { createdTime, hideReasoning, isFields } from "./provider-content.ts";
+import { createdTime, hideReasoning, isFields, normaliseHead } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
 import { StreamedChoice } from "./streamed-choice.ts";
@@ -185,6 +185,7 @@ export class StreamRewriter {
     }
     if (choices.length === 0) return;
     for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
+    normaliseHead(chunk);
     chunk.id = this.#options.id;
     chunk.object = "chat.completion.chunk";
     chunk.created = this.#created;

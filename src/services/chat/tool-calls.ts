@@ -12,7 +12,8 @@ export function callIdStem(id: string, choice: number): string {
 
 /**
  * Brings the tool calls of a message into OpenAI's form, in place (contract §7). Mistral names no type,
- * others no id, or give arguments as an object, or null and an empty list where nothing is called.
+ * others no id, or give arguments as an object, or null and an empty list where nothing is called. It and
+ * DeepSeek number the calls, as only streams do: OpenAI refuses such a call when it comes back.
  */
 export function normaliseToolCalls(message: Fields, completionId: string, choice: number): void {
   dropNothingCalled(message);
@@ -21,6 +22,7 @@ export function normaliseToolCalls(message: Fields, completionId: string, choice
   message.tool_calls.forEach((call: unknown, position) => {
     if (!isFields(call)) return;
     beginCall(call, `${stem}${position}`);
+    if (call.index !== undefined) delete call.index;
     if (isFields(call.function) && call.function.arguments === "") call.function.arguments = "{}";
   });
   if (message.content === "") message.content = null;

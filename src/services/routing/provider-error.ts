@@ -8,10 +8,11 @@ export function asCallerError(failure: ProviderFailure, trail: readonly string[]
   const cause = new Error(`${failure.logMessage} (tried ${trail.join(", ")})`, { cause: failure });
   switch (failure.kind) {
     case "rejected":
-      return new GatewayError("provider_rejected", failure.message, {
-        param: failure.param,
-        cause,
-      });
+      return new GatewayError(
+        failure.isTooLong ? "context_length_exceeded" : "provider_rejected",
+        failure.message,
+        { param: failure.param, cause },
+      );
     case "content_policy":
       return new GatewayError("content_policy_violation", failure.message, {
         param: failure.param,
