@@ -24,8 +24,13 @@ export const MAX_RESPONSE_BYTES = 65_536;
 /** The status is what counts: how long the rest of an answer is waited for, so that its connection can be used again. */
 const MAX_REST_MS = 1_000;
 
+/** Addresses of one name that are dialled for a request. */
+const MAX_DIALLED = 4;
+/** Nothing was sent: nobody listens at that address, or no way leads there. */
+const NOT_CONNECTED = new Set(["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EADDRNOTAVAIL"]);
+
 /**
- * The one way to the addresses of users. Dials the address that was checked and nothing else: no
+ * The one way to the addresses of users. Dials the addresses that were checked and nothing else: no
  * redirect is followed, nothing is decompressed, and no more than 64 KB of an answer is read. Throws
  * EgressRefused, NameNotResolved, a TimeoutError, or what the connection failed with.
  */
@@ -42,7 +47,7 @@ export function createEgressSend({
         : AbortSignal.any([timeout.signal, request.signal]);
     try {
       const target = await unlessAborted(guard.check(request.url), signal);
-      const response = await fetch(pinnedUrl(target), {
+      const response = await dial(target, {
         method: request.method,
         headers: { ...request.headers, host: target.url.host },
         body: request.body,
@@ -62,8 +67,22 @@ export function createEgressSend({
   };
 }
 
-/** The checked address in the place of the name, so that nobody asks for the name again. */
-function pinnedUrl({ url, address }: CheckedTarget): string {
+/** The first of its addresses at which somebody is answers; what was sent is not sent to another one. */
+async function dial(target: CheckedTarget, init: BunFetchRequestInit): Promise<Response> {
+  const addresses = target.addresses.slice(0, MAX_DIALLED);
+  for (const [place, address] of addresses.entries()) {
+    try {
+      return await fetch(pinnedUrl(target, address), init);
+    } catch (error) {
+      const isLast = place === addresses.length - 1;
+      if (isLast || !NOT_CONNECTED.has((error as { code?: string }).code ?? "")) throw error;
+    }
+  }
+  throw new Error("a checked target has no address");
+}
+
+/** A checked address in the place of the name, so that nobody asks for the name again. */
+function pinnedUrl({ url }: CheckedTarget, address: string): string {
   const host = address.includes(":") ? `[${address}]` : address;
   const port = url.port === "" ? "" : `:${url.port}`;
   return `${url.protocol}//${host}${port}${url.pathname}${url.search}`;

@@ -12,12 +12,13 @@ export interface EgressGuardOptions {
   readonly allowsHttp: boolean;
 }
 
-/** A URL that was checked, and the one address that may be dialled for it. */
+/** A URL that was checked, and the addresses that may be dialled for it. */
 export interface CheckedTarget {
   readonly url: URL;
   /** The host's name as certificates have it. */
   readonly hostName: string;
-  readonly address: string;
+  /** At least one, in the order in which they should be tried. */
+  readonly addresses: readonly string[];
 }
 
 export const MAX_URL_CHARACTERS = 2_048;
@@ -70,7 +71,7 @@ export class EgressGuard {
     const hostName = hostNameOf(url);
     const addresses = await this.#addressesOf(hostName);
     this.#assertAllowed(addresses);
-    return { url, hostName, address: addresses[0]! };
+    return { url, hostName, addresses };
   }
 
   async #addressesOf(hostName: string): Promise<readonly string[]> {

@@ -14,9 +14,12 @@ const guard = new EgressGuard({
   resolve: async (name) => {
     if (name === "unknown.test") throw new Error("ENOTFOUND");
     if (name === "slow.test") return new Promise<never>(() => {});
+    // Nobody listens at the first two.
+    if (name === "several.test") return ["127.0.0.2", "127.0.0.3", "127.0.0.1"];
+    if (name === "dead.test") return ["127.0.0.2", "127.0.0.3"];
     return ["127.0.0.1"];
   },
-  allowedCidrs: ["127.0.0.1/32"],
+  allowedCidrs: ["127.0.0.0/8"],
   allowsHttp: true,
 });
 const send = createEgressSend({ guard, certificateAuthorities: [certificate] });
@@ -69,6 +72,40 @@ async function startRaw(answer: (socket: Socket) => void) {
     },
   };
 }
+
+test("of a name with several addresses the next one is dialled where nobody is at the first", async () => {
+  await using server = await startRaw((socket) => socket.end("HTTP/1.1 503 Busy\r\n\r\n"));
+  const { port } = new URL(server.url);
+  expect((await post(`http://several.test:${port}/`)).status).toBe(503);
+  expect(server.connections).toBe(1);
+  await expect(post(`http://dead.test:${port}/`)).rejects.toMatchObject({ code: "ECONNREFUSED" });
+});
+
+test("what an address was sent goes to no other one, whatever becomes of it", async () => {
+  await using first = await startRaw((socket) => socket.destroy());
+  const { port } = new URL(first.url);
+  const addresses = async () => ["127.0.0.1", "127.0.0.2"];
+  let isDialled = false;
+  const second = Bun.serve({
+    port: Number(port),
+    hostname: "127.0.0.2",
+    fetch() {
+      isDialled = true;
+      return new Response();
+    },
+  });
+  const two = createEgressSend({
+    guard: new EgressGuard({
+      resolve: addresses,
+      allowedCidrs: ["127.0.0.0/8"],
+      allowsHttp: true,
+    }),
+  });
+  const request = { method: "POST", headers: {}, body: "{}", timeoutMs: 5_000 } as const;
+  await expect(two({ ...request, url: `http://two.test:${port}/` })).rejects.toThrow();
+  expect(isDialled).toBeFalse();
+  await second.stop(true);
+});
 
 test("of an endless answer no more than a bounded part is read", async () => {
   let writtenBytes = 0;

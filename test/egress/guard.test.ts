@@ -197,9 +197,9 @@ test("an operator's exception opens its network and no other", async () => {
     allowedCidrs: ["10.1.0.0/16", "fd00::/8"],
     allowsHttp: false,
   });
-  expect((await guard.check("https://inside.test/")).address).toBe("10.1.2.3");
-  expect((await guard.check("https://[fd00::7]/")).address).toBe("fd00::7");
-  expect((await guard.check("https://[::ffff:10.1.2.3]/")).address).toBe("::ffff:a01:203");
+  expect((await guard.check("https://inside.test/")).addresses).toEqual(["10.1.2.3"]);
+  expect((await guard.check("https://[fd00::7]/")).addresses).toEqual(["fd00::7"]);
+  expect((await guard.check("https://[::ffff:10.1.2.3]/")).addresses).toEqual(["::ffff:a01:203"]);
   await expect(guard.check("https://10.2.0.1/")).rejects.toBeInstanceOf(EgressRefused);
   await expect(guard.check("https://127.0.0.1/")).rejects.toBeInstanceOf(EgressRefused);
 });
