@@ -27,7 +27,11 @@ const MAX_REST_MS = 1_000;
 /** Of a name that has more, these are tried. */
 export const MAX_ADDRESSES = 4;
 /** Failures of an address that has not been sent anything. */
-const UNREACHED = new Set<unknown>(["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"]);
+const UNREACHED = new Set<unknown>(["ECONNREFUSED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "EADDRNOTAVAIL",
+]);
 
 /**
  * The one way to the addresses of users. Dials addresses that were checked and nothing else: no

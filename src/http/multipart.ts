@@ -3,6 +3,7 @@ import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/bus
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import { assertPlainBody, assertPlainPart } from "./content-encoding.ts";
 import { type Pace, PacedReader } from "./paced-reader.ts";
+import { partFilename } from "./part-filename.ts";
 import { PieceMemory } from "./piece-memory.ts";
 
 /** What takes the parts of a form, in the order in which they come. */
@@ -144,6 +145,8 @@ function createParser(contentType: string): BusboyInstance {
     return new Busboy({
       headers: { "content-type": contentType },
       fileHwm: FILE_BUFFER_BYTES,
+      // Its name tells a file (RFC 7578, section 4.2), not the type that some clients give every part.
+      isPartAFile: (_, __, filename) => filename !== undefined,
       limits: {
         fields: MAX_FIELDS,
         fieldSize: MAX_FIELD_BYTES,
@@ -171,7 +174,7 @@ function listen(
     try {
       if (name === undefined) throw unreadable("a part has no name");
       assertPlainPart(name, transferEncoding);
-      if (isCut) throw invalidField(name, "is too long");
+      if (isCut) throw invalidField(name, "is too long for a part without a filename");
       receiver.field(name, value);
     } catch (error) {
       fail(error);
@@ -187,7 +190,7 @@ function listen(
       type,
     ) =>
       onFile(name ?? "", stream, {
-        filename: filename ?? "",
+        filename: partFilename(filename),
         contentType: type,
         transferEncoding,
       }),

@@ -8,12 +8,18 @@ import { ProviderFailure } from "./interface.ts";
 export interface FineTuningProvider {
   /** Resolves with the provider's id of the file. */
   uploadFile(file: TrainingUpload, signal: AbortSignal): Promise<string>;
-  /** The newest file of that name, as left by an upload whose answer was lost. */
+  /**
+   * The newest file of that name, as left by an upload whose answer was lost; none where the provider
+   * lists no files.
+   */
   findFile(name: string, signal: AbortSignal): Promise<string | undefined>;
-  /** Deletes a file; one that is not there is no failure. */
+  /** Deletes a file; one that is not there, or that cannot be deleted there, is no failure. */
   deleteFile(fileId: string, signal: AbortSignal): Promise<void>;
   createJob(wish: TrainingWish, signal: AbortSignal): Promise<ProviderJob>;
-  /** Jobs that were created with this tag, oldest first: those whose creation was not heard of too. */
+  /**
+   * Jobs that were created with this tag, oldest first: those whose creation was not heard of too. Fails
+   * with what `isNotOffered` tells where the provider lists no jobs.
+   */
   findJobs(tag: string, signal: AbortSignal): Promise<ProviderJob[]>;
   /** Fails with status 404 where the provider knows of no such job. */
   readJob(jobId: string, signal: AbortSignal): Promise<ProviderJob>;
@@ -21,13 +27,20 @@ export interface FineTuningProvider {
   readEvents(jobId: string, signal: AbortSignal): Promise<ProviderJobEvent[]>;
   /** Cancels a job; one that has ended, or is not there, is no failure. */
   cancelJob(jobId: string, signal: AbortSignal): Promise<void>;
-  /** Deletes a tuned model; one that is not there is no failure. */
+  /** Deletes a tuned model; one that is not there, or that cannot be deleted there, is no failure. */
   deleteModel(model: string, signal: AbortSignal): Promise<void>;
   /** Tokens of a text as the provider's models count them, no further than is needed to pass `limit`. */
   countTokens(text: string, limit: number): Promise<number>;
 }
 
 export const MAX_READ_EVENTS = 100;
+
+/** Not found, not allowed, not implemented: what a provider says of endpoints that it does not have. */
+const NOT_OFFERED = [404, 405, 501];
+
+export function isNotOffered(error: unknown): boolean {
+  return error instanceof ProviderFailure && NOT_OFFERED.includes(error.status ?? 0);
+}
 
 export interface TrainingUpload {
   /** Names the file at the provider, so that it can be found again. */

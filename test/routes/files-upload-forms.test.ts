@@ -127,6 +127,40 @@ describe("a form is refused that", () => {
     },
   );
 
+  test.each([
+    ["application/octet-stream", 'name="purpose"', 'name="file"; filename="a"'],
+    ["text/plain; charset=utf-8", 'name="purpose"', 'name="file"; filename="a"'],
+  ])("but one that calls every part %s is taken", async (type, ...dispositions) => {
+    const [field, content] = dispositions.map((one) => `${one}\r\nContent-Type: ${type}`);
+    const response = await raw(`${part(field!, "user_data")}${part(content!, "abc")}--b--\r\n`);
+    expect(await response.json()).toMatchObject({ bytes: 3, purpose: "user_data" });
+  });
+
+  test.each([
+    ["na\u00efve \u65e5\u672c.txt", "na\u00efve \u65e5\u672c.txt"],
+    ["../../\u00e9tc/passwd", "passwd"],
+    ["c:\\\u00e9.txt", "\u00e9.txt"],
+  ])(
+    "but one whose filename is written as .NET writes %s is taken under it",
+    async (name, kept) => {
+      const word = `=?utf-8?B?${Buffer.from(name).toString("base64")}?=`;
+      const star = `filename*=utf-8''${encodeURIComponent(name)}`;
+      for (const more of ["", `; ${star}`]) {
+        const head = `name="file"; filename="${word}"${more}`;
+        const response = await raw(`${purpose}${part(head, "abc")}--b--\r\n`);
+        expect(await response.json()).toMatchObject({ filename: kept });
+      }
+    },
+  );
+
+  test("that hides a name of control characters, or none, in one of .NET's", async () => {
+    for (const name of ["a\0b", "a\r\nb", "..", "a/.."]) {
+      const word = `=?utf-8?B?${Buffer.from(name).toString("base64")}?=`;
+      const content = part(`name="file"; filename="${word}"`, "abc");
+      await expectRefused(gateway, () => raw(`${purpose}${content}--b--\r\n`), 400, "invalid_body");
+    }
+  });
+
   test("but what its head and tail hold besides is passed over", async () => {
     const body = `preamble\r\n${purpose}${part('name="file"; filename="../../etc/pass\\"wd"', "abc")}--b--\r\nepilogue`;
     const made = (await (await raw(body)).json()) as StoredFile;

@@ -19,10 +19,14 @@ export interface TuningPlan {
   readTimes?: number;
   /** What is done, but not answered while this plan stands. Uploads have the plan `UPLOADS`. */
   stall?: "upload" | "create" | "read" | "cancel";
+  /** Files and jobs are not listed, and nothing is deleted; or jobs not by their metadata. Of the plan `LISTS`. */
+  lacks?: "lists" | "filter";
 }
 
 /** The suffix of the plan for files, whose uploads tell no suffix. */
 export const UPLOADS = "uploads";
+/** The suffix of the plan for what concerns no single training. */
+export const LISTS = "lists";
 const STALL_POLL_MS = 10;
 
 export interface UpstreamFile {
@@ -79,6 +83,8 @@ export class UpstreamTuning {
 
   /** Undefined where the path is none of these; null where the connection is to be cut. */
   async answer(request: Request, url: URL): Promise<Response | null | undefined> {
+    const isOfOne = /\/jobs\/./.test(url.pathname) || request.method === "POST";
+    if (this.#plans.get(LISTS)?.lacks === "lists" && !isOfOne) return refusal(405, "Not allowed");
     const [, root, resource, rest = ""] =
       /^\/v1\/([a-z_]+)\/?([^/]*)\/?(.*)$/.exec(url.pathname) ?? [];
     if (root === "files") return this.#files(request, resource ?? "");
@@ -168,6 +174,9 @@ export class UpstreamTuning {
       const key = /^metadata\[(.+)\]$/.exec(name)?.[1];
       return key === undefined ? [] : [{ key, value }];
     });
+    if (wanted.length > 0 && this.#plans.get(LISTS)?.lacks === "filter") {
+      return refusal(400, "Unknown query parameter");
+    }
     const found = this.records.jobs.filter(({ request }) =>
       wanted.every(({ key, value }) => asObject(request.metadata)[key] === value),
     );

@@ -2,6 +2,7 @@ import type { Clock } from "../../lib/clock.ts";
 import {
   BrokenAnswer,
   type FineTuningProvider,
+  isNotOffered,
   MAX_READ_EVENTS,
   type ProviderJob,
   type ProviderJobEvent,
@@ -56,7 +57,11 @@ export class OpenAiFineTuning implements FineTuningProvider {
 
   async findFile(name: string, signal: AbortSignal): Promise<string | undefined> {
     const query = `purpose=fine-tune&order=desc&limit=${LOOKED_THROUGH_FILES}`;
-    const files = readList(await this.#get(`/files`, query, signal), "files");
+    const listed = await this.#get(`/files`, query, signal).catch((error) => {
+      if (isNotOffered(error)) return { data: [] };
+      throw error;
+    });
+    const files = readList(listed, "files");
     const found = files.find((file) => (file as { filename?: unknown } | null)?.filename === name);
     return found === undefined ? undefined : readObject(found, "file").id;
   }
@@ -85,10 +90,15 @@ export class OpenAiFineTuning implements FineTuningProvider {
   }
 
   async findJobs(tag: string, signal: AbortSignal): Promise<ProviderJob[]> {
-    // Providers that do not know the filter list everything, so that what comes is looked at too.
-    const query = `limit=${LOOKED_THROUGH_JOBS}&metadata%5B${TAG_KEY}%5D=${encodeURIComponent(tag)}`;
-    const jobs = readList(await this.#get("/fine_tuning/jobs", query, signal), "fine-tuning jobs");
-    return jobs
+    // Providers that do not know the filter list everything, so that what comes is looked at too, or refuse.
+    const limit = `limit=${LOOKED_THROUGH_JOBS}`;
+    const filter = `metadata%5B${TAG_KEY}%5D=${encodeURIComponent(tag)}`;
+    const list = (query: string) => this.#get("/fine_tuning/jobs", query, signal);
+    const listed = await list(`${limit}&${filter}`).catch((error) => {
+      if (hasStatus(error, [400, 422])) return list(limit);
+      throw error;
+    });
+    return readList(listed, "fine-tuning jobs")
       .filter((job) => isTagged(job, tag))
       .map(readJob)
       .reverse();
@@ -111,8 +121,8 @@ export class OpenAiFineTuning implements FineTuningProvider {
     try {
       await this.#call(`${jobPath(jobId)}/cancel`, init, signal);
     } catch (error) {
-      // 400 and 409: it has ended; 404: there is none.
-      if (!hasStatus(error, [400, 404, 409])) throw error;
+      // It has ended; or else there is none, or no way to cancel one.
+      if (!hasStatus(error, [400, 409]) && !isNotOffered(error)) throw error;
     }
   }
 
@@ -128,7 +138,7 @@ export class OpenAiFineTuning implements FineTuningProvider {
     try {
       await this.#call(path, { method: "DELETE", headers: this.#headers }, signal);
     } catch (error) {
-      if (!hasStatus(error, [404])) throw error;
+      if (!isNotOffered(error)) throw error;
     }
   }
 

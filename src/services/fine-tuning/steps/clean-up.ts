@@ -1,4 +1,4 @@
-import type { ProviderJob } from "../../../providers/fine-tuning.ts";
+import { isNotOffered, type ProviderJob } from "../../../providers/fine-tuning.ts";
 import { MAX_CLEAN_UP_TRIES, ORDER_SETTLES_MS } from "../limits.ts";
 import type { StepContext } from "../step.ts";
 import { providerFileName } from "./upload.ts";
@@ -33,7 +33,10 @@ async function finish(context: StepContext): Promise<number | null> {
 /** All trainings of this job but the one that its model came from. */
 async function endTrainings({ job, provider, call }: StepContext): Promise<void> {
   if (job.createTries === 0) return;
-  const found = await call((signal) => provider.findJobs(job.id, signal));
+  const found = await call((signal) => provider.findJobs(job.id, signal)).catch((error) => {
+    if (isNotOffered(error)) return [];
+    throw error;
+  });
   const ids = new Set(found.map(({ id }) => id));
   if (job.providerJob !== null) ids.add(job.providerJob);
   if (job.status === "succeeded") ids.delete(job.providerJob!);
