@@ -171,6 +171,22 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test("tokens that only the total tells of, as Gemini's for its thinking, are reasoning too", async () => {
+    const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 215 };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ completionTokens: 205, reasoningTokens: 200 });
+    expectConsistent(answer);
+  });
+
+  test("cached tokens that a provider counts beside the prompt are part of it", async () => {
+    const details = { cached_tokens: 40 };
+    const counts = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 55 };
+    const usage = { ...counts, prompt_tokens_details: details };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ promptTokens: 50, cachedPromptTokens: 40 });
+    expectConsistent(answer);
+  });
+
   test("what was read from a cache and what was written to it are told apart", async () => {
     const details = { cached_tokens: 40, cache_write_tokens: 30 };
     const usage = { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: details };

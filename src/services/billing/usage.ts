@@ -19,31 +19,48 @@ export interface Usage {
 export function readUsage(raw: unknown): Usage | undefined {
   if (typeof raw !== "object" || raw === null) return undefined;
   const usage = raw as Record<string, unknown>;
-  const promptTokens = usage.prompt_tokens;
   const total = usage.total_tokens;
-  const completionTokens = usage.completion_tokens ?? difference(total, promptTokens);
-  if (!isCount(promptTokens) || !isCount(completionTokens)) return undefined;
+  const prompt = usage.prompt_tokens;
+  const completion = usage.completion_tokens ?? difference(total, prompt);
+  if (!isCount(prompt) || !isCount(completion)) return undefined;
   // No prompt is empty: some servers fill in zeros for what they have not counted.
-  if (promptTokens === 0 && completionTokens === 0) return undefined;
-  const prompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
-  const completion = usage.completion_tokens_details as Record<string, unknown> | null | undefined;
+  if (prompt === 0 && completion === 0) return undefined;
+  const ofPrompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
+  const ofCompletion = usage.completion_tokens_details as
+    | Record<string, unknown>
+    | null
+    | undefined;
   const cached = countOr0(
-    prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? usage.cached_tokens,
+    ofPrompt?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? usage.cached_tokens,
   );
-  const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
-  const reasoning = countOr0(completion?.reasoning_tokens);
-  // Some providers count reasoning beside the completion, which shows in their total.
-  const isReasoningApart =
-    reasoning > 0 && isCount(total) && total === promptTokens + completionTokens + reasoning;
+  const written = countOr0(ofPrompt?.cache_write_tokens ?? ofPrompt?.cache_creation_tokens);
+  const reasoning = countOr0(ofCompletion?.reasoning_tokens);
+  const apart = tokensApart(total, prompt + completion, cached + written, reasoning);
+  const promptTokens = prompt + apart.cache;
+  const completionTokens = completion + apart.reasoning;
   const cachedPromptTokens = Math.min(cached, promptTokens);
   return {
     promptTokens,
     cachedPromptTokens,
     cacheWriteTokens: Math.min(written, promptTokens - cachedPromptTokens),
-    completionTokens: isReasoningApart ? completionTokens + reasoning : completionTokens,
-    reasoningTokens: isReasoningApart ? reasoning : Math.min(reasoning, completionTokens),
+    completionTokens,
+    reasoningTokens: Math.min(apart.reasoning || reasoning, completionTokens),
     estimated: false,
   };
+}
+
+const NOTHING_APART = { cache: 0, reasoning: 0 } as const;
+
+/**
+ * What a provider bills and counts beside prompt and completion, which shows in its total: reasoning, which
+ * xAI tells with the details too and Gemini by the total alone, or what a cache took part in.
+ */
+function tokensApart(total: unknown, parts: number, cache: number, reasoning: number) {
+  const beyond = isCount(total) ? total - parts : 0;
+  if (beyond <= 0) return NOTHING_APART;
+  if (beyond === reasoning) return { cache: 0, reasoning };
+  if (reasoning > 0) return NOTHING_APART;
+  return beyond === cache ? { cache, reasoning: 0 } : { cache: 0, reasoning: beyond };
 }
 
 function difference(total: unknown, promptTokens: unknown): number | undefined {
