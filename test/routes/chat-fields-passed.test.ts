@@ -85,6 +85,14 @@ describe("a provider receives", () => {
     expect(await received({ messages })).toEqual({ model: slug, messages });
   });
 
+  test("a tier of service that costs no more, and tools that the caller carries out", async () => {
+    const custom = { type: "custom", custom: { name: "c" } };
+    for (const service_tier of ["default", "flex"]) {
+      const fields = { service_tier, tools: [TOOL, custom] };
+      expect(await received(fields)).toEqual({ model: slug, messages: MESSAGES, ...fields });
+    }
+  });
+
   test("max_completion_tokens as the limit, under the name that it takes; the newer of the two counts", async () => {
     expect(await received({ max_completion_tokens: 9 })).toMatchObject({ max_tokens: 9 });
     const both = await received({ max_completion_tokens: 9, max_tokens: 20 });
@@ -174,6 +182,11 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["modalities", { modalities: ["text", "image"] }],
     ["provider.sort", { provider: { sort: "price" } }],
     ["provider.only", { provider: { only: ["primary"] } }],
+    // What a provider charges for beyond its prices of tokens.
+    ["service_tier", { service_tier: "priority" }],
+    ["search_parameters", { search_parameters: { mode: "on" } }],
+    ["tools.1.type", { tools: [TOOL, { type: "web_search", web_search: { enable: true } }] }],
+    ["tools.0.type", { tools: [{ type: "builtin_function", function: { name: "$web_search" } }] }],
   ];
   test.each(UNSUPPORTED)("%s", async (param, body) => {
     const callsBefore = gateway.upstream.served.length;
