@@ -17,7 +17,7 @@ import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
 import type { StreamCharge } from "./stream-charge.ts";
-import { chargedEnding, chargeInTime } from "./stream-ending.ts";
+import { chargeAsTold, chargedEnding, chargeInTime } from "./stream-ending.ts";
 import {
   asStreamError,
   endedWithoutReason,
@@ -243,17 +243,27 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#isGone = true;
     this.#call.log.status = 499;
     this.#call.log.errorCode = "client_closed_request";
-    this.#opening.abandon();
-    this.#attempts.abort.abort();
     const { relay, charge, isUnderWay, isDone } = this.#opening;
-    relay?.cancel();
+    this.#opening.abandon();
     relay?.end(true);
-    // What is still opening sees that it is abandoned, and ends itself.
-    if (isUnderWay) return;
     const isOwed = isDone && !this.#isSettling;
     this.#isSettling ||= isOwed;
+    if (isOwed && relay!.lacksUsage) {
+      const { steadyClock } = this.#dependencies;
+      const told = chargeAsTold(relay!, charge!, steadyClock, () => this.#stopProvider());
+      void told.finally(() => this.#detach());
+      return;
+    }
+    this.#stopProvider();
+    // What is still opening sees that it is abandoned, and ends itself.
+    if (isUnderWay) return;
     const settled = isOwed ? charge!.settleQuietly(499) : Promise.resolve();
     void settled.finally(() => this.#detach());
+  }
+
+  #stopProvider(): void {
+    this.#attempts.abort.abort();
+    this.#opening.relay?.cancel();
   }
 
   /** Ends the stream because of the failure, or of an earlier one, which it returns then. */

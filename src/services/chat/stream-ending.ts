@@ -7,6 +7,8 @@ import type { Transcript } from "./transcript.ts";
 
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
 const MIN_CHARGE_WAIT_MS = 2_000;
+/** How long the usage of a whole answer is waited for where its client has gone. */
+const USAGE_WAIT_MS = 1_000;
 
 /**
  * What a whole stream ends with: what is left of its answer, the usage where that was asked for, and [DONE].
@@ -34,4 +36,19 @@ export async function chargedEnding(
  */
 export function chargeInTime(charge: StreamCharge, clock: Clock, leftMs: number): Promise<boolean> {
   return doneInTime(charge.settleQuietly(200), clock, Math.max(leftMs, MIN_CHARGE_WAIT_MS));
+}
+
+/**
+ * Charges an answer that was whole when its client went away. Nothing of it is left to stop, so its usage is
+ * waited for: clients leave at the finish reason, and what a model thinks unseen is told by the usage alone.
+ */
+export async function chargeAsTold(
+  relay: StreamRelay,
+  charge: StreamCharge,
+  clock: Clock,
+  stopProvider: () => void,
+): Promise<void> {
+  await doneInTime(relay.readUsage(), clock, USAGE_WAIT_MS);
+  stopProvider();
+  await charge.settleQuietly(499);
 }
