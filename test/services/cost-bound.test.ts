@@ -50,6 +50,18 @@ test("text is bounded by its bytes, whether it comes in parts or not", () => {
   }
 });
 
+test("text that a tokenizer makes longer before it reads it is bounded by those bytes", () => {
+  // A note of four bytes, composed of three characters of as many.
+  const note = "\u{1d160}";
+  const { bytes } = sizeOf({ content: note.repeat(100) });
+  expect(bytes).toBe(1_200);
+  expect(sizeOf({ content: [{ type: "text", text: note.repeat(100) }] }).bytes).toBeGreaterThan(
+    bytes,
+  );
+  // One that becomes shorter may be read as it stands.
+  expect(sizeOf({ content: "e\u0301".repeat(100) }).bytes).toBe(300);
+});
+
 test("the bytes of an image are not estimated as text", () => {
   const url = `data:image/jpeg;base64,${"A".repeat(1_400_000)}`;
   const size = sizeOf({ content: [{ type: "image_url", image_url: { url } }] });

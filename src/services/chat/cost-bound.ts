@@ -80,7 +80,7 @@ export function promptSize(request: ChatRequest): PromptSize {
   let media = 0;
   for (const message of request.messages) {
     const { content } = message;
-    if (typeof content === "string") bytes += Buffer.byteLength(content);
+    if (typeof content === "string") bytes += textBytes(content);
     else if (Array.isArray(content)) {
       for (const part of content as ContentPart[]) {
         if (part.type !== "text") media += 1;
@@ -101,7 +101,18 @@ export function promptSize(request: ChatRequest): PromptSize {
 }
 
 function jsonBytes(value: unknown): number {
-  return value === undefined || value === null ? 0 : Buffer.byteLength(JSON.stringify(value));
+  return value === undefined || value === null ? 0 : textBytes(JSON.stringify(value));
+}
+
+/**
+ * UTF-8 bytes of a text, as it stands and as tokenizers see it that compose it first (Qwen's do, NFC): some
+ * characters are three times as long then.
+ */
+function textBytes(text: string): number {
+  const bytes = Buffer.byteLength(text);
+  // All ASCII, which nothing becomes of.
+  if (bytes === text.length) return bytes;
+  return Math.max(bytes, Buffer.byteLength(text.normalize("NFC")));
 }
 
 /** Prompt tokens that the request cannot exceed. */
