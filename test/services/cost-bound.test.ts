@@ -134,4 +134,55 @@ describe("what a call costs", () => {
   });
 });
 
+describe("where prices step up with the length of the prompt", () => {
+  const flat = (femto: bigint) => ({
+    inputTokenFemto: femto,
+    outputTokenFemto: 10n * femto,
+    cachedInputTokenFemto: femto / 2n,
+    cacheWriteTokenFemto: 2n * femto,
+  });
+  const usageOf = (promptTokens: number, completionTokens: number) => ({
+    promptTokens,
+    cachedPromptTokens: Math.floor(promptTokens / 3),
+    cacheWriteTokens: Math.floor(promptTokens / 2),
+    completionTokens,
+    reasoningTokens: 0,
+    estimated: false,
+  });
+  const request = { messages: [{ role: "user" as const, content: "how much?" }] };
+  const size = promptSize(request);
+  const longest = promptTokenBound(size, model);
+
+  test("a prompt of just so many tokens costs the first price, and one more all the others", () => {
+    const prices = { ...flat(100n), longPrompt: { beyondTokens: 6, ...flat(300n) } };
+    const usage = (promptTokens: number) => ({
+      ...usageOf(promptTokens, 5),
+      cachedPromptTokens: 0,
+    });
+    expect(providerCostFemto(usage(6), prices)).toBe(3 * 100 + 3 * 200 + 5 * 1_000);
+    expect(providerCostFemto(usage(7), prices)).toBe(4 * 300 + 3 * 600 + 5 * 3_000);
+  });
+
+  test("no call costs more than its bound, on either side", () => {
+    const price = fc.bigInt({ min: 0n, max: 10n ** 12n });
+    const tokens = fc.integer({ min: 0, max: longest });
+    fc.assert(
+      fc.property(price, price, tokens, tokens, tokens, (base, long, step, prompt, out) => {
+        const prices = { ...flat(base), longPrompt: { beyondTokens: step, ...flat(long) } };
+        const { fixedFemto, perTokenFemto } = costBound(request, size, [{ ...model, prices }]);
+        const bound = BigInt(fixedFemto) + BigInt(out) * BigInt(perTokenFemto);
+        expect(BigInt(providerCostFemto(usageOf(prompt, out), prices)) <= bound).toBeTrue();
+      }),
+    );
+  });
+
+  test("a prompt that cannot come to the step is held at the first price", () => {
+    const prices = { ...flat(100n), longPrompt: { beyondTokens: longest, ...flat(300n) } };
+    expect(costBound(request, size, [{ ...model, prices }])).toMatchObject({
+      fixedFemto: longest * 200,
+      perTokenFemto: 1_000,
+    });
+  });
+});
+
 const most = (values: bigint[]) => values.reduce((a, b) => (a > b ? a : b));

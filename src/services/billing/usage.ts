@@ -1,4 +1,4 @@
-import type { ModelPrices } from "../../lib/catalogue-model.ts";
+import type { ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.ts";
 
 /** Tokens of one call, normalised: prompt tokens include cached reads and writes, completion tokens reasoning. */
@@ -76,8 +76,9 @@ function countOr0(value: unknown): number {
 }
 
 /** What the provider asks for these tokens, in femto-USD. */
-export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteger {
+export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
   const { cachedPromptTokens, cacheWriteTokens } = usage;
+  const prices = longPromptPrices(model, usage.promptTokens) ?? model;
   const plain = usage.promptTokens - cachedPromptTokens - cacheWriteTokens;
   const cost = plus(
     times(plain, exact(prices.inputTokenFemto)),
@@ -87,6 +88,16 @@ export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteg
   if (cachedPromptTokens === 0 && cacheWriteTokens === 0) return cost;
   const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
   return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
+}
+
+/** The prices of a prompt of so many tokens, where they are not those of a shorter one. */
+export function longPromptPrices(
+  { longPrompt }: ModelPrices,
+  promptTokens: number,
+): TokenPrices | undefined {
+  return longPrompt !== undefined && promptTokens > longPrompt.beyondTokens
+    ? longPrompt
+    : undefined;
 }
 
 /** Most calls have neither cached nor reasoning tokens. */

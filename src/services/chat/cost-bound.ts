@@ -1,6 +1,7 @@
-import type { CatalogueModel, ModelPrices } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
+import { longPromptPrices } from "../billing/usage.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
@@ -140,8 +141,9 @@ export function costBound(
   let perTokenFemto: ExactInteger = 0;
   let outputTokens = 0;
   for (const model of models) {
-    const input = times(promptTokenBound(size, model) * choices, inputFemtoBound(model.prices));
-    const output = times(choices, exact(model.prices.outputTokenFemto));
+    const promptTokens = promptTokenBound(size, model);
+    const input = times(promptTokens * choices, inputFemtoBound(model.prices, promptTokens));
+    const output = times(choices, outputFemtoBound(model.prices, promptTokens));
     if (input > fixedFemto) fixedFemto = input;
     if (output > perTokenFemto) perTokenFemto = output;
     outputTokens = Math.max(outputTokens, limit ?? model.maxOutputTokens);
@@ -149,11 +151,26 @@ export function costBound(
   return { fixedFemto, perTokenFemto, outputTokens };
 }
 
-/** The most that a token of the prompt may cost. */
-function inputFemtoBound(prices: ModelPrices): ExactInteger {
+/** The most that a token of the prompt may cost, where it has at most so many. */
+function inputFemtoBound(prices: ModelPrices, promptTokens: number): ExactInteger {
+  const longPrompt = longPromptPrices(prices, promptTokens);
+  const most = dearestInput(prices);
+  return exact(longPrompt === undefined ? most : higher(most, dearestInput(longPrompt)));
+}
+
+/** The same of the answer. */
+function outputFemtoBound(prices: ModelPrices, promptTokens: number): ExactInteger {
+  const longPrompt = longPromptPrices(prices, promptTokens);
+  const { outputTokenFemto } = prices;
+  if (longPrompt === undefined) return exact(outputTokenFemto);
+  return exact(higher(outputTokenFemto, longPrompt.outputTokenFemto));
+}
+
+function dearestInput(prices: TokenPrices): bigint {
   const { inputTokenFemto, cachedInputTokenFemto, cacheWriteTokenFemto } = prices;
-  let most = inputTokenFemto;
-  if (cachedInputTokenFemto > most) most = cachedInputTokenFemto;
-  if (cacheWriteTokenFemto > most) most = cacheWriteTokenFemto;
-  return exact(most);
+  return higher(inputTokenFemto, higher(cachedInputTokenFemto, cacheWriteTokenFemto));
+}
+
+function higher(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
 }
