@@ -86,6 +86,7 @@ describe.each(FORMS)("%s", (...form) => {
       { prompt_tokens_details: { cached_tokens: 4 } },
       { prompt_cache_hit_tokens: 4 },
       { cached_tokens: 4 },
+      { prompt_tokens_details: null, num_cached_tokens: 4 },
     ];
     for (const part of parts) {
       const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, ...part };

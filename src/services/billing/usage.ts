@@ -31,7 +31,10 @@ export function readUsage(raw: unknown): Usage | undefined {
     | null
     | undefined;
   const cached = countOr0(
-    ofPrompt?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? usage.cached_tokens,
+    ofPrompt?.cached_tokens ??
+      usage.prompt_cache_hit_tokens ??
+      usage.cached_tokens ??
+      usage.num_cached_tokens,
   );
   const written = countOr0(ofPrompt?.cache_write_tokens ?? ofPrompt?.cache_creation_tokens);
   const reasoning = countOr0(ofCompletion?.reasoning_tokens);
