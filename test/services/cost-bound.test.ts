@@ -62,6 +62,15 @@ test("text that a tokenizer makes longer before it reads it is bounded by those 
   expect(sizeOf({ content: "e\u0301".repeat(100) }).bytes).toBe(300);
 });
 
+test("what providers put around tools is in the bound, whatever the size of the tools", () => {
+  const messages = [{ role: "user" as const, content: "what now?" }];
+  const tools = [{ type: "function", function: { name: "f" } }];
+  const bound = (offered: unknown[]) =>
+    promptTokenBound(promptSize({ messages, tools: offered }), model);
+  expect(bound(tools) - bound([])).toBeGreaterThan(530);
+  expect(bound([])).toBeLessThan(50);
+});
+
 test("the bytes of an image are not estimated as text", () => {
   const url = `data:image/jpeg;base64,${"A".repeat(1_400_000)}`;
   const size = sizeOf({ content: [{ type: "image_url", image_url: { url } }] });

@@ -8,6 +8,11 @@ import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request
 export const TOKENS_AROUND_MESSAGE = 8;
 /** Added once for the request: the template's own beginning and end. */
 export const TOKENS_AROUND_REQUEST = 16;
+/**
+ * Added once where there are tools: what providers tell their models of how to call them, which may be
+ * longer than the tools are. The most that Anthropic publishes is 530 tokens ("Tool use", "Pricing").
+ */
+const TOKENS_AROUND_TOOLS = 600;
 
 /** What an image comes to about, for an estimate; its bytes say little of its tokens. */
 const TOKENS_OF_MEDIUM = 1_000;
@@ -68,6 +73,7 @@ export interface PromptSize {
   readonly messages: number;
   /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
   readonly media: number;
+  readonly hasTools: boolean;
 }
 
 export interface CostBound {
@@ -98,7 +104,8 @@ export function promptSize(request: ChatRequest): PromptSize {
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
-  return { bytes, messages: request.messages.length, media };
+  const hasTools = (request.tools?.length ?? 0) > 0;
+  return { bytes, messages: request.messages.length, media, hasTools };
 }
 
 function jsonBytes(value: unknown): number {
@@ -120,7 +127,7 @@ function textBytes(text: string): number {
 export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
   if (size.media > 0) return model.contextLength;
   const bound = size.bytes + size.messages * TOKENS_AROUND_MESSAGE + TOKENS_AROUND_REQUEST;
-  return Math.min(bound, model.contextLength);
+  return Math.min(size.hasTools ? bound + TOKENS_AROUND_TOOLS : bound, model.contextLength);
 }
 
 /** Prompt tokens for an answer whose provider told none. Never above the bound. */
