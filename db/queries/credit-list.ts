@@ -83,16 +83,47 @@ async function listAll(sql: Database, listing: TransactionListing): Promise<Tran
 function listMatching(sql: Database, listing: TransactionListing): Promise<TransactionPage> {
   return inOneSnapshot(sql, async (snapshot) => {
     const matching = snapshot`organization_id = ${listing.organizationId}
-      ${listing.type === undefined ? snapshot`` : snapshot`AND type = ${listing.type}`}
+      ${ofType(snapshot, listing.type)}
       ${listing.fromMs === undefined ? snapshot`` : snapshot`AND created_at >= ${new Date(listing.fromMs)}`}
       ${listing.beforeMs === undefined ? snapshot`` : snapshot`AND created_at < ${new Date(listing.beforeMs)}`}`;
-    const [count] = await snapshot<{ total: bigint }[]>`
-      SELECT count(*) AS total FROM transactions WHERE ${matching}`;
+    const isOfAllTime = listing.fromMs === undefined && listing.beforeMs === undefined;
+    const total =
+      listing.type === USAGE && isOfAllTime
+        ? await countUsage(snapshot, listing.organizationId)
+        : await count(snapshot, matching);
     const rows = await snapshot<TransactionRow[]>`
       SELECT ${columns(snapshot)} FROM transactions WHERE ${matching}
       ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}`;
-    return { transactions: rows.map(listedTransaction), total: Number(count!.total) };
+    return { transactions: rows.map(listedTransaction), total };
   });
+}
+
+const USAGE = "usage";
+
+/** In words that the index of what is no usage (transactions_entries) is found by. */
+function ofType(snapshot: DatabaseTransaction, type: string | undefined) {
+  if (type === undefined) return snapshot``;
+  return type === USAGE
+    ? snapshot`AND type = 'usage'`
+    : snapshot`AND type = ${type} AND type <> 'usage'`;
+}
+
+async function count(
+  snapshot: DatabaseTransaction,
+  matching: ReturnType<typeof ofType>,
+): Promise<number> {
+  const [row] = await snapshot<{ total: bigint }[]>`
+    SELECT count(*) AS total FROM transactions WHERE ${matching}`;
+  return Number(row!.total);
+}
+
+/** Mostly all there are: what is none is counted instead. */
+async function countUsage(snapshot: DatabaseTransaction, organizationId: string): Promise<number> {
+  const [row] = await snapshot<{ total: bigint }[]>`
+    SELECT coalesce((SELECT max(sequence) FROM transactions WHERE organization_id = ${organizationId}), 0)
+      - (SELECT count(*) FROM transactions
+         WHERE organization_id = ${organizationId} AND type <> 'usage') AS total`;
+  return Number(row!.total);
 }
 
 function columns(sql: Database | DatabaseTransaction) {

@@ -34,6 +34,10 @@ export const deliveries = pgTable(
   (table) => [
     primaryKey({ columns: [table.webhookId, table.outboxId] }),
     index("deliveries_pending").on(table.webhookId, table.sequence).where(sql`status = 'pending'`),
+    /** Rare among those that were delivered. */
+    index("deliveries_given_up")
+      .on(table.webhookId, table.status, table.outboxId)
+      .where(sql`status IN ('failed', 'dropped')`),
     index("deliveries_age").using("brin", table.createdAt),
   ],
 );

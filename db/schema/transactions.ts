@@ -51,6 +51,10 @@ export const transactions = pgTable(
     uniqueIndex("transactions_refunded")
       .on(table.refundedRequestId)
       .where(sql`refunded_request_id IS NOT NULL`),
+    /** What is no usage is rare among what is. */
+    index("transactions_entries")
+      .on(table.organizationId, table.type, table.sequence)
+      .where(sql`type <> 'usage'`),
     index("transactions_time").using("brin", table.createdAt),
   ],
 );

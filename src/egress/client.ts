@@ -27,7 +27,8 @@ const MAX_REST_MS = 1_000;
 /** Of a name that has more, these are tried. */
 export const MAX_ADDRESSES = 4;
 /** Failures of an address that has not been sent anything. */
-const UNREACHED = new Set<unknown>(["ECONNREFUSED",
+const UNREACHED = new Set<unknown>([
+  "ECONNREFUSED",
   "EHOSTUNREACH",
   "ENETUNREACH",
   "EADDRNOTAVAIL",

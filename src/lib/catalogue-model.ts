@@ -6,14 +6,25 @@ export interface ModelEndpoint {
   readonly model: string;
 }
 
-/** Prices in femto-USD; absent means that the model has no such kind of use. */
-export interface ModelPrices {
+/** Prices of single tokens in femto-USD. */
+export interface TokenPrices {
   readonly inputTokenFemto: FemtoUsd;
   readonly outputTokenFemto: FemtoUsd;
   /** Prompt tokens read from the provider's cache; the input price where the provider has no cache. */
   readonly cachedInputTokenFemto: FemtoUsd;
   /** Prompt tokens written to the provider's cache; the input price where it costs nothing extra. */
   readonly cacheWriteTokenFemto: FemtoUsd;
+}
+
+/** What all tokens of a call cost, those of the answer too, whose prompt has more tokens than `beyondTokens`. */
+export interface LongPromptPrices extends TokenPrices {
+  readonly beyondTokens: number;
+}
+
+/** Prices in femto-USD; absent means that the model has no such kind of use. */
+export interface ModelPrices extends TokenPrices {
+  /** Absent where the length of the prompt makes no difference. */
+  readonly longPrompt?: LongPromptPrices;
   readonly imageFemto?: FemtoUsd;
   readonly characterFemto?: FemtoUsd;
   readonly secondFemto?: FemtoUsd;

@@ -85,6 +85,40 @@ describe("a stream that is aborted in the middle", () => {
   });
 });
 
+describe("a stream that is left at its finish reason", () => {
+  const USAGE = { prompt_tokens: 10, completion_tokens: 5_000, total_tokens: 5_010 };
+  const choice = (delta: object, finish_reason: string | null) => ({
+    choices: [{ index: 0, delta, finish_reason }],
+  });
+  const ANSWER = [choice({ content: "hi" }, null), choice({}, "stop")];
+
+  async function leave(frames: unknown[]) {
+    gateway.upstream.enqueue(UPSTREAM_MODEL, { do: "frames", frames, delayMs: 100 });
+    const { data: stream, request_id: requestId } = await openai.chat.completions
+      .create({ model: MODEL, messages: MESSAGES, stream: true })
+      .withResponse();
+    for await (const chunk of stream) if (chunk.choices[0]!.finish_reason !== null) break;
+    return until("the charge", () => billOf(gateway, requestId!));
+  }
+
+  test("is charged what the provider tells behind that", async () => {
+    const bill = await leave([...ANSWER, { choices: [], usage: USAGE }, "data: [DONE]\n\n"]);
+    expect(bill).toMatchObject({ status: 499, estimated: false, completionTokens: 5_000 });
+  });
+
+  test("is charged what was counted here where the provider tells nothing more", async () => {
+    const bill = await leave([...ANSWER, "data: [DONE]\n\n"]);
+    expect(bill).toMatchObject({ status: 499, estimated: true, completionTokens: 1 });
+  });
+
+  test("waits no longer than a second or so for a provider that goes on without telling it", async () => {
+    const silent = Array.from({ length: 40 }, () => ": nothing\n\n");
+    const bill = await leave([...ANSWER, ...silent, { choices: [], usage: USAGE }]);
+    expect(bill).toMatchObject({ status: 499, estimated: true, completionTokens: 1 });
+    await gateway.upstream.until((list) => list.at(-1)?.aborted === true);
+  });
+});
+
 describe("a call that is aborted before anything came", () => {
   test.each([false, true])(
     "stops the provider at once, costs nothing, and is logged as 499; streamed: %p",

@@ -5,6 +5,7 @@ import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
+import { providerCostFemto } from "../../src/services/billing/usage.ts";
 
 const NOW = new Date("2026-11-20T12:00:00Z");
 
@@ -50,6 +51,7 @@ describe("well-known models have their published prices and limits", () => {
     ["openai/gpt-4o-2024-08-06", "2.5", "10", "1.25", 128_000, 16_384],
     ["openai/gpt-4.1-nano", "0.1", "0.4", "0.025", 1_047_576, 32_768],
     ["openai/gpt-5", "1.25", "10", "0.125", 400_000, 128_000],
+    ["openai/gpt-5.4", "2.5", "15", "0.25", 1_050_000, 128_000],
     ["openai/o3", "2", "8", "0.5", 200_000, 100_000],
     ["mistral/mistral-small-latest", "0.1", "0.3", "0.1", 128_000, 16_384],
     ["groq/llama-3.3-70b-versatile", "0.59", "0.79", "0.59", 131_072, 32_768],
@@ -135,12 +137,15 @@ describe("every built-in model", () => {
               timestamp: new Date(Date.UTC(2026, 10, 20) + second * 1000),
             },
           );
-          const { prices } = one;
-          const costFemto =
-            BigInt(use.fresh) * prices.inputTokenFemto +
-            BigInt(use.read) * prices.cachedInputTokenFemto +
-            BigInt(use.written) * prices.cacheWriteTokenFemto +
-            BigInt(output) * prices.outputTokenFemto;
+          const usage = {
+            promptTokens: use.fresh + use.read + use.written,
+            cachedPromptTokens: use.read,
+            cacheWriteTokens: use.written,
+            completionTokens: output,
+            reasoningTokens: 0,
+            estimated: false,
+          };
+          const costFemto = providerCostFemto(usage, one.prices);
           const providerUsd = result?.total_price ?? Number.NaN;
           // Floating point puts the provider's sum a hair above the exact one.
           expect(Number(costFemto) / 1e15).toBeGreaterThanOrEqual(providerUsd * (1 - 1e-9));
@@ -149,6 +154,23 @@ describe("every built-in model", () => {
       { numRuns: 3000 },
     );
   });
+});
+
+test("a model whose prices step up with the length of the prompt costs what its provider publishes", () => {
+  const stepped = catalogue.filter(({ prices }) => prices.longPrompt !== undefined);
+  expect(stepped.length).toBeGreaterThan(10);
+  for (const one of stepped) {
+    const { beyondTokens } = one.prices.longPrompt!;
+    for (const promptTokens of [1_000, beyondTokens, beyondTokens + 1, 900_000]) {
+      const usage = { input_tokens: promptTokens, output_tokens: 500 };
+      const providerId = PROVIDER_TYPES[one.ownedBy]!.genaiPricesId!;
+      const published = calcPrice(usage, one.endpoints[0]!.model, { providerId, timestamp: NOW });
+      const told = { promptTokens, cachedPromptTokens: 0, cacheWriteTokens: 0 };
+      const answered = { completionTokens: 500, reasoningTokens: 0, estimated: false };
+      const costFemto = providerCostFemto({ ...told, ...answered }, one.prices);
+      expect(Number(costFemto) / 1e15).toBeCloseTo(published!.total_price, 9);
+    }
+  }
 });
 
 describe("left out are", () => {

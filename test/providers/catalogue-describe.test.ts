@@ -48,6 +48,26 @@ test("a model on the wire has the shape of spec 2.3 with prices as plain numbers
   });
 });
 
+test("a model whose prices step up with the length of the prompt tells both", () => {
+  const { prices, ...rest } = model("openai/gpt-4o-mini");
+  const longPrompt = {
+    beyondTokens: 100_000,
+    inputTokenFemto: femtoFromUsd("0.0000003"),
+    outputTokenFemto: femtoFromUsd("0.0000009"),
+    cachedInputTokenFemto: femtoFromUsd("0.00000015"),
+    cacheWriteTokenFemto: femtoFromUsd("0.0000003"),
+  };
+  const described = describeModel({ ...rest, prices: { ...prices, longPrompt } });
+  expect(described.input_cost_per_token).toBe(1.5e-7);
+  expect(described.long_prompt_pricing).toEqual({
+    above_tokens: 100_000,
+    prompt: "0.0000003",
+    completion: "0.0000009",
+    input_cache_read: "0.00000015",
+    input_cache_write: "0.0000003",
+  });
+});
+
 test("the detail adds the output limit and what is supported", () => {
   expect(describeModelDetail(model("openai/gpt-4o-mini"))).toEqual({
     ...describeModel(model("openai/gpt-4o-mini")),

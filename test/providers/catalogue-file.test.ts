@@ -206,6 +206,15 @@ describe("an entry with the id of a built-in model", () => {
     });
   });
 
+  test("keeps prices that step up with the length of the prompt, unless it states its own", async () => {
+    const id = "openai/gpt-5.4";
+    expect((await build({ id, name: "Mine" }, [OPENAI])).prices.longPrompt).toMatchObject({
+      inputTokenFemto: femtoFromUsd("0.000005"),
+    });
+    const own = await build({ id, output_cost_per_token: 1e-5 }, [OPENAI]);
+    expect(own.prices.longPrompt).toBeUndefined();
+  });
+
   test("that shortens the context limits the output to it", async () => {
     const model = await build({ id: "openai/gpt-4o-mini", context_length: 1000 }, [OPENAI]);
     expect(model).toMatchObject({ contextLength: 1000, maxOutputTokens: 1000 });

@@ -42,13 +42,55 @@ test("writing to the cache never costs less than not using it", () => {
   );
 });
 
-test("of tiers by prompt length the dearest stands, kind by kind", () => {
-  expect(
-    prices({
-      input_mtok: { base: 3, tiers: [{ start: 200_000, price: 6 }] },
-      output_mtok: { base: 20, tiers: [{ start: 200_000, price: 15 }] },
-    }),
-  ).toMatchObject({ inputTokenFemto: 6n * ONE, outputTokenFemto: 20n * ONE });
+describe("of prices that step up with the length of the prompt", () => {
+  const stepped = (base: number, ...steps: [start: number, price: number][]) => ({
+    base,
+    tiers: steps.map(([start, price]) => ({ start, price })),
+  });
+
+  test("the first stand up to the step, and the others for all tokens behind it", () => {
+    const price = { input_mtok: stepped(3, [200_000, 6]), output_mtok: stepped(20, [200_000, 15]) };
+    expect(prices({ ...price, cache_read_mtok: 0.25 })).toEqual({
+      inputTokenFemto: 3n * ONE,
+      outputTokenFemto: 20n * ONE,
+      cachedInputTokenFemto: 250_000_000n,
+      cacheWriteTokenFemto: 3n * ONE,
+      longPrompt: {
+        beyondTokens: 200_000,
+        inputTokenFemto: 6n * ONE,
+        outputTokenFemto: 15n * ONE,
+        cachedInputTokenFemto: 250_000_000n,
+        cacheWriteTokenFemto: 6n * ONE,
+      },
+    });
+  });
+
+  test("the dearest stand behind the first of several steps", () => {
+    const price = { input_mtok: stepped(1, [1_000, 5], [2_000, 4]), output_mtok: 8 };
+    expect(prices(price)?.longPrompt).toMatchObject({
+      beyondTokens: 1_000,
+      inputTokenFemto: 5n * ONE,
+      outputTokenFemto: 8n * ONE,
+    });
+  });
+
+  test("at no time of day is less charged than at the dearest", () => {
+    const list = [
+      { prices: { input_mtok: 3, output_mtok: 3 } },
+      {
+        constraint: {
+          type: "time_of_date" as const,
+          start_time: "00:30:00Z",
+          end_time: "04:00:00Z",
+        },
+        prices: { input_mtok: stepped(1, [1_000, 4]), output_mtok: 2 },
+      },
+    ];
+    expect(prices(list)).toMatchObject({
+      inputTokenFemto: 3n * ONE,
+      longPrompt: { beyondTokens: 1_000, inputTokenFemto: 4n * ONE, outputTokenFemto: 3n * ONE },
+    });
+  });
 });
 
 describe("of conditional prices", () => {

@@ -104,6 +104,14 @@ describe("a provider receives", () => {
     expect(await received({ messages })).toEqual({ model: slug, messages });
   });
 
+  test("a tier of service that costs no more, and tools that the caller carries out", async () => {
+    const custom = { type: "custom", custom: { name: "c" } };
+    for (const service_tier of ["default", "flex"]) {
+      const fields = { service_tier, tools: [TOOL, custom] };
+      expect(await received(fields)).toEqual({ model: slug, messages: MESSAGES, ...fields });
+    }
+  });
+
   test("max_completion_tokens as the limit, under the name that it takes; the newer of the two counts", async () => {
     expect(await received({ max_completion_tokens: 9 })).toMatchObject({ max_tokens: 9 });
     const both = await received({ max_completion_tokens: 9, max_tokens: 20 });
@@ -193,7 +201,6 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["interleaved_thinking", { interleaved_thinking: true }],
     ["modalities", { modalities: ["text", "image"] }],
     ["service_tier", { service_tier: "priority" }],
-    ["service_tier", { service_tier: "flex" }],
     ["speed", { speed: "fast" }],
     ["search_parameters", { search_parameters: { mode: "auto" } }],
     ["deferred", { deferred: true }],

@@ -86,6 +86,7 @@ describe.each(FORMS)("%s", (...form) => {
       { prompt_tokens_details: { cached_tokens: 4 } },
       { prompt_cache_hit_tokens: 4 },
       { cached_tokens: 4 },
+      { prompt_tokens_details: null, num_cached_tokens: 4 },
     ];
     for (const part of parts) {
       const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, ...part };
@@ -168,6 +169,22 @@ describe.each(FORMS)("%s", (...form) => {
     };
     const answer = await told(form, { do: "complete", usage });
     expect(answer.bill).toMatchObject({ completionTokens: 12, reasoningTokens: 7 });
+    expectConsistent(answer);
+  });
+
+  test("tokens that only the total tells of, as Gemini's for its thinking, are reasoning too", async () => {
+    const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 215 };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ completionTokens: 205, reasoningTokens: 200 });
+    expectConsistent(answer);
+  });
+
+  test("cached tokens that a provider counts beside the prompt are part of it", async () => {
+    const details = { cached_tokens: 40 };
+    const counts = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 55 };
+    const usage = { ...counts, prompt_tokens_details: details };
+    const answer = await told(form, { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ promptTokens: 50, cachedPromptTokens: 40 });
     expectConsistent(answer);
   });
 

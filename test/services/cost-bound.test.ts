@@ -50,6 +50,27 @@ test("text is bounded by its bytes, whether it comes in parts or not", () => {
   }
 });
 
+test("text that a tokenizer makes longer before it reads it is bounded by those bytes", () => {
+  // A note of four bytes, composed of three characters of as many.
+  const note = "\u{1d160}";
+  const { bytes } = sizeOf({ content: note.repeat(100) });
+  expect(bytes).toBe(1_200);
+  expect(sizeOf({ content: [{ type: "text", text: note.repeat(100) }] }).bytes).toBeGreaterThan(
+    bytes,
+  );
+  // One that becomes shorter may be read as it stands.
+  expect(sizeOf({ content: "e\u0301".repeat(100) }).bytes).toBe(300);
+});
+
+test("what providers put around tools is in the bound, whatever the size of the tools", () => {
+  const messages = [{ role: "user" as const, content: "what now?" }];
+  const tools = [{ type: "function", function: { name: "f" } }];
+  const bound = (offered: unknown[]) =>
+    promptTokenBound(promptSize({ messages, tools: offered }), model);
+  expect(bound(tools) - bound([])).toBeGreaterThan(530);
+  expect(bound([])).toBeLessThan(50);
+});
+
 test("the bytes of an image are not estimated as text", () => {
   const url = `data:image/jpeg;base64,${"A".repeat(1_400_000)}`;
   const size = sizeOf({ content: [{ type: "image_url", image_url: { url } }] });
@@ -119,6 +140,57 @@ describe("what a call costs", () => {
         expect(bound.outputTokens).toBe(4_096);
       }),
     );
+  });
+});
+
+describe("where prices step up with the length of the prompt", () => {
+  const flat = (femto: bigint) => ({
+    inputTokenFemto: femto,
+    outputTokenFemto: 10n * femto,
+    cachedInputTokenFemto: femto / 2n,
+    cacheWriteTokenFemto: 2n * femto,
+  });
+  const usageOf = (promptTokens: number, completionTokens: number) => ({
+    promptTokens,
+    cachedPromptTokens: Math.floor(promptTokens / 3),
+    cacheWriteTokens: Math.floor(promptTokens / 2),
+    completionTokens,
+    reasoningTokens: 0,
+    estimated: false,
+  });
+  const request = { messages: [{ role: "user" as const, content: "how much?" }] };
+  const size = promptSize(request);
+  const longest = promptTokenBound(size, model);
+
+  test("a prompt of just so many tokens costs the first price, and one more all the others", () => {
+    const prices = { ...flat(100n), longPrompt: { beyondTokens: 6, ...flat(300n) } };
+    const usage = (promptTokens: number) => ({
+      ...usageOf(promptTokens, 5),
+      cachedPromptTokens: 0,
+    });
+    expect(providerCostFemto(usage(6), prices)).toBe(3 * 100 + 3 * 200 + 5 * 1_000);
+    expect(providerCostFemto(usage(7), prices)).toBe(4 * 300 + 3 * 600 + 5 * 3_000);
+  });
+
+  test("no call costs more than its bound, on either side", () => {
+    const price = fc.bigInt({ min: 0n, max: 10n ** 12n });
+    const tokens = fc.integer({ min: 0, max: longest });
+    fc.assert(
+      fc.property(price, price, tokens, tokens, tokens, (base, long, step, prompt, out) => {
+        const prices = { ...flat(base), longPrompt: { beyondTokens: step, ...flat(long) } };
+        const { fixedFemto, perTokenFemto } = costBound(request, size, [{ ...model, prices }]);
+        const bound = BigInt(fixedFemto) + BigInt(out) * BigInt(perTokenFemto);
+        expect(BigInt(providerCostFemto(usageOf(prompt, out), prices)) <= bound).toBeTrue();
+      }),
+    );
+  });
+
+  test("a prompt that cannot come to the step is held at the first price", () => {
+    const prices = { ...flat(100n), longPrompt: { beyondTokens: longest, ...flat(300n) } };
+    expect(costBound(request, size, [{ ...model, prices }])).toMatchObject({
+      fixedFemto: longest * 200,
+      perTokenFemto: 1_000,
+    });
   });
 });
 

@@ -1,17 +1,25 @@
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, TokenPrices } from "../../lib/catalogue-model.ts";
 import type { FemtoUsd } from "../../lib/money.ts";
 
 const FEMTO_DECIMALS = 15;
 
-/** The prices in plain decimal text, in USD for one of each kind; a kind that the model lacks is absent. */
-interface ModelPricing {
+interface TokenPricing {
   readonly prompt: string;
   readonly completion: string;
   readonly input_cache_read: string;
   readonly input_cache_write: string;
+}
+
+/** The prices in plain decimal text, in USD for one of each kind; a kind that the model lacks is absent. */
+interface ModelPricing extends TokenPricing {
   readonly image?: string;
   readonly character?: string;
   readonly second?: string;
+}
+
+/** The prices of all tokens of a call whose prompt has more tokens than `above_tokens`. */
+interface LongPromptPricing extends TokenPricing {
+  readonly above_tokens: number;
 }
 
 /** A model on the wire (spec 2.3). */
@@ -26,6 +34,8 @@ export interface ModelDescription {
   readonly input_cost_per_token: number;
   readonly output_cost_per_token: number;
   readonly pricing: ModelPricing;
+  /** Absent where the length of the prompt makes no difference. */
+  readonly long_prompt_pricing?: LongPromptPricing;
   readonly is_active: boolean;
   readonly capabilities: readonly string[];
   readonly category: string;
@@ -52,6 +62,7 @@ export function describeModel(model: CatalogueModel): ModelDescription {
     input_cost_per_token: usdNumber(model.prices.inputTokenFemto),
     output_cost_per_token: usdNumber(model.prices.outputTokenFemto),
     pricing: pricingOf(model),
+    ...longPromptPricing(model),
     is_active: model.isActive,
     capabilities: model.capabilities,
     category: model.category,
@@ -73,13 +84,29 @@ export function describeModelDetail(model: CatalogueModel): ModelDetail {
 
 function pricingOf({ prices }: CatalogueModel): ModelPricing {
   return {
+    ...tokenPricing(prices),
+    ...(prices.imageFemto === undefined ? {} : { image: usdText(prices.imageFemto) }),
+    ...(prices.characterFemto === undefined ? {} : { character: usdText(prices.characterFemto) }),
+    ...(prices.secondFemto === undefined ? {} : { second: usdText(prices.secondFemto) }),
+  };
+}
+
+function longPromptPricing({ prices }: CatalogueModel): {
+  long_prompt_pricing?: LongPromptPricing;
+} {
+  const { longPrompt } = prices;
+  if (longPrompt === undefined) return {};
+  return {
+    long_prompt_pricing: { above_tokens: longPrompt.beyondTokens, ...tokenPricing(longPrompt) },
+  };
+}
+
+function tokenPricing(prices: TokenPrices): TokenPricing {
+  return {
     prompt: usdText(prices.inputTokenFemto),
     completion: usdText(prices.outputTokenFemto),
     input_cache_read: usdText(prices.cachedInputTokenFemto),
     input_cache_write: usdText(prices.cacheWriteTokenFemto),
-    ...(prices.imageFemto === undefined ? {} : { image: usdText(prices.imageFemto) }),
-    ...(prices.characterFemto === undefined ? {} : { character: usdText(prices.characterFemto) }),
-    ...(prices.secondFemto === undefined ? {} : { second: usdText(prices.secondFemto) }),
   };
 }
 

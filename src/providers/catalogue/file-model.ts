@@ -90,6 +90,7 @@ function pricesOf(
   }[category];
   if (!complete) throw incomplete(config, category, NEEDED_PRICES[category]);
   const inputTokenFemto = input ?? 0n;
+  const longPrompt = statesTokenPrice(config) ? undefined : known?.longPrompt;
   return {
     inputTokenFemto,
     outputTokenFemto: output ?? 0n,
@@ -100,10 +101,21 @@ function pricesOf(
       femto(config.cache_write_input_cost_per_token) ??
       (config.input_cost_per_token === undefined ? known?.cacheWriteTokenFemto : undefined) ??
       inputTokenFemto,
+    ...(longPrompt === undefined ? {} : { longPrompt }),
     ...(image === undefined ? {} : { imageFemto: image }),
     ...(character === undefined ? {} : { characterFemto: character }),
     ...(second === undefined ? {} : { secondFemto: second }),
   };
+}
+
+/** Prices that are stated hold for prompts of any length. */
+function statesTokenPrice(config: ModelConfig): boolean {
+  return (
+    config.input_cost_per_token !== undefined ||
+    config.output_cost_per_token !== undefined ||
+    config.cached_input_cost_per_token !== undefined ||
+    config.cache_write_input_cost_per_token !== undefined
+  );
 }
 
 /** A model can be fine-tuned where the price of that is known; a tuned one costs what its base costs. */

@@ -1,5 +1,5 @@
 import type { ConditionalPrice, ModelInfo, ModelPrice } from "@pydantic/genai-prices";
-import type { ModelPrices } from "../../lib/catalogue-model.ts";
+import type { LongPromptPrices, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 
 const TOKENS_PER_MTOK = 1_000_000n;
@@ -23,8 +23,8 @@ const UNDERSTOOD = new Set([
 
 /**
  * The prices of a model at `now`, undefined where one of its kinds of use has no known price. Of prices
- * that depend on the time of day or on the length of the prompt the highest stands, kind by kind, so
- * that neither a hold nor a charge is below what the provider bills.
+ * that depend on the time of day the highest stands, kind by kind, so that neither a hold nor a charge is
+ * below what the provider bills.
  */
 export function publishedPrices(model: ModelInfo, now: Date): ModelPrices | undefined {
   const variants = inForce(model.prices, now);
@@ -58,40 +58,80 @@ function inForce(prices: ConditionalPrice[] | ModelPrice, now: Date): ModelPrice
 
 function flatPrices(price: ModelPrice): ModelPrices | undefined {
   if (Object.keys(price).some((key) => !UNDERSTOOD.has(key))) return undefined;
-  const input = perUnit(price.input_mtok, TOKENS_PER_MTOK);
-  const output = perUnit(price.output_mtok, TOKENS_PER_MTOK);
-  const second = perUnit(price.audio_hours ?? price.input_audio_hours, SECONDS_PER_HOUR);
-  if (!input && !second) return undefined;
-  const cacheWrite = perUnit(price.cache_write_mtok, TOKENS_PER_MTOK) ?? 0n;
-  const inputTokenFemto = input ?? 0n;
+  const base = tokenPrices(price, baseUsd);
+  const second = perUnit(baseUsd(price.audio_hours ?? price.input_audio_hours), SECONDS_PER_HOUR);
+  if (!base.inputTokenFemto && !second) return undefined;
+  const longPrompt = longPromptPrices(price);
   return {
-    inputTokenFemto,
-    outputTokenFemto: output ?? 0n,
-    cachedInputTokenFemto: perUnit(price.cache_read_mtok, TOKENS_PER_MTOK) ?? inputTokenFemto,
-    // Some lists give only what writing costs on top of the input price.
-    cacheWriteTokenFemto: cacheWrite > inputTokenFemto ? cacheWrite : inputTokenFemto,
+    ...base,
+    ...(longPrompt === undefined ? {} : { longPrompt }),
     ...(second === undefined ? {} : { secondFemto: second }),
   };
 }
 
-/** USD for `units` of something, in tiers or not, as femto-USD of one of them, rounded up. */
-function perUnit(price: ModelPrice[string], units: bigint): FemtoUsd | undefined {
-  if (price === undefined) return undefined;
-  const usd =
-    typeof price === "number"
-      ? price
-      : Math.max(price.base, ...price.tiers.map((tier) => tier.price));
-  return (femtoFromUsd(usd) + units - 1n) / units;
+type Price = ModelPrice[string];
+
+function tokenPrices(price: ModelPrice, usdOf: (price: Price) => number | undefined): TokenPrices {
+  const perToken = (one: Price) => perUnit(usdOf(one), TOKENS_PER_MTOK);
+  const inputTokenFemto = perToken(price.input_mtok) ?? 0n;
+  return {
+    inputTokenFemto,
+    outputTokenFemto: perToken(price.output_mtok) ?? 0n,
+    cachedInputTokenFemto: perToken(price.cache_read_mtok) ?? inputTokenFemto,
+    // Some lists give only what writing costs on top of the input price.
+    cacheWriteTokenFemto: higher(perToken(price.cache_write_mtok) ?? 0n, inputTokenFemto),
+  };
+}
+
+/**
+ * What a call costs whose prompt is longer than the first step. Where there are several steps the dearest
+ * stands behind the first.
+ */
+function longPromptPrices(price: ModelPrice): LongPromptPrices | undefined {
+  const starts = Object.values(price).flatMap((one) => tiersOf(one).map(({ start }) => start));
+  if (starts.length === 0) return undefined;
+  return { beyondTokens: Math.min(...starts), ...tokenPrices(price, steppedUsd) };
+}
+
+function baseUsd(price: Price): number | undefined {
+  return typeof price === "object" ? price.base : price;
+}
+
+function steppedUsd(price: Price): number | undefined {
+  const tiers = tiersOf(price);
+  return tiers.length === 0 ? baseUsd(price) : Math.max(...tiers.map((tier) => tier.price));
+}
+
+function tiersOf(price: Price) {
+  return typeof price === "object" ? price.tiers : [];
+}
+
+/** USD for `units` of something as femto-USD of one of them, rounded up. */
+function perUnit(usd: number | undefined, units: bigint): FemtoUsd | undefined {
+  return usd === undefined ? undefined : (femtoFromUsd(usd) + units - 1n) / units;
 }
 
 function higherOfEach(one: ModelPrices, other: ModelPrices): ModelPrices {
   const second = higher(one.secondFemto ?? 0n, other.secondFemto ?? 0n);
+  const starts = [one, other].flatMap(({ longPrompt }) => longPrompt?.beyondTokens ?? []);
+  return {
+    ...higherTokenPrices(one, other),
+    ...(starts.length > 0 && {
+      longPrompt: {
+        beyondTokens: Math.min(...starts),
+        ...higherTokenPrices(one.longPrompt ?? one, other.longPrompt ?? other),
+      },
+    }),
+    ...(second === 0n ? {} : { secondFemto: second }),
+  };
+}
+
+function higherTokenPrices(one: TokenPrices, other: TokenPrices): TokenPrices {
   return {
     inputTokenFemto: higher(one.inputTokenFemto, other.inputTokenFemto),
     outputTokenFemto: higher(one.outputTokenFemto, other.outputTokenFemto),
     cachedInputTokenFemto: higher(one.cachedInputTokenFemto, other.cachedInputTokenFemto),
     cacheWriteTokenFemto: higher(one.cacheWriteTokenFemto, other.cacheWriteTokenFemto),
-    ...(second === 0n ? {} : { secondFemto: second }),
   };
 }
 

@@ -62,6 +62,20 @@ const modelFields = {
   pricing: Type.Record(Type.String(), Type.String(), {
     description: "USD for one of each kind, in plain decimals",
   }),
+  long_prompt_pricing: Type.Optional(
+    Type.Object(
+      {
+        above_tokens: Type.Integer(),
+        prompt: Type.String(),
+        completion: Type.String(),
+        input_cache_read: Type.String(),
+        input_cache_write: Type.String(),
+      },
+      {
+        description: "What all tokens cost where the prompt has more than so many, if that differs",
+      },
+    ),
+  ),
   is_active: Type.Boolean(),
   category: Type.String(),
   created: Type.Integer({ description: "Unix seconds" }),

@@ -1,4 +1,4 @@
-import type { ModelPrices } from "../../lib/catalogue-model.ts";
+import type { ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.ts";
 
 /** Tokens of one call, normalised: prompt tokens include cached reads and writes, completion tokens reasoning. */
@@ -19,31 +19,51 @@ export interface Usage {
 export function readUsage(raw: unknown): Usage | undefined {
   if (typeof raw !== "object" || raw === null) return undefined;
   const usage = raw as Record<string, unknown>;
-  const promptTokens = usage.prompt_tokens;
   const total = usage.total_tokens;
-  const completionTokens = usage.completion_tokens ?? difference(total, promptTokens);
-  if (!isCount(promptTokens) || !isCount(completionTokens)) return undefined;
+  const prompt = usage.prompt_tokens;
+  const completion = usage.completion_tokens ?? difference(total, prompt);
+  if (!isCount(prompt) || !isCount(completion)) return undefined;
   // No prompt is empty: some servers fill in zeros for what they have not counted.
-  if (promptTokens === 0 && completionTokens === 0) return undefined;
-  const prompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
-  const completion = usage.completion_tokens_details as Record<string, unknown> | null | undefined;
+  if (prompt === 0 && completion === 0) return undefined;
+  const ofPrompt = usage.prompt_tokens_details as Record<string, unknown> | null | undefined;
+  const ofCompletion = usage.completion_tokens_details as
+    | Record<string, unknown>
+    | null
+    | undefined;
   const cached = countOr0(
-    prompt?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? usage.cached_tokens,
+    ofPrompt?.cached_tokens ??
+      usage.prompt_cache_hit_tokens ??
+      usage.cached_tokens ??
+      usage.num_cached_tokens,
   );
-  const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
-  const reasoning = countOr0(completion?.reasoning_tokens);
-  // Some providers count reasoning beside the completion, which shows in their total.
-  const isReasoningApart =
-    reasoning > 0 && isCount(total) && total === promptTokens + completionTokens + reasoning;
+  const written = countOr0(ofPrompt?.cache_write_tokens ?? ofPrompt?.cache_creation_tokens);
+  const reasoning = countOr0(ofCompletion?.reasoning_tokens);
+  const apart = tokensApart(total, prompt + completion, cached + written, reasoning);
+  const promptTokens = prompt + apart.cache;
+  const completionTokens = completion + apart.reasoning;
   const cachedPromptTokens = Math.min(cached, promptTokens);
   return {
     promptTokens,
     cachedPromptTokens,
     cacheWriteTokens: Math.min(written, promptTokens - cachedPromptTokens),
-    completionTokens: isReasoningApart ? completionTokens + reasoning : completionTokens,
-    reasoningTokens: isReasoningApart ? reasoning : Math.min(reasoning, completionTokens),
+    completionTokens,
+    reasoningTokens: Math.min(apart.reasoning || reasoning, completionTokens),
     estimated: false,
   };
+}
+
+const NOTHING_APART = { cache: 0, reasoning: 0 } as const;
+
+/**
+ * What a provider bills and counts beside prompt and completion, which shows in its total: reasoning, which
+ * xAI tells with the details too and Gemini by the total alone, or what a cache took part in.
+ */
+function tokensApart(total: unknown, parts: number, cache: number, reasoning: number) {
+  const beyond = isCount(total) ? total - parts : 0;
+  if (beyond <= 0) return NOTHING_APART;
+  if (beyond === reasoning) return { cache: 0, reasoning };
+  if (reasoning > 0) return NOTHING_APART;
+  return beyond === cache ? { cache, reasoning: 0 } : { cache: 0, reasoning: beyond };
 }
 
 function difference(total: unknown, promptTokens: unknown): number | undefined {
@@ -59,8 +79,9 @@ function countOr0(value: unknown): number {
 }
 
 /** What the provider asks for these tokens, in femto-USD. */
-export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteger {
+export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
   const { cachedPromptTokens, cacheWriteTokens } = usage;
+  const prices = longPromptPrices(model, usage.promptTokens) ?? model;
   const plain = usage.promptTokens - cachedPromptTokens - cacheWriteTokens;
   const cost = plus(
     times(plain, exact(prices.inputTokenFemto)),
@@ -70,6 +91,16 @@ export function providerCostFemto(usage: Usage, prices: ModelPrices): ExactInteg
   if (cachedPromptTokens === 0 && cacheWriteTokens === 0) return cost;
   const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
   return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
+}
+
+/** The prices of a prompt of so many tokens, where they are not those of a shorter one. */
+export function longPromptPrices(
+  { longPrompt }: ModelPrices,
+  promptTokens: number,
+): TokenPrices | undefined {
+  return longPrompt !== undefined && promptTokens > longPrompt.beyondTokens
+    ? longPrompt
+    : undefined;
 }
 
 /** Most calls have neither cached nor reasoning tokens. */

@@ -17,7 +17,7 @@ import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
 import type { StreamCharge } from "./stream-charge.ts";
-import { chargedEnding, chargeInTime } from "./stream-ending.ts";
+import { chargedEnding, chargeLeft, chargeUntil } from "./stream-ending.ts";
 import {
   asStreamError,
   endedWithoutReason,
@@ -227,8 +227,8 @@ export class ChatStream implements Ticking, EventListenerObject {
     if (this.#opening.isDone && !this.#isSettling) {
       this.#isSettling = true;
       const { steadyClock, totalTimeoutMs } = this.#dependencies;
-      const leftMs = this.#startedMs + totalTimeoutMs - steadyClock.nowMs();
-      await chargeInTime(this.#opening.charge!, steadyClock, leftMs);
+      const untilMs = this.#startedMs + totalTimeoutMs;
+      await chargeUntil(this.#opening.charge!, steadyClock, untilMs);
     }
     await this.#call.free?.();
     this.#isClosed = false;
@@ -243,17 +243,21 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#isGone = true;
     this.#call.log.status = 499;
     this.#call.log.errorCode = "client_closed_request";
-    this.#opening.abandon();
-    this.#attempts.abort.abort();
     const { relay, charge, isUnderWay, isDone } = this.#opening;
-    relay?.cancel();
+    this.#opening.abandon();
     relay?.end(true);
-    // What is still opening sees that it is abandoned, and ends itself.
-    if (isUnderWay) return;
     const isOwed = isDone && !this.#isSettling;
     this.#isSettling ||= isOwed;
-    const settled = isOwed ? charge!.settleQuietly(499) : Promise.resolve();
-    void settled.finally(() => this.#detach());
+    const stopProvider = () => {
+      this.#attempts.abort.abort();
+      relay?.cancel();
+    };
+    if (!isOwed) stopProvider();
+    // What is still opening sees that it is abandoned, and ends itself.
+    if (isUnderWay) return;
+    const { steadyClock } = this.#dependencies;
+    const settled = isOwed && chargeLeft(relay!, charge!, steadyClock, stopProvider);
+    void Promise.resolve(settled).finally(() => this.#detach());
   }
 
   /** Ends it as a whole one where nothing is missing but word of the end, which some providers never send. */

@@ -1,12 +1,18 @@
-import type { CatalogueModel, ModelPrices } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
+import { longPromptPrices } from "../billing/usage.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
 export const TOKENS_AROUND_MESSAGE = 8;
 /** Added once for the request: the template's own beginning and end. */
 export const TOKENS_AROUND_REQUEST = 16;
+/**
+ * Added once where there are tools: what providers tell their models of how to call them, which may be
+ * longer than the tools are. The most that Anthropic publishes is 530 tokens ("Tool use", "Pricing").
+ */
+const TOKENS_AROUND_TOOLS = 600;
 
 /** What an image comes to about, for an estimate; its bytes say little of its tokens. */
 const TOKENS_OF_MEDIUM = 1_000;
@@ -68,6 +74,7 @@ export interface PromptSize {
   readonly messages: number;
   /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
   readonly media: number;
+  readonly hasTools: boolean;
 }
 
 export interface CostBound {
@@ -81,7 +88,7 @@ export function promptSize(request: ChatRequest): PromptSize {
   let media = 0;
   for (const message of request.messages) {
     const { content } = message;
-    if (typeof content === "string") bytes += Buffer.byteLength(content);
+    if (typeof content === "string") bytes += textBytes(content);
     else if (Array.isArray(content)) {
       for (const part of content as ContentPart[]) {
         if (part.type !== "text") media += 1;
@@ -98,18 +105,30 @@ export function promptSize(request: ChatRequest): PromptSize {
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
-  return { bytes, messages: request.messages.length, media };
+  const hasTools = (request.tools?.length ?? 0) > 0;
+  return { bytes, messages: request.messages.length, media, hasTools };
 }
 
 function jsonBytes(value: unknown): number {
-  return value === undefined || value === null ? 0 : Buffer.byteLength(JSON.stringify(value));
+  return value === undefined || value === null ? 0 : textBytes(JSON.stringify(value));
+}
+
+/**
+ * UTF-8 bytes of a text, as it stands and as tokenizers see it that compose it first (Qwen's do, NFC): some
+ * characters are three times as long then.
+ */
+function textBytes(text: string): number {
+  const bytes = Buffer.byteLength(text);
+  // All ASCII, which nothing becomes of.
+  if (bytes === text.length) return bytes;
+  return Math.max(bytes, Buffer.byteLength(text.normalize("NFC")));
 }
 
 /** Prompt tokens that the request cannot exceed. */
 export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
   if (size.media > 0) return model.contextLength;
   const bound = size.bytes + size.messages * TOKENS_AROUND_MESSAGE + TOKENS_AROUND_REQUEST;
-  return Math.min(bound, model.contextLength);
+  return Math.min(size.hasTools ? bound + TOKENS_AROUND_TOOLS : bound, model.contextLength);
 }
 
 /** Prompt tokens for an answer whose provider told none. Never above the bound. */
@@ -130,8 +149,9 @@ export function costBound(
   let perTokenFemto: ExactInteger = 0;
   let outputTokens = 0;
   for (const model of models) {
-    const input = times(promptTokenBound(size, model) * choices, inputFemtoBound(model.prices));
-    const output = times(choices, exact(model.prices.outputTokenFemto));
+    const promptTokens = promptTokenBound(size, model);
+    const input = times(promptTokens * choices, inputFemtoBound(model.prices, promptTokens));
+    const output = times(choices, outputFemtoBound(model.prices, promptTokens));
     if (input > fixedFemto) fixedFemto = input;
     if (output > perTokenFemto) perTokenFemto = output;
     outputTokens = Math.max(outputTokens, limit ?? model.maxOutputTokens);
@@ -139,11 +159,26 @@ export function costBound(
   return { fixedFemto, perTokenFemto, outputTokens };
 }
 
-/** The most that a token of the prompt may cost. */
-function inputFemtoBound(prices: ModelPrices): ExactInteger {
+/** The most that a token of the prompt may cost, where it has at most so many. */
+function inputFemtoBound(prices: ModelPrices, promptTokens: number): ExactInteger {
+  const longPrompt = longPromptPrices(prices, promptTokens);
+  const most = dearestInput(prices);
+  return exact(longPrompt === undefined ? most : higher(most, dearestInput(longPrompt)));
+}
+
+/** The same of the answer. */
+function outputFemtoBound(prices: ModelPrices, promptTokens: number): ExactInteger {
+  const longPrompt = longPromptPrices(prices, promptTokens);
+  const { outputTokenFemto } = prices;
+  if (longPrompt === undefined) return exact(outputTokenFemto);
+  return exact(higher(outputTokenFemto, longPrompt.outputTokenFemto));
+}
+
+function dearestInput(prices: TokenPrices): bigint {
   const { inputTokenFemto, cachedInputTokenFemto, cacheWriteTokenFemto } = prices;
-  let most = inputTokenFemto;
-  if (cachedInputTokenFemto > most) most = cachedInputTokenFemto;
-  if (cacheWriteTokenFemto > most) most = cacheWriteTokenFemto;
-  return exact(most);
+  return higher(inputTokenFemto, higher(cachedInputTokenFemto, cacheWriteTokenFemto));
+}
+
+function higher(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
 }

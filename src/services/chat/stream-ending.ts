@@ -7,6 +7,8 @@ import type { Transcript } from "./transcript.ts";
 
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
 const MIN_CHARGE_WAIT_MS = 2_000;
+/** How long the usage of a whole answer is waited for where its client has gone. */
+const USAGE_WAIT_MS = 1_000;
 
 /**
  * What a whole stream ends with: what is left of its answer, the usage where that was asked for, and [DONE].
@@ -29,9 +31,26 @@ export async function chargedEnding(
 }
 
 /**
- * Charges what a stream that failed has delivered. True when that is durable; false after `leftMs`, though
- * not at once: then the charge follows, however long it takes.
+ * Charges what a stream that failed has delivered. True when that is durable; false when it is not by
+ * `untilMs`, though not at once: then the charge follows, however long it takes.
  */
-export function chargeInTime(charge: StreamCharge, clock: Clock, leftMs: number): Promise<boolean> {
+export function chargeUntil(charge: StreamCharge, clock: Clock, untilMs: number): Promise<boolean> {
+  const leftMs = untilMs - clock.nowMs();
   return doneInTime(charge.settleQuietly(200), clock, Math.max(leftMs, MIN_CHARGE_WAIT_MS));
+}
+
+/**
+ * Charges what had come when the client went away, and stops the provider: at once, but where the answer is
+ * whole and only its usage is still to come. Clients leave at the finish reason, and what a model thinks
+ * unseen is told by the usage alone.
+ */
+export async function chargeLeft(
+  relay: StreamRelay,
+  charge: StreamCharge,
+  clock: Clock,
+  stopProvider: () => void,
+): Promise<void> {
+  if (relay.lacksUsage) await doneInTime(relay.readUsage(), clock, USAGE_WAIT_MS);
+  stopProvider();
+  await charge.settleQuietly(499);
 }

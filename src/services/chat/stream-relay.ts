@@ -133,6 +133,21 @@ export class StreamRelay {
     return this.rewriter.outputBytes > this.#limits.maxOutputBytes;
   }
 
+  /** True where the answer is whole, and what it took is still to be told. */
+  get lacksUsage(): boolean {
+    const { hasFinished, isDone, failure, usage } = this.rewriter;
+    return hasFinished && !isDone && failure === undefined && usage?.estimated !== false;
+  }
+
+  /** Reads on until the usage is told, or nothing more comes. */
+  async readUsage(): Promise<void> {
+    try {
+      while (this.lacksUsage && (await this.read()));
+    } catch {
+      // What was counted here stands for it.
+    }
+  }
+
   /** Tells the endpoint's health how the call ended; once. */
   end(isSuccess: boolean): void {
     this.#tries.end(isSuccess);

@@ -2,23 +2,32 @@ import { GatewayError } from "../../lib/errors.ts";
 import { longCacheLifetime } from "./cache-lifetimes.ts";
 import type { ChatRequest } from "./request.ts";
 
-/** Whether a value asks for nothing, so that leaving it out changes nothing. */
-type AsksNothing = (value: unknown) => boolean;
+/** Whether a value asks for nothing, or for nothing but what is there and has its price. */
+type IsSupported = (value: unknown) => boolean;
 
-const empty: AsksNothing = (value) =>
+const empty: IsSupported = (value) =>
   value === null ||
   value === false ||
   (Array.isArray(value) && value.length === 0) ||
   (typeof value === "object" && value !== null && Object.keys(value).length === 0);
 
-/** Tiers of service at the prices of the catalogue: OpenAI's and others' own word for it, and Groq's. */
-const TIERS_AT_LIST_PRICE: ReadonlySet<unknown> = new Set(["auto", "default", "on_demand", null]);
+/** Tiers of service that cost no more than the catalogue says; the faster ones cost up to twice as much. */
+const PRICED_TIERS: ReadonlySet<unknown> = new Set([
+  "auto",
+  "default",
+  "standard",
+  "standard_only",
+  "on_demand",
+  "flex",
+]);
+/** Those that the caller runs. Any other is run by the provider: searches, code, at a price for each use. */
+const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 
 /**
  * Fields whose behaviour this gateway does not have: they are refused, never ignored. Besides those of spec
- * 4.5 what has a provider bill other things, or other prices, than those that are held and charged here.
+ * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
-const UNSUPPORTED: Readonly<Record<string, AsksNothing>> = {
+const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   plugins: empty,
   web_search_options: (value) => value === null,
   cache_control: (value) => value === null,
@@ -30,7 +39,7 @@ const UNSUPPORTED: Readonly<Record<string, AsksNothing>> = {
   interleaved_thinking: empty,
   modalities: (value) =>
     value === null || (Array.isArray(value) && value.every((modality) => modality === "text")),
-  service_tier: (value) => TIERS_AT_LIST_PRICE.has(value),
+  service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
   speed: (value) => value === null || value === "standard",
   // xAI's searches, each at a price of its own, and answers that are fetched later.
@@ -40,10 +49,7 @@ const UNSUPPORTED: Readonly<Record<string, AsksNothing>> = {
   data_sources: empty,
 };
 
-/** Those that the caller runs. Any other is run by the provider: searches, code, at a price for each use. */
-const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
-
-/** Throws 400 unsupported_parameter, naming the field. */
+/** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
 export function assertSupported(request: ChatRequest): void {
   for (const field in UNSUPPORTED) {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
