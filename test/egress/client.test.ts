@@ -15,6 +15,7 @@ const guard = new EgressGuard({
     if (name === "unknown.test") throw new Error("ENOTFOUND");
     if (name === "slow.test") return new Promise<never>(() => {});
     if (name === "several.test") return ["::1", "127.0.0.2", "127.0.0.3", "127.0.0.1"];
+    if (name === "first.test") return ["127.0.0.1", "127.0.0.2"];
     if (name === "too-many.test") return [...Array(MAX_ADDRESSES).fill("::1"), "127.0.0.1"];
     return ["127.0.0.1"];
   },
@@ -127,7 +128,7 @@ test("the next address of a name is tried where one cannot be reached, and no re
   });
   const at = (name: string) => server.url.replace("127.0.0.1", name);
   expect((await post(at("several.test"))).status).toBe(200);
-  await expect(post(at("several.test"))).rejects.toMatchObject({ code: "ECONNRESET" });
+  await expect(post(at("first.test"))).rejects.toMatchObject({ code: "ECONNRESET" });
   expect(requests).toBe(2);
   await expect(post(at("too-many.test"))).rejects.toMatchObject({ code: "ECONNREFUSED" });
 });
