@@ -132,7 +132,11 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     const chat = this.#chat;
     noteCandidate(chat.log, candidate);
     this.model = candidate.upstreamModel;
-    this.body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
+    this.body = providerBody(
+      chat.request,
+      candidate.upstreamModel,
+      sentOutputTokens(chat, candidate),
+    );
     return candidate.provider.chat(this);
   }
 
