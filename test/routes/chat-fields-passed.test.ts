@@ -184,6 +184,7 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["provider.only", { provider: { only: ["primary"] } }],
     // What a provider charges for beyond its prices of tokens.
     ["service_tier", { service_tier: "priority" }],
+    ["deferred", { deferred: true }],
     ["search_parameters", { search_parameters: { mode: "on" } }],
     ["tools.1.type", { tools: [TOOL, { type: "web_search", web_search: { enable: true } }] }],
     ["tools.0.type", { tools: [{ type: "builtin_function", function: { name: "$web_search" } }] }],

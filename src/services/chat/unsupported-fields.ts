@@ -38,6 +38,8 @@ const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   interleaved_thinking: empty,
   modalities: (value) =>
     value === null || (Array.isArray(value) && value.every((modality) => modality === "text")),
+  // xAI answers with a ticket, and bills what nobody fetches.
+  deferred: empty,
   // xAI's live search, paid for by the source.
   search_parameters: (value) => value === null,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
