@@ -155,4 +155,24 @@ describe("what is kept with the charge is bounded", () => {
   });
 });
 
+test.each([
+  "Model",
+  "MODEL",
+  "Max_Tokens",
+  "Stream",
+  "N",
+  // Letters that fold to s and k.
+  "me\u017f\u017fages",
+  "max_to\u212aens",
+])(
+  "a field in letters that some servers take for those of another (%s) is refused",
+  async (name) => {
+    await expectRefused({ [name]: "another" }, name);
+  },
+);
+
+test("other names that are not known go on, whatever their letters", async () => {
+  await expectAccepted({ X_Custom: 1, models_: 2, "": 3 });
+});
+
 test("the books are closed afterwards", () => expectBooksClosed(gateway));

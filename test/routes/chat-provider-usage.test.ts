@@ -248,6 +248,26 @@ describe("a usage that is told in the middle of a stream", () => {
     });
   });
 
+  test.each([
+    [
+      "prompt",
+      { prompt_tokens: 10, completion_tokens: 0 },
+      { prompt_tokens: 0, completion_tokens: 7 },
+    ],
+    [
+      "answer",
+      { prompt_tokens: 0, completion_tokens: 7 },
+      { prompt_tokens: 10, completion_tokens: 0 },
+    ],
+  ])("counts where it tells the %s and a zero follows", async (_, first, second) => {
+    const answer = await told(FORMS[1], {
+      do: "frames",
+      frames: [chunk("a", first), { ...LAST, usage: second }, DONE],
+    });
+    expect(answer.bill).toMatchObject({ estimated: false, promptTokens: 10, completionTokens: 7 });
+    expectConsistent(answer);
+  });
+
   test("gives way to the one at the end", async () => {
     const usage = { prompt_tokens: 10, completion_tokens: 7, total_tokens: 17 };
     const answer = await told(FORMS[1], {

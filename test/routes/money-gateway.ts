@@ -9,6 +9,8 @@ const OUTPUT_USD_PER_TOKEN = 1e-6;
 export const EXACT_TOKENS = 10;
 /** `test/roomy` may give this many, which is what a request without a limit holds. */
 export const ROOMY_LIMIT_TOKENS = 20_000;
+/** `test/brief` may give this many. */
+export const BRIEF_LIMIT_TOKENS = 300;
 /** `test/roomy` gives this many. */
 export const ROOMY_TOKENS = 1_000;
 
@@ -75,6 +77,7 @@ const SILENCE_MS = 600_000;
 
 export const MONEY_BEHAVIOURS = [
   ["exact", answerOf(EXACT_TOKENS)],
+  ["brief", answerOf(EXACT_TOKENS)],
   ["roomy", answerOf(ROOMY_TOKENS)],
   ["silent", { ...answerOf(EXACT_TOKENS), firstDelayMs: SILENCE_MS }],
 ] as const;
@@ -94,6 +97,11 @@ export function moneyConfiguration(baseUrl: string) {
     providers: [
       { id: "upstream", type: "openai-compatible", base_url: baseUrl, api_key: "sk-upstream" },
     ],
-    models: [model("exact", 4_096), model("roomy", ROOMY_LIMIT_TOKENS), model("silent", 4_096)],
+    models: [
+      model("exact", 4_096),
+      model("brief", BRIEF_LIMIT_TOKENS),
+      model("roomy", ROOMY_LIMIT_TOKENS),
+      model("silent", 4_096),
+    ],
   };
 }

@@ -4,6 +4,7 @@ import { expectBooksClosed, gauge } from "../support/ledger-checks.ts";
 import { readStream } from "../support/stream-reader.ts";
 import { until } from "../support/until.ts";
 import {
+  BRIEF_LIMIT_TOKENS,
   EXACT_TOKENS,
   type MoneyGateway,
   ROOMY_LIMIT_TOKENS,
@@ -60,6 +61,19 @@ describe("a request without a limit of its own", () => {
       expect(lastSentLimit()).toBe(limit);
     }
   });
+
+  test.each([false, true])(
+    "is limited to no more than its model gives, where a fallback may give more; streamed: %p",
+    async (stream) => {
+      const { secret } = await keyFor(4_096);
+      const models = ["test/brief", "test/roomy"];
+      const response = await chat(secret, { models, stream });
+      expect(response.status).toBe(200);
+      expect(response.headers.get("x-gateway-max-tokens")).toBe(String(BRIEF_LIMIT_TOKENS));
+      await response.text();
+      expect(lastSentLimit()).toBe(BRIEF_LIMIT_TOKENS);
+    },
+  );
 
   test("is 402 where fewer than 256 are affordable, and is told how many", async () => {
     const { secret } = await keyFor(255);

@@ -133,8 +133,12 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     noteCandidate(chat.log, candidate);
     this.model = candidate.upstreamModel;
     this.modelId = candidate.model.id;
-    this.body = providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
     this.onNewConnection = this.tries.onNewConnection;
+    this.body = providerBody(
+      chat.request,
+      candidate.upstreamModel,
+      sentOutputTokens(chat, candidate),
+    );
     return candidate.provider.chat(this);
   }
 

@@ -60,9 +60,16 @@ export type ChatOutcome =
       readonly body: Uint8Array;
     };
 
-/** The limit of output tokens that goes upstream: what the caller set, or what the hold was lowered to. */
-export function sentOutputTokens({ request, hold }: AdmittedChat): number | undefined {
-  return hold.isLowered ? hold.outputTokens : statedOutputLimit(request);
+/**
+ * The limit of output tokens that goes upstream: what the caller set, or what the hold was lowered to. The
+ * hold is that of the dearest of its models; one that gives less may refuse to be asked for more.
+ */
+export function sentOutputTokens(
+  { request, hold }: AdmittedChat,
+  { model }: Candidate,
+): number | undefined {
+  if (!hold.isLowered) return statedOutputLimit(request);
+  return Math.min(hold.outputTokens, model.maxOutputTokens);
 }
 
 /** The candidates that were tried, and what came of them: put into words only where somebody asks. */
@@ -78,7 +85,11 @@ export function answerHeaders(
 ): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const name in chat.log.headers) headers[name] = chat.log.headers[name]!;
-  if (chat.hold.isLowered) headers["x-gateway-max-tokens"] = String(chat.hold.outputTokens);
+  const { hold } = chat;
+  if (hold.isLowered) {
+    const sent = candidate === undefined ? hold.outputTokens : sentOutputTokens(chat, candidate);
+    headers["x-gateway-max-tokens"] = String(sent);
+  }
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;

@@ -16,3 +16,18 @@ export function reportedUsage(
   const choice: unknown = choices[0];
   return isFields(choice) ? readUsage(choice.usage) : undefined;
 }
+
+/**
+ * What the usages of two chunks tell together: the later one, but that a zero is no count of what the earlier
+ * one has counted. Some servers tell the prompt at the beginning and the answer at the end.
+ */
+export function usageBehind(earlier: Usage | undefined, later: Usage): Usage {
+  if (earlier === undefined) return later;
+  if (later.promptTokens === 0) {
+    const { promptTokens, cachedPromptTokens, cacheWriteTokens } = earlier;
+    return { ...later, promptTokens, cachedPromptTokens, cacheWriteTokens };
+  }
+  if (later.completionTokens > 0) return later;
+  const { completionTokens, reasoningTokens } = earlier;
+  return { ...later, completionTokens, reasoningTokens };
+}

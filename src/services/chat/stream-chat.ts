@@ -111,7 +111,7 @@ class StreamedChat implements ChatStreamCall {
 
   providerBody(candidate: Candidate): Record<string, unknown> {
     const chat = this.#chat;
-    return providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat));
+    return providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat, candidate));
   }
 
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {

@@ -6,7 +6,7 @@ import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { endsInFailure } from "./finish-reason.ts";
 import { createdTime, hideReasoning, isFields, normaliseHead } from "./provider-content.ts";
-import { reportedUsage } from "./reported-usage.ts";
+import { reportedUsage, usageBehind } from "./reported-usage.ts";
 import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
 import { StreamedChoice } from "./streamed-choice.ts";
 import { calledBytes } from "./tool-calls.ts";
@@ -179,7 +179,7 @@ export class StreamRewriter {
     const usage = reportedUsage(chunk, this.#begun.size <= 1);
     const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
     if (usage !== undefined) {
-      this.#usage = usage;
+      this.#usage = usageBehind(this.#usage, usage);
       // It knows of what came with it.
       this.#toldTokens = this.#outputTokens;
     }
