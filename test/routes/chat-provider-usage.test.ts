@@ -171,6 +171,27 @@ describe.each(FORMS)("%s", (...form) => {
     expectConsistent(answer);
   });
 
+  test("what only the total tells is reasoning, unless it is what a cache was read or written", async () => {
+    const cases: [object, number][] = [
+      [{}, 7],
+      [{ cached_tokens: 4 }, 7],
+      [{ cached_tokens: 7 }, 0],
+      [{ cached_tokens: 4, cache_write_tokens: 3 }, 0],
+    ];
+    for (const [prompt_tokens_details, reasoning] of cases) {
+      const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 22 };
+      const answer = await told(form, {
+        do: "complete",
+        usage: { ...usage, prompt_tokens_details },
+      });
+      expect(answer.bill).toMatchObject({
+        completionTokens: 5 + reasoning,
+        reasoningTokens: reasoning,
+      });
+      expect(answer.usage.total_tokens).toBe(15 + reasoning);
+    }
+  });
+
   test("what was read from a cache and what was written to it are told apart", async () => {
     const details = { cached_tokens: 40, cache_write_tokens: 30 };
     const usage = { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: details };

@@ -32,18 +32,27 @@ export function readUsage(raw: unknown): Usage | undefined {
   );
   const written = countOr0(prompt?.cache_write_tokens ?? prompt?.cache_creation_tokens);
   const reasoning = countOr0(completion?.reasoning_tokens);
-  // Some providers count reasoning beside the completion, which shows in their total.
-  const isReasoningApart =
-    reasoning > 0 && isCount(total) && total === promptTokens + completionTokens + reasoning;
+  const apart = isCount(total) ? total - promptTokens - completionTokens : 0;
+  const isOfCache = apart === cached || apart === written || apart === cached + written;
+  const reasoningApart = apart > 0 ? countedApart(apart, reasoning, isOfCache) : 0;
   const cachedPromptTokens = Math.min(cached, promptTokens);
   return {
     promptTokens,
     cachedPromptTokens,
     cacheWriteTokens: Math.min(written, promptTokens - cachedPromptTokens),
-    completionTokens: isReasoningApart ? completionTokens + reasoning : completionTokens,
-    reasoningTokens: isReasoningApart ? reasoning : Math.min(reasoning, completionTokens),
+    completionTokens: completionTokens + reasoningApart,
+    reasoningTokens: reasoningApart || Math.min(reasoning, completionTokens),
     estimated: false,
   };
+}
+
+/**
+ * Some providers count reasoning beside the completion, which shows in their total, and Gemini tells of it in
+ * nothing else. What is in the total besides may also be what was read from a cache or written to it.
+ */
+function countedApart(apart: number, reasoning: number, isOfCache: boolean): number {
+  if (apart === reasoning) return reasoning;
+  return reasoning === 0 && !isOfCache ? apart : 0;
 }
 
 function difference(total: unknown, promptTokens: unknown): number | undefined {
