@@ -50,6 +50,29 @@ test("text is bounded by its bytes, whether it comes in parts or not", () => {
   }
 });
 
+describe("what a provider tells a model of its tools", () => {
+  const parameters = { type: "object", properties: {} };
+  const tool = { name: "now", parameters };
+  const messages = [{ role: "user" as const, content: "what time is it?" }];
+
+  test.each<[string, Record<string, unknown>]>([
+    ["tools", { tools: [{ type: "function", function: tool }] }],
+    ["functions", { functions: [tool] }],
+  ])("is bounded too: %s", (_name, fields) => {
+    const size = promptSize({ messages, ...fields });
+    expect(promptTokenBound(size, model)).toBeGreaterThan(1_000);
+    expect(estimatedPromptTokens(size, model)).toBeLessThan(200);
+  });
+
+  test.each<[string, Record<string, unknown>]>([
+    ["no tools", {}],
+    ["an empty list", { tools: [] }],
+    ["null", { tools: null, functions: null }],
+  ])("is nothing where there are none: %s", (_name, fields) => {
+    expect(promptTokenBound(promptSize({ messages, ...fields }), model)).toBeLessThan(100);
+  });
+});
+
 test("the bytes of an image are not estimated as text", () => {
   const url = `data:image/jpeg;base64,${"A".repeat(1_400_000)}`;
   const size = sizeOf({ content: [{ type: "image_url", image_url: { url } }] });

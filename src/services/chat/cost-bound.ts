@@ -7,6 +7,11 @@ import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request
 export const TOKENS_AROUND_MESSAGE = 8;
 /** Added once for the request: the template's own beginning and end. */
 export const TOKENS_AROUND_REQUEST = 16;
+/**
+ * Added once for a request with tools: how they are to be called is explained to the model in the
+ * provider's own words, which no request holds. Claude's take up to 530 tokens, DeepSeek's some 300.
+ */
+const TOKENS_AROUND_TOOLS = 1_024;
 
 /** What an image comes to about, for an estimate; its bytes say little of its tokens. */
 const TOKENS_OF_MEDIUM = 1_000;
@@ -27,6 +32,8 @@ const MEDIA_TYPES = new Set([
 ]);
 /** Members of a message that bring media of an earlier answer back. */
 const MEDIA_FIELDS = new Set(["audio", "images"]);
+/** Members of a request that bring tools, today's and those of OpenAI's first form. */
+const TOOL_FIELDS = ["tools", "functions"];
 
 /** Members that never become part of a prompt; everything else may, unknown ones included. */
 const NOT_PROMPT_FIELDS = new Set([
@@ -68,6 +75,7 @@ export interface PromptSize {
   readonly messages: number;
   /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
   readonly media: number;
+  readonly hasTools: boolean;
 }
 
 export interface CostBound {
@@ -98,7 +106,12 @@ export function promptSize(request: ChatRequest): PromptSize {
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
-  return { bytes, messages: request.messages.length, media };
+  const hasTools = TOOL_FIELDS.some((field) => isFilledArray(request[field]));
+  return { bytes, messages: request.messages.length, media, hasTools };
+}
+
+function isFilledArray(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0;
 }
 
 function jsonBytes(value: unknown): number {
@@ -108,8 +121,11 @@ function jsonBytes(value: unknown): number {
 /** Prompt tokens that the request cannot exceed. */
 export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
   if (size.media > 0) return model.contextLength;
-  const bound = size.bytes + size.messages * TOKENS_AROUND_MESSAGE + TOKENS_AROUND_REQUEST;
-  return Math.min(bound, model.contextLength);
+  const around =
+    size.messages * TOKENS_AROUND_MESSAGE +
+    TOKENS_AROUND_REQUEST +
+    (size.hasTools ? TOKENS_AROUND_TOOLS : 0);
+  return Math.min(size.bytes + around, model.contextLength);
 }
 
 /** Prompt tokens for an answer whose provider told none. Never above the bound. */
