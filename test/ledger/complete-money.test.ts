@@ -76,7 +76,7 @@ async function ask(
         },
       ],
     },
-    size: { bytes: 4, messages: 1, media: 0 },
+    size: { bytes: 4, messages: 1, media: 0, hasTools: false },
     hold,
     hidesReasoning: false,
     details: null,

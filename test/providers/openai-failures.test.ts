@@ -142,6 +142,10 @@ test.each([
   { code: "bad", error: "Incorrect API key provided: xa***. Get one." },
   { error: { code: 400, status: "INVALID_ARGUMENT", message: "API key not valid. Pass one." } },
   { object: "error", message: "Invalid model: m", type: "invalid_model", code: "1500" },
+  { error: { code: "model_decommissioned", message: "m", type: "invalid_request_error" } },
+  { error: { code: "model_terms_required", message: "m", type: "invalid_request_error" } },
+  { error: { code: "organization_restricted", message: "m", type: "invalid_request_error" } },
+  { error: { code: "OperationNotSupported", message: "The chatCompletion operation does not" } },
 ])("status 400 with %p is our fault, not the caller's", (body) => {
   expect(mapped(400, body).kind).toBe("misconfigured");
 });
@@ -153,6 +157,12 @@ test.each([
   ["No endpoints found for a/b.", "misconfigured"],
 ])("OpenRouter's 404 is the caller's where it tells of what was asked for: %s", (message, kind) => {
   expect(mapped(404, { error: { message, code: 404 } }).kind).toBe(kind as "rejected");
+});
+
+test("a request larger than the account's limit by the minute is one of its rate limit", () => {
+  const error = { message: "Request too large for model m", code: "rate_limit_exceeded" };
+  expect(mapped(413, { error }).kind).toBe("rate_limited");
+  expect(mapped(413, { error: { message: "Request too large" } }).kind).toBe("rejected");
 });
 
 test("an invalid prompt that happens to speak of an API key stays the caller's", () => {

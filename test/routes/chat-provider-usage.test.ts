@@ -207,6 +207,15 @@ describe.each(FORMS)("%s", (...form) => {
     },
   );
 
+  test("what a provider's own words on the use of tools come to is charged whole", async () => {
+    const tools = [{ type: "function", function: { name: "now" } }];
+    const usage = { prompt_tokens: 560, completion_tokens: 1 };
+    const fields = { ...form[1], tools, max_tokens: 1 };
+    const answer = await told([form[0], fields], { do: "complete", usage });
+    expect(answer.bill).toMatchObject({ promptTokens: 560, completionTokens: 1 });
+    expectConsistent(answer);
+  });
+
   test("a usage beyond the hold is charged as the hold, logged and counted as clamped", async () => {
     const clampedBefore = await gauge(gateway, "gateway_charge_clamped_total");
     const usage = { prompt_tokens: 5_000_000, completion_tokens: 9_000_000_000 };

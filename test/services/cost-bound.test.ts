@@ -62,13 +62,27 @@ test("text that a tokenizer makes longer before it reads it is bounded by those 
   expect(sizeOf({ content: "e\u0301".repeat(100) }).bytes).toBe(300);
 });
 
-test("what providers put around tools is in the bound, whatever the size of the tools", () => {
-  const messages = [{ role: "user" as const, content: "what now?" }];
-  const tools = [{ type: "function", function: { name: "f" } }];
-  const bound = (offered: unknown[]) =>
-    promptTokenBound(promptSize({ messages, tools: offered }), model);
-  expect(bound(tools) - bound([])).toBeGreaterThan(530);
-  expect(bound([])).toBeLessThan(50);
+describe("what a provider tells a model of its tools", () => {
+  const parameters = { type: "object", properties: {} };
+  const tool = { name: "now", parameters };
+  const messages = [{ role: "user" as const, content: "what time is it?" }];
+
+  test.each<[string, Record<string, unknown>]>([
+    ["tools", { tools: [{ type: "function", function: tool }] }],
+    ["functions", { functions: [tool] }],
+  ])("is bounded too: %s", (_name, fields) => {
+    const size = promptSize({ messages, ...fields });
+    expect(promptTokenBound(size, model)).toBeGreaterThan(600);
+    expect(estimatedPromptTokens(size, model)).toBeLessThan(200);
+  });
+
+  test.each<[string, Record<string, unknown>]>([
+    ["no tools", {}],
+    ["an empty list", { tools: [] }],
+    ["null", { tools: null, functions: null }],
+  ])("is nothing where there are none: %s", (_name, fields) => {
+    expect(promptTokenBound(promptSize({ messages, ...fields }), model)).toBeLessThan(100);
+  });
 });
 
 test("the bytes of an image are not estimated as text", () => {

@@ -20,7 +20,12 @@ const MISCONFIGURED_CODES = new Set([
   "invalid_api_key",
   "model_not_found",
   "deploymentnotfound",
+  "operationnotsupported",
   "invalid_model",
+  // Groq's
+  "model_decommissioned",
+  "model_terms_required",
+  "organization_restricted",
 ]);
 /** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
 const WISH_COMPLAINT = /^no endpoints found that support\b/i;
@@ -113,6 +118,8 @@ function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKi
     if (complaint.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
     if (KEY_COMPLAINT.test(complaint.message ?? "")) return "misconfigured";
   }
+  // Groq's word for more tokens at once than an account may send in a minute.
+  if (status === 413 && complaint.codes.includes("rate_limit_exceeded")) return "rate_limited";
   if (status === 404 && WISH_COMPLAINT.test(complaint.message ?? "")) return "rejected";
   return STATUS_KINDS[status] ?? "misconfigured";
 }

@@ -9,8 +9,8 @@ export const TOKENS_AROUND_MESSAGE = 8;
 /** Added once for the request: the template's own beginning and end. */
 export const TOKENS_AROUND_REQUEST = 16;
 /**
- * Added once where there are tools: what providers tell their models of how to call them, which may be
- * longer than the tools are. The most that Anthropic publishes is 530 tokens ("Tool use", "Pricing").
+ * Added once for a request with tools: how they are to be called is explained to the model in the
+ * provider's own words, which no request holds. Claude's take up to 530 tokens, DeepSeek's some 300.
  */
 const TOKENS_AROUND_TOOLS = 600;
 
@@ -33,6 +33,8 @@ const MEDIA_TYPES = new Set([
 ]);
 /** Members of a message that bring media of an earlier answer back. */
 const MEDIA_FIELDS = new Set(["audio", "images"]);
+/** Members of a request that bring tools, today's and those of OpenAI's first form. */
+const TOOL_FIELDS = ["tools", "functions"];
 
 /** Members that never become part of a prompt; everything else may, unknown ones included. */
 const NOT_PROMPT_FIELDS = new Set([
@@ -105,8 +107,12 @@ export function promptSize(request: ChatRequest): PromptSize {
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
-  const hasTools = (request.tools?.length ?? 0) > 0;
+  const hasTools = TOOL_FIELDS.some((field) => isFilledArray(request[field]));
   return { bytes, messages: request.messages.length, media, hasTools };
+}
+
+function isFilledArray(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0;
 }
 
 function jsonBytes(value: unknown): number {
@@ -127,8 +133,11 @@ function textBytes(text: string): number {
 /** Prompt tokens that the request cannot exceed. */
 export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
   if (size.media > 0) return model.contextLength;
-  const bound = size.bytes + size.messages * TOKENS_AROUND_MESSAGE + TOKENS_AROUND_REQUEST;
-  return Math.min(size.hasTools ? bound + TOKENS_AROUND_TOOLS : bound, model.contextLength);
+  const around =
+    size.messages * TOKENS_AROUND_MESSAGE +
+    TOKENS_AROUND_REQUEST +
+    (size.hasTools ? TOKENS_AROUND_TOOLS : 0);
+  return Math.min(size.bytes + around, model.contextLength);
 }
 
 /** Prompt tokens for an answer whose provider told none. Never above the bound. */
