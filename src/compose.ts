@@ -198,7 +198,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     tunedModels,
     providers: createProviders(providerSettings, {
       clock,
-      probe: config.usesProxy ? null : undefined,
+      proxiedProtocols: config.proxiedProtocols,
       tunedModels: sandboxModels,
     }),
     rates: coordination.rates,

@@ -18,15 +18,18 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** The file's entries, which the catalogue is built from. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
-  /** True where the environment names a proxy for plain HTTP, which calls to providers then go through. */
-  readonly usesProxy: boolean;
+  /** Protocols of URLs for which the environment names a proxy, which calls to providers then go through. */
+  readonly proxiedProtocols: readonly string[];
   /** Requests that this process may have under way at a time, by the platform's own setting. */
   readonly maxOutboundRequests: number;
   /** What is set but has no effect, one line each, to be logged at the start. */
   readonly warnings: readonly string[];
 }
 
-const PROXY_VARIABLES = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+const PROXY_VARIABLES = {
+  "http:": ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
+  "https:": ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
+};
 
 /**
  * Reads the environment and the configuration file once. Throws ConfigError, one line that names the
@@ -52,7 +55,9 @@ export function readConfig(
     providers,
     models: file.models,
     sandbox: file.sandbox,
-    usesProxy: PROXY_VARIABLES.some((name) => Boolean(environment[name])),
+    proxiedProtocols: Object.entries(PROXY_VARIABLES)
+      .filter(([, names]) => names.some((name) => Boolean(environment[name])))
+      .map(([protocol]) => protocol),
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
   });

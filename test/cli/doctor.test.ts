@@ -147,6 +147,20 @@ test("a provider whose address nobody listens on is wrong", async () => {
   ]);
 });
 
+test("a provider behind a proxy is not said to be out of reach because it cannot be reached past it", async () => {
+  const { checks, wrongs } = await diagnose({
+    ...sound,
+    GROQ_BASE_URL: "http://127.0.0.1:1/v1",
+    HTTP_PROXY: "http://127.0.0.1:2",
+  });
+  expect(wrongs).toEqual([]);
+  expect(checks).toContainEqual({
+    name: "provider groq",
+    state: "ok",
+    detail: "http://127.0.0.1:1/v1, through a proxy: not tried",
+  });
+});
+
 test("a Redis that does not answer is wrong, told without its password", async () => {
   const { wrongs } = await diagnose({ ...sound, REDIS_URL: "redis://:s3cret@127.0.0.1:1" });
   expect(wrongs.map(({ name }) => name)).toEqual(["redis"]);

@@ -53,7 +53,7 @@ describe("without any variable", () => {
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
       models: [],
       sandbox: true,
-      usesProxy: false,
+      proxiedProtocols: [],
       maxOutboundRequests: 256,
       warnings: [],
     });
@@ -235,9 +235,14 @@ test("the table of variables names every one of the contract, each once and with
   expect(CONFIG_VARIABLES.filter(({ meaning }) => meaning === "")).toEqual([]);
 });
 
-test("a proxy for plain HTTP is seen in the environment, in either case", () => {
-  for (const name of ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]) {
-    expect(readConfig({ [name]: "http://proxy:3128" }).usesProxy).toBe(true);
-  }
-  expect(readConfig({ HTTP_PROXY: "" }).usesProxy).toBe(false);
+test.each([
+  ["http_proxy", ["http:"]],
+  ["HTTP_PROXY", ["http:"]],
+  ["https_proxy", ["https:"]],
+  ["HTTPS_PROXY", ["https:"]],
+  ["all_proxy", ["http:", "https:"]],
+  ["ALL_PROXY", ["http:", "https:"]],
+])("the proxy that %s names is seen in the environment", (name, protocols) => {
+  expect(readConfig({ [name]: "http://proxy:3128" }).proxiedProtocols).toEqual(protocols);
+  expect(readConfig({ [name]: "" }).proxiedProtocols).toEqual([]);
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import fc from "fast-check";
 import { MAX_CHUNK_LINE_BYTES } from "../../src/providers/http/chunked-decoder.ts";
 import { Exchange, MAX_HEAD_BYTES } from "../../src/providers/http/exchange.ts";
@@ -251,6 +251,7 @@ test.each([
   ["gzip", gzipSync("hello")],
   ["deflate", deflateSync("hello")],
   ["br", brotliCompressSync("hello")],
+  ["zstd", zstdCompressSync("hello")],
 ] as const)("a body in %s is expanded, although none was asked for", async (encoding, body) => {
   const head = `${OK}content-encoding: ${encoding}\r\ncontent-length: ${body.length}\r\n\r\n`;
   for (const as of ["text", "stream"] as const) {

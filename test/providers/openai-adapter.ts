@@ -18,15 +18,16 @@ export function adapter(
     apiKey?: string | null;
     clock?: Clock;
     fetch?: Fetch;
-    probe?: TcpProbe | null;
+    probe?: TcpProbe;
+    proxiedProtocols?: readonly string[];
     connectTimeoutMs?: number;
   } = {},
 ): ChatProvider {
   const { type = "openai-compatible", apiKey = API_KEY, connectTimeoutMs = 5_000 } = options;
-  const { clock = systemClock, fetch, probe } = options;
+  const { clock = systemClock, fetch, probe, proxiedProtocols } = options;
   return createOpenAiProvider(
     { id: "p", type, baseUrl, apiKey: apiKey ?? undefined, connectTimeoutMs },
-    { clock, fetch, probe },
+    { clock, fetch, probe, proxiedProtocols },
   );
 }
 

@@ -149,6 +149,26 @@ test("the adapter aborts an unreachable call with a failure of kind timeout", as
   expect((await failure).message).toContain("connect");
 });
 
+test("an endpoint behind a proxy, which nobody can reach past it, is not probed", async () => {
+  const clock = new VirtualClock();
+  const { opened, probe } = heldProbes();
+  for (const protocol of ["http:", "https:"]) {
+    const answer = Promise.withResolvers<Response>();
+    const provider = adapter(`${protocol}//h.test/v1`, {
+      clock,
+      probe,
+      proxiedProtocols: [protocol],
+      connectTimeoutMs: TIMEOUT_MS,
+      fetch: () => answer.promise,
+    });
+    const call = provider.chat(callOf("m"));
+    clock.advance(20 * TIMEOUT_MS);
+    answer.resolve(Response.json({ choices: [{}] }));
+    expect((await call).kind).toBe("completion");
+  }
+  expect(opened).toHaveLength(0);
+});
+
 test("an endpoint that answers slowly is not cut off by the connect timeout", async () => {
   const clock = new VirtualClock();
   const gate = Promise.withResolvers<void>();

@@ -265,7 +265,7 @@ test("an error body that stalls is given up after ERROR_BODY_TIMEOUT_MS", async 
   const stalled = () => new ReadableStream<Uint8Array>({ pull: () => new Promise(() => {}) });
   const provider = adapter("http://h.test/v1", {
     clock: observed,
-    probe: null,
+    proxiedProtocols: ["http:"],
     fetch: async () => new Response(stalled(), { status: 500 }),
   });
   const failure = failureOf(provider.chat(callOf("m")));

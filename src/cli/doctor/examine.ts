@@ -26,7 +26,7 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
-    checkProviders(config.providers),
+    checkProviders(config.providers, config.proxiedProtocols),
   ]);
   return [
     ok("configuration", config.configFile ?? "environment alone"),

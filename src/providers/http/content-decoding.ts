@@ -1,10 +1,11 @@
 import { HttpError } from "./http-error.ts";
 
-const FORMATS: Readonly<Record<string, "gzip" | "deflate" | "brotli">> = {
+const FORMATS: Readonly<Record<string, "gzip" | "deflate" | "brotli" | "zstd">> = {
   gzip: "gzip",
   "x-gzip": "gzip",
   deflate: "deflate",
   br: "brotli",
+  zstd: "zstd",
 };
 
 /**

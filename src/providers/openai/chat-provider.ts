@@ -39,9 +39,11 @@ export interface OpenAiDependencies {
   readonly fetch?: Fetch;
   /**
    * Finds out whether an endpoint can be reached, for calls that `fetch` sends, which a probe that is
-   * given makes of all. Null where connections go through a proxy: only `fetch` knows of those.
+   * given makes of all.
    */
-  readonly probe?: TcpProbe | null;
+  readonly probe?: TcpProbe;
+  /** Of URLs whose connections go through a proxy: only `fetch` knows of those, and no probe gets past it. */
+  readonly proxiedProtocols?: readonly string[];
   /** The client of `http:` addresses, shared between providers. */
   readonly httpClient?: HttpClient;
 }
@@ -83,12 +85,14 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     this.#clock = clock;
     this.#fetch = send ?? fetch;
     this.#connectTimeoutMs = settings.connectTimeoutMs;
-    if (send === undefined && probe === undefined && isPlainHttp(new URL(this.#url))) {
+    const url = new URL(this.#url);
+    const isProxied = dependencies.proxiedProtocols?.includes(url.protocol) === true;
+    if (send === undefined && probe === undefined && !isProxied && isPlainHttp(url)) {
       this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     }
     const target = tcpTargetOf(this.#url);
     this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, target.host) });
-    if (probe !== null && this.#client === undefined) {
+    if (!isProxied && this.#client === undefined) {
       this.#guard = new ConnectGuard({
         clock,
         probe: probe ?? openTcpProbe,
