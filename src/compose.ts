@@ -190,6 +190,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     keyring,
     clock,
     maxWaitMs: upstreamTimeouts.totalMs,
+    isCutShort: () => inFlight.isCutShort,
   });
   const { chat, ticker, deadlines } = composeChat({
     clock,
