@@ -113,6 +113,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     onError,
   });
+  // Before the others know of this instance: they leave a share of each limit to one that has not joined.
+  await coordination.start();
   await membership.enter();
   await tellKeys(background, instance, keyring);
   const models = await composeModels(config, background);
@@ -178,7 +180,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     () => tuning.runningJobs,
   );
   await membership.start();
-  await coordination.start();
 
   const inFlight = new InFlight();
   const lag = new EventLoopLag();
@@ -189,6 +190,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     keyring,
     clock,
     maxWaitMs: upstreamTimeouts.totalMs,
+    isCutShort: () => inFlight.isCutShort,
   });
   const { chat, ticker, deadlines } = composeChat({
     clock,

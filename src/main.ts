@@ -7,6 +7,7 @@ import { openMasterKeys } from "./start/master-key.ts";
 import { serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop-signals.ts";
 import { READY_MESSAGE } from "./start/worker-processes.ts";
+import { tellAlive } from "./start/worker-watch.ts";
 import { startWorkers } from "./start/workers.ts";
 import { createTelemetry } from "./telemetry/create-telemetry.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
@@ -79,6 +80,7 @@ async function startAsWorker(
   const onStopFailed = fail;
   await serve({ config, database, keyring, telemetry, signals, sharesPort: true, onStopFailed });
   process.send(READY_MESSAGE);
+  tellAlive();
 }
 
 await start().catch(fail);

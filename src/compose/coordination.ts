@@ -14,7 +14,7 @@ interface CoordinationOptions {
 export async function openCoordination(
   { config, telemetry, clock }: CoordinationOptions,
   instanceId: string,
-  liveInstances: () => number,
+  liveInstances: () => readonly string[],
   onError: (error: unknown) => void,
 ): Promise<Coordination> {
   const coordination = await createCoordination({

@@ -9,8 +9,8 @@ export interface CoordinationOptions {
   readonly redisUrl: string | undefined;
   readonly instanceId: string;
   readonly clock: Clock;
-  /** How many instances live, this one included; known without Redis. */
-  liveInstances(): number;
+  /** Ids of the instances that live, this one among them; known without Redis. */
+  liveInstances(): readonly string[];
   /** Once when Redis is lost, and once when it is back. */
   onRedisLost(reason: Error): void;
   onRedisBack(lostForMs: number, admittedApart: number): void;

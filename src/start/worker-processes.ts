@@ -1,4 +1,5 @@
 import { WORKER_FLAG } from "./command-line.ts";
+import { WorkerWatch } from "./worker-watch.ts";
 
 export interface WorkerProcessesOptions {
   readonly count: number;
@@ -26,13 +27,14 @@ interface Place {
 
 /**
  * Processes that share a port. Each place is: starting (its process runs and does not listen yet), serving,
- * or waiting to be started again after its process died, for longer each time it dies at once. A worker
- * that ends before all have served once ends them all: what is wrong then is most likely wrong for all.
+ * or waiting to be started again after its process died, for longer each time it dies at once. One that
+ * serves and stands still is ended, as if it had died. A worker that ends before all have served once ends them all: what is wrong then is most likely wrong for all.
  */
 export class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
   readonly #places: Place[];
   readonly #serving = Promise.withResolvers<void>();
+  readonly #watch: WorkerWatch<Bun.Subprocess>;
   #readyCount = 0;
   #isStopping = false;
   #hasFailed = false;
@@ -45,6 +47,10 @@ export class WorkerProcesses {
       restartDelayMs: FIRST_RESTART_DELAY_MS,
     }));
     this.#serving.promise.catch(() => {});
+    this.#watch = new WorkerWatch((child) => {
+      options.log.warn(`worker ${child.pid} stands still and is killed`);
+      child.kill("SIGKILL");
+    });
   }
 
   /** Resolves when all serve. Rejects, with all ended, where one cannot. */
@@ -56,6 +62,7 @@ export class WorkerProcesses {
   /** Lets all end in order. True where each did that served; one that was starting just ends. */
   async stop(): Promise<boolean> {
     this.#isStopping = true;
+    this.#watch.stop();
     const running = this.#places.filter(({ child }) => child !== undefined);
     const wereServing = running.map(({ isServing }) => isServing);
     const children = running.map(({ child }) => child!);
@@ -78,6 +85,8 @@ export class WorkerProcesses {
       // Out of reach of Ctrl-C, which would be a second signal beside ours.
       detached: true,
       ipc: (message) => {
+        // What it said last may come behind its end.
+        if (place.child === child) this.#watch.heard(child);
         if (message === READY_MESSAGE) this.#noteServing(place);
       },
     });
@@ -85,6 +94,7 @@ export class WorkerProcesses {
     place.isServing = false;
     void child.exited.then((code) => {
       place.child = undefined;
+      this.#watch.forget(child);
       if (this.#isStopping) return;
       if (this.#readyCount < this.#options.count) return this.#fail();
       if (performance.now() - startedMs > SETTLED_LIFE_MS) {

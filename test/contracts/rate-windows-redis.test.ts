@@ -40,7 +40,7 @@ describe.skipIf(server === undefined)("rate windows in Redis", () => {
       // Time passes between requests only, so nothing attends in between.
       clock: { nowMs: () => clock.nowMs(), after: () => () => {} },
       windowMs: 60_000,
-      liveInstances: () => 1,
+      liveInstances: () => ["ins_1"],
       reconnect: () => {},
       onLost: (error) => {
         throw error;

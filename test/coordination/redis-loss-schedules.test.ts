@@ -166,6 +166,29 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
     });
   });
 
+  test("one that stops in order leaves the whole limit to the others, who take it for alive yet", async () => {
+    await withCluster(async (cluster) => {
+      for (let i = 0; i < 25; i++) expect(await cluster.take(i % INSTANCES, 30)).toBe(true);
+      await cluster.stop(2);
+      for (let i = 0; i < 5; i++) expect(await cluster.take(i % 2, 30)).toBe(true);
+      expect(await cluster.take(0, 30)).toBe(false);
+    });
+  });
+
+  test("one that has joined before the others know of it does not stand for one that is cut off", async () => {
+    await withCluster(async (cluster) => {
+      cluster.cut(2, true);
+      await cluster.advance(5_000);
+      await cluster.add(false, false);
+      const admitted = { joined: 0, cutOff: 0 };
+      for (let i = 0; i < 40; i++) {
+        if (await cluster.take(i % 2, 30)) admitted.joined++;
+        if (await cluster.take(2, 30)) admitted.cutOff++;
+      }
+      expect(admitted).toEqual({ joined: 20, cutOff: 10 });
+    });
+  });
+
   test("an admission whose answer comes when the counters began anew is told to the new ones", async () => {
     await withCluster(async (cluster) => {
       const letThrough = cluster.delay(0);

@@ -46,7 +46,7 @@ async function startCluster(): Promise<Cluster> {
       redisUrl: i === INSTANCES - 1 ? proxy.url : server.url,
       instanceId: `ins_${i}`,
       clock: steadyClock,
-      liveInstances: () => INSTANCES,
+      liveInstances: () => Array.from({ length: INSTANCES }, (_, n) => `ins_${n}`),
       onRedisLost: () => lost.push({ instance: i, atMs: steadyClock.nowMs() }),
       onRedisBack: () => back.push(i),
       onError: (error) => {

@@ -19,7 +19,7 @@ class CuttableScripts extends RateScripts {
     return this.isCut ? Promise.reject(new Error("cut")) : super.attend(known, lost);
   }
 
-  override async take(generation: string, asked: readonly Asked[], live: number) {
+  override async take(generation: string, asked: readonly Asked[], live: readonly string[]) {
     if (this.isCut) throw new Error("cut");
     const answers = await super.take(generation, asked, live);
     await this.delay;
@@ -71,10 +71,10 @@ export class VirtualCluster {
     for (let i = 0; i < instances; i++) await this.add(false);
   }
 
-  /** Starts a further instance; returns its number. */
-  async add(isCut: boolean): Promise<number> {
+  /** Starts a further instance, of which the others may not have heard yet; returns its number. */
+  async add(isCut: boolean, isKnown = true): Promise<number> {
     const number = this.#instances.length;
-    this.#live = Math.max(this.#live, number + 1);
+    if (isKnown) this.#live = Math.max(this.#live, number + 1);
     // Nothing happens by itself: `advance` lets each instance attend when its time has come.
     const clock = { nowMs: () => this.#clock.nowMs(), after: () => () => {} };
     const scripts = new CuttableScripts({
@@ -90,7 +90,7 @@ export class VirtualCluster {
       scripts,
       clock,
       windowMs: WINDOW_MS,
-      liveInstances: () => this.#live,
+      liveInstances: () => Array.from({ length: this.#live }, (_, i) => `ins_${i}`),
       reconnect: () => {},
       onLost: () => {},
       onBack: () => {},
@@ -120,6 +120,11 @@ export class VirtualCluster {
     const nowMs = this.nowMs;
     if (isAdmitted) this.admissions.push({ instance: i, askedMs: nowMs, answeredMs: nowMs });
     return isAdmitted;
+  }
+
+  /** It ends in order; the others have not heard of that. */
+  stop(i: number): Promise<void> {
+    return this.#instances[i]!.windows.close();
   }
 
   cut(i: number, isCut: boolean): void {

@@ -138,6 +138,40 @@ test(
 );
 
 test(
+  "a call that waits for another one under its idempotency key is told of the stop, and does not begin it again",
+  async () => {
+    const running = await start({ GATEWAY_SHUTDOWN_GRACE_MS: "400" });
+    const call = () =>
+      fetch(`${running.baseUrl}/v1/chat/completions`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${running.key}`,
+          "content-type": "application/json",
+          "idempotency-key": "the same key",
+        },
+        body: JSON.stringify({
+          model: "test/crawling",
+          messages: [{ role: "user", content: "eightchr" }],
+          stream: true,
+        }),
+      });
+    const first = await call();
+    const waiting = call();
+    // A request behind it on the same way has been answered, so it waits by now.
+    await begin(running, ["slow-plain"]).then(({ ended }) => ended);
+    const stoppedAtMs = performance.now();
+    running.gateway.signal("SIGTERM");
+    const told = await waiting;
+    expect([told.status, told.headers.get("retry-after")]).toEqual([503, "1"]);
+    expect(await told.json()).toMatchObject({ error: { code: "overloaded" } });
+    expect(await first.text()).toContain("The gateway is stopping.");
+    expect(await exitOf(running.gateway)).toBe(0);
+    expect(performance.now() - stoppedAtMs).toBeLessThan(400 + CLOSING_MS);
+  },
+  TIMEOUT_MS,
+);
+
+test(
   "Ctrl-C under `bun run`, which hands on what the gateway received already, lets what runs end whole",
   async () => {
     writeFileSync(join(grounds.folder, "package.json"), '{"scripts": {"through": "env"}}');

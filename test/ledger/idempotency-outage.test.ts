@@ -24,6 +24,7 @@ beforeAll(async () => {
     keyring: await testKeyring(books.sql),
     clock: systemClock,
     maxWaitMs: 0,
+    isCutShort: () => false,
   });
 });
 afterAll(async () => {
@@ -107,6 +108,7 @@ test("a call that comes while its key is being freed waits for it, whatever its 
     keyring: await testKeyring(books.sql),
     clock,
     maxWaitMs: 0,
+    isCutShort: () => false,
   });
   const failed = claimOf("being freed");
   expect(await slow.claim(failed, NEVER)).toBeUndefined();

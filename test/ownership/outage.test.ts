@@ -96,6 +96,6 @@ test("an outage of the database is nobody's death: those who come back later liv
   expect(await sql`SELECT id FROM instances WHERE NOT alive`).toEqual([] as never);
   expect(members.map(({ isFenced }) => isFenced())).toEqual([false, false]);
   await until("each counts two", () =>
-    members.every(({ membership }) => membership.presence.liveInstances() === 2),
+    members.every(({ membership }) => membership.presence.liveInstances().length === 2),
   );
 }, 40_000);

@@ -8,6 +8,7 @@ import { workersOf } from "./worker-pids.ts";
 
 const TIMEOUT_MS = 60_000;
 const START_MS = 20_000;
+const STANDSTILL_MS = 10_000;
 const redis = await findTestRedis();
 const grounds = new Grounds("workers");
 afterAll(() => grounds.clear());
@@ -69,6 +70,32 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
       gateway.signal("SIGTERM");
       expect(await exitOf(gateway)).toBe(0);
       expect(last.filter(isAlive)).toEqual([]);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "are replaced where they stand still, so that no connection waits at one for ever",
+    async () => {
+      const gateway = grounds.launch({
+        dataDir: grounds.newDataDir(),
+        parameters: ["--workers=2"],
+        environment: { REDIS_URL: redis!.url, GATEWAY_SHUTDOWN_GRACE_MS: "500" },
+      });
+      await gateway.listening;
+      const [still, other] = workersOf(gateway) as [number, number];
+      process.kill(still, "SIGSTOP");
+      await until(
+        "another one has taken its place",
+        () => workersOf(gateway).length === 2 && !workersOf(gateway).includes(still),
+        STANDSTILL_MS + START_MS,
+      );
+      await until("the parent says so", () =>
+        gateway.stdout().includes(`worker ${still} stands still and is killed`),
+      );
+      expect(workersOf(gateway)).toContain(other);
+      gateway.signal("SIGTERM");
+      expect(await exitOf(gateway)).toBe(0);
     },
     TIMEOUT_MS,
   );

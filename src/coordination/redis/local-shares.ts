@@ -6,8 +6,8 @@ import { OwnAdmissions } from "./own-admissions.ts";
 export interface LocalSharesOptions {
   readonly clock: Clock;
   readonly windowMs: number;
-  /** How many instances live, this one included; known without Redis. */
-  liveInstances(): number;
+  /** Ids of the instances that live, this one among them; known without Redis. */
+  liveInstances(): readonly string[];
 }
 
 /** How long the others take at most to know of an instance that begins. */
@@ -45,7 +45,7 @@ export class LocalShares {
   /** The most instances that lived within a window. To be called often enough to see each of them. */
   countInstances(): number {
     const { clock, liveInstances } = this.#options;
-    return this.#live.most(Math.max(1, liveInstances()), clock.nowMs());
+    return this.#live.most(liveInstances().length, clock.nowMs());
   }
 
   /** Throws 503 where more keys than fit were used within a window. */

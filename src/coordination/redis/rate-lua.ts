@@ -11,7 +11,8 @@
  *
  * `present` is a sorted set of the instances that take part, by when they last did: what such an instance
  * admitted is in the counters. An instance that lives and is not in it may be admitting its local share,
- * so those who take part leave that share to it.
+ * so those who take part leave that share to it. One that has left admits nothing any more, and stands there
+ * as if from the future, for as long as others may still take it for one that lives.
  */
 
 export const GENERATION_CHANGED = -1;
@@ -96,8 +97,8 @@ end
 `;
 
 /**
- * KEYS marker, present, windows. ARGV generation, instance, deadline, live instances, how recently those
- * present took part, buckets, and the limit of each window. Answers four numbers for each: 0 refused,
+ * KEYS marker, present, windows. ARGV generation, instance, deadline, how many instances live, how recently
+ * those present took part, buckets, the limit of each window, and who lives. Answers four numbers for each: 0 refused,
  * 1 admitted, 2 admitted into a window that was not there; how many are left; in how many milliseconds
  * the oldest leaves; for a refusal, in how many one more will be admitted.
  */
@@ -106,8 +107,11 @@ export function takeLua(bucketMs: number, clockKey?: string): string {
 local buckets = tonumber(ARGV[6])
 ${leaveTime(bucketMs)}${EXPIRE}${LEAVES}
 redis.call('ZADD', KEYS[2], now, ARGV[2])
-local live = tonumber(ARGV[4])
-local missing = live - redis.call('ZCOUNT', KEYS[2], now - ARGV[5], '+inf')
+local live, missing = tonumber(ARGV[4]), 0
+for i = #ARGV - live + 1, #ARGV do
+  local seen = redis.call('ZSCORE', KEYS[2], ARGV[i])
+  if not seen or tonumber(seen) < now - ARGV[5] then missing = missing + 1 end
+end
 local time = now / ${bucketMs}
 local bucket = math.floor(time)
 local answers = {${CARRIED_OUT}, now}
@@ -188,5 +192,12 @@ for i = 3, #KEYS do
   redis.call('PEXPIRE', key, (buckets + 10) * ${bucketMs})
 end
 if ARGV[4] == '1' then redis.call('ZADD', KEYS[2], now, ARGV[2]) end
+return {${CARRIED_OUT}, now}`;
+}
+
+/** KEYS present. ARGV instance, and for how long it stands there yet. */
+export function leaveLua(clockKey?: string): string {
+  return `${preamble(clockKey)}
+redis.call('ZADD', KEYS[1], 'XX', now + ARGV[2], ARGV[1])
 return {${CARRIED_OUT}, now}`;
 }

@@ -7,6 +7,7 @@ import {
   attendLua,
   CARRIED_OUT,
   GENERATION_CHANGED,
+  leaveLua,
   mergeLua,
   TOO_LATE,
   takeLua,
@@ -64,6 +65,7 @@ interface Scripts {
   gatewayAttend(...words: (string | number)[]): Promise<[number, number, string]>;
   gatewayTake(...words: (string | number)[]): Promise<number[]>;
   gatewayMerge(...words: (string | number)[]): Promise<number[]>;
+  gatewayLeave(...words: (string | number)[]): Promise<number[]>;
 }
 
 /** The scripts of rate windows as functions. Each rejects where Redis does not answer in time, or with Stalled. */
@@ -82,6 +84,7 @@ export class RateScripts {
     redis.defineCommand("gatewayAttend", { numberOfKeys: 2, lua: attendLua(clockKey) });
     redis.defineCommand("gatewayTake", { lua: takeLua(BUCKET_MS, clockKey) });
     redis.defineCommand("gatewayMerge", { lua: mergeLua(BUCKET_MS, clockKey) });
+    redis.defineCommand("gatewayLeave", { numberOfKeys: 1, lua: leaveLua(clockKey) });
     this.#scripts = redis as unknown as Scripts;
   }
 
@@ -107,14 +110,22 @@ export class RateScripts {
     return generation;
   }
 
-  /** Throws GenerationChanged where `generation` is no longer the one, and CountersLost as `attend` does. */
-  async take(generation: string, asked: readonly Asked[], live: number): Promise<Answer[]> {
+  /**
+   * `live` are the ids of all instances that live, this one among them. Throws GenerationChanged where
+   * `generation` is no longer the one, and CountersLost as `attend` does.
+   */
+  async take(
+    generation: string,
+    asked: readonly Asked[],
+    live: readonly string[],
+  ): Promise<Answer[]> {
     const words: (string | number)[] = [asked.length + 2, this.#marker, this.#present(generation)];
     const prefix = this.#windowPrefix(generation);
     for (const { key } of asked) words.push(prefix + key);
     words.push(generation, this.#options.instanceId, this.#deadlineMs());
-    words.push(live, this.#options.windowMs / PRESENT_PARTS, this.#buckets);
+    words.push(live.length, this.#options.windowMs / PRESENT_PARTS, this.#buckets);
     for (const { limit } of asked) words.push(limit);
+    words.push(...live);
     const numbers = await this.#timed(() => this.#scripts.gatewayTake(...words));
     const answers: Answer[] = [];
     for (let at = 2; at < numbers.length; at += NUMBERS_OF_A_TAKE) {
@@ -148,9 +159,10 @@ export class RateScripts {
     await this.#timed(() => this.#scripts.gatewayMerge(...words));
   }
 
-  /** Takes part no longer. */
+  /** Takes part no longer, and admits nothing from now on. */
   async leave(generation: string): Promise<void> {
-    await this.#options.redis.zrem(this.#present(generation), this.#options.instanceId);
+    const { instanceId, windowMs } = this.#options;
+    await this.#scripts.gatewayLeave(this.#present(generation), instanceId, windowMs);
   }
 
   async #timed<Reply extends readonly unknown[]>(send: () => Promise<Reply>): Promise<Reply> {

@@ -37,8 +37,8 @@ export interface RedisRateWindowsOptions {
   /** Runs steadily: the ages of admissions are measured with it. */
   readonly clock: Clock;
   readonly windowMs: number;
-  /** How many instances live, this one included; known without Redis. */
-  liveInstances(): number;
+  /** Ids of the instances that live, this one among them; known without Redis. */
+  liveInstances(): readonly string[];
   /** Drops a connection on which nothing is answered, for a new one. */
   reconnect(): void;
   onLost(reason: Error): void;
@@ -152,7 +152,7 @@ export class RedisRateWindows implements RateWindows {
     const generation = this.#generation!;
     this.#inFlight += batch.length;
     try {
-      const answers = await scripts.take(generation, batch, Math.max(1, liveInstances()));
+      const answers = await scripts.take(generation, batch, liveInstances());
       for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
     } catch (error) {
       if (this.#generation === generation && !(error instanceof Stalled)) {

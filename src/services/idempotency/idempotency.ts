@@ -13,7 +13,7 @@ import {
 import { untilReachable } from "../../../db/until-reachable.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
-import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
 
@@ -33,6 +33,8 @@ export interface IdempotencyDependencies {
   readonly clock: Clock;
   /** How long a second call waits for the first. */
   readonly maxWaitMs: number;
+  /** The gateway is told to stop, and the time of what runs is up. */
+  isCutShort(): boolean;
 }
 
 export interface Replay {
@@ -57,12 +59,17 @@ export class Idempotency {
     this.#frees = new KeyFrees(dependencies.sql, dependencies.clock);
   }
 
-  /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
+  /**
+   * Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409, and 503
+   * where the gateway stops meanwhile.
+   */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
-    const { keyring, clock, maxWaitMs } = this.#dependencies;
+    const { keyring, clock, maxWaitMs, isCutShort } = this.#dependencies;
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
+      // A call that was cut short has freed its key, and nobody is to begin it again here.
+      if (isCutShort()) throw stopping();
       const freeing = this.#frees.underWay(claim);
       const outcome = await this.#tryClaim(claim, signal);
       if (outcome.kind === "claimed") return undefined;

@@ -71,9 +71,9 @@ export class Presence {
     return performance.now() - this.#freshAtMs <= MAX_NEWS_AGE_MS;
   }
 
-  /** How many instances were alive at the last heartbeat, this one among them. */
-  liveInstances(): number {
-    return this.#liveIds.length;
+  /** The instances that were alive at the last heartbeat, this one among them. */
+  liveInstances(): readonly string[] {
+    return this.#liveIds;
   }
 
   /** How many share the work, and this one's place among them. */
