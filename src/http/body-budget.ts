@@ -7,13 +7,24 @@ export const MAX_BODIES_BYTES = 268_435_456;
 /** The largest body takes so long at two megabits a second: whoever is slower holds memory for nothing. */
 export const BODY_PATIENCE_MS = 120_000;
 
+/** A client that sends nothing for so long is gone, though its connection stands. */
+const BODY_SILENCE_MS = 30_000;
+
+/** A body that comes in pieces. */
+export interface ArrivingPieces {
+  goesOn(): void;
+  end(): void;
+}
+
 /** Bounds the memory and the time of request bodies on their way in. */
 export class BodyBudget {
   readonly #deadlines: DeadlineQueue;
+  readonly #silences: DeadlineQueue;
   #takenBytes = 0;
 
   constructor(clock: Clock) {
     this.#deadlines = new DeadlineQueue(clock, BODY_PATIENCE_MS);
+    this.#silences = new DeadlineQueue(clock, BODY_SILENCE_MS);
   }
 
   /** Throws 503 where too much is being read already. */
@@ -37,5 +48,21 @@ export class BodyBudget {
 
   end(body: Expiring): void {
     this.#deadlines.cancel(body);
+  }
+
+  /** The same for a body in pieces, which is also given up when none of them comes for long. */
+  beginPieces(giveUp: () => void): ArrivingPieces {
+    const whole = this.#deadlines.add(giveUp);
+    let next = this.#silences.add(giveUp);
+    return {
+      goesOn: () => {
+        next.cancel();
+        next = this.#silences.add(giveUp);
+      },
+      end: () => {
+        whole.cancel();
+        next.cancel();
+      },
+    };
   }
 }

@@ -1,5 +1,5 @@
 import type { Expiring } from "../lib/deadline-queue.ts";
-import { bodyTooSlow, GatewayError } from "../lib/errors.ts";
+import { bodyTooSlow, clientClosed, GatewayError } from "../lib/errors.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { assertPlainBody } from "./content-encoding.ts";
 
@@ -7,9 +7,19 @@ const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
+/** What is longer comes in several pieces, and may take its time between them. */
+const MAX_WHOLE_BYTES = 65_536;
+
+/** The connection that a body comes over. */
+export interface BodyConnection {
+  /** A long body begins, between whose pieces the connection may be quiet. */
+  keepOpenForBody(): void;
+}
+
 /** Reads the text of a JSON body: content type 415, size 413, then what is no UTF-8 400. */
 export async function readJsonText(
   request: Request,
+  connection: BodyConnection,
   budget: BodyBudget,
   maxBytes: number,
 ): Promise<string> {
@@ -23,14 +33,31 @@ export async function readJsonText(
   const stated = request.headers.get("content-length");
   if (Number(stated ?? 0) > maxBytes) throw tooLarge(maxBytes);
   // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
-  const hasLength = stated !== null && !request.headers.has("transfer-encoding");
-  const whole = hasLength ? new WholeBody(request, Number(stated), budget) : undefined;
+  const length =
+    stated === null || request.headers.has("transfer-encoding") ? undefined : Number(stated);
   try {
-    return decode(await (whole?.bytes ?? readPieces(request, budget, maxBytes)));
+    if (length !== undefined && length <= MAX_WHOLE_BYTES) {
+      return decode(await readWhole(request, length, budget));
+    }
+    connection.keepOpenForBody();
+    const bytes = await readPieces(request, budget, maxBytes);
+    if (length !== undefined && bytes.length < length) throw clientClosed();
+    return decode(bytes);
   } catch (error) {
     throw unread(error, maxBytes);
+  }
+}
+
+async function readWhole(
+  request: Request,
+  length: number,
+  budget: BodyBudget,
+): Promise<ArrayBuffer> {
+  const whole = new WholeBody(request, length, budget);
+  try {
+    return await whole.bytes;
   } finally {
-    whole?.end();
+    whole.end();
   }
 }
 
@@ -79,7 +106,10 @@ class WholeBody implements Expiring {
   }
 }
 
-/** A body without a stated length may have no end, so no more of it is read than may be kept. */
+/**
+ * A body of any length, stated or not: no more of it is read than may be kept, and what was only announced
+ * takes no room from others.
+ */
 async function readPieces(
   request: Request,
   budget: BodyBudget,
@@ -90,28 +120,24 @@ async function readPieces(
   const pieces: Uint8Array[] = [];
   let readBytes = 0;
   let isTooSlow = false;
-  const arriving: Expiring = {
-    older: undefined,
-    newer: undefined,
-    dueMs: 0,
-    expire() {
-      isTooSlow = true;
-      reader.cancel().catch(() => {});
-    },
+  const giveUp = (): void => {
+    isTooSlow = true;
+    reader.cancel().catch(() => {});
   };
-  budget.begin(arriving);
+  const arriving = budget.beginPieces(giveUp);
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (isTooSlow) throw bodyTooSlow();
       if (done) return Buffer.concat(pieces);
+      arriving.goesOn();
       budget.take(value.byteLength);
       readBytes += value.byteLength;
       if (readBytes > maxBytes) throw tooLarge(maxBytes);
       pieces.push(value);
     }
   } finally {
-    budget.end(arriving);
+    arriving.end();
     budget.give(readBytes);
     reader.cancel().catch(() => {});
   }

@@ -7,7 +7,7 @@ import { parseJson } from "./check-json.ts";
 import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 import type { CompiledRoute } from "./pipeline.ts";
-import { readJsonText } from "./read-body.ts";
+import { type BodyConnection, readJsonText } from "./read-body.ts";
 import { NO_QUERY } from "./read-query.ts";
 import type { Access, RequestContext } from "./route.ts";
 
@@ -29,7 +29,7 @@ export interface ConnectionTimeouts {
  * object that is filled in as the request goes on, because everything that is made for a request is made
  * for each of them.
  */
-export class RequestRun implements RequestContext {
+export class RequestRun implements RequestContext, BodyConnection {
   readonly request: Request;
   readonly requestId = newId("req");
   readonly startedMs = performance.now();
@@ -41,6 +41,7 @@ export class RequestRun implements RequestContext {
   readonly #route: CompiledRoute;
   readonly #server: ConnectionTimeouts | null;
   #caller: Caller | undefined;
+  #isKeptForBody = false;
   /** The response that carries the request's id already. */
   #named: Response | undefined;
 
@@ -77,7 +78,7 @@ export class RequestRun implements RequestContext {
       }
       assertStorable(this.params);
       if (checkBody !== undefined) {
-        this.bodyText = await readJsonText(this.request, dependencies.bodies, maxBodyBytes);
+        this.bodyText = await readJsonText(this.request, this, dependencies.bodies, maxBodyBytes);
         this.body = parseJson(this.bodyText);
         if (this.#isKeyOld()) await this.#admit();
         checkBody(this.body);
@@ -97,6 +98,12 @@ export class RequestRun implements RequestContext {
   keepOpen(): () => void {
     this.#server?.timeout(this.request, 0);
     return () => this.#closeWhenIdle();
+  }
+
+  /** Until the answer, which may be long in coming too. */
+  keepOpenForBody(): void {
+    this.#isKeptForBody = true;
+    this.#server?.timeout(this.request, 0);
   }
 
   #closeWhenIdle(): void {
@@ -170,6 +177,7 @@ export class RequestRun implements RequestContext {
     const { log } = this;
     const key = this.#caller?.key;
     dependencies.inFlight.end();
+    if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
     dependencies.record({

@@ -19,6 +19,7 @@ function answerOf(
   access: Access,
   handle: RouteDefinition["handle"] = () => new Response("served"),
   connection: string[] = [],
+  body = "{}",
 ) {
   const route = compileRoute(
     {
@@ -46,8 +47,8 @@ function answerOf(
   );
   const request = new Request("http://localhost/v1/test", {
     method: "POST",
-    headers: { "content-type": "application/json" },
-    body: "{}",
+    headers: { "content-type": "application/json", "content-length": String(body.length) },
+    body,
   });
   const server = {
     timeout: (_: Request, seconds: number) =>
@@ -96,6 +97,23 @@ test("the connection of a stream may be quiet while that runs, and no longer", a
   );
   expect(connection).toEqual(["may be quiet"]);
   end!();
+  expect(connection).toEqual(["may be quiet", "may expire"]);
+});
+
+test("the connection of a long body may be quiet until the answer, and no longer", async () => {
+  Object.assign(load, { inFlight: 1, lagMs: 0 });
+  const connection: string[] = [];
+  const handle = () => {
+    connection.push("handled");
+    return new Response("served");
+  };
+  const access = { kind: "model", scope: "chat:completions" } as const;
+  expect((await answerOf(access, handle, connection)).status).toBe(200);
+  expect(connection.splice(0)).toEqual(["handled"]);
+  const long = `{${" ".repeat(100_000)}}`;
+  expect((await answerOf(access, handle, connection, long)).status).toBe(200);
+  expect(connection.splice(0)).toEqual(["may be quiet", "handled", "may expire"]);
+  expect((await answerOf(access, handle, connection, long.slice(1))).status).toBe(400);
   expect(connection).toEqual(["may be quiet", "may expire"]);
 });
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
 import { BODY_PATIENCE_MS, MAX_BODIES_BYTES } from "../../src/http/body-budget.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 
@@ -23,13 +24,14 @@ interface SlowSender {
 }
 
 /** Begins a request whose body never comes whole. */
-function sendSlowly(framing: string, first = "{"): SlowSender {
+function sendSlowly(framing: string, first: string | Uint8Array = "{"): SlowSender {
   let said = "";
   let isClosed = false;
   const socket = connect(Number(new URL(gateway.baseUrl).port), "127.0.0.1", () => {
     socket.write(
-      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer ${gateway.secretKey}\r\ncontent-type: application/json\r\n${framing}\r\n\r\n${first}`,
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer ${gateway.secretKey}\r\ncontent-type: application/json\r\n${framing}\r\n\r\n`,
     );
+    socket.write(first);
   });
   socket.on("data", (data) => {
     said += data.toString();
@@ -47,30 +49,56 @@ const chat = (text: string) =>
     messages: [{ role: "user", content: text }],
   });
 
-test("bodies that arrive slowly hold no more memory than a bound, whoever comes then is told, and small work goes on", async () => {
+test("bodies that come and do not end hold no more memory than a bound, whoever comes then is told, and small work goes on", async () => {
+  const most = Buffer.alloc(BODY_BYTES - 1, " ");
   const senders = Array.from({ length: FITTING }, () =>
-    sendSlowly(`content-length: ${BODY_BYTES}`),
+    sendSlowly(`content-length: ${BODY_BYTES}`, most),
   );
-  const late = await until("a further one is refused", async () => {
-    const one = sendSlowly(`content-length: ${BODY_BYTES}`);
-    await until(
-      "it is answered or waits",
-      () => one.said() !== "" || Bun.sleep(200).then(() => true),
-    );
-    if (one.said() !== "") return one;
-    senders.push(one);
-    return undefined;
+  const refused = await until("a further one is refused", async () => {
+    const response = await chat("hello");
+    return response.status === 200 ? undefined : response;
   });
-  expect(late.said()).toStartWith("HTTP/1.1 503");
-  expect(late.said()).toContain('"overloaded"');
-  expect(late.said().toLowerCase()).toContain("retry-after: 1");
+  await expectError(refused, 503, "overloaded");
+  expect(refused.headers.get("retry-after")).toBe("1");
   const administration = await gateway.request("GET", "/v1/keys", undefined, {
     key: gateway.managementKey,
   });
   expect(administration.status).toBe(200);
-  for (const { socket } of [...senders, late]) socket.destroy();
+  for (const { socket } of senders) socket.destroy();
   await until("there is room again", async () => (await chat("x".repeat(100_000))).status === 200);
 }, 20_000);
+
+test("bodies that were announced and do not come take no room from others", async () => {
+  const senders = Array.from({ length: 3 * FITTING }, () =>
+    sendSlowly(`content-length: ${BODY_BYTES}`),
+  );
+  for (let request = 0; request < 5; request++) {
+    expect((await chat("x".repeat(200_000))).status).toBe(200);
+  }
+  expect(senders.map((sender) => sender.said())).toEqual(senders.map(() => ""));
+  for (const { socket } of senders) socket.destroy();
+});
+
+test("a long body may come slowly, but not with long silences", async () => {
+  const text = JSON.stringify({
+    model: "sandbox/chat",
+    messages: [{ role: "user", content: "x".repeat(100_000) }],
+  });
+  const framing = `content-length: ${text.length}\r\nconnection: close`;
+  const slow = sendSlowly(framing, text.slice(0, 10));
+  const silent = sendSlowly(framing, text.slice(0, 10));
+  const atEachPiece = async () => expect((await chat("hello")).status).toBe(200);
+  for (let at = 10; at < text.length; at += 30_000) {
+    await atEachPiece();
+    clock.advance(20_000);
+    slow.socket.write(text.slice(at, at + 30_000));
+    // What was written has been read when a later request was answered.
+    await atEachPiece();
+  }
+  await until("the slow one is answered", () => slow.said().startsWith("HTTP/1.1 200"));
+  expect(silent.said()).toContain("client_closed_request");
+  await until("the connection of the silent one is closed", () => silent.isClosed());
+});
 
 test.each([
   ["of a stated length", `content-length: ${BODY_BYTES}`, "{"],
