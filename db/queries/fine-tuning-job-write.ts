@@ -1,7 +1,15 @@
-import type { JobOrder, JobRecord, NewJobEvent } from "../../src/lib/fine-tuning-job.ts";
+import {
+  isFinal,
+  type JobOrder,
+  type JobRecord,
+  type NewJobEvent,
+} from "../../src/lib/fine-tuning-job.ts";
+import { timeOfId } from "../../src/lib/ids.ts";
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
+import { announceFile } from "./file-status.ts";
+import type { NewFile } from "./file-uploads.ts";
 import { insertFileUse } from "./file-uses.ts";
 import { insertJobEvents } from "./fine-tuning-events.ts";
 import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
@@ -34,6 +42,7 @@ const TABLES = [
   "fine_tuning_jobs",
   "fine_tuning_events",
   "tuned_models",
+  "files",
   "outbox",
   "changes",
 ] as const;
@@ -128,11 +137,27 @@ async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void
     await insertTunedModel(sql, tunedModel);
     await recordChange(sql, "tuned-model", before.organizationId);
   }
+  if (before.resultFile === null && after.resultFile !== null && !isFinal(before.status)) {
+    await announceFile(sql, resultFileOf(after, after.resultFile));
+  }
   if (outbox !== undefined) await insertOutboxEvent(sql, outbox);
   if (write.events.length > 0 || before.status !== after.status) {
     await recordChange(sql, "fine-tuning-job", before.id);
   }
   if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
+}
+
+/** The file of what was measured in training, as it is made. */
+export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string): NewFile {
+  return {
+    id,
+    organizationId: job.organizationId,
+    filename: "step_metrics.csv",
+    purpose: "fine-tune-results",
+    contentType: "text/csv",
+    createdAtMs: timeOfId(id),
+    lifetimeSeconds: null,
+  };
 }
 
 function progressColumns(job: JobRecord): Record<string, never> {
