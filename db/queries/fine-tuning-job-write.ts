@@ -12,6 +12,7 @@ import { announceFile } from "./file-status.ts";
 import type { NewFile } from "./file-uploads.ts";
 import { insertFileUse } from "./file-uses.ts";
 import { insertJobEvents } from "./fine-tuning-events.ts";
+import { countRunningJobs } from "./fine-tuning-job-read.ts";
 import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
@@ -58,14 +59,25 @@ export class FileGoneError extends Error {
   }
 }
 
+/** The organization has as many jobs that have not ended as it may have. */
+export class TooManyJobsError extends Error {
+  constructor(organizationId: string) {
+    super(`${organizationId} has too many fine-tuning jobs`);
+    this.name = "TooManyJobsError";
+  }
+}
+
 /**
- * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError.
+ * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError,
+ * TooManyJobsError.
  *
+ * @param mostRunning jobs of the organization that have not ended
  * @param onInserted told the job as it then is: once that is durable its owner may move it on
  */
 export function insertJobEffect(
   order: JobOrder,
   events: readonly NewJobEvent[],
+  mostRunning: number,
   onInserted: (job: JobRecord) => void,
 ): StatementEffect {
   return {
@@ -74,6 +86,7 @@ export function insertJobEffect(
     tables: TABLES,
     events: [],
     async run(sql) {
+      await assertRoom(sql, order.organizationId, mostRunning);
       const [row] = await sql<[JobRow]>`INSERT INTO fine_tuning_jobs ${sql({
         id: order.id,
         request_id: order.requestId,
@@ -103,6 +116,19 @@ export function insertJobEffect(
       await recordChange(sql, "fine-tuning-work", order.id);
     },
   };
+}
+
+/** Orders of an organization are counted one after the other, whichever instance takes them. */
+async function assertRoom(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  mostRunning: number,
+): Promise<void> {
+  const name = `fine-tuning-jobs ${organizationId}`;
+  await sql`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
+  if ((await countRunningJobs(sql, organizationId)) >= mostRunning) {
+    throw new TooManyJobsError(organizationId);
+  }
 }
 
 /**
