@@ -38,6 +38,7 @@ export const fineTuningJobActor = defineActor({
       "fine_tuning_jobs",
       "fine_tuning_events",
       "tuned_models",
+      "files",
       "outbox",
       "changes",
     ],

@@ -1,4 +1,9 @@
-import { isFinal, type JobError, type JobRecord } from "../../src/lib/fine-tuning-job.ts";
+import {
+  isFinal,
+  type JobError,
+  type JobRecord,
+  resultFileId,
+} from "../../src/lib/fine-tuning-job.ts";
 
 /**
  * A fine-tuning job (spec 3.1). Its states are
@@ -6,7 +11,8 @@ import { isFinal, type JobError, type JobRecord } from "../../src/lib/fine-tunin
  *   queued            nobody has begun with it
  *   validating_files  its owner reads the files, hands them to the provider and orders the training
  *   running           the provider has the order and trains
- *   succeeded         final: the tuned model can be called; the training is charged
+ *   succeeded         final: the tuned model can be called; the training is charged; there is a file of
+ *                     results, whose content is written while it is cleaned up
  *   failed            final: `error` says why; nothing is charged
  *   cancelled         final: nothing is charged
  *
@@ -94,7 +100,14 @@ export function afterTrigger(
     case "trained": {
       const { fineTunedModel, trainedTokens } = trigger;
       return isRunning
-        ? { ...next, ...end, status: "succeeded", fineTunedModel, trainedTokens }
+        ? {
+            ...next,
+            ...end,
+            status: "succeeded",
+            fineTunedModel,
+            trainedTokens,
+            resultFile: resultFileId(job.id, nowMs),
+          }
         : undefined;
     }
     case "fail":

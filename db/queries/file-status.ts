@@ -1,9 +1,12 @@
 import type { FileStatus } from "../../src/lib/file-record.ts";
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 import type { NewFile } from "./file-uploads.ts";
 
 /** A file that has an id and no content yet. Does nothing where it was announced before. */
-export async function announceFile(sql: Database, file: NewFile): Promise<void> {
+export async function announceFile(
+  sql: Database | DatabaseTransaction,
+  file: NewFile,
+): Promise<void> {
   await sql`
     INSERT INTO files (id, organization_id, filename, purpose, content_type, bytes, status, created_at)
     VALUES (${file.id}, ${file.organizationId}, ${file.filename}, ${file.purpose},

@@ -1,5 +1,5 @@
 import type { JobRecord } from "../../src/lib/fine-tuning-job.ts";
-import type { Database } from "../client.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
 import type { Query } from "../query.ts";
 import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
 
@@ -56,7 +56,10 @@ export async function listJobs(
 }
 
 /** Jobs of an organization that have not ended. */
-export async function countRunningJobs(sql: Database, organizationId: string): Promise<number> {
+export async function countRunningJobs(
+  sql: Database | DatabaseTransaction,
+  organizationId: string,
+): Promise<number> {
   const [row] = await sql<{ running: bigint }[]>`
     SELECT count(*) AS running FROM fine_tuning_jobs
     WHERE organization_id = ${organizationId} AND finished_at IS NULL`;

@@ -1,9 +1,18 @@
-import type { JobOrder, JobRecord, NewJobEvent } from "../../src/lib/fine-tuning-job.ts";
+import {
+  isFinal,
+  type JobOrder,
+  type JobRecord,
+  type NewJobEvent,
+} from "../../src/lib/fine-tuning-job.ts";
+import { timeOfId } from "../../src/lib/ids.ts";
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
+import { announceFile } from "./file-status.ts";
+import type { NewFile } from "./file-uploads.ts";
 import { insertFileUse } from "./file-uses.ts";
 import { insertJobEvents } from "./fine-tuning-events.ts";
+import { countRunningJobs } from "./fine-tuning-job-read.ts";
 import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
@@ -34,6 +43,7 @@ const TABLES = [
   "fine_tuning_jobs",
   "fine_tuning_events",
   "tuned_models",
+  "files",
   "outbox",
   "changes",
 ] as const;
@@ -49,14 +59,25 @@ export class FileGoneError extends Error {
   }
 }
 
+/** The organization has as many jobs that have not ended as it may have. */
+export class TooManyJobsError extends Error {
+  constructor(organizationId: string) {
+    super(`${organizationId} has too many fine-tuning jobs`);
+    this.name = "TooManyJobsError";
+  }
+}
+
 /**
- * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError.
+ * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError,
+ * TooManyJobsError.
  *
+ * @param mostRunning jobs of the organization that have not ended
  * @param onInserted told the job as it then is: once that is durable its owner may move it on
  */
 export function insertJobEffect(
   order: JobOrder,
   events: readonly NewJobEvent[],
+  mostRunning: number,
   onInserted: (job: JobRecord) => void,
 ): StatementEffect {
   return {
@@ -65,6 +86,7 @@ export function insertJobEffect(
     tables: TABLES,
     events: [],
     async run(sql) {
+      await assertRoom(sql, order.organizationId, mostRunning);
       const [row] = await sql<[JobRow]>`INSERT INTO fine_tuning_jobs ${sql({
         id: order.id,
         request_id: order.requestId,
@@ -94,6 +116,19 @@ export function insertJobEffect(
       await recordChange(sql, "fine-tuning-work", order.id);
     },
   };
+}
+
+/** Orders of an organization are counted one after the other, whichever instance takes them. */
+async function assertRoom(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  mostRunning: number,
+): Promise<void> {
+  const name = `fine-tuning-jobs ${organizationId}`;
+  await sql`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
+  if ((await countRunningJobs(sql, organizationId)) >= mostRunning) {
+    throw new TooManyJobsError(organizationId);
+  }
 }
 
 /**
@@ -128,11 +163,27 @@ async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void
     await insertTunedModel(sql, tunedModel);
     await recordChange(sql, "tuned-model", before.organizationId);
   }
+  if (before.resultFile === null && after.resultFile !== null && !isFinal(before.status)) {
+    await announceFile(sql, resultFileOf(after, after.resultFile));
+  }
   if (outbox !== undefined) await insertOutboxEvent(sql, outbox);
   if (write.events.length > 0 || before.status !== after.status) {
     await recordChange(sql, "fine-tuning-job", before.id);
   }
   if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
+}
+
+/** The file of what was measured in training, as it is made. */
+export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string): NewFile {
+  return {
+    id,
+    organizationId: job.organizationId,
+    filename: "step_metrics.csv",
+    purpose: "fine-tune-results",
+    contentType: "text/csv",
+    createdAtMs: timeOfId(id),
+    lifetimeSeconds: null,
+  };
 }
 
 function progressColumns(job: JobRecord): Record<string, never> {

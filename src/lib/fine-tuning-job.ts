@@ -63,7 +63,7 @@ export interface JobProgress {
   readonly troubles: number;
   readonly uselessAnswers: number;
   readonly isCleanedUp: boolean;
-  /** Of what was measured in training; null where there is none yet. */
+  /** Of what was measured in training, from its success on; null where there is none. */
   readonly resultFile: string | null;
   readonly runningSinceMs: number | null;
   readonly estimatedFinishMs: number | null;
@@ -74,6 +74,18 @@ export interface JobRecord extends JobOrder, JobProgress {
   readonly createdAtMs: number;
   readonly eventCount: number;
   readonly version: bigint;
+}
+
+/** Of an id: milliseconds since the epoch (RFC 9562, section 5.7). */
+const TIME_DIGITS = 12;
+
+/**
+ * The id of a job's file of results. Follows from the job, so that a crash leaves no second file; its time
+ * is that of the job's end, for files are listed and dated by their ids.
+ */
+export function resultFileId(jobId: string, finishedAtMs: number): string {
+  const unique = jobId.slice("ftjob_".length + TIME_DIGITS);
+  return `file_${finishedAtMs.toString(16).padStart(TIME_DIGITS, "0")}${unique}`;
 }
 
 export function isFinal(status: JobStatus): boolean {

@@ -55,6 +55,27 @@ test("of two writes that were decided on one state of a job, one is refused whol
   expect([after.version, after.eventCount]).toEqual([before.version + 1n, before.eventCount + 1]);
 });
 
+test("of orders that come at once no more are taken than jobs may run at a time, and the others hold nothing", async () => {
+  const { organization, secretKey: key } = await gateway.addOrganization({ creditUsd: 100 });
+  const { id: file } = await uploaded(gateway, "fine-tune", lessonsText(), { key });
+  gateway.upstream.tuning.plan("endless", { outcome: "never" });
+  const body = { model: UPSTREAM_BASE, training_file: file, suffix: "endless" };
+  const orders = Array.from({ length: 40 }, async () => {
+    const response = await gateway.request("POST", "/v1/fine_tuning/jobs", body, { key });
+    if (response.status === 200) return ((await response.json()) as { id: string }).id;
+    await expectError(response, 403, "quota_exceeded");
+    return undefined;
+  });
+  const ids = (await Promise.all(orders)).filter((id) => id !== undefined);
+  expect(ids).toHaveLength(25);
+  const [{ held }] = (await gateway.sql`SELECT count(*) AS held FROM holds
+    WHERE org_account = ${`org:${organization.id}`}`) as never as [{ held: bigint }];
+  expect(held).toBe(25n);
+  for (const id of ids) {
+    await gateway.request("POST", `/v1/fine_tuning/jobs/${id}/cancel`, undefined, { key });
+  }
+});
+
 test("a file that is deleted in the moment of the order refuses it by its own name, and nothing is held", async () => {
   const file = () => uploaded(gateway, "fine-tune", lessonsText());
   for (const gone of ["training_file", "validation_file"] as const) {

@@ -19,8 +19,11 @@ export interface TuningPlan {
   readTimes?: number;
   /** What is done, but not answered while this plan stands. Uploads have the plan `UPLOADS`. */
   stall?: "upload" | "create" | "read" | "cancel";
-  /** Files and jobs are not listed, and nothing is deleted; or jobs not by their metadata. Of the plan `LISTS`. */
-  lacks?: "lists" | "filter";
+  /**
+   * Files and jobs are not listed, and nothing is deleted; or jobs not by their metadata; or there is no
+   * answer to any of it for now. Of the plan `LISTS`.
+   */
+  lacks?: "lists" | "filter" | "answers";
 }
 
 /** The suffix of the plan for files, whose uploads tell no suffix. */
@@ -84,7 +87,9 @@ export class UpstreamTuning {
   /** Undefined where the path is none of these; null where the connection is to be cut. */
   async answer(request: Request, url: URL): Promise<Response | null | undefined> {
     const isOfOne = /\/jobs\/./.test(url.pathname) || request.method === "POST";
-    if (this.#plans.get(LISTS)?.lacks === "lists" && !isOfOne) return refusal(405, "Not allowed");
+    const lacks = isOfOne ? undefined : this.#plans.get(LISTS)?.lacks;
+    if (lacks === "lists") return refusal(405, "Not allowed");
+    if (lacks === "answers") return refusal(503, "Not now");
     const [, root, resource, rest = ""] =
       /^\/v1\/([a-z_]+)\/?([^/]*)\/?(.*)$/.exec(url.pathname) ?? [];
     if (root === "files") return this.#files(request, resource ?? "");

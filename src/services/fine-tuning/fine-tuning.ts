@@ -11,6 +11,7 @@ import {
   FileGoneError,
   insertJobEffect,
   JobMovedError,
+  TooManyJobsError,
   writeJobEffect,
 } from "../../../db/queries/fine-tuning-job-write.ts";
 import type { RateWindows } from "../../coordination/interface.ts";
@@ -92,10 +93,10 @@ export class FineTuning {
     const created = told(`Created fine-tuning job: ${order.id}`);
     const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
     let job: JobRecord | undefined;
-    const insert = insertJobEffect(order, [created], (inserted) => {
+    const insert = insertJobEffect(order, [created], MAX_RUNNING_JOBS, (inserted) => {
       job = inserted;
     });
-    await money.holdLong(hold, insert).catch((error) => throwFileGone(error, wish));
+    await money.holdLong(hold, insert).catch((error) => throwAsRefusal(error, wish));
     return { job: job!, headers };
   }
 
@@ -201,9 +202,7 @@ export class FineTuning {
   async #assertRoom(organizationId: string): Promise<void> {
     const { sql, tunedModels } = this.#dependencies;
     const running = await countRunningJobs(sql, organizationId);
-    if (running >= MAX_RUNNING_JOBS) {
-      throw quotaExceeded(`${MAX_RUNNING_JOBS} fine-tuning jobs that run at a time`);
-    }
+    if (running >= MAX_RUNNING_JOBS) throw tooManyJobs();
     const models = await tunedModels.of(organizationId);
     if (models.length + running >= MAX_TUNED_MODELS) {
       throw quotaExceeded(`${MAX_TUNED_MODELS} fine-tuned models`);
@@ -254,7 +253,9 @@ export class FineTuning {
   }
 }
 
-function throwFileGone(error: unknown, wish: JobWish): never {
+/** What only its own transaction could tell of an order. */
+function throwAsRefusal(error: unknown, wish: JobWish): never {
+  if (error instanceof TooManyJobsError) throw tooManyJobs();
   if (!(error instanceof FileGoneError)) throw error;
   const param = error.fileId === wish.trainingFile ? "training_file" : "validation_file";
   const shown = JSON.stringify(error.fileId);
@@ -267,6 +268,10 @@ function notFound(): GatewayError {
 
 function notCancellable(job: JobRecord): GatewayError {
   return new GatewayError("job_not_cancellable", `The fine-tuning job has ended: ${job.status}.`);
+}
+
+function tooManyJobs(): GatewayError {
+  return quotaExceeded(`${MAX_RUNNING_JOBS} fine-tuning jobs that run at a time`);
 }
 
 function quotaExceeded(what: string): GatewayError {

@@ -8,7 +8,7 @@ export interface StepContext {
   readonly provider: FineTuningProvider;
   /** The bytes of a file of the job; undefined where there are none any more. */
   openFile(fileId: string): Promise<ReadableStream<Uint8Array> | undefined>;
-  /** Stores what was measured; resolves with the file's id, or null where it could not be kept. */
+  /** Writes what was measured; resolves with the file's id, or null where it was deleted. */
   writeResults(): Promise<string | null>;
   /** The job needs its files no longer. */
   releaseFiles(): Promise<void>;

@@ -24,8 +24,7 @@ export async function cleanUp(context: StepContext): Promise<number | null> {
 
 async function finish(context: StepContext): Promise<number | null> {
   const { job } = context;
-  const hasResults = job.status === "succeeded" && job.resultFile === null;
-  const resultFile = hasResults ? await context.writeResults() : null;
+  const resultFile = job.status === "succeeded" ? await context.writeResults() : null;
   await context.releaseFiles();
   return context.move({ kind: "cleaned", resultFile }, null);
 }
