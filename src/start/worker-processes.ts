@@ -28,7 +28,8 @@ interface Place {
 /**
  * Processes that share a port. Each place is: starting (its process runs and does not listen yet), serving,
  * or waiting to be started again after its process died, for longer each time it dies at once. One that
- * serves and stands still is ended, as if it had died. A worker that ends before all have served once ends them all: what is wrong then is most likely wrong for all.
+ * serves and stands still is ended, as if it had died. A worker that ends before all have served once ends
+ * them all: what is wrong then is most likely wrong for all.
  */
 export class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
