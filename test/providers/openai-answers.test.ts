@@ -114,6 +114,8 @@ test.each([
   // What servers of Go and of aiohttp name where nobody did.
   "text/plain; charset=utf-8",
   "application/octet-stream",
+  "text/event-stream, text/event-stream",
+  "text/event-stream; charset=utf-8, text/event-stream",
 ])("content type %p is a stream", async (type) => {
   await using server = serve(
     () => new Response("data: [DONE]\n\n", { headers: { "content-type": type } }),
