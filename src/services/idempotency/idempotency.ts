@@ -10,16 +10,16 @@ import {
   type StoredResult,
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
-import { type Clock, sleep } from "../../lib/clock.ts";
+import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
+import { RunningCalls } from "./running-calls.ts";
 
 /** Results above this are not kept. */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
 const MAX_KEY_CHARACTERS = 255;
-const POLL_MS = 50;
 /** How long anybody waits for a key to be freed: a database that is out of reach holds nobody up. */
 const FREE_PATIENCE_MS = 100;
 /** The same, of a call that comes for the key, all in all. */
@@ -50,10 +50,12 @@ export interface Replay {
 export class Idempotency {
   readonly #dependencies: IdempotencyDependencies;
   readonly #frees: KeyFrees;
+  readonly #running: RunningCalls;
 
   constructor(dependencies: IdempotencyDependencies) {
     this.#dependencies = dependencies;
     this.#frees = new KeyFrees(dependencies.sql, dependencies.clock);
+    this.#running = new RunningCalls(dependencies.sql, dependencies.clock);
   }
 
   /** Claims the key, waiting for a call that holds it, or returns the stored result. Throws 409. */
@@ -80,7 +82,8 @@ export class Idempotency {
       if (signal.aborted) {
         throw clientClosed();
       }
-      await sleep(clock, POLL_MS);
+      await this.#running.ended(claim, signal, untilMs - clock.nowMs());
+      if (signal.aborted) throw clientClosed();
     }
   }
 

@@ -1,0 +1,75 @@
+import type { Database } from "../../../db/client.ts";
+import { type IdempotencyClaim, runningIdempotencyKeys } from "../../../db/queries/idempotency.ts";
+import type { Clock } from "../../lib/clock.ts";
+
+const POLL_MS = 50;
+
+type UsedKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
+
+interface Watched {
+  readonly key: UsedKey;
+  readonly waiting: Set<() => void>;
+}
+
+/**
+ * Looks whether calls still run, on whatever instance, for all that wait for them here: with one query at a
+ * time, however many wait, that neither writes nor locks.
+ */
+export class RunningCalls {
+  readonly #sql: Database;
+  readonly #clock: Clock;
+  readonly #watched = new Map<string, Watched>();
+  #isLooking = false;
+
+  constructor(sql: Database, clock: Clock) {
+    this.#sql = sql;
+    this.#clock = clock;
+  }
+
+  /** Resolves when no call runs under the key any more, or may not; or the client goes; or after `forMs`. */
+  async ended(key: UsedKey, signal: AbortSignal, forMs: number): Promise<void> {
+    const name = nameOf(key);
+    const watched = this.#watched.get(name) ?? { key, waiting: new Set() };
+    this.#watched.set(name, watched);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const wake = () => resolve();
+    watched.waiting.add(wake);
+    signal.addEventListener("abort", wake);
+    if (signal.aborted) wake();
+    const cancelTimer = this.#clock.after(forMs, wake);
+    this.#lookSoon();
+    await promise;
+    cancelTimer();
+    signal.removeEventListener("abort", wake);
+    watched.waiting.delete(wake);
+    if (watched.waiting.size === 0) this.#watched.delete(name);
+  }
+
+  #lookSoon(): void {
+    if (this.#isLooking || this.#watched.size === 0) return;
+    this.#isLooking = true;
+    this.#clock.after(POLL_MS, async () => {
+      const asked = [...this.#watched.values()];
+      const isRunning = await this.#look(asked.map(({ key }) => key));
+      asked.forEach(({ waiting }, n) => {
+        if (!isRunning(n)) for (const wake of waiting) wake();
+      });
+      this.#isLooking = false;
+      this.#lookSoon();
+    });
+  }
+
+  /** Where the database does not tell, each finds out by itself. */
+  async #look(keys: readonly UsedKey[]): Promise<(n: number) => boolean> {
+    try {
+      const running = await runningIdempotencyKeys(this.#sql, keys);
+      return (n) => running.has(n);
+    } catch {
+      return () => false;
+    }
+  }
+}
+
+function nameOf({ keyId, idempotencyKey }: UsedKey): string {
+  return `${keyId} ${idempotencyKey}`;
+}
