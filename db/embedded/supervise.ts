@@ -17,7 +17,7 @@ const CHECK_INTERVAL_MS = 1_000;
 /** Whoever stops the gateway together with its server has told the gateway by then. */
 const STOPPING_PATIENCE_MS = 3_000;
 /** One that has run for so long is started again at once; others after pauses that double. */
-const SETTLED_LIFE_MS = 10_000;
+const SETTLED_LIFE_MS = 2_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 10_000;
 const END_PATIENCE_MS = 5_000;

@@ -72,6 +72,21 @@ export async function claimIdempotencyKey(
   return { kind: "done", result: { status: row.status, headers: row.headers, body: row.body } };
 }
 
+/** The places, in the list, of the keys under which a call runs. */
+export async function runningIdempotencyKeys(
+  sql: Database,
+  keys: readonly Pick<IdempotencyClaim, "keyId" | "idempotencyKey">[],
+): Promise<ReadonlySet<number>> {
+  const rows = await sql<{ place: number }[]>`
+    SELECT (asked.place - 1)::int AS place
+    FROM unnest(${sql.array(keys.map(({ keyId }) => keyId))}::text[],
+      ${sql.array(keys.map(({ idempotencyKey }) => idempotencyKey))}::text[])
+      WITH ORDINALITY AS asked (key_id, idempotency_key, place)
+    JOIN idempotency_records USING (key_id, idempotency_key)
+    WHERE status IS NULL`;
+  return new Set(rows.map(({ place }) => place));
+}
+
 /**
  * Keeps the result, in the transaction of its charge, sealed with the key that `keyring` has for it or, where
  * another one seals by now, with that one.

@@ -2,6 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { chownSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../db/embedded.ts";
+import { until } from "../support/until.ts";
 import {
   connectTo,
   killOwner,
@@ -116,6 +117,10 @@ test(
       () => "took effect",
       () => "broken off",
     );
+    await until("it waits for the lock", async () => {
+      const waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+      return (await query(owner.url, waiting)).length === 1;
+    });
     await killOwner(owner);
     const server = await startEmbeddedPostgres({ dataDir, log });
     expect(await lateUpdate).toBe("broken off");

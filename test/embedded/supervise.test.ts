@@ -69,7 +69,7 @@ describe("a server that is gone", () => {
   test("is started again at once where it had run for a while, however often it goes", async () => {
     const { state, pass } = supervised();
     for (let kill = 1; kill <= 20; kill++) {
-      await pass(12);
+      await pass(4);
       state.isRunning = false;
       await pass(1);
       expect(state.starts).toBe(kill);

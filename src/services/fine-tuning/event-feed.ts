@@ -4,6 +4,7 @@ import { findJob } from "../../../db/queries/fine-tuning-job-read.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isFinal } from "../../lib/fine-tuning-job.ts";
+import { SharedSlots } from "../../lib/shared-slots.ts";
 
 /** What a feed gives: events, or a sign that it is alive, and at last that the job has ended. */
 export type FeedItem =
@@ -27,7 +28,9 @@ export interface FeedDependencies {
 }
 
 /** Feeds of this process at a time: their clients need not read what is sent to them. */
-export const MAX_FEEDS = 500;
+const MAX_FEEDS = 500;
+/** One organization cannot take all of them. */
+export const MAX_FEEDS_OF_ORGANIZATION = 250;
 /** A feed that lasts longer ends; its client comes again, with the id of the last event. */
 const MAX_FEED_MS = 3_600_000;
 const PAGE = 100;
@@ -37,7 +40,7 @@ export class EventFeeds {
   readonly #dependencies: FeedDependencies;
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #stopped = new AbortController();
-  #open = 0;
+  readonly #slots = new SharedSlots(MAX_FEEDS, MAX_FEEDS_OF_ORGANIZATION);
 
   constructor(dependencies: FeedDependencies) {
     this.#dependencies = dependencies;
@@ -68,12 +71,11 @@ export class EventFeeds {
     after: number,
     follower: Follower,
   ): AsyncIterable<FeedItem> {
-    if (this.#open >= MAX_FEEDS) {
+    if (!this.#slots.tryTake(organizationId)) {
       throw new GatewayError("overloaded", "Too many event streams are open.", {
         retryAfterSeconds: 5,
       });
     }
-    this.#open += 1;
     return this.#items(organizationId, jobId, after, follower);
   }
 
@@ -112,7 +114,7 @@ export class EventFeeds {
       // The stream ends short of its end, which its client resumes.
       if (!signal.aborted) onError(error);
     } finally {
-      this.#open -= 1;
+      this.#slots.free(organizationId);
       ear.close();
     }
   }

@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
-import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import {
@@ -11,30 +10,25 @@ import {
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
 import { untilReachable } from "../../../db/until-reachable.ts";
-import { type Clock, sleep } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";
+import { RunningCalls, type RunningCallsDependencies } from "./running-calls.ts";
 
 /** Results above this are not kept. */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
 const MAX_KEY_CHARACTERS = 255;
-const POLL_MS = 50;
 /** How long anybody waits for a key to be freed: a database that is out of reach holds nobody up. */
 const FREE_PATIENCE_MS = 100;
 /** The same, of a call that comes for the key, all in all. */
 const MAX_WAIT_FOR_FREE_MS = 250;
 
-export interface IdempotencyDependencies {
-  readonly sql: Database;
+export interface IdempotencyDependencies extends RunningCallsDependencies {
   readonly instance: InstanceIdentity;
   readonly keyring: Keyring;
-  readonly clock: Clock;
   /** How long a second call waits for the first. */
   readonly maxWaitMs: number;
-  /** The gateway is told to stop, and the time of what runs is up. */
-  isCutShort(): boolean;
 }
 
 export interface Replay {
@@ -53,10 +47,12 @@ export interface Replay {
 export class Idempotency {
   readonly #dependencies: IdempotencyDependencies;
   readonly #frees: KeyFrees;
+  readonly #running: RunningCalls;
 
   constructor(dependencies: IdempotencyDependencies) {
     this.#dependencies = dependencies;
     this.#frees = new KeyFrees(dependencies.sql, dependencies.clock);
+    this.#running = new RunningCalls(dependencies);
   }
 
   /**
@@ -88,7 +84,8 @@ export class Idempotency {
       if (signal.aborted) {
         throw clientClosed();
       }
-      await sleep(clock, POLL_MS);
+      await this.#running.ended(claim, signal, untilMs - clock.nowMs());
+      if (signal.aborted) throw clientClosed();
     }
   }
 
