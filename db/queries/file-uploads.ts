@@ -76,6 +76,10 @@ async function lockUsage(sql: DatabaseTransaction, organizationId: string): Prom
   await sql`SELECT 1 FROM file_usage WHERE organization_id = ${organizationId} FOR UPDATE`;
 }
 
+async function lockFile(sql: DatabaseTransaction, fileId: string): Promise<void> {
+  await sql`SELECT 1 FROM files WHERE id = ${fileId} FOR UPDATE`;
+}
+
 async function giveReservationBack(sql: DatabaseTransaction, upload: UploadRow): Promise<"full"> {
   await sql`UPDATE file_uploads SET reserved_bytes = 0 WHERE storage_key = ${upload.storage_key}`;
   await releaseReservations(sql, [upload]);
@@ -122,6 +126,8 @@ export async function finishFileUpload(
   return sql.begin(async (transaction) => {
     const upload = await lockUpload(transaction, content.storageKey);
     if (upload === undefined) return "lost";
+    // A file that is there is locked before the usage, as by whoever deletes it.
+    if (finish.isAnnounced) await lockFile(transaction, finish.nameFile().id);
     await lockUsage(transaction, upload.organization_id);
     const file = finish.nameFile();
     const reserved = upload.reserved_bytes.toString();

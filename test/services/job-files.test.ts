@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
+import { connectDatabase } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
@@ -171,6 +172,40 @@ describe("a result of a job", () => {
     await expect(jobs.writeResult(made, bytesOf("x"))).rejects.toMatchObject({
       code: "invalid_body",
     });
+  });
+
+  test("can be deleted in the moment in which it is written, and both come to their end", async () => {
+    const made = result();
+    await jobs.announceResult(made);
+    // The organization has a place in the quota from its first file on.
+    await uploaded(gateway, "user_data", "x");
+    const before = await gateway.countStored();
+    // Connections beside those that the job writes with.
+    const target = { url: gateway.databaseUrl };
+    const beside = connectDatabase(target, { poolSize: 2, applicationName: "test" });
+    const waitingFor = (count: number) =>
+      until(`${count} wait`, async () => {
+        const waiting = await beside`SELECT 1 FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        return waiting.length === count;
+      });
+    let written: Promise<unknown> | undefined;
+    let deleted: Promise<Response> | undefined;
+    await beside.begin(async (sql) => {
+      await sql`SELECT 1 FROM file_usage WHERE organization_id = ${gateway.organizationId} FOR UPDATE`;
+      written = jobs.writeResult(made, bytesOf("abc")).catch((error: Error) => error);
+      await waitingFor(1);
+      deleted = gateway.request("DELETE", `/v1/files/${made.id}`);
+      await waitingFor(2);
+    });
+    expect((await deleted!).status).toBe(200);
+    await written;
+    await expect(jobs.writeResult(made, bytesOf("abc"))).rejects.toMatchObject({
+      code: "file_not_found",
+    });
+    expect((await gateway.request("GET", `/v1/files/${made.id}`)).status).toBe(404);
+    await until("its bytes are gone", async () => (await gateway.countStored()) === before);
+    await beside.end();
   });
 
   test("that was deleted is not written any more", async () => {

@@ -9,9 +9,11 @@ import { providerFileName } from "./upload.ts";
  */
 export async function cleanUp(context: StepContext): Promise<number | null> {
   const { job } = context;
+  // Results wait for nothing that the provider may keep us waiting for.
+  const resultFile = job.status === "succeeded" ? await context.writeResults() : null;
   if (job.troubles >= MAX_CLEAN_UP_TRIES) {
     context.warn(`what job ${job.id} left at provider ${job.providerId} could not be cleaned up`);
-    return finish(context);
+    return finish(context, resultFile);
   }
   // An order that was on its way when the job ended shows a little later.
   const mayShowYet = job.providerJob === null && job.createTries > 0 && job.troubles === 0;
@@ -19,12 +21,10 @@ export async function cleanUp(context: StepContext): Promise<number | null> {
   await endTrainings(context);
   await deleteModel(context);
   await deleteFiles(context);
-  return finish(context);
+  return finish(context, resultFile);
 }
 
-async function finish(context: StepContext): Promise<number | null> {
-  const { job } = context;
-  const resultFile = job.status === "succeeded" ? await context.writeResults() : null;
+async function finish(context: StepContext, resultFile: string | null): Promise<number | null> {
   await context.releaseFiles();
   return context.move({ kind: "cleaned", resultFile }, null);
 }
