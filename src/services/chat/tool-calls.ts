@@ -38,7 +38,8 @@ export function dropNothingCalled(message: Fields): void {
 /** What a call, or the first piece of one, must tell. Returns its id. */
 export function beginCall(call: Fields, idWhereNone: string): string {
   if (typeof call.id !== "string" || call.id === "") call.id = idWhereNone;
-  if (typeof call.type !== "string") call.type = isFields(call.custom) ? "custom" : "function";
+  if (typeof call.type !== "string" || call.type === "")
+    call.type = isFields(call.custom) ? "custom" : "function";
   if (!isFields(call.function)) return call.id as string;
   call.function.arguments = argumentsText(call.function.arguments) ?? "";
   return call.id as string;
