@@ -148,4 +148,19 @@ describe("tool calls are in OpenAI's form, whatever the provider's is", () => {
     expect(pieces[1]).not.toMatchObject({ type: "" });
     expect(pieces[1]).toHaveProperty("function", { arguments: "{}" });
   });
+
+  test.each([null, {}, { name: "", arguments: "" }])(
+    "a function that is called %j is none, streamed and whole",
+    async (function_call) => {
+      const choice = { index: 0, finish_reason: "stop" };
+      const told = { role: "assistant", content: "Hello.", function_call };
+      const frames = [{ choices: [{ ...choice, delta: told }] }, "data: [DONE]\n\n"];
+      const read = await stream(gateway.modelThat({ do: "frames", frames }));
+      expect(read).toMatchObject({ content: "Hello.", finishReason: "stop" });
+      expect(read.text).not.toContain("function_call");
+      const answer = { choices: [{ ...choice, message: told }] };
+      const { message } = await whole(gateway.modelThat({ do: "frames", frames: [answer] }));
+      expect(message).not.toContainKey("function_call");
+    },
+  );
 });

@@ -32,7 +32,8 @@ export function normaliseToolCalls(message: Fields, completionId: string, choice
 export function dropNothingCalled(message: Fields): void {
   const { tool_calls: calls } = message;
   if (calls !== undefined && !(Array.isArray(calls) && calls.length > 0)) delete message.tool_calls;
-  if (message.function_call === null) delete message.function_call;
+  const { function_call: called } = message;
+  if (called !== undefined && bytesOfCalled(called) === 0) delete message.function_call;
 }
 
 /** What a call, or the first piece of one, must tell. Returns its id. */
