@@ -82,6 +82,18 @@ test("what a provider says to be null is not told where OpenAI's form has no nul
   );
 });
 
+test.each([null, "", false])("an error of %j beside an answer is none", async (error) => {
+  const choice = { index: 0, finish_reason: "stop" };
+  const part = { role: "assistant", content: "Hi." };
+  const answer = { error, choices: [{ ...choice, message: part }] };
+  const { completion } = await whole({ do: "frames", frames: [answer] });
+  expect(completion).not.toContainKey("error");
+  const frames = [{ error, choices: [{ ...choice, delta: part }] }, "data: [DONE]\n\n"];
+  const { read } = await stream({ do: "frames", frames });
+  expect(read.content).toBe("Hi.");
+  expect(read.text).not.toContain("error");
+});
+
 test("an empty error beside an answer is none", async () => {
   const { completion } = await whole({ do: "empty-error", content: "Hi." });
   expect(completion.choices[0].message.content).toBe("Hi.");

@@ -219,6 +219,13 @@ test("a refusal ends with content_filter, whatever reason the provider gives, st
   expect(await whole.json()).toMatchObject({ choices: [{ finish_reason: "content_filter" }] });
 });
 
+test("an answer whose every chunk tells the reason is whole, and ends once", async () => {
+  const frames = ["a", "b", "c"].map((content) => delta({ content }, "stop"));
+  const read = await stream({ do: "frames", frames: [...frames, "data: [DONE]\n\n"] });
+  expect(read).toMatchObject({ content: "abc", finishReason: "stop", isDone: true });
+  expect(read.text.split('"finish_reason":"stop"')).toHaveLength(2);
+});
+
 test("empty events and errors, and a [DONE] with a space behind it, are no failure", async () => {
   const unfailed = { ...delta({ content: "a" }), error: "" };
   const frames = [unfailed, "data\n\n", "data: \n\n", delta({}, "stop")];

@@ -121,4 +121,46 @@ describe("tool calls are in OpenAI's form, whatever the provider's is", () => {
       expect(read.finishReason).toBe("stop");
     },
   );
+
+  test.each<[string, object, object]>([
+    ["empty", { id: "", type: "" }, { name: "" }],
+    ["null", { id: null, type: null }, { name: null }],
+    ["told again", { id: "a", type: "function" }, { name: "here" }],
+  ])("what a further piece says besides arguments is nothing: %s", async (_name, call, called) => {
+    const piece = (fields: object, told: object) => ({
+      choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...fields, function: told }] } }],
+    });
+    const frames = [
+      piece({ id: "a", type: "" }, { name: "here", arguments: "" }),
+      piece(call, { ...called, arguments: "{}" }),
+      { choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] },
+      "data: [DONE]\n\n",
+    ];
+    const { chunks } = await stream(gateway.modelThat({ do: "frames", frames }));
+    const pieces = chunks.flatMap(({ choices }) => choices[0]?.delta.tool_calls ?? []);
+    expect(pieces[0]).toEqual({
+      index: 0,
+      id: "a",
+      type: "function",
+      function: { name: "here", arguments: "" },
+    });
+    expect(pieces[1]).not.toContainKey("id");
+    expect(pieces[1]).not.toMatchObject({ type: "" });
+    expect(pieces[1]).toHaveProperty("function", { arguments: "{}" });
+  });
+
+  test.each([null, {}, { name: "", arguments: "" }])(
+    "a function that is called %j is none, streamed and whole",
+    async (function_call) => {
+      const choice = { index: 0, finish_reason: "stop" };
+      const told = { role: "assistant", content: "Hello.", function_call };
+      const frames = [{ choices: [{ ...choice, delta: told }] }, "data: [DONE]\n\n"];
+      const read = await stream(gateway.modelThat({ do: "frames", frames }));
+      expect(read).toMatchObject({ content: "Hello.", finishReason: "stop" });
+      expect(read.text).not.toContain("function_call");
+      const answer = { choices: [{ ...choice, message: told }] };
+      const { message } = await whole(gateway.modelThat({ do: "frames", frames: [answer] }));
+      expect(message).not.toContainKey("function_call");
+    },
+  );
 });

@@ -10,7 +10,7 @@ import {
   normaliseHead,
 } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { isEmptyError, isText } from "./stream-chunk.ts";
+import { isText, tellsError } from "./stream-chunk.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
 
 export interface Completion {
@@ -54,7 +54,7 @@ export function normaliseCompletion(
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   if (groq !== undefined) delete raw.x_groq;
-  if (isEmptyError(raw.error)) delete raw.error;
+  if (raw.error !== undefined && !tellsError(raw)) delete raw.error;
   normaliseHead(raw);
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;

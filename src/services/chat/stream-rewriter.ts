@@ -225,17 +225,19 @@ export class StreamRewriter {
     if (this.#options.hidesReasoning) hideReasoning(delta);
     if (endsInFailure(choice)) throw this.#failureOf(choice);
     const reason = state.reason(choice.finish_reason);
-    // Behind its end a choice has nothing to say: some end it twice, or send usage in an empty delta.
-    if (state.isFinished && (reason !== null || isEmpty)) return false;
-    if (reason !== null) {
+    // It ends once: some end it twice, send usage in an empty delta, or tell the reason in each chunk.
+    const wasFinished = state.isFinished;
+    if (wasFinished && isEmpty) return false;
+    const ends = reason !== null && !wasFinished;
+    if (ends) {
       state.finish(reason, delta);
       this.#finishedChoices++;
     }
-    if (reason !== null || !isEmpty) this.#hasBegun = true;
+    if (ends || !isEmpty) this.#hasBegun = true;
     delete choice.usage;
     choice.index = index;
     choice.delta = known === undefined ? { role: "assistant", ...delta } : delta;
-    choice.finish_reason = reason;
+    choice.finish_reason = ends ? reason : null;
     return true;
   }
 

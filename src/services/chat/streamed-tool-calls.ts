@@ -7,6 +7,8 @@ interface KnownCall {
   readonly position: number;
   /** The provider's own; "" where it gave none. */
   readonly id: string;
+  /** As far as it has been told. */
+  name: string;
   /** A function that was given no arguments so far. */
   isBare: boolean;
 }
@@ -46,9 +48,9 @@ export class StreamedToolCalls {
     const index = Number.isSafeInteger(piece.index) ? (piece.index as number) : undefined;
     const name = isFields(piece.function) ? textOf(piece.function.name) : "";
     const known = this.#known(id, index, name);
-    const call = known ?? this.#begin(piece, id, index);
+    const call = known ?? this.#begin(piece, id, index, name);
     if (known === undefined) beginCall(piece, `${this.#stem}${call.position}`);
-    else continueCall(piece);
+    else continueCall(piece, known);
     if (isFields(piece.function) && piece.function.arguments) call.isBare = false;
     this.#last = call;
     piece.index = call.position;
@@ -66,9 +68,9 @@ export class StreamedToolCalls {
     return isAnother ? undefined : known;
   }
 
-  #begin(piece: Fields, id: string, index: number | undefined): KnownCall {
+  #begin(piece: Fields, id: string, index: number | undefined, name: string): KnownCall {
     const isBare = isFields(piece.function);
-    const call = { position: this.#calls.length, id, isBare };
+    const call = { position: this.#calls.length, id, name, isBare };
     this.#calls.push(call);
     if (id !== "") this.#byId.set(id, call);
     if (index !== undefined) this.#byIndex.set(index, call);
@@ -76,13 +78,15 @@ export class StreamedToolCalls {
   }
 }
 
-/** A further piece brings arguments; the id was told. */
-function continueCall(piece: Fields): void {
+/** A further piece brings arguments; the id was told, and clients put together whatever is told again. */
+function continueCall(piece: Fields, call: KnownCall): void {
   delete piece.id;
-  if (typeof piece.type !== "string") delete piece.type;
+  if (textOf(piece.type) === "") delete piece.type;
   const { function: called } = piece;
   if (!isFields(called)) return;
-  if (typeof called.name !== "string") delete called.name;
+  const name = textOf(called.name);
+  if (name === "" || name === call.name) delete called.name;
+  else call.name += name;
   const text = argumentsText(called.arguments);
   if (text === undefined) delete called.arguments;
   else called.arguments = text;

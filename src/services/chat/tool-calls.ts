@@ -32,13 +32,15 @@ export function normaliseToolCalls(message: Fields, completionId: string, choice
 export function dropNothingCalled(message: Fields): void {
   const { tool_calls: calls } = message;
   if (calls !== undefined && !(Array.isArray(calls) && calls.length > 0)) delete message.tool_calls;
-  if (message.function_call === null) delete message.function_call;
+  const { function_call: called } = message;
+  if (called !== undefined && bytesOfCalled(called) === 0) delete message.function_call;
 }
 
 /** What a call, or the first piece of one, must tell. Returns its id. */
 export function beginCall(call: Fields, idWhereNone: string): string {
   if (typeof call.id !== "string" || call.id === "") call.id = idWhereNone;
-  if (typeof call.type !== "string") call.type = isFields(call.custom) ? "custom" : "function";
+  if (typeof call.type !== "string" || call.type === "")
+    call.type = isFields(call.custom) ? "custom" : "function";
   if (!isFields(call.function)) return call.id as string;
   call.function.arguments = argumentsText(call.function.arguments) ?? "";
   return call.id as string;
