@@ -58,12 +58,12 @@ describe("POST /v1/webhooks", () => {
     expect(row!.text).not.toContain(secret);
   });
 
-  test("a given secret has at least 16 bytes", async () => {
-    for (const secret of ["0123456789abcdef", "éééééééé", "🌍🌍🌍🌍"]) {
+  test("any text may be the secret", async () => {
+    for (const secret of ["0123456789abcdef", "test", "é", "🌍".repeat(100)]) {
       const created = await owner.call("POST", "/v1/webhooks", body({ secret }));
       expect((await created.json()).secret).toBe(secret);
     }
-    for (const secret of ["", "0123456789abcde", "ééééééé", "x".repeat(257), 5, ["a"]]) {
+    for (const secret of ["", "x".repeat(257), 5, ["a"]]) {
       await expectError(
         await owner.call("POST", "/v1/webhooks", body({ secret })),
         400,

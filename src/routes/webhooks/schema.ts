@@ -3,7 +3,6 @@ import { ALL_EVENTS, EVENT_TYPES } from "../../lib/event-types.ts";
 
 const MAX_URL_CHARACTERS = 2_048;
 const MAX_DESCRIPTION_CHARACTERS = 1_000;
-const MIN_SECRET_CHARACTERS = 4;
 const MAX_SECRET_CHARACTERS = 256;
 const MAX_PAGE = 1_000;
 
@@ -30,9 +29,9 @@ export const createWebhookBody = Type.Object(
     secret: Type.Optional(
       Type.Union([
         Type.String({
-          minLength: MIN_SECRET_CHARACTERS,
+          minLength: 1,
           maxLength: MAX_SECRET_CHARACTERS,
-          description: "At least 16 bytes; generated where it is left out",
+          description: "Generated where it is left out, long and random as one should be",
         }),
         Type.Null(),
       ]),
