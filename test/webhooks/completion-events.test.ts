@@ -189,6 +189,21 @@ describe("with one", () => {
   });
 });
 
+test("the very next call after a webhook was deleted emits nothing for it, time after time", async () => {
+  const model = gateway.modelThat({ do: "complete" });
+  const ids: string[] = [];
+  for (let round = 0; round < 8; round++) {
+    const { id } = await (await addHook(["completion.success"])).json();
+    // By this the gateway knows that somebody wants them.
+    expect((await gateway.chat(model)).status).toBe(200);
+    await gateway.request("DELETE", `/v1/webhooks/${id}`);
+    ids.push((await gateway.chat(model)).headers.get("x-gateway-request-id")!);
+  }
+  const events = await gateway.sql`
+    SELECT 1 FROM outbox WHERE data->>'request_id' = ANY(${ids})`;
+  expect(events).toHaveLength(0);
+});
+
 test("the event of a completion stands or falls with its charge", async () => {
   await addHook(["completion.success"]);
   const response = await gateway.chat(gateway.modelThat({ do: "complete" }));

@@ -113,6 +113,7 @@ export class Webhooks {
   async remove(organizationId: string, id: string): Promise<void> {
     const isDeleted = await deleteWebhook(this.#dependencies.sql, { id, organizationId });
     if (!isDeleted) throw webhookNotFound();
+    this.#dependencies.onSubscriptionChange(organizationId);
   }
 
   /** A new secret, told this once; each one before signs too for a day from its end. */
