@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 
 /** Bytes of request bodies that are being read, over all requests. */
 export const MAX_BODIES_BYTES = 268_435_456;
@@ -10,9 +11,14 @@ export const BODY_PATIENCE_MS = 120_000;
 /** A client that sends nothing for so long is gone, though its connection stands. */
 const BODY_SILENCE_MS = 30_000;
 
+/** Of these, those of one owner's long bodies: others have room for one of the largest beside them. */
+const MAX_LONG_BODIES_BYTES_OF_ONE = MAX_BODIES_BYTES - MAX_MODEL_JSON_BYTES;
+
 /** A body that comes in pieces. */
 export interface ArrivingPieces {
-  goesOn(): void;
+  /** Another piece has come. Throws 503 where too much is being read already. */
+  take(bytes: number): void;
+  /** Gives back what it took. */
   end(): void;
 }
 
@@ -20,6 +26,7 @@ export interface ArrivingPieces {
 export class BodyBudget {
   readonly #deadlines: DeadlineQueue;
   readonly #silences: DeadlineQueue;
+  readonly #longBytesByOwner = new Map<string, number>();
   #takenBytes = 0;
 
   constructor(clock: Clock) {
@@ -29,11 +36,7 @@ export class BodyBudget {
 
   /** Throws 503 where too much is being read already. */
   take(bytes: number): void {
-    if (this.#takenBytes + bytes > MAX_BODIES_BYTES) {
-      throw new GatewayError("overloaded", "Too many large requests are arriving at once.", {
-        retryAfterSeconds: 1,
-      });
-    }
+    if (this.#takenBytes + bytes > MAX_BODIES_BYTES) throw tooMuch();
     this.#takenBytes += bytes;
   }
 
@@ -51,18 +54,43 @@ export class BodyBudget {
   }
 
   /** The same for a body in pieces, which is also given up when none of them comes for long. */
-  beginPieces(giveUp: () => void): ArrivingPieces {
+  beginPieces(owner: string, giveUp: () => void): ArrivingPieces {
     const whole = this.#deadlines.add(giveUp);
     let next = this.#silences.add(giveUp);
+    let takenBytes = 0;
     return {
-      goesOn: () => {
+      take: (bytes) => {
         next.cancel();
         next = this.#silences.add(giveUp);
+        this.#takeLong(owner, bytes);
+        takenBytes += bytes;
       },
       end: () => {
         whole.cancel();
         next.cancel();
+        this.#giveLong(owner, takenBytes);
       },
     };
   }
+
+  #takeLong(owner: string, bytes: number): void {
+    const ownBytes = (this.#longBytesByOwner.get(owner) ?? 0) + bytes;
+    if (ownBytes > MAX_LONG_BODIES_BYTES_OF_ONE) throw tooMuch();
+    this.take(bytes);
+    this.#longBytesByOwner.set(owner, ownBytes);
+  }
+
+  #giveLong(owner: string, bytes: number): void {
+    if (bytes === 0) return;
+    this.give(bytes);
+    const ownBytes = this.#longBytesByOwner.get(owner)! - bytes;
+    if (ownBytes === 0) this.#longBytesByOwner.delete(owner);
+    else this.#longBytesByOwner.set(owner, ownBytes);
+  }
+}
+
+function tooMuch(): GatewayError {
+  return new GatewayError("overloaded", "Too many large requests are arriving at once.", {
+    retryAfterSeconds: 1,
+  });
 }

@@ -12,6 +12,8 @@ const MAX_WHOLE_BYTES = 65_536;
 
 /** The connection that a body comes over. */
 export interface BodyConnection {
+  /** Whose it is. */
+  readonly owner: string;
   /** A long body begins, between whose pieces the connection may be quiet. */
   keepOpenForBody(): void;
 }
@@ -40,7 +42,7 @@ export async function readJsonText(
       return decode(await readWhole(request, length, budget));
     }
     connection.keepOpenForBody();
-    const bytes = await readPieces(request, budget, maxBytes);
+    const bytes = await readPieces(request, connection.owner, budget, maxBytes);
     if (length !== undefined && bytes.length < length) throw clientClosed();
     return decode(bytes);
   } catch (error) {
@@ -112,6 +114,7 @@ class WholeBody implements Expiring {
  */
 async function readPieces(
   request: Request,
+  owner: string,
   budget: BodyBudget,
   maxBytes: number,
 ): Promise<Uint8Array> {
@@ -124,21 +127,19 @@ async function readPieces(
     isTooSlow = true;
     reader.cancel().catch(() => {});
   };
-  const arriving = budget.beginPieces(giveUp);
+  const arriving = budget.beginPieces(owner, giveUp);
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (isTooSlow) throw bodyTooSlow();
       if (done) return Buffer.concat(pieces);
-      arriving.goesOn();
-      budget.take(value.byteLength);
+      arriving.take(value.byteLength);
       readBytes += value.byteLength;
       if (readBytes > maxBytes) throw tooLarge(maxBytes);
       pieces.push(value);
     }
   } finally {
     arriving.end();
-    budget.give(readBytes);
     reader.cancel().catch(() => {});
   }
 }

@@ -100,6 +100,11 @@ export class RequestRun implements RequestContext, BodyConnection {
     return () => this.#closeWhenIdle();
   }
 
+  /** The organization of a request's body; bodies that need no key share one name. */
+  get owner(): string {
+    return this.#caller?.key.organizationId ?? "";
+  }
+
   /** Until the answer, which may be long in coming too. */
   keepOpenForBody(): void {
     this.#isKeptForBody = true;

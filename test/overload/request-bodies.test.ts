@@ -8,6 +8,9 @@ import { until } from "../support/until.ts";
 
 const BODY_BYTES = 32 * 1024 * 1024;
 const FITTING = MAX_BODIES_BYTES / BODY_BYTES;
+const framing = `content-length: ${BODY_BYTES}`;
+/** All but the end of a body. */
+const MOST = Buffer.alloc(BODY_BYTES - 1, " ");
 
 let clock: VirtualClock;
 let gateway: TestGateway;
@@ -24,12 +27,16 @@ interface SlowSender {
 }
 
 /** Begins a request whose body never comes whole. */
-function sendSlowly(framing: string, first: string | Uint8Array = "{"): SlowSender {
+function sendSlowly(
+  framing: string,
+  first: string | Uint8Array = "{",
+  key = gateway.secretKey,
+): SlowSender {
   let said = "";
   let isClosed = false;
   const socket = connect(Number(new URL(gateway.baseUrl).port), "127.0.0.1", () => {
     socket.write(
-      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer ${gateway.secretKey}\r\ncontent-type: application/json\r\n${framing}\r\n\r\n`,
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\n${framing}\r\n\r\n`,
     );
     socket.write(first);
   });
@@ -50,9 +57,9 @@ const chat = (text: string) =>
   });
 
 test("bodies that come and do not end hold no more memory than a bound, whoever comes then is told, and small work goes on", async () => {
-  const most = Buffer.alloc(BODY_BYTES - 1, " ");
-  const senders = Array.from({ length: FITTING }, () =>
-    sendSlowly(`content-length: ${BODY_BYTES}`, most),
+  const { secretKey } = await gateway.addOrganization();
+  const senders = Array.from({ length: FITTING }, (_, n) =>
+    sendSlowly(framing, MOST, n % 2 === 0 ? secretKey : gateway.secretKey),
   );
   const refused = await until("a further one is refused", async () => {
     const response = await chat("hello");
@@ -66,6 +73,18 @@ test("bodies that come and do not end hold no more memory than a bound, whoever 
   expect(administration.status).toBe(200);
   for (const { socket } of senders) socket.destroy();
   await until("there is room again", async () => (await chat("x".repeat(100_000))).status === 200);
+}, 20_000);
+
+test("the bodies of one organization leave room for those of others", async () => {
+  const senders = Array.from({ length: FITTING + 1 }, () => sendSlowly(framing, MOST));
+  const isRefused = ({ said }: SlowSender) => said().startsWith("HTTP/1.1 503");
+  await until("two of them are refused", () => senders.filter(isRefused).length === 2);
+  const { secretKey: key } = await gateway.addOrganization();
+  const body = { model: "sandbox/chat", messages: [{ role: "user", content: "x".repeat(9e6) }] };
+  const other = await gateway.request("POST", "/v1/chat/completions", body, { key });
+  expect((await other.json()).error?.code).not.toBe("overloaded");
+  expect(other.status).not.toBe(503);
+  for (const { socket } of senders) socket.destroy();
 }, 20_000);
 
 test("bodies that were announced and do not come take no room from others", async () => {
