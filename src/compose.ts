@@ -182,6 +182,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.start();
 
   const inFlight = new InFlight();
+  const bodies = new BodyBudget(clock);
   const lag = new EventLoopLag();
   const lastUse = new LastUse(background, onError);
   const idempotency = new Idempotency({
@@ -235,7 +236,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     whenAdmitting: () => presence.whenFresh(),
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
-    bodies: new BodyBudget(clock),
+    bodies,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);
@@ -258,6 +259,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const ending = composeEnding({
     inFlight,
+    bodies,
     ticker,
     deadlines,
     sweep,

@@ -1,5 +1,6 @@
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Coordination } from "../coordination/interface.ts";
+import type { BodyBudget } from "../http/body-budget.ts";
 import type { DeadlineQueue } from "../lib/deadline-queue.ts";
 import type { StreamTicker } from "../services/chat/stream-ticker.ts";
 import type { Idempotency } from "../services/idempotency/idempotency.ts";
@@ -25,6 +26,7 @@ export interface Ending {
 
 export interface EndingParts {
   readonly inFlight: InFlight;
+  readonly bodies: BodyBudget;
   readonly ticker: StreamTicker;
   readonly deadlines: DeadlineQueue;
   readonly sweep: ReturnType<typeof setInterval>;
@@ -53,6 +55,7 @@ export function composeEnding(parts: EndingParts): Ending {
     async drain(graceMs) {
       if (await inFlight.drained(graceMs)) return;
       inFlight.cutShort();
+      parts.bodies.cutShort();
       parts.ticker.cutShort();
       parts.deadlines.expireAll();
       await inFlight.drained(CUT_SHORT_MS);

@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
-import { GatewayError } from "../lib/errors.ts";
+import { bodyTooSlow, GatewayError, stopping } from "../lib/errors.ts";
 import { MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 
 /** Bytes of request bodies that are being read, over all requests. */
@@ -28,6 +28,7 @@ export class BodyBudget {
   readonly #silences: DeadlineQueue;
   readonly #longBytesByOwner = new Map<string, number>();
   #takenBytes = 0;
+  #isCutShort = false;
 
   constructor(clock: Clock) {
     this.#deadlines = new DeadlineQueue(clock, BODY_PATIENCE_MS);
@@ -47,6 +48,17 @@ export class BodyBudget {
   /** Expires the body when it takes too long, unless it is ended before. */
   begin(body: Expiring): void {
     this.#deadlines.set(body);
+  }
+
+  /** What a body that has expired is refused with. */
+  get lateness(): GatewayError {
+    return this.#isCutShort ? stopping() : bodyTooSlow();
+  }
+
+  /** The gateway stops, and the time of what runs is up: no body is waited for any more. */
+  cutShort(): void {
+    this.#isCutShort = true;
+    this.#deadlines.expireAll();
   }
 
   end(body: Expiring): void {

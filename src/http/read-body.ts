@@ -1,5 +1,5 @@
 import type { Expiring } from "../lib/deadline-queue.ts";
-import { bodyTooSlow, clientClosed, GatewayError } from "../lib/errors.ts";
+import { clientClosed, GatewayError } from "../lib/errors.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { assertPlainBody } from "./content-encoding.ts";
 
@@ -99,7 +99,7 @@ class WholeBody implements Expiring {
   }
 
   expire(): void {
-    this.#reject(bodyTooSlow());
+    this.#reject(this.#budget.lateness);
   }
 
   end(): void {
@@ -131,7 +131,7 @@ async function readPieces(
   try {
     for (;;) {
       const { done, value } = await reader.read();
-      if (isTooSlow) throw bodyTooSlow();
+      if (isTooSlow) throw budget.lateness;
       if (done) return Buffer.concat(pieces);
       arriving.take(value.byteLength);
       readBytes += value.byteLength;
