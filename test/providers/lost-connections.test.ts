@@ -1,7 +1,14 @@
 import { expect, test } from "bun:test";
 import { HttpError } from "../../src/providers/http/http-error.ts";
 import type { Fetch } from "../../src/providers/openai/chat-provider.ts";
-import { answerOf, createHttpFetch, requestOf, send, startRawServer } from "./http-raw-server.ts";
+import {
+  answerOf,
+  createHttpFetch,
+  type RawConnection,
+  requestOf,
+  send,
+  startRawServer,
+} from "./http-raw-server.ts";
 import { adapter, callOf, failureOf } from "./openai-adapter.ts";
 
 const JSON_ANSWER = answerOf("{}", "content-type: application/json\r\n");
@@ -40,12 +47,14 @@ test.each([
 ] as [string, Fetch | undefined][])(
   "a call that was lost with a used connection says so, and is answered over a new one: %s",
   async (_by, send_) => {
-    const heard = new Map<object, number>();
+    const heard = new Map<RawConnection, number>();
     await using server = startRawServer((connection) => {
       const requests = (heard.get(connection) ?? 0) + 1;
       heard.set(connection, requests);
-      if (requests === 1) send(connection, JSON_ANSWER);
-      else connection.socket.terminate();
+      if (requests > 1) connection.socket.terminate();
+      // The first two are answered together: one that comes behind an answer may come over its connection.
+      else if (heard.size === 2) for (const one of heard.keys()) send(one, JSON_ANSWER);
+      else if (heard.size > 2) send(connection, JSON_ANSWER);
     });
     const provider = adapter(baseUrlOf(server), { fetch: send_ });
     // Another idle connection stands beside the one that is lost.
