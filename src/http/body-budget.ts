@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
 import { bodyTooSlow, GatewayError, stopping } from "../lib/errors.ts";
+import { SharedRoom } from "../lib/shared-room.ts";
 import { MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 
 /** Bytes of request bodies that are being read, over all requests. */
@@ -26,7 +27,7 @@ export interface ArrivingPieces {
 export class BodyBudget {
   readonly #deadlines: DeadlineQueue;
   readonly #silences: DeadlineQueue;
-  readonly #longBytesByOwner = new Map<string, number>();
+  readonly #longBytes = new SharedRoom(MAX_BODIES_BYTES, MAX_LONG_BODIES_BYTES_OF_ONE);
   #takenBytes = 0;
   #isCutShort = false;
 
@@ -74,30 +75,20 @@ export class BodyBudget {
       take: (bytes) => {
         next.cancel();
         next = this.#silences.add(giveUp);
-        this.#takeLong(owner, bytes);
+        this.take(bytes);
+        if (!this.#longBytes.tryTake(owner, bytes)) {
+          this.give(bytes);
+          throw tooMuch();
+        }
         takenBytes += bytes;
       },
       end: () => {
         whole.cancel();
         next.cancel();
-        this.#giveLong(owner, takenBytes);
+        this.give(takenBytes);
+        this.#longBytes.free(owner, takenBytes);
       },
     };
-  }
-
-  #takeLong(owner: string, bytes: number): void {
-    const ownBytes = (this.#longBytesByOwner.get(owner) ?? 0) + bytes;
-    if (ownBytes > MAX_LONG_BODIES_BYTES_OF_ONE) throw tooMuch();
-    this.take(bytes);
-    this.#longBytesByOwner.set(owner, ownBytes);
-  }
-
-  #giveLong(owner: string, bytes: number): void {
-    if (bytes === 0) return;
-    this.give(bytes);
-    const ownBytes = this.#longBytesByOwner.get(owner)! - bytes;
-    if (ownBytes === 0) this.#longBytesByOwner.delete(owner);
-    else this.#longBytesByOwner.set(owner, ownBytes);
   }
 }
 

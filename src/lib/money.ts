@@ -120,3 +120,7 @@ function plainNanoWithFee(costFemto: number, factor: number, rounding: number): 
   const rest = restNano * FEMTO_PER_NANO + restFemto * factor + rounding;
   return (scaledNano - restNano) / BASIS_POINTS + Math.floor(rest / DIVISOR);
 }
+
+export function higher(one: FemtoUsd, other: FemtoUsd): FemtoUsd {
+  return one > other ? one : other;
+}

@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
-import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { Idempotency } from "../../src/services/idempotency/idempotency.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
+import { claimOf } from "../support/idempotency-claim.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { type Books, openBooks } from "./books.ts";
@@ -34,12 +33,6 @@ afterAll(async () => {
   await books.close();
 });
 
-const claimOf = (idempotencyKey: string): IdempotencyClaim => ({
-  keyId: "key_one",
-  idempotencyKey,
-  bodyHash: "hash",
-  requestId: newId("req"),
-});
 const NEVER = new AbortController().signal;
 
 const TROUBLES: Trouble[] = ["cut before it arrives", "cut while it runs", "lose its reply"];

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { type IdempotencyClaim, runningIdempotencyKeys } from "../../db/queries/idempotency.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { Idempotency } from "../../src/services/idempotency/idempotency.ts";
+import { claimOf } from "../support/idempotency-claim.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
 import { type Books, openBooks } from "./books.ts";
@@ -40,12 +40,6 @@ afterAll(async () => {
   await books.close();
 });
 
-const claimOf = (idempotencyKey: string): IdempotencyClaim => ({
-  keyId: "key_one",
-  idempotencyKey,
-  bodyHash: "hash",
-  requestId: newId("req"),
-});
 const NEVER = new AbortController().signal;
 
 test("however many calls wait for a running one, the database is asked about it one question at a time", async () => {

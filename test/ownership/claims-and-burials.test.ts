@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { claimIdempotencyKey, type IdempotencyClaim } from "../../db/queries/idempotency.ts";
+import { claimIdempotencyKey } from "../../db/queries/idempotency.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { newId } from "../../src/lib/ids.ts";
 import { Cleaning } from "../../src/services/presence/cleaning.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
 import { untilWaiting } from "../ledger/standing-in-the-way.ts";
+import { claimOf } from "../support/idempotency-claim.ts";
 import { until } from "../support/until.ts";
 
 let books: Books;
@@ -13,16 +13,9 @@ beforeAll(async () => {
 });
 afterAll(() => books.close());
 
-const claimOf = (): IdempotencyClaim => ({
-  keyId: "key_one",
-  idempotencyKey: crypto.randomUUID(),
-  bodyHash: "hash",
-  requestId: newId("req"),
-});
-
 test("a claim that meets the burial of its instance leaves nothing behind", async () => {
   const instance = await books.addInstance();
-  const claim = claimOf();
+  const claim = claimOf(crypto.randomUUID());
   const { promise: seen, resolve: goOn } = Promise.withResolvers<void>();
   const burial = books.sql.begin(async (transaction) => {
     await transaction`UPDATE instances SET alive = false WHERE id IN (

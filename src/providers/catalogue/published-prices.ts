@@ -1,6 +1,6 @@
 import type { ConditionalPrice, ModelInfo, ModelPrice } from "@pydantic/genai-prices";
 import type { LongPromptPrices, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
-import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
+import { type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
 
 const TOKENS_PER_MTOK = 1_000_000n;
 const SECONDS_PER_HOUR = 3600n;
@@ -133,8 +133,4 @@ function higherTokenPrices(one: TokenPrices, other: TokenPrices): TokenPrices {
     cachedInputTokenFemto: higher(one.cachedInputTokenFemto, other.cachedInputTokenFemto),
     cacheWriteTokenFemto: higher(one.cacheWriteTokenFemto, other.cacheWriteTokenFemto),
   };
-}
-
-function higher(one: FemtoUsd, other: FemtoUsd): FemtoUsd {
-  return one > other ? one : other;
 }

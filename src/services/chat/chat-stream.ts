@@ -17,7 +17,7 @@ import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
 import type { StreamCharge } from "./stream-charge.ts";
-import { chargedEnding, chargeLeft, chargeUntil } from "./stream-ending.ts";
+import { chargedEnding } from "./stream-ending.ts";
 import {
   asStreamError,
   endedWithoutReason,
@@ -226,9 +226,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#opening.relay?.end(false);
     if (this.#opening.isDone && !this.#isSettling) {
       this.#isSettling = true;
-      const { steadyClock, totalTimeoutMs } = this.#dependencies;
-      const untilMs = this.#startedMs + totalTimeoutMs;
-      await chargeUntil(this.#opening.charge!, steadyClock, untilMs);
+      await this.#opening.charge!.settleInTime(this.#dependencies.totalTimeoutMs);
     }
     await this.#call.free?.();
     this.#isClosed = false;
@@ -255,9 +253,8 @@ export class ChatStream implements Ticking, EventListenerObject {
     if (!isOwed) stopProvider();
     // What is still opening sees that it is abandoned, and ends itself.
     if (isUnderWay) return;
-    const { steadyClock } = this.#dependencies;
-    const settled = isOwed && chargeLeft(relay!, charge!, steadyClock, stopProvider);
-    void Promise.resolve(settled).finally(() => this.#detach());
+    const settled = isOwed ? charge!.settleLeft(stopProvider) : Promise.resolve();
+    void settled.finally(() => this.#detach());
   }
 
   /** Ends it as a whole one where nothing is missing but word of the end, which some providers never send. */

@@ -1,5 +1,6 @@
 import type { CatalogueModel, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
+import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { longPromptPrices } from "../billing/usage.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
@@ -159,8 +160,8 @@ export function costBound(
   let outputTokens = 0;
   for (const model of models) {
     const promptTokens = promptTokenBound(size, model);
-    const input = times(promptTokens * choices, inputFemtoBound(model.prices, promptTokens));
-    const output = times(choices, outputFemtoBound(model.prices, promptTokens));
+    const input = times(promptTokens * choices, dearest(inputPrice, model.prices, promptTokens));
+    const output = times(choices, dearest(outputPrice, model.prices, promptTokens));
     if (input > fixedFemto) fixedFemto = input;
     if (output > perTokenFemto) perTokenFemto = output;
     outputTokens = Math.max(outputTokens, limit ?? model.maxOutputTokens);
@@ -168,26 +169,22 @@ export function costBound(
   return { fixedFemto, perTokenFemto, outputTokens };
 }
 
-/** The most that a token of the prompt may cost, where it has at most so many. */
-function inputFemtoBound(prices: ModelPrices, promptTokens: number): ExactInteger {
+/** The most that a token of some kind may cost, where the prompt has at most so many. */
+function dearest(
+  priceOf: (prices: TokenPrices) => FemtoUsd,
+  prices: ModelPrices,
+  promptTokens: number,
+): ExactInteger {
   const longPrompt = longPromptPrices(prices, promptTokens);
-  const most = dearestInput(prices);
-  return exact(longPrompt === undefined ? most : higher(most, dearestInput(longPrompt)));
+  const price = priceOf(prices);
+  return exact(longPrompt === undefined ? price : higher(price, priceOf(longPrompt)));
 }
 
-/** The same of the answer. */
-function outputFemtoBound(prices: ModelPrices, promptTokens: number): ExactInteger {
-  const longPrompt = longPromptPrices(prices, promptTokens);
-  const { outputTokenFemto } = prices;
-  if (longPrompt === undefined) return exact(outputTokenFemto);
-  return exact(higher(outputTokenFemto, longPrompt.outputTokenFemto));
-}
-
-function dearestInput(prices: TokenPrices): bigint {
+function inputPrice(prices: TokenPrices): FemtoUsd {
   const { inputTokenFemto, cachedInputTokenFemto, cacheWriteTokenFemto } = prices;
   return higher(inputTokenFemto, higher(cachedInputTokenFemto, cacheWriteTokenFemto));
 }
 
-function higher(one: bigint, other: bigint): bigint {
-  return one > other ? one : other;
+function outputPrice({ outputTokenFemto }: TokenPrices): FemtoUsd {
+  return outputTokenFemto;
 }

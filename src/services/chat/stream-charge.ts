@@ -1,5 +1,6 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../billing/usage.ts";
 import type { Hold, MoneyPort } from "../money/interface.ts";
@@ -14,6 +15,11 @@ import {
   settlementFigures,
 } from "./chat-meter.ts";
 import type { StreamRelay } from "./stream-relay.ts";
+
+/** How long the end of a stream that failed waits for its charge, though its time is up. */
+const MIN_CHARGE_WAIT_MS = 2_000;
+/** How long the usage of a whole answer is waited for where its client has gone. */
+const USAGE_WAIT_MS = 1_000;
 
 export interface ChargeDependencies {
   readonly money: MoneyPort;
@@ -109,6 +115,28 @@ export class StreamCharge {
   /** The same, where nobody is left to be told of a failure: it is reported. */
   settleQuietly(status: 200 | 499): Promise<void> {
     return this.#reported(this.settle(status));
+  }
+
+  /**
+   * Charges what a stream that failed has delivered. True when that is durable; false when it is not within
+   * the total timeout, though not at once: then the charge follows, however long it takes.
+   */
+  settleInTime(totalTimeoutMs: number): Promise<boolean> {
+    const leftMs = this.#startedMs + totalTimeoutMs - this.#steadyClock.nowMs();
+    const patienceMs = Math.max(leftMs, MIN_CHARGE_WAIT_MS);
+    return doneInTime(this.settleQuietly(200), this.#steadyClock, patienceMs);
+  }
+
+  /**
+   * Charges what had come when the client went away, and stops the provider: at once, but where the answer is
+   * whole and only its usage is still to come. Clients leave at the finish reason, and what a model thinks
+   * unseen is told by the usage alone.
+   */
+  async settleLeft(stopProvider: () => void): Promise<void> {
+    const relay = this.#relay;
+    if (relay.lacksUsage) await doneInTime(relay.readUsage(), this.#steadyClock, USAGE_WAIT_MS);
+    stopProvider();
+    await this.settleQuietly(499);
   }
 
   #reported(written: Promise<void>): Promise<void> {

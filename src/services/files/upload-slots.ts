@@ -1,5 +1,5 @@
 import { GatewayError } from "../../lib/errors.ts";
-import { SharedSlots } from "../../lib/shared-slots.ts";
+import { SharedRoom } from "../../lib/shared-room.ts";
 
 /** Each holds two parts of 5 MB in memory while the store is slow. */
 const MAX_UPLOADS = 64;
@@ -9,7 +9,7 @@ const RETRY_AFTER_SECONDS = 5;
 
 /** Bounds the uploads that run in this process at a time. */
 export class UploadSlots {
-  readonly #slots = new SharedSlots(MAX_UPLOADS, MAX_UPLOADS_OF_ORGANIZATION);
+  readonly #slots = new SharedRoom(MAX_UPLOADS, MAX_UPLOADS_OF_ORGANIZATION);
 
   /** Throws 503 where all are taken. */
   take(organizationId: string): void {

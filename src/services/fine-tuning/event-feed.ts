@@ -4,7 +4,7 @@ import { findJob } from "../../../db/queries/fine-tuning-job-read.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isFinal } from "../../lib/fine-tuning-job.ts";
-import { SharedSlots } from "../../lib/shared-slots.ts";
+import { SharedRoom } from "../../lib/shared-room.ts";
 
 /** What a feed gives: events, or a sign that it is alive, and at last that the job has ended. */
 export type FeedItem =
@@ -40,7 +40,7 @@ export class EventFeeds {
   readonly #dependencies: FeedDependencies;
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #stopped = new AbortController();
-  readonly #slots = new SharedSlots(MAX_FEEDS, MAX_FEEDS_OF_ORGANIZATION);
+  readonly #slots = new SharedRoom(MAX_FEEDS, MAX_FEEDS_OF_ORGANIZATION);
 
   constructor(dependencies: FeedDependencies) {
     this.#dependencies = dependencies;
