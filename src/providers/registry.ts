@@ -1,6 +1,5 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
-import { createHttpClient } from "./http/http-client.ts";
 import type { ChatProvider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
@@ -9,6 +8,7 @@ import {
   SandboxFineTuning,
   type SandboxTuningDependencies,
 } from "./sandbox/tuning/fine-tuning-provider.ts";
+import { createHttpClient } from "./transport/http-client.ts";
 
 export type ProviderDependencies = OpenAiDependencies & SandboxDependencies;
 

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import type { Connect } from "../../src/providers/http/connection.ts";
-import { IDLE_TIMEOUT_MS } from "../../src/providers/http/connection-pool.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
+import type { Connect } from "../../src/providers/transport/connection.ts";
+import { IDLE_TIMEOUT_MS } from "../../src/providers/transport/connection-pool.ts";
 import {
   answerOf,
   codeOf,

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import fc from "fast-check";
-import { MAX_CHUNK_LINE_BYTES } from "../../src/providers/http/chunked-decoder.ts";
-import { Exchange, MAX_HEAD_BYTES } from "../../src/providers/http/exchange.ts";
-import type { ProviderResponse } from "../../src/providers/http/provider-response.ts";
+import { MAX_CHUNK_LINE_BYTES } from "../../src/providers/transport/chunked-decoder.ts";
+import { Exchange, MAX_HEAD_BYTES } from "../../src/providers/transport/exchange.ts";
+import type { ProviderResponse } from "../../src/providers/transport/provider-response.ts";
 import { codeOf, requestOf } from "./http-raw-server.ts";
 
 interface Outcome {

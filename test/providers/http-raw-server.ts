@@ -1,9 +1,12 @@
-import type { Connect } from "../../src/providers/http/connection.ts";
-import { createHttpClient, type HttpClientOptions } from "../../src/providers/http/http-client.ts";
+import type { Connect } from "../../src/providers/transport/connection.ts";
+import {
+  createHttpClient,
+  type HttpClientOptions,
+} from "../../src/providers/transport/http-client.ts";
 import type {
   ProviderRequest,
   ProviderResponse,
-} from "../../src/providers/http/provider-response.ts";
+} from "../../src/providers/transport/provider-response.ts";
 
 export interface RawConnection {
   readonly socket: Bun.Socket<RawConnection>;

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { MAX_UNREAD_BYTES } from "../../src/providers/http/response-body.ts";
+import { MAX_UNREAD_BYTES } from "../../src/providers/transport/response-body.ts";
 import {
   answerOf,
   codeOf,

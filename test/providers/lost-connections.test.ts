@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { HttpError } from "../../src/providers/http/http-error.ts";
 import type { Fetch } from "../../src/providers/openai/chat-provider.ts";
+import { HttpError } from "../../src/providers/transport/http-error.ts";
 import {
   answerOf,
   createHttpFetch,

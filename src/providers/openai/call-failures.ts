@@ -1,6 +1,6 @@
 import type { AbortNotice } from "../call-abort.ts";
-import { HttpError } from "../http/http-error.ts";
 import { ProviderFailure } from "../interface.ts";
+import { HttpError } from "../transport/http-error.ts";
 
 export function connectTimeout(): ProviderFailure {
   return new ProviderFailure("timeout", "the connection did not stand within the connect timeout");

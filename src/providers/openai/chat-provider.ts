@@ -1,7 +1,4 @@
 import type { Clock } from "../../lib/clock.ts";
-import { createHttpClient } from "../http/http-client.ts";
-import type { HttpClient, ProviderResponse } from "../http/provider-response.ts";
-import { isPlainHttp } from "../http/request-head.ts";
 import type {
   ChatAnswer,
   ChatCall,
@@ -10,6 +7,9 @@ import type {
   ProviderFailure,
   ProviderSettings,
 } from "../interface.ts";
+import { createHttpClient } from "../transport/http-client.ts";
+import type { HttpClient, ProviderResponse } from "../transport/provider-response.ts";
+import { isPlainHttp } from "../transport/request-head.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "./bounded-body.ts";
 import { brokenAnswer, connectTimeout, failureOfThrown } from "./call-failures.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";

@@ -1,10 +1,10 @@
 import type { AbortNotice } from "../call-abort.ts";
+import type { ChatAnswer, ChatCall } from "../interface.ts";
 import type {
   ProviderRequest,
   ProviderResponse,
   ResponseReceiver,
-} from "../http/provider-response.ts";
-import type { ChatAnswer, ChatCall } from "../interface.ts";
+} from "../transport/provider-response.ts";
 import { failureOfThrown } from "./call-failures.ts";
 
 /** Throws, or rejects, where a response is no answer. */
