@@ -12,7 +12,6 @@ afterAll(() => gateway.stop());
 
 const MANAGER = ["keys:manage", "chat:completions"] as const;
 const FUTURE_MS = Date.now() + 3_600_000;
-const isoOf = (ms: number) => new Date(ms).toISOString();
 
 const send = (method: string, path: string, key: string, body?: unknown) =>
   gateway.request(method, path, body, { key });
