@@ -6,7 +6,7 @@ export const organizations = pgTable(
   {
     id: text("id").primaryKey(),
     name: text("name").notNull(),
-    /** A PlanName of src/config/settings.ts: decides the platform fee. */
+    /** free, pro, byok or enterprise: decides the platform fee. */
     plan: text("plan").notNull(),
     /** Null: the plan's fee. */
     feeBasisPoints: integer("fee_basis_points"),

@@ -5,7 +5,7 @@ import { migrate } from "../../db/migrate.ts";
 import { SCOPES } from "../../src/lib/api-key-record.ts";
 import { openTestDatabase } from "../support/database.ts";
 
-const MIGRATION = join(import.meta.dir, "../../db/migrations/0010_authority.sql");
+const MIGRATION = join(import.meta.dir, "../../db/migrations/0011_authority.sql");
 /** All that the version before knew. */
 const OLD_SCOPES = SCOPES.slice(0, 14);
 

@@ -24,7 +24,8 @@ ALTER TABLE "organizations" ADD COLUMN "key_count" integer DEFAULT 0 NOT NULL;--
 ALTER TABLE "organizations" ADD COLUMN "suspended_at" timestamp with time zone;--> statement-breakpoint
 CREATE UNIQUE INDEX "operator_keys_hash" ON "operator_keys" USING btree ("key_hash");--> statement-breakpoint
 CREATE UNIQUE INDEX "credit_commands_idempotency" ON "credit_commands" USING btree ("operator_key_id","idempotency_key") WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
-CREATE INDEX "organizations_suspended" ON "organizations" USING btree ("id") WHERE suspended_at IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "organizations_suspended" ON "organizations" USING btree ("id") WHERE suspended_at IS NOT NULL;
+--> statement-breakpoint
 -- Counts an organization's keys that are not deleted, under the lock of its row: so a limit on their number
 -- is exact over all instances and costs the same with 100,000 keys as with one. A trigger, because instances
 -- of the previous version create and delete keys too while they are replaced.
