@@ -111,7 +111,7 @@ test("what is listed is what the candidate that served lacked", async () => {
   const first = await answered("both", body);
   expect(first.headers.get("x-gateway-provider")).toBe("primary");
   expect(first.headers.get(DROPPED)).toBe("top_k");
-  gateway.upstream.enqueue("groqs", { do: "status", status: 500 });
+  gateway.upstream.enqueue("groqs", { do: "error", status: 500 });
   const fallback = await answered("both", body);
   expect(fallback.headers.get("x-gateway-provider")).toBe("secondary");
   expect(fallback.headers.get(DROPPED)).toBeNull();
