@@ -62,6 +62,7 @@ export const apiKeyActor = defineActor({
     });
   },
 
+  isAbsent: (state) => state.record === undefined,
   reload: keepHolds,
   mayPassivate: (state) => state.dayHeldNano === 0n && state.monthHeldNano === 0n,
 
