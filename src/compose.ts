@@ -26,6 +26,7 @@ import { newId } from "./lib/ids.ts";
 import type { Keyring } from "./lib/keyring.ts";
 import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "./providers/transport/http-client.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
@@ -152,6 +153,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -165,6 +167,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     providers: createFineTuningProviders(providerSettings, {
       sql: background,
       clock,
+      httpClient,
       tunedModels: sandboxModels,
     }),
     files: files.jobFiles,
@@ -201,7 +204,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     tunedModels,
     providers: createProviders(providerSettings, {
       clock,
-      proxiedProtocols: config.proxiedProtocols,
+      httpClient,
       tunedModels: sandboxModels,
     }),
     rates: coordination.rates,
