@@ -74,7 +74,8 @@ const SETTINGS = [
   {
     name: "GATEWAY_PLAN",
     default: "free",
-    meaning: "plan of a new organization: `free`, `pro` or `byok`",
+    meaning:
+      "plan of a new organization: `free`, `pro`, `byok` or `enterprise` (fee 0, credit without limit)",
   },
   {
     name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",
@@ -130,7 +131,7 @@ const SETTINGS = [
     name: "GATEWAY_METRICS_TOKEN",
     default: null,
     meaning:
-      "bearer token of `/metrics`; unset, `/metrics` answers only when `HOST` is a loopback address",
+      "bearer token of `/metrics`; unset, `/metrics` answers only where `HOST` is a loopback address, to a loopback `Host` header, and not to requests that a proxy forwarded (`X-Forwarded-*`, `Forwarded`, `Via`, `X-Real-IP`)",
   },
   {
     name: "GATEWAY_KEEPALIVE_MS",

@@ -1,4 +1,4 @@
-import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
@@ -221,7 +221,13 @@ function assertAccess(access: Access, key: ApiKeyRecord): void {
       "A management key cannot call this endpoint; use a secret key.",
     );
   }
-  if (!key.scopes.includes(access.scope)) {
+  if (!holdsScope(key, access.scope)) {
     throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+  }
+  if (access.kind === "administration" && access.refusesLimitedKeys && isLimited(key)) {
+    throw new GatewayError(
+      "key_not_permitted",
+      "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot call this endpoint.",
+    );
   }
 }

@@ -1,4 +1,5 @@
 import type { AbortNotice } from "./call-abort.ts";
+import type { ChatFields } from "./chat-fields.ts";
 
 /**
  * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:
@@ -49,6 +50,8 @@ export type ChatAnswer =
     };
 
 export interface ChatProvider {
+  /** Which fields of a request its models have; absent: all of them. */
+  readonly fields?: ChatFields;
   /** Throws ProviderFailure for every outcome that is no answer. */
   chat(call: ChatCall): Promise<ChatAnswer>;
 }

@@ -127,6 +127,7 @@ describe("each variable takes what is documented", () => {
     [{ GATEWAY_STARTING_CREDIT_USD: "12.5" }, { startingCreditNanoUsd: 12_500_000_000n }],
     [{ GATEWAY_PLAN: "pro" }, { plan: "pro" }],
     [{ GATEWAY_PLAN: "byok" }, { plan: "byok" }],
+    [{ GATEWAY_PLAN: "enterprise" }, { plan: "enterprise" }],
     [{ GATEWAY_COMPLETION_SUCCESS_SAMPLE: "1" }, { completionSuccessSample: 1 }],
     [{ GATEWAY_COMPLETION_SUCCESS_SAMPLE: "0.25" }, { completionSuccessSample: 0.25 }],
     [{ GATEWAY_WEBHOOK_RETRY_DELAYS: "1, 0.5,0" }, { webhookRetryDelaysMs: [1000, 500, 0] }],

@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import { type ChatFields, chatFieldsOf } from "../chat-fields.ts";
 import type {
   ChatAnswer,
   ChatCall,
@@ -46,6 +47,7 @@ export function createOpenAiProvider(
 }
 
 class OpenAiChatProvider implements ChatProvider, AnswerReader {
+  readonly fields: ChatFields;
   readonly #url: string;
   readonly #failureContext: FailureContext;
   readonly #headers: Readonly<Record<string, string>>;
@@ -56,6 +58,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock } = dependencies;
+    this.fields = chatFieldsOf(settings.type);
     this.#url = endpointUrl(settings.baseUrl, "/chat/completions");
     this.#failureContext = {
       apiKey: settings.apiKey,

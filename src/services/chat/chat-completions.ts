@@ -20,6 +20,7 @@ import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts"
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
+import { planFields } from "./request-fields.ts";
 import { routePreferences } from "./route-preferences.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -145,11 +146,15 @@ export class ChatCompletions {
       : this.#plan(context, preferences, index);
   }
 
-  #plan({ caller, log }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
+  #plan(
+    { caller, log, request }: ChatContext,
+    preferences: RoutePreferences,
+    index: ModelIndex,
+  ): RoutePlan {
     const plan = this.#plans.plan(index, preferences);
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
-    return plan;
+    return planFields(request, plan);
   }
 
   /** At once where the actors are in memory and the money is there. */

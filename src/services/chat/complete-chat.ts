@@ -136,8 +136,9 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     this.onNewConnection = this.tries.onNewConnection;
     this.body = providerBody(
       chat.request,
-      candidate.upstreamModel,
+      candidate,
       sentOutputTokens(chat, candidate),
+      chat.plan.lacked,
     );
     return candidate.provider.chat(this);
   }

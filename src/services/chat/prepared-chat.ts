@@ -90,11 +90,25 @@ export function answerHeaders(
     const sent = candidate === undefined ? hold.outputTokens : sentOutputTokens(chat, candidate);
     headers["x-gateway-max-tokens"] = String(sent);
   }
+  const dropped = droppedParameters(chat.plan, candidate);
+  if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
   explain(headers, chat, tries);
   return headers;
+}
+
+const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
+
+/**
+ * What the candidate did not get. A stream that is opened while its provider is still silent cannot know
+ * which one will serve it: then whatever any of them lacks, so that nothing is dropped without a word.
+ */
+function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
+  if (plan.lacked === undefined) return [];
+  if (candidate !== undefined) return plan.lacked.get(candidate)?.listed ?? [];
+  return [...new Set([...plan.lacked.values()].flatMap(({ listed }) => listed))];
 }
 
 /** Tells, with the error that the call ends with, what was tried, where the caller asked for that. */

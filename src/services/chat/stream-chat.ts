@@ -111,7 +111,8 @@ class StreamedChat implements ChatStreamCall {
 
   providerBody(candidate: Candidate): Record<string, unknown> {
     const chat = this.#chat;
-    return providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat, candidate));
+    const outputTokens = sentOutputTokens(chat, candidate);
+    return providerBody(chat.request, candidate, outputTokens, chat.plan.lacked);
   }
 
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {

@@ -22,6 +22,8 @@ export class TunedModels {
   readonly #dependencies: TunedModelsDependencies;
   /** A promise is a read under way; one that is not here any more was forgotten while it ran. */
   readonly #known = new Map<string, Known | Promise<Known>>();
+  /** Reads that begin when the one under way ends. */
+  readonly #next = new Map<string, Promise<Known>>();
 
   constructor(dependencies: TunedModelsDependencies) {
     this.#dependencies = dependencies;
@@ -95,7 +97,23 @@ export class TunedModels {
   ): ModelIndex | Promise<ModelIndex> {
     const isKnown = names.every((name) => own.some(({ id }) => id === name));
     if (isKnown) return this.#with(own);
-    return this.#read(organizationId).then((models) => this.#with(models));
+    return this.#readAgain(organizationId).then((models) => this.#with(models));
+  }
+
+  /** One read at a time for each organization, shared by all that ask before it begins. */
+  #readAgain(organizationId: string): Promise<Known> {
+    const current = this.#known.get(organizationId);
+    if (!(current instanceof Promise)) return this.#read(organizationId);
+    let next = this.#next.get(organizationId);
+    if (next === undefined) {
+      const begin = () => {
+        this.#next.delete(organizationId);
+        return this.#read(organizationId);
+      };
+      next = current.then(begin, begin);
+      this.#next.set(organizationId, next);
+    }
+    return next;
   }
 
   #with(own: Known): ModelIndex {

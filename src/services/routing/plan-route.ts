@@ -29,6 +29,16 @@ export interface RoutePlan {
   /** Each model once, in order. */
   readonly models: readonly CatalogueModel[];
   readonly candidates: readonly Candidate[];
+  /** By candidate, what it lacks of the request; absent where none lacks anything. */
+  readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
+}
+
+/** Fields of a request that a candidate does not have. */
+export interface LackedFields {
+  /** Fields that are not sent in the request's own form. */
+  readonly leftOut: readonly string[];
+  /** What the caller is told of: fields, or members of them, that asked for something. */
+  readonly listed: readonly string[];
 }
 
 /** Models named in the request. Throws 404 model_not_found or 400 unsupported_model. */
