@@ -7,7 +7,7 @@ import { createApp } from "./app.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
 import { composeChat } from "./compose/chat.ts";
 import { openConnections } from "./compose/connections.ts";
-import { openCoordination } from "./compose/coordination.ts";
+import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
@@ -117,6 +117,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   // Before the others know of this instance: they leave a share of each limit to one that has not joined.
   await coordination.start();
   await membership.enter();
+  await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
   const models = await composeModels(config, background);
   const read = <Result>(query: Query<Result>): Promise<Result> =>
