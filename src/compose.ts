@@ -26,6 +26,7 @@ import { newId } from "./lib/ids.ts";
 import type { Keyring } from "./lib/keyring.ts";
 import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "./providers/transport/http-client.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
@@ -153,6 +154,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -166,6 +168,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     providers: createFineTuningProviders(providerSettings, {
       sql: background,
       clock,
+      httpClient,
       tunedModels: sandboxModels,
     }),
     files: files.jobFiles,
@@ -202,7 +205,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     tunedModels,
     providers: createProviders(providerSettings, {
       clock,
-      proxiedProtocols: config.proxiedProtocols,
+      httpClient,
       tunedModels: sandboxModels,
     }),
     rates: coordination.rates,
