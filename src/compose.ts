@@ -28,6 +28,7 @@ import { createFineTuningProviders, createProviders } from "./providers/registry
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
+import { LongBodyAdmission } from "./services/billing/admit-long-body.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
 import { tellKeys } from "./services/master-key/tell-keys.ts";
@@ -237,6 +238,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
+    longBodies: new LongBodyAdmission({ rates: coordination.rates, clock, read }),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);
