@@ -9,7 +9,6 @@ import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { readStream } from "../support/stream-reader.ts";
-import { until } from "../support/until.ts";
 
 const redis = await findTestRedis();
 
