@@ -1,9 +1,14 @@
 import { resolve } from "node:path";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
+import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
 import { type ExternalServices, readExternalServices } from "./config/external-services.ts";
 import { type ModelConfig, readConfigFile } from "./config/file.ts";
-import { enabledProviders, type ProviderConfig } from "./config/providers.ts";
+import {
+  checkProviderVariables,
+  enabledProviders,
+  type ProviderConfig,
+} from "./config/providers.ts";
 import { readSettings, type Settings } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
 
@@ -32,29 +37,34 @@ const PROXY_VARIABLES = {
 };
 
 /**
- * Reads the environment and the configuration file once. Throws ConfigError, one line that names the
- * setting, its value (masked where it is secret) and what is accepted.
+ * Reads the environment and the configuration file once. Throws ConfigError with all faults, a line for each
+ * that names the setting, its value (masked where it is secret) and what is accepted.
  */
 export function readConfig(
   environment: Environment,
   options: { readonly cwd?: string } = {},
 ): GatewayConfig {
   const cwd = options.cwd ?? process.cwd();
-  const reader = new EnvironmentReader(environment);
+  const faults = new ConfigFaults();
+  const reader = new EnvironmentReader(environment, faults);
   const settings = readSettings(reader);
   const accessKeys = readAccessKeys(reader, settings.databaseUrl);
   const external = readExternalServices(reader);
-  const file = readConfigFile(environment, cwd);
-  const { providers, warnings } = enabledProviders(environment, file);
+  const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
+  const enabled = file && enabledProviders(environment, file, faults);
+  if (file === undefined) checkProviderVariables(environment, faults);
+  faults.throwAny();
+  const { path, models, sandbox } = file!;
+  const { providers, warnings } = enabled!;
   return deepFreeze({
     ...settings,
     ...accessKeys,
     ...external.services,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
-    configFile: file.path,
+    configFile: path,
     providers,
-    models: file.models,
-    sandbox: file.sandbox,
+    models,
+    sandbox,
     proxiedProtocols: Object.entries(PROXY_VARIABLES)
       .filter(([, names]) => names.some((name) => Boolean(environment[name])))
       .map(([protocol]) => protocol),

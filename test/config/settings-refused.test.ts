@@ -65,7 +65,7 @@ describe("each variable refuses anything else in one line with its name, its val
     DATABASE_URL: ["localhost", "mysql://db/gateway"],
     REDIS_URL: ["cache:6379", "http://cache", "redis://cache/rates", "redis://cache/1/2"],
     GATEWAY_STARTING_CREDIT_USD: ["-1", "1e3", "free", "0.0000000001", "1000001", "1,5", ".5"],
-    GATEWAY_PLAN: ["Free", "enterprise", "__proto__"],
+    GATEWAY_PLAN: ["Free", "gold", "__proto__"],
     GATEWAY_COMPLETION_SUCCESS_SAMPLE: ["1.1", "-0.1", "10%", "1e-1", "NaN"],
     GATEWAY_WEBHOOK_RETRY_DELAYS: ["a", "1;2", "-1", "1,,2", "1e3", "604801", "1,".repeat(20) + 1],
     GATEWAY_WEBHOOK_ALLOW_HTTP: ["yes", "TRUE", "on", "2", "toString"],
@@ -170,4 +170,33 @@ test("any text in any variable is either accepted or refused in one line, never 
     }),
     { numRuns: 1000 },
   );
+});
+
+test("all settings that are wrong are told at once, a line for each, and no secret", () => {
+  const environment = {
+    PORT: "many",
+    LOG_LEVEL: "loud",
+    GATEWAY_CORS_ORIGINS: "example.com",
+    GATEWAY_WEBHOOK_RETRY_DELAYS: "a",
+    GATEWAY_MASTER_KEY: "hunter2",
+    GATEWAY_SECRET_KEY: "hunter2",
+    S3_BUCKET: "files",
+    S3_ACCESS_KEY_ID: "hunter 2",
+    MISTRAL_BASE_URL: "nowhere",
+    AZURE_API_KEY: "k",
+  };
+  const lines = refusal(environment).split("\n");
+  expect(lines.map((line) => line.split(" ")[0]!).toSorted()).toEqual([
+    "AZURE_BASE_URL",
+    "GATEWAY_CORS_ORIGINS",
+    "GATEWAY_MASTER_KEY",
+    "GATEWAY_SECRET_KEY",
+    "GATEWAY_WEBHOOK_RETRY_DELAYS",
+    "LOG_LEVEL",
+    "MISTRAL_BASE_URL",
+    "PORT",
+    "S3_ACCESS_KEY_ID",
+    "S3_SECRET_ACCESS_KEY",
+  ]);
+  expect(lines.join()).not.toContain("hunter");
 });
