@@ -4,6 +4,7 @@ import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
 import { type ExternalServices, readExternalServices } from "./config/external-services.ts";
 import { type ModelConfig, readConfigFile } from "./config/file.ts";
+import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
 import {
   checkProviderVariables,
   enabledProviders,
@@ -23,18 +24,13 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** The file's entries, which the catalogue is built from. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
-  /** Protocols of URLs for which the environment names a proxy, which calls to providers then go through. */
-  readonly proxiedProtocols: readonly string[];
+  /** The proxies that calls to providers go through. */
+  readonly proxies: OutboundProxies;
   /** Requests that this process may have under way at a time, by the platform's own setting. */
   readonly maxOutboundRequests: number;
   /** What is set but has no effect, one line each, to be logged at the start. */
   readonly warnings: readonly string[];
 }
-
-const PROXY_VARIABLES = {
-  "http:": ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
-  "https:": ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
-};
 
 /**
  * Reads the environment and the configuration file once. Throws ConfigError with all faults, a line for each
@@ -53,6 +49,7 @@ export function readConfig(
   const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
   const enabled = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
+  const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
   faults.throwAny();
   const { path, models, sandbox } = file!;
   const { providers, warnings } = enabled!;
@@ -65,9 +62,7 @@ export function readConfig(
     providers,
     models,
     sandbox,
-    proxiedProtocols: Object.entries(PROXY_VARIABLES)
-      .filter(([, names]) => names.some((name) => Boolean(environment[name])))
-      .map(([protocol]) => protocol),
+    proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
   });

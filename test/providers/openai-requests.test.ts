@@ -39,10 +39,10 @@ test("Azure gets its key as api-key, and the path goes before the query of the b
   const urls: string[] = [];
   const provider = adapter("http://azure.test/openai/deployments/d?api-version=2024-10-21", {
     type: "azure",
-    fetch: async (url, init) => {
+    answer: (url, { headers }) => {
       urls.push(url);
-      expect(new Headers(init.headers).get("api-key")).toBe(API_KEY);
-      expect(new Headers(init.headers).get("authorization")).toBeNull();
+      expect(headers["api-key"]).toBe(API_KEY);
+      expect(headers.authorization).toBeUndefined();
       return Response.json({ choices: [{}] });
     },
   });
@@ -154,8 +154,8 @@ test("OpenAI itself is asked for plain deltas unless the caller wants them padde
   for (const baseUrl of ["https://api.openai.com/v1", "https://openai.com.test/v1"]) {
     const provider = adapter(baseUrl, {
       type: "openai",
-      fetch: async (_url, init) => {
-        bodies.push(JSON.parse(String(init.body)).stream_options);
+      answer: (_url, { body: sent }) => {
+        bodies.push(JSON.parse(String(sent)).stream_options);
         return new Response("", { headers: { "content-type": "text/event-stream" } });
       },
     });

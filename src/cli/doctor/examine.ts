@@ -37,7 +37,7 @@ export async function examine(context: CommandContext, isLive: boolean): Promise
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
-    checkProviders(config.providers, config.proxiedProtocols),
+    checkProviders(config.providers, config.proxies),
   ]);
   const catalogue = await checkCatalogue(config, context.nowMs());
   return [

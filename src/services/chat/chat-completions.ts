@@ -70,7 +70,7 @@ export class ChatCompletions {
     claim: IdempotencyClaim | undefined,
   ): Promise<ChatOutcome> {
     const { caller, log } = context;
-    const taken = takeRate(this.#dependencies.rates, caller);
+    const taken = context.takenRate ?? takeRate(this.#dependencies.rates, caller);
     if (claim !== undefined || taken instanceof Promise) {
       return this.#completeSlowly(context, plan, claim, taken);
     }

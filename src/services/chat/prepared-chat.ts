@@ -22,6 +22,8 @@ export interface ChatContext {
 
 /** A chat completion as it arrives. */
 export interface ArrivedChat extends ChatContext {
+  /** The headers of the rate window where the request took its place in it before; else undefined. */
+  readonly takenRate: Readonly<Record<string, string>> | undefined;
   readonly arrival: {
     /** The caller as it stands now. Rejects where its key may not call any more. */
     admitAgain(): Promise<Caller>;
