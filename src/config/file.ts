@@ -7,6 +7,7 @@ import { faultyLine } from "./faulty-line.ts";
 import {
   type ConfigFile,
   compileConfigFile,
+  MODEL_ID,
   type ModelEntry,
   type ProviderEntry,
 } from "./file-schema.ts";
@@ -41,11 +42,12 @@ export function readConfigFile(environment: Environment, cwd: string): FileConte
     ...entry,
     source: `${path} /models/${index}`,
   }));
-  const repeated = [
+  const faults = [
     ...repeatedIds(path, "providers", file.providers ?? []),
     ...repeatedIds(path, "models", models),
+    ...models.flatMap(mixedEntry),
   ];
-  if (repeated.length > 0) throw new ConfigError(...repeated);
+  if (faults.length > 0) throw new ConfigError(...faults);
   return { path, providers: file.providers ?? [], models, sandbox: file.sandbox ?? true };
 }
 
@@ -154,6 +156,18 @@ function atPointer(value: unknown, pointer: string): unknown {
     current = (current as Record<string, unknown>)[key];
   }
   return current;
+}
+
+/** A model has an author; an alias has nothing but what it stands for. */
+function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
+  if (entry.alias_of === undefined) {
+    return entry.id.includes("/") ? [] : refuse(`${source}/id`, entry.id, MODEL_ID).faults;
+  }
+  const other = Object.keys(entry).find((member) => member !== "id" && member !== "alias_of");
+  if (other === undefined) return [];
+  return [
+    `${source} (${entry.id}) has alias_of and ${other}, but an alias has the terms of its model`,
+  ];
 }
 
 function repeatedIds(

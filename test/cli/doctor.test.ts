@@ -74,7 +74,6 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
     "ok provider openai",
     "ok provider sandbox",
     "ok models of openai",
-    "ok models of sandbox",
   ]);
   expect(JSON.stringify(checks)).toMatch(/Postgres 1[5-9]|Postgres [2-9]\d/);
   const people = await runCliProcess({ PORT: "0", ...sound }, "doctor");

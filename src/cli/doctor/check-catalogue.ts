@@ -1,6 +1,5 @@
 import type { GatewayConfig } from "../../config.ts";
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
-import { buildCatalogue } from "../../providers/catalogue/build-catalogue.ts";
+import { buildCatalogue, type Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import type { LiveTarget } from "./check-live.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 
@@ -12,7 +11,7 @@ export async function checkCatalogue(
   nowMs: number,
 ): Promise<{ readonly findings: readonly Finding[]; readonly targets: readonly LiveTarget[] }> {
   const { providers, models, sandbox } = config;
-  let catalogue: readonly CatalogueModel[];
+  let catalogue: Catalogue;
   try {
     catalogue = await buildCatalogue({ providers, models, sandbox, now: new Date(nowMs) });
   } catch (error) {
@@ -23,15 +22,15 @@ export async function checkCatalogue(
     provider,
     models: namesAt(provider.id, catalogue),
   }));
-  const findings = targets.map(({ provider, models: served }) => {
-    const name = `${NAME} of ${provider.id}`;
-    return served.length === 0 ? warning(name, "none") : ok(name, `${served.length}`);
+  const findings = catalogue.reports.map(({ provider, models: served, reason }) => {
+    const name = `${NAME} of ${provider}`;
+    return served === 0 ? warning(name, reason ?? "none") : ok(name, `${served}`);
   });
   return { findings, targets };
 }
 
-function namesAt(providerId: string, catalogue: readonly CatalogueModel[]): string[] {
-  const names = catalogue.flatMap(({ endpoints }) =>
+function namesAt(providerId: string, catalogue: Catalogue): string[] {
+  const names = catalogue.models.flatMap(({ endpoints }) =>
     endpoints.filter(({ provider }) => provider === providerId).map(({ model }) => model),
   );
   return [...new Set(names)];
