@@ -88,8 +88,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
-      // Where several share a folder, one that does not come back has left its notes to the others.
-      async () => void owed.notes.settleLeft(),
       () =>
         cleanWebhooks(background, (webhookId, events) =>
           telemetry.log.warn(
