@@ -1,4 +1,5 @@
 import type { KeyRow } from "../../../db/queries/key-rows.ts";
+import { AccountTable } from "./credits-low.ts";
 import { Table } from "./table.ts";
 
 /* Rows of the tables that the ledger and the actors use; columns as in db/schema. */
@@ -11,6 +12,7 @@ export interface AccountRow {
   readonly period_start: string | null;
   readonly credit_nano: bigint;
   readonly credit_limit_nano: bigint | null;
+  readonly last_topup_nano: bigint;
   readonly posted_nano: bigint;
   readonly held_nano: bigint;
   readonly sequence: bigint;
@@ -124,8 +126,9 @@ export interface Tables {
 }
 
 export function createTables(): Tables {
+  const outbox = new Table<OutboxRow>("outbox");
   return {
-    accounts: new Table("accounts"),
+    accounts: new AccountTable(outbox),
     apiKeys: new Table("api_keys"),
     attempts: new Table("attempts"),
     changes: new Table("changes"),
@@ -134,7 +137,7 @@ export function createTables(): Tables {
     holds: new Table("holds"),
     instances: new Table("instances"),
     organizations: new Table("organizations"),
-    outbox: new Table("outbox"),
+    outbox,
     outboxIds: new Table("outbox_ids"),
     refunds: new Table("refunds"),
     transactions: new Table("transactions"),
