@@ -31,7 +31,7 @@ import { SeededRandom } from "./seeded-random.ts";
  * the SQL functions and to the model of them; what comes back and what is written must be the same.
  * GATEWAY_SIM_CONFORMANCE_ROUNDS: how many times over; GATEWAY_SIM_CONFORMANCE_SEED: from which seed.
  */
-const ROUNDS = Number(process.env.GATEWAY_SIM_CONFORMANCE_ROUNDS ?? 12);
+const ROUNDS = Number(process.env.GATEWAY_SIM_CONFORMANCE_ROUNDS ?? 20);
 const STEPS = 60;
 const SEED = Number(process.env.GATEWAY_SIM_CONFORMANCE_SEED ?? 1);
 const TIMEOUT_MS = 600_000;

@@ -9,8 +9,8 @@ export class AccountTable extends Table<AccountRow> {
   readonly #outbox: Table<OutboxRow>;
   #events = 0;
 
-  constructor(outbox: Table<OutboxRow>) {
-    super("accounts");
+  constructor(outbox: Table<OutboxRow>, violated?: (row: AccountRow) => string | undefined) {
+    super("accounts", violated);
     this.#outbox = outbox;
   }
 
