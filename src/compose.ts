@@ -29,6 +29,7 @@ import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "./providers/transport/http-client.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
+import { LongBodyAdmission } from "./services/billing/admit-long-body.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
 import { tellKeys } from "./services/master-key/tell-keys.ts";
@@ -119,7 +120,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
-  const models = await composeModels(config, background);
+  const models = await composeModels(config, background, telemetry);
   const read = <Result>(query: Query<Result>): Promise<Result> =>
     untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({
@@ -241,6 +242,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
+    longBodies: new LongBodyAdmission({ rates: coordination.rates, clock, read }),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);

@@ -38,6 +38,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   query: Readonly<Record<string, unknown>> = NO_QUERY;
   body: unknown;
   bodyText = "";
+  takenRate: Readonly<Record<string, string>> | undefined;
   readonly #route: CompiledRoute;
   readonly #server: ConnectionTimeouts | null;
   #caller: Caller | undefined;
@@ -103,6 +104,13 @@ export class RequestRun implements RequestContext, BodyConnection {
   /** The organization of a request's body; bodies that need no key share one name. */
   get owner(): string {
     return this.#caller?.key.organizationId ?? "";
+  }
+
+  /** Of calls of models alone: other bodies are short, and are not charged. */
+  async admitLongBody(): Promise<void> {
+    const { definition, dependencies } = this.#route;
+    if (definition.access.kind !== "model") return;
+    this.takenRate = await dependencies.longBodies.admit(this.caller, this.log);
   }
 
   /** Until the answer, which may be long in coming too. */

@@ -44,6 +44,11 @@ export interface RequestContext {
   readonly body: unknown;
   /** UTF-8 bytes of the body as it came. */
   readonly bodyText: string;
+  /**
+   * The headers of the rate window where the body took its place in it, because it was long: the handler
+   * takes no second one.
+   */
+  readonly takenRate: Readonly<Record<string, string>> | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */

@@ -22,6 +22,8 @@ export interface ChatContext {
 
 /** A chat completion as it arrives. */
 export interface ArrivedChat extends ChatContext {
+  /** The headers of the rate window where the request took its place in it before; else undefined. */
+  readonly takenRate: Readonly<Record<string, string>> | undefined;
   readonly arrival: {
     /** The caller as it stands now. Rejects where its key may not call any more. */
     admitAgain(): Promise<Caller>;
@@ -46,12 +48,6 @@ export type ChatOutcome =
       readonly headers: Record<string, string>;
       readonly body: ReadableStream<Uint8Array>;
     }
-  /** A stream that was over before anything could leave. */
-  | {
-      readonly kind: "whole-stream";
-      readonly headers: Record<string, string>;
-      readonly body: Uint8Array;
-    }
   /** The stored result of an earlier call with the same idempotency key. */
   | {
       readonly kind: "replay";
@@ -62,14 +58,14 @@ export type ChatOutcome =
 
 /**
  * The limit of output tokens that goes upstream: what the caller set, or what the hold was lowered to. The
- * hold is that of the dearest of its models; one that gives less may refuse to be asked for more.
+ * hold is that of the dearest of its candidates; one that gives less may refuse to be asked for more.
  */
 export function sentOutputTokens(
   { request, hold }: AdmittedChat,
-  { model }: Candidate,
+  { terms }: Candidate,
 ): number | undefined {
   if (!hold.isLowered) return statedOutputLimit(request);
-  return Math.min(hold.outputTokens, model.maxOutputTokens);
+  return Math.min(hold.outputTokens, terms.maxOutputTokens);
 }
 
 /** The candidates that were tried, and what came of them: put into words only where somebody asks. */
