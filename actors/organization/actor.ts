@@ -1,7 +1,10 @@
 import {
-  adjustCreditEffect,
   type CreditCommand,
+  type CreditOrder,
+  creditCommandEffect,
+  placeOrderEffect,
   refuseCommandEffect,
+  withdrawOrderEffect,
 } from "../../db/queries/credit-commands.ts";
 import { insertKeyEffect, type NewKey } from "../../db/queries/key-write.ts";
 import { loadOrganization } from "../../db/queries/organization-load.ts";
@@ -16,6 +19,7 @@ import {
   type OrganizationHeadroom,
   type OrganizationState,
   organizationState,
+  setCreditLimit,
 } from "./state.ts";
 
 /** One organization: its plan, its balance, and the keys it makes. */
@@ -34,6 +38,7 @@ export const organizationActor = defineActor({
       id,
       record: loaded && { name: loaded.name, plan: loaded.plan },
       creditNano: loaded?.creditNano ?? 0n,
+      creditLimitNano: loaded === undefined ? 0n : loaded.creditLimitNano,
       postedNano: loaded?.postedNano ?? 0n,
       sequence: loaded?.sequence ?? 0n,
       heldNano: 0n,
@@ -97,17 +102,39 @@ export const organizationActor = defineActor({
       ],
     }),
 
-    /** Carries out an operator's order. Its caller holds what it takes. */
-    adjustCredit: (
+    placeOrder: (
       state: OrganizationState,
-      command: CreditCommand,
+      order: CreditOrder,
     ): Turn<OrganizationState, undefined> => ({
       state,
       reply: undefined,
-      effects: [adjustCreditEffect(command)],
+      effects: [placeOrderEffect(order)],
     }),
 
-    refuseAdjustment: (
+    withdrawOrder: (
+      state: OrganizationState,
+      { id }: CreditOrder,
+    ): Turn<OrganizationState, undefined> => ({
+      state,
+      reply: undefined,
+      effects: [withdrawOrderEffect(id)],
+    }),
+
+    /**
+     * Carries out an operator's order. The caller holds what an adjustment takes. A new credit limit binds
+     * holds at once; nothing is held before it is durable.
+     */
+    carryOutOrder: (
+      state: OrganizationState,
+      command: CreditCommand,
+    ): Turn<OrganizationState, undefined> => ({
+      state:
+        command.kind === "credit-limit" ? setCreditLimit(state, command.creditLimitNano) : state,
+      reply: undefined,
+      effects: [creditCommandEffect(command)],
+    }),
+
+    refuseOrder: (
       state: OrganizationState,
       command: CreditCommand,
     ): Turn<OrganizationState, undefined> => ({

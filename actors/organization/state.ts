@@ -1,7 +1,8 @@
 import { orgAccountId } from "../../db/ledger/rows.ts";
 
 /**
- * Decisions of the actor of one organization: its plan and its prepaid balance.
+ * Decisions of the actor of one organization: its plan, and its balance, which may go down to minus its
+ * credit limit.
  *
  * The balance is credit minus spend, both as the ledger last told them; holds of requests live in this
  * memory alone and survive a reload, those that outlive processes come from the database. `sequence` numbers
@@ -15,6 +16,8 @@ export interface OrganizationFacts {
   /** Undefined where there is no such organization. */
   readonly record: { readonly name: string; readonly plan: string } | undefined;
   readonly creditNano: bigint;
+  /** How far the balance may go below zero; null is without limit. */
+  readonly creditLimitNano: bigint | null;
   readonly postedNano: bigint;
   readonly sequence: bigint;
   readonly heldNano: bigint;
@@ -23,9 +26,12 @@ export interface OrganizationFacts {
 
 export interface OrganizationState extends OrganizationFacts {
   readonly accountId: string;
-  /** What requests may hold at most: balance minus long holds. */
+  /** What requests may hold at most: balance plus credit limit minus long holds. */
   readonly roomNano: bigint;
 }
+
+/** What is free where there is no credit limit: as much as the database can count. */
+export const UNLIMITED_NANO = 2n ** 63n - 1n;
 
 export interface BalanceTotals {
   readonly creditNano: bigint;
@@ -35,21 +41,26 @@ export interface BalanceTotals {
 
 export interface OrganizationHeadroom {
   readonly plan: string | undefined;
-  /** Balance. */
+  readonly creditLimitNano: bigint | null;
+  /** Balance plus credit limit. */
   readonly unspentNano: bigint;
-  /** Balance minus holds. */
+  /** Balance plus credit limit minus holds. */
   readonly freeNano: bigint;
+  /** Balance minus holds, without the credit limit. */
+  readonly unheldNano: bigint;
 }
 
 export function organizationState(facts: OrganizationFacts): OrganizationState {
-  const { id, record, creditNano, postedNano, sequence, heldNano, longHeldNano } = facts;
-  const roomNano = creditNano - postedNano - longHeldNano;
+  const { id, record, creditNano, creditLimitNano, postedNano } = facts;
+  const { sequence, heldNano, longHeldNano } = facts;
+  const roomNano = withCredit(creditNano - postedNano - longHeldNano, creditLimitNano);
   const accountId = orgAccountId(id);
   return {
     id,
     accountId,
     record,
     creditNano,
+    creditLimitNano,
     postedNano,
     sequence,
     longHeldNano,
@@ -59,11 +70,27 @@ export function organizationState(facts: OrganizationFacts): OrganizationState {
 }
 
 export function headroom(state: OrganizationState): OrganizationHeadroom {
+  const { creditLimitNano, heldNano, longHeldNano } = state;
+  const balanceNano = state.creditNano - state.postedNano;
   return {
     plan: state.record?.plan,
-    unspentNano: state.creditNano - state.postedNano,
-    freeNano: state.roomNano - state.heldNano,
+    creditLimitNano,
+    unspentNano: withCredit(balanceNano, creditLimitNano),
+    freeNano: state.roomNano - heldNano,
+    unheldNano: balanceNano - longHeldNano - heldNano,
   };
+}
+
+function withCredit(nano: bigint, creditLimitNano: bigint | null): bigint {
+  return creditLimitNano === null ? UNLIMITED_NANO : nano + creditLimitNano;
+}
+
+/** The caller has checked that what is used and held stays within the limit. */
+export function setCreditLimit(
+  state: OrganizationState,
+  creditLimitNano: bigint | null,
+): OrganizationState {
+  return organizationState({ ...state, creditLimitNano });
 }
 
 /** Undefined where there is not so much free. What costs nothing needs no money. */
@@ -85,6 +112,7 @@ function withHeld(state: OrganizationState, heldNano: bigint): OrganizationState
     accountId: state.accountId,
     record: state.record,
     creditNano: state.creditNano,
+    creditLimitNano: state.creditLimitNano,
     postedNano: state.postedNano,
     sequence: state.sequence,
     longHeldNano: state.longHeldNano,

@@ -204,7 +204,7 @@ function verdictOf(row: VerdictRow): HoldVerdict {
   }
   return {
     kind: "short",
-    organization: roomOf(row.o)!,
+    organization: roomOf(row.o),
     day: roomOf(row.d!),
     month: roomOf(row.m!),
   };

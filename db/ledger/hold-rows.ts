@@ -38,10 +38,10 @@ export type HoldVerdict =
   | { readonly kind: "behind" }
   /** The key is switched off, or (undefined) does not exist any more. */
   | { readonly kind: "revoked"; readonly isActive: false | undefined }
-  /** There is not enough. Rooms of periods are undefined where the key has no such budget. */
+  /** There is not enough. Rooms are undefined where there is no credit limit, or no such budget. */
   | {
       readonly kind: "short";
-      readonly organization: AccountRoom;
+      readonly organization: AccountRoom | undefined;
       readonly day: AccountRoom | undefined;
       readonly month: AccountRoom | undefined;
     };

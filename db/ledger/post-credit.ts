@@ -18,7 +18,8 @@ export interface PostedCredit {
 
 /**
  * Posts a top-up or an adjustment and tells every process. Returns undefined, and posts nothing,
- * where the organization is unknown or its balance would go below zero. The caller answers for holds.
+ * where the organization is unknown or a negative amount takes more than its balance, its credit limit and
+ * the holds in the database leave. The caller answers for other holds.
  */
 export async function postCredit(
   sql: Database | DatabaseTransaction,

@@ -3,85 +3,152 @@ import type { StatementEffect } from "../ledger/effects.ts";
 import { postCredit } from "../ledger/post-credit.ts";
 import type { Query } from "../query.ts";
 import { recordChange } from "./changes.ts";
+import { setCreditLimit } from "./credit-limit.ts";
 
-/** An operator's order to change a balance, made in another process than the one that holds money. */
-export interface CreditOrder {
+/** An operator's order to change a balance. */
+export interface AdjustmentOrder {
+  readonly kind: "adjustment";
   readonly id: string;
   readonly organizationId: string;
+  /** Negative takes from the balance, at most what is not held. */
   readonly amountNano: bigint;
   readonly description: string;
 }
 
-/** An order that is carried out, by the transaction of this id. */
-export interface CreditCommand extends CreditOrder {
-  readonly transactionId: string;
+/** An operator's order to set how far a balance may go below zero. */
+export interface CreditLimitOrder {
+  readonly kind: "credit-limit";
+  readonly id: string;
+  readonly organizationId: string;
+  /** Null is without limit. */
+  readonly creditLimitNano: bigint | null;
 }
+
+export type CreditOrder = AdjustmentOrder | CreditLimitOrder;
+
+/** An order that is being carried out; an adjustment posts the transaction of this id. */
+export type CreditCommand = CreditOrder & { readonly transactionId: string };
 
 export interface CreditCommandOutcome {
   readonly isDone: boolean;
-  /** Null where it was refused, too. */
+  /** True where what is used or held does not allow it. */
+  readonly isRefused: boolean;
+  /** Of an adjustment that was posted. */
   readonly transactionId: string | null;
 }
 
+/** More than any balance covers: a version that takes every order for an adjustment refuses it. */
+const NO_ADJUSTMENT_NANO = -(4n * 10n ** 18n);
+
 export async function insertCreditCommand(
   sql: DatabaseTransaction,
-  command: CreditOrder,
+  order: CreditOrder,
 ): Promise<void> {
-  await sql`INSERT INTO credit_commands (id, organization_id, amount_nano, description)
-    VALUES (${command.id}, ${command.organizationId}, ${command.amountNano.toString()}::bigint,
-      ${command.description})`;
-  await recordChange(sql, "credit-command", command.id);
+  const isAdjustment = order.kind === "adjustment";
+  const amountNano = isAdjustment ? order.amountNano : NO_ADJUSTMENT_NANO;
+  const limit = isAdjustment ? null : (order.creditLimitNano?.toString() ?? null);
+  await sql`INSERT INTO credit_commands (id, organization_id, kind, amount_nano, credit_limit_nano,
+      description)
+    VALUES (${order.id}, ${order.organizationId}, ${order.kind}, ${amountNano.toString()}::bigint,
+      ${limit}::bigint, ${isAdjustment ? order.description : "Credit limit"})`;
+  await recordChange(sql, "credit-command", order.id);
 }
 
-/** Orders that nobody carried out yet, oldest first. */
+/** Orders that are not carried out yet, oldest first. */
 export function pendingCreditCommands(): Query<CreditOrder[]> {
   return {
     name: "credit-commands-pending",
     tables: ["credit_commands"],
     async run(sql) {
       const rows = await sql<
-        { id: string; organization_id: string; amount_nano: bigint; description: string }[]
-      >`SELECT id, organization_id, amount_nano, description FROM credit_commands
-        WHERE done_at IS NULL ORDER BY created_at, id LIMIT 100`;
-      return rows.map((row) => ({
-        id: row.id,
-        organizationId: row.organization_id,
-        amountNano: row.amount_nano,
-        description: row.description,
-      }));
+        {
+          id: string;
+          organization_id: string;
+          kind: string;
+          amount_nano: bigint;
+          credit_limit_nano: bigint | null;
+          description: string;
+        }[]
+      >`SELECT id, organization_id, kind, amount_nano, credit_limit_nano, description
+        FROM credit_commands WHERE done_at IS NULL ORDER BY created_at, id LIMIT 100`;
+      return rows.map((row): CreditOrder => {
+        const order = { id: row.id, organizationId: row.organization_id };
+        if (row.kind === "credit-limit") {
+          return { ...order, kind: "credit-limit", creditLimitNano: row.credit_limit_nano };
+        }
+        const { amount_nano: amountNano, description } = row;
+        return { ...order, kind: "adjustment", amountNano, description };
+      });
     },
   };
 }
 
-export async function creditCommandOutcome(
-  sql: Database,
-  id: string,
-): Promise<CreditCommandOutcome | undefined> {
-  const [row] = await sql<{ done_at: Date | null; transaction_id: string | null }[]>`
-    SELECT done_at, transaction_id FROM credit_commands WHERE id = ${id}`;
-  return row && { isDone: row.done_at !== null, transactionId: row.transaction_id };
+/** Undefined where there is no such order, or it was withdrawn. */
+export function creditCommandOutcome(id: string): Query<CreditCommandOutcome | undefined> {
+  return {
+    name: "credit-command-outcome",
+    tables: ["credit_commands"],
+    async run(sql) {
+      const [row] = await sql<
+        { done_at: Date | null; transaction_id: string | null; refused_code: string | null }[]
+      >`SELECT done_at, transaction_id, refused_code FROM credit_commands WHERE id = ${id}`;
+      return (
+        row && {
+          isDone: row.done_at !== null,
+          isRefused: row.refused_code !== null,
+          transactionId: row.transaction_id,
+        }
+      );
+    },
+  };
 }
 
 /** Withdraws an order that was not carried out in time. True where it was still there to withdraw. */
-export async function withdrawCreditCommand(sql: Database, id: string): Promise<boolean> {
+export async function withdrawCreditCommand(
+  sql: Database | DatabaseTransaction,
+  id: string,
+): Promise<boolean> {
   const gone = await sql`DELETE FROM credit_commands WHERE id = ${id} AND done_at IS NULL`;
   return gone.count > 0;
 }
 
-/** Posts the order and marks it done in one transaction: it happens once. */
-export function adjustCreditEffect(command: CreditCommand): StatementEffect {
+export function placeOrderEffect(order: CreditOrder): StatementEffect {
   return {
     kind: "statement",
-    name: "credit-adjust",
+    name: "credit-command-place",
+    tables: ["credit_commands", "changes"],
+    events: [],
+    run: (sql) => insertCreditCommand(sql, order),
+  };
+}
+
+export function withdrawOrderEffect(id: string): StatementEffect {
+  return {
+    kind: "statement",
+    name: "credit-command-withdraw",
+    tables: ["credit_commands"],
+    events: [],
+    run: async (sql) => void (await withdrawCreditCommand(sql, id)),
+  };
+}
+
+/** Carries the order out and marks it done in one transaction: it happens once. */
+export function creditCommandEffect(command: CreditCommand): StatementEffect {
+  return {
+    kind: "statement",
+    name: "credit-command",
     tables: ["accounts", "transactions", "credit_commands", "changes"],
     events: [],
     async run(sql) {
+      const isAdjustment = command.kind === "adjustment";
       const claimed = await sql`UPDATE credit_commands
-        SET done_at = clock_timestamp(), transaction_id = ${command.transactionId}
+        SET done_at = clock_timestamp(), transaction_id = ${isAdjustment ? command.transactionId : null}
         WHERE id = ${command.id} AND done_at IS NULL`;
       if (claimed.count === 0) return;
-      const posted = await postCredit(sql, { ...command, type: "adjustment" });
-      if (posted === undefined) {
+      const isDone = isAdjustment
+        ? (await postCredit(sql, { ...command, type: "adjustment" })) !== undefined
+        : await setCreditLimit(sql, command.organizationId, command.creditLimitNano);
+      if (!isDone) {
         await sql`UPDATE credit_commands SET transaction_id = NULL, refused_code = 'insufficient_credits'
           WHERE id = ${command.id}`;
       }
@@ -89,16 +156,16 @@ export function adjustCreditEffect(command: CreditCommand): StatementEffect {
   };
 }
 
-export function refuseCommandEffect(command: CreditCommand): StatementEffect {
+export function refuseCommandEffect({ id }: CreditOrder): StatementEffect {
   return {
     kind: "statement",
-    name: "credit-adjust-refused",
+    name: "credit-command-refused",
     tables: ["credit_commands"],
     events: [],
     async run(sql) {
       await sql`UPDATE credit_commands
         SET done_at = clock_timestamp(), refused_code = 'insufficient_credits'
-        WHERE id = ${command.id} AND done_at IS NULL`;
+        WHERE id = ${id} AND done_at IS NULL`;
     },
   };
 }

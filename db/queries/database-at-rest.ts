@@ -34,17 +34,25 @@ export function isHeard(sql: Database | DatabaseTransaction) {
     > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;
 }
 
+export interface BalanceAtRest {
+  /** Balance minus holds; below zero where credit is used. */
+  readonly unheldNano: bigint;
+  /** Null is without limit. */
+  readonly creditLimitNano: bigint | null;
+}
+
 /**
- * What of a balance may be taken while no gateway runs: all but what a dead one's unfinished streams
- * hold, and jobs that go on with the next one. Locks the balance. Zero for an unknown organization.
+ * What of a balance is not held while no gateway runs: all but what a dead one's unfinished streams hold,
+ * and jobs that go on with the next one. Locks the balance. Undefined for an unknown organization.
  */
-export async function freeNanoAtRest(
+export async function balanceAtRest(
   sql: DatabaseTransaction,
   organizationId: string,
-): Promise<bigint> {
-  const [account] = await sql<{ credit_nano: bigint; posted_nano: bigint }[]>`
-    SELECT credit_nano, posted_nano FROM accounts WHERE id = ${orgAccountId(organizationId)}
-    FOR UPDATE`;
+): Promise<BalanceAtRest | undefined> {
+  const [account] = await sql<
+    { credit_nano: bigint; posted_nano: bigint; credit_limit_nano: bigint | null }[]
+  >`SELECT credit_nano, posted_nano, credit_limit_nano FROM accounts
+    WHERE id = ${orgAccountId(organizationId)} FOR UPDATE`;
   const [held] = await sql<{ nano: string }[]>`
     SELECT coalesce(sum(hold_nano), 0)::text AS nano FROM (
       SELECT hold_nano FROM holds WHERE org_account = ${orgAccountId(organizationId)}
@@ -52,5 +60,10 @@ export async function freeNanoAtRest(
       SELECT hold_nano FROM attempts a WHERE organization_id = ${organizationId}
         AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.id = a.request_id)
     ) AS all_holds`;
-  return account ? account.credit_nano - account.posted_nano - BigInt(held!.nano) : 0n;
+  return (
+    account && {
+      unheldNano: account.credit_nano - account.posted_nano - BigInt(held!.nano),
+      creditLimitNano: account.credit_limit_nano,
+    }
+  );
 }

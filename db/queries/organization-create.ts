@@ -8,6 +8,8 @@ export interface NewOrganization {
   readonly name: string;
   readonly plan: string;
   readonly keys: readonly NewKey[];
+  /** Null is without limit. */
+  readonly creditLimitNano: bigint | null;
   readonly startingCreditNano: bigint;
   /** Id of the transaction that gives the starting credit. */
   readonly creditTransactionId: string;
@@ -18,9 +20,10 @@ export async function createOrganization(
   sql: DatabaseTransaction,
   organization: NewOrganization,
 ): Promise<void> {
-  const { id, name, plan } = organization;
+  const { id, name, plan, creditLimitNano } = organization;
   await sql`INSERT INTO organizations (id, name, plan) VALUES (${id}, ${name}, ${plan})`;
-  await sql`INSERT INTO accounts (id, kind, organization_id) VALUES (${orgAccountId(id)}, 'org', ${id})`;
+  await sql`INSERT INTO accounts (id, kind, organization_id, credit_limit_nano)
+    VALUES (${orgAccountId(id)}, 'org', ${id}, ${creditLimitNano?.toString() ?? null}::bigint)`;
   for (const key of organization.keys) await insertKey(sql, key);
   if (organization.startingCreditNano === 0n) return;
   await postCredit(sql, {

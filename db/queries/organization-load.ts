@@ -5,6 +5,8 @@ export interface LoadedOrganization {
   readonly name: string;
   readonly plan: string;
   readonly creditNano: bigint;
+  /** How far the balance may go below zero; null is without limit. */
+  readonly creditLimitNano: bigint | null;
   readonly postedNano: bigint;
   readonly sequence: bigint;
   readonly heldNano: bigint;
@@ -22,11 +24,13 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
           name: string;
           plan: string;
           credit_nano: bigint;
+          credit_limit_nano: bigint | null;
           posted_nano: bigint;
           sequence: bigint;
           held_nano: bigint;
         }[]
-      >`SELECT o.id, o.name, o.plan, a.credit_nano, a.posted_nano, a.sequence, a.held_nano
+      >`SELECT o.id, o.name, o.plan, a.credit_nano, a.credit_limit_nano, a.posted_nano, a.sequence,
+          a.held_nano
         FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id WHERE o.id = ${id}`;
       return (
         row && {
@@ -34,6 +38,7 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
           name: row.name,
           plan: row.plan,
           creditNano: row.credit_nano,
+          creditLimitNano: row.credit_limit_nano,
           postedNano: row.posted_nano,
           sequence: row.sequence,
           heldNano: row.held_nano,

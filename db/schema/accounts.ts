@@ -5,8 +5,9 @@ import { bigint, date, index, integer, pgTable, text, timestamp } from "drizzle-
  * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
  * (`day`) and a key's UTC month (`month`). Writers lock the rows they need in the order of their ids.
  *
- * An organization's balance is credit_nano − posted_nano. A key's period counts posted_nano against
- * the budget of the key. What is held is not free to be held again, in either.
+ * An organization's balance is credit_nano − posted_nano, and may go down to −credit_limit_nano. A key's
+ * period counts posted_nano against the budget of the key. What is held is not free to be held again, in
+ * either.
  */
 export const accounts = pgTable(
   "accounts",
@@ -20,6 +21,8 @@ export const accounts = pgTable(
     periodStart: date("period_start"),
     /** Sum of everything that is no usage: top-ups, refunds, adjustments. Organizations only. */
     creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
+    /** How far the balance may go below zero; null is without limit. Organizations only. */
+    creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }).default(sql`0`),
     /** Sum of all charges; in a key's periods, without those that were given back. */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of the rows in `holds` that name this account. */

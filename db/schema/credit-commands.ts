@@ -2,13 +2,18 @@ import { sql } from "drizzle-orm";
 import { bigint, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
 /**
- * An adjustment that an operator ordered from another process while a lone gateway holds money in its
- * memory: only that gateway knows what is free to be taken, so it carries the order out.
+ * A change of a balance or of a credit limit that an operator ordered: in single-node mode only the running
+ * gateway knows what is held, so it carries the order out.
  */
 export const creditCommands = pgTable("credit_commands", {
   id: text("id").primaryKey(),
   organizationId: text("organization_id").notNull(),
+  /** `adjustment` or `credit-limit`. */
+  kind: text("kind").notNull().default("adjustment"),
+  /** Of an adjustment; of another kind an amount that no balance covers, so that older versions refuse it. */
   amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
+  /** Of a credit limit; null is without limit. */
+  creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }),
   description: text("description").notNull(),
   createdAt: timestamp("created_at", { withTimezone: true })
     .notNull()

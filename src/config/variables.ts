@@ -74,7 +74,8 @@ const SETTINGS = [
   {
     name: "GATEWAY_PLAN",
     default: "free",
-    meaning: "plan of a new organization: `free`, `pro` or `byok`",
+    meaning:
+      "plan of a new organization: `free`, `pro`, `byok` or `enterprise` (fee 0, credit without limit)",
   },
   {
     name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",

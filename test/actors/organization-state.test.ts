@@ -16,6 +16,7 @@ function state(over: Partial<OrganizationFacts> = {}): OrganizationState {
     id: "org_1",
     record: { name: "One", plan: "free" },
     creditNano: 1_000n,
+    creditLimitNano: 0n,
     postedNano: 0n,
     sequence: 1n,
     heldNano: 0n,
@@ -35,10 +36,24 @@ describe("an organization's headroom", () => {
   test("is its credit without its spend, and without what is held", () => {
     expect(headroom(state({ postedNano: 300n, heldNano: 200n }))).toEqual({
       plan: "free",
+      creditLimitNano: 0n,
       unspentNano: 700n,
       freeNano: 500n,
+      unheldNano: 500n,
     });
     expect(headroom(state({ record: undefined })).plan).toBeUndefined();
+  });
+
+  test("counts the credit limit, and has no end without one", () => {
+    const facts = { postedNano: 1_300n, heldNano: 200n };
+    expect(headroom(state({ ...facts, creditLimitNano: 600n }))).toMatchObject({
+      unspentNano: 300n,
+      freeNano: 100n,
+      unheldNano: -500n,
+    });
+    const unlimited = state({ ...facts, creditLimitNano: null });
+    expect(hold(unlimited, 10n ** 18n)).toBeDefined();
+    expect(hold(state({ ...facts, creditLimitNano: 600n }), 101n)).toBeUndefined();
   });
 
   test("never falls below zero by holds that fit and charges within them, and holds balance out", () => {
@@ -115,14 +130,15 @@ test("an organization stays in memory while something of it is held", () => {
 
 test("what an organization writes leaves its state as it is, so that one refusal concerns no other", () => {
   const command = {
+    kind: "adjustment",
     id: "cmd_1",
     transactionId: "txn_1",
     organizationId: "org_1",
     amountNano: 5n,
     description: "",
-  };
+  } as const;
   const before = state();
-  expect(organizationActor.verbs.adjustCredit(before, command).state).toBe(before);
-  expect(organizationActor.verbs.refuseAdjustment(before, command).state).toBe(before);
+  expect(organizationActor.verbs.carryOutOrder(before, command).state).toBe(before);
+  expect(organizationActor.verbs.refuseOrder(before, command).state).toBe(before);
   expect(organizationActor.verbs.headroom(before, undefined).state).toBe(before);
 });

@@ -3,6 +3,7 @@ import { median } from "./compare.ts";
 import type { Driver, Target } from "./driver.ts";
 import { readUsage, resetPeak } from "./process-usage.ts";
 import type { AbortedStreams } from "./results.ts";
+import { countOpenStreams } from "./upstream-address.ts";
 
 const CONNECTIONS = 64;
 const CALM_MS = 2_000;
@@ -40,7 +41,7 @@ export async function measureAbortedStreams(
     afterMb: await memoryAfterPause(gateway.pid, beforeMb),
     settledMs,
     leftHolds,
-    leftAtUpstream: await openStreams(options.upstreamPort),
+    leftAtUpstream: await countOpenStreams(options.upstreamPort),
   };
 }
 
@@ -75,9 +76,4 @@ async function residentMb(pid: number): Promise<number> {
     await Bun.sleep(SAMPLE_MS);
   }
   return median(samples);
-}
-
-async function openStreams(upstreamPort: number): Promise<number> {
-  const answer = await fetch(`http://127.0.0.1:${upstreamPort}/open-streams`);
-  return ((await answer.json()) as { openStreams: number }).openStreams;
 }

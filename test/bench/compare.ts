@@ -1,47 +1,74 @@
 import type { Driver, Measurement, Run, Target, Workload } from "./driver.ts";
 
-export interface Comparison {
-  readonly label: "chat" | "stream" | "spread";
+/** One kind of load at which gateway and bare proxy are compared. */
+export interface Row {
+  readonly name: string;
+  /** What it is called in the report. */
+  readonly title: string;
+  readonly workload: Workload;
   readonly connections: number;
+  /** Its answers take this long by themselves: a round measures at least four of them. */
+  readonly answerMs: number;
+}
+
+export interface Comparison {
+  readonly row: Row;
   /** Medians over the rounds. */
   readonly gateway: Measurement;
   readonly bare: Measurement;
   /** Gateway to bare proxy: the median of the rounds' own ratios, which a drifting machine disturbs least. */
   readonly ratio: Measurement;
-  /** Of the gateway over the bare proxy. */
-  readonly addedP50Ms: number;
+  /** Gateway less bare proxy: the median of the rounds' own differences. */
+  readonly added: Measurement;
+  /** By how much the gateway grew over its quiet state in the first round, for each connection. */
+  readonly kilobytesAConnection: number;
+  /** Of one small durable insert, taken just before. */
+  readonly commitMs: number;
 }
 
-export interface CompareOptions extends Pick<Run, "connections" | "warmupMs" | "measureMs"> {
-  readonly label: "chat" | "stream" | "spread";
-  readonly workload: Workload;
+export interface CompareOptions extends Pick<Run, "warmupMs" | "measureMs"> {
+  readonly row: Row;
   readonly rounds: number;
+  readonly commitMs: number;
 }
+
+const ANSWERS_A_ROUND = 4;
+const KB_PER_MB = 1024;
 
 /** Measures both in turn, round after round. */
 export async function compare(
   driver: Driver,
   targets: { readonly gateway: Target; readonly bare: Target },
-  { label, rounds, ...run }: CompareOptions,
+  { row, rounds, commitMs, ...times }: CompareOptions,
 ): Promise<Comparison> {
+  const { workload, connections, answerMs } = row;
+  const run = {
+    workload,
+    connections,
+    warmupMs: Math.max(times.warmupMs, answerMs),
+    measureMs: Math.max(times.measureMs, answerMs * ANSWERS_A_ROUND),
+  };
   const gateway: Measurement[] = [];
   const bare: Measurement[] = [];
   for (let round = 0; round < rounds; round++) {
     bare.push(await driver.run({ ...run, target: targets.bare }));
     gateway.push(await driver.run({ ...run, target: targets.gateway }));
   }
-  const added = gateway.map(({ p50Ms }, round) => p50Ms - bare[round]!.p50Ms);
+  const pairs = (join: (a: number, b: number) => number) =>
+    medianOf(gateway.map((one, round) => combine(one, bare[round]!, join)));
+  const first = gateway[0]!;
   return {
-    label,
-    connections: run.connections,
+    row,
     gateway: medianOf(gateway),
     bare: medianOf(bare),
-    ratio: medianOf(gateway.map((one, round) => combine(one, bare[round]!, (a, b) => a / b))),
-    addedP50Ms: median(added),
+    ratio: pairs((a, b) => a / b),
+    added: pairs((a, b) => a - b),
+    kilobytesAConnection: ((first.peakMb - first.quietMb) * KB_PER_MB) / connections,
+    commitMs,
   };
 }
 
-export function medianOf(rounds: readonly Measurement[]): Measurement {
+function medianOf(rounds: readonly Measurement[]): Measurement {
   return combine(rounds[0]!, rounds[0]!, (_a, _b, field) =>
     median(rounds.map((one) => one[field])),
   );
@@ -58,7 +85,10 @@ const FIELDS = [
   "ratePerSecond",
   "p50Ms",
   "p99Ms",
-  "cpuMicrosPerRequest",
+  "eventP50Ms",
+  "eventP99Ms",
+  "cpuMicros",
+  "quietMb",
   "residentMb",
   "peakMb",
   "targetCores",

@@ -1,7 +1,7 @@
 import type { Child } from "./children.ts";
 import type { AbortResult, AbortSpec, LoadResult, LoadSpec } from "./load-protocol.ts";
 import { readUsage, resetPeak } from "./process-usage.ts";
-import { CHAT_PATH, type ModelName, requestBody, verifyAnswer } from "./wire.ts";
+import { CHAT_PATH, LIVE_INTERVAL_MS, type ModelName, requestBody, verifyAnswer } from "./wire.ts";
 
 /** One of the two that are compared. */
 export interface Target {
@@ -17,11 +17,18 @@ export interface Workload {
 }
 
 export interface Measurement {
+  /** Requests, or events of live streams. */
   readonly ratePerSecond: number;
+  /** From request to whole answer; of live streams to the first event. */
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Of the target's process alone. */
-  readonly cpuMicrosPerRequest: number;
+  /** An event's way from the upstream's socket to the client, of live streams; else NaN. */
+  readonly eventP50Ms: number;
+  readonly eventP99Ms: number;
+  /** Of the target's process alone; a request's, or an event's of live streams. */
+  readonly cpuMicros: number;
+  /** Before the run, while nothing was going on. */
+  readonly quietMb: number;
   /** At the end of the run. */
   readonly residentMb: number;
   readonly peakMb: number;
@@ -91,24 +98,29 @@ export class Driver {
   async run(run: Run): Promise<Measurement & { readonly warmedUpMs: number }> {
     const { target, workload } = run;
     const expected = await this.#expectedOf(target, workload);
+    const quietMb = readUsage(target.pid).residentMb;
     resetPeak(target.pid);
+    const isTimed = workload.model === "live";
     const result = await this.#order<LoadResult>({
       kind: "load",
       port: target.port,
       keys: run.keys ?? [target.key],
       body: requestBody(workload.model, workload.isStream),
       connections: run.connections,
+      spreadMs: isTimed ? LIVE_INTERVAL_MS : 0,
       warmupMs: run.warmupMs,
       warmupRequests: run.warmupRequests ?? 0,
       measureMs: run.measureMs,
       expectedBodyBytes: expected.bytes,
       expectedEnding: expected.ending,
+      isTimed,
       watchedPids: [target.pid, this.#upstreamPid],
     });
     const { residentMb, peakMb } = readUsage(target.pid);
     this.#note(target, result);
     if (target.name === "gateway") this.#gatewayAnswers += result.answered;
-    return { ...measurementOf(result), residentMb, peakMb, warmedUpMs: result.warmedUpMs };
+    const memory = { quietMb, residentMb, peakMb };
+    return { ...measurementOf(result), ...memory, warmedUpMs: result.warmedUpMs };
   }
 
   async abort(target: Target, streams: number, connections: number): Promise<AbortResult> {
@@ -160,7 +172,7 @@ export class Driver {
   }
 }
 
-function measurementOf(result: LoadResult): Omit<Measurement, "residentMb" | "peakMb"> {
+function measurementOf(result: LoadResult): Omit<Measurement, "quietMb" | "residentMb" | "peakMb"> {
   const seconds = result.measuredMs / 1_000;
   const [targetCpu = Number.NaN, upstreamCpu = Number.NaN] = result.cpuSeconds;
   const machineCpu = result.machineCpuSeconds ?? Number.NaN;
@@ -168,7 +180,10 @@ function measurementOf(result: LoadResult): Omit<Measurement, "residentMb" | "pe
     ratePerSecond: result.measured / seconds,
     p50Ms: result.p50Ms,
     p99Ms: result.p99Ms,
-    cpuMicrosPerRequest: (targetCpu / result.measured) * 1e6,
+    // JSON, in which the load generator answers, makes null of NaN.
+    eventP50Ms: result.eventP50Ms ?? Number.NaN,
+    eventP99Ms: result.eventP99Ms ?? Number.NaN,
+    cpuMicros: (targetCpu / result.measured) * 1e6,
     targetCores: targetCpu / seconds,
     loadCores: result.ownCpuSeconds / seconds,
     upstreamCores: upstreamCpu / seconds,

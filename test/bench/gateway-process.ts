@@ -4,6 +4,7 @@ import { findFreePort } from "../support/redis-server.ts";
 import { plainEnvironment, stopProcess } from "./children.ts";
 import type { Cleanups } from "./cleanups.ts";
 import { profileArguments } from "./profile.ts";
+import { TRUST, upstreamUrl } from "./upstream-address.ts";
 import { MODELS } from "./wire.ts";
 
 const ROOT = join(import.meta.dir, "..", "..");
@@ -54,7 +55,12 @@ export async function startGateway(
   const child = Bun.spawn(command, {
     cwd: ROOT,
     stdio: ["ignore", ...output],
-    env: { ...plainEnvironment(), ...environment, ...settings(options, port, configPath) },
+    env: {
+      ...plainEnvironment(),
+      ...environment,
+      ...TRUST,
+      ...settings(options, port, configPath),
+    },
     // Out of reach of Ctrl-C: a second signal would end it before its database.
     detached: true,
   });
@@ -132,7 +138,7 @@ function gatewayConfig(upstreamPort: number): string {
       {
         id: "bench",
         type: "openai-compatible",
-        base_url: `http://127.0.0.1:${upstreamPort}/v1`,
+        base_url: `${upstreamUrl(upstreamPort)}/v1`,
         api_key: "upstream-key",
       },
     ],

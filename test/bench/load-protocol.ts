@@ -1,4 +1,4 @@
-/** What the benchmark and its load generator say to one another. */
+/** The messages between the benchmark and its load generator. */
 
 interface Target {
   readonly port: number;
@@ -10,12 +10,16 @@ interface Target {
 export interface LoadSpec extends Target {
   readonly kind: "load";
   readonly connections: number;
+  /** Connections send their first request spread over this time, so that they do not answer in step. */
+  readonly spreadMs: number;
   /** The warm-up ends when both are reached. */
   readonly warmupMs: number;
   readonly warmupRequests: number;
   readonly measureMs: number;
   readonly expectedBodyBytes: number;
   readonly expectedEnding: string;
+  /** True where the events of the answers hold the time of their sending. */
+  readonly isTimed: boolean;
   /** Processes whose CPU time is taken at the beginning and the end of the measured time. */
   readonly watchedPids: readonly number[];
 }
@@ -25,12 +29,16 @@ export interface LoadResult {
   readonly answered: number;
   readonly wrong: number;
   readonly firstWrong: string | undefined;
-  /** In the measured time. */
+  /** In the measured time: answers, or the events of timed ones. */
   readonly measured: number;
   readonly measuredMs: number;
   readonly warmedUpMs: number;
+  /** From request to whole answer; of timed answers from request to the first event. */
   readonly p50Ms: number;
   readonly p99Ms: number;
+  /** From the upstream's sending of an event to its arrival, first events left out; null where not timed. */
+  readonly eventP50Ms: number | null;
+  readonly eventP99Ms: number | null;
   /** Of the watched processes, in their order. */
   readonly cpuSeconds: readonly number[];
   readonly ownCpuSeconds: number;

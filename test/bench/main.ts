@@ -6,8 +6,8 @@ import { runBench } from "./run-bench.ts";
 import { judge } from "./targets.ts";
 
 /*
- * Drives the gateway and a bare proxy in turn, and tells what the gateway adds: see --help. Ends with 1
- * where an answer or the ledger was wrong; a missed target is told, and is no failure of the run.
+ * Drives the gateway and a bare proxy in turn, and reports what the gateway adds: see --help. Ends with 1
+ * where an answer or the ledger was wrong; a missed target is reported, and is no failure of the run.
  */
 
 const INTERRUPTED = 130;
@@ -49,7 +49,7 @@ async function main(): Promise<number> {
       process.stderr.write(`\n${summariseProfiles(profileDir, oldProfiles)}\n`);
     }
     const isRight = results.wrongAnswers === 0 && results.ledger.isExact;
-    return isRight && (results.several?.findings.length ?? 0) === 0 ? 0 : 1;
+    return isRight && (results.clustered?.findings.length ?? 0) === 0 ? 0 : 1;
   } catch (error) {
     if (!isInterrupted) process.stderr.write(`${error instanceof Error ? error.stack : error}\n`);
     return isInterrupted ? INTERRUPTED : 1;

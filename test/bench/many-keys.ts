@@ -29,7 +29,7 @@ export async function measureManyKeys(options: ManyKeysOptions): Promise<ManyKey
     many.push(await driver.run({ ...run, keys }));
   }
   const rates = (all: Measurement[]) => all.map(({ ratePerSecond }) => ratePerSecond);
-  const cpu = (all: Measurement[]) => median(all.map((each) => each.cpuMicrosPerRequest));
+  const cpu = (all: Measurement[]) => median(all.map((each) => each.cpuMicros));
   return {
     count,
     firstTouchRate: (count / first.warmedUpMs) * 1_000,

@@ -1,23 +1,13 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { ROWS } from "./rows.ts";
 
-const SECTIONS = [
-  "chat",
-  "stream",
-  "spread",
-  "keys",
-  "aborts",
-  "start",
-  "commit-delay",
-  "several",
-] as const;
+const SECTIONS = [...ROWS.map(({ name }) => name), "keys", "aborts", "start", "clustered"] as const;
 export type Section = (typeof SECTIONS)[number];
 
 export interface BenchOptions {
   readonly sections: ReadonlySet<Section>;
-  /** Of the sections chat and stream; the others have 32. */
-  readonly connections: readonly number[];
-  /** Of what has targets. */
+  /** Of each comparison with the bare proxy. */
   readonly rounds: number;
   /** Of everything else. */
   readonly sideRounds: number;
@@ -41,9 +31,8 @@ const USAGE = `bun run bench [options]
 
   --quick               shorter rounds and fewer of them, under a minute in all
   --only a,b            only these of ${SECTIONS.join(", ")}
-  --connections 1,32    those of chat and stream (1,32,256)
-  --rounds N            how often each of the two is measured at 32 connections, in turn (5; quick 2)
-  --seconds S           of each measurement (1.5; quick 0.4)
+  --rounds N            how often gateway and bare proxy are measured, in turn (5; quick 2)
+  --seconds S           of each measurement, at least (1.5; quick 0.4)
   --database-url URL    a Postgres server to use in place of the embedded one (or TEST_DATABASE_URL)
   --log FILE            keeps the gateway's log
   --profile DIR         writes a CPU profile of the gateway, and prints where its time went
@@ -60,7 +49,6 @@ export function readOptions(
     options: {
       quick: { type: "boolean", default: false },
       only: { type: "string", multiple: true },
-      connections: { type: "string" },
       rounds: { type: "string" },
       seconds: { type: "string" },
       "database-url": { type: "string" },
@@ -79,7 +67,6 @@ export function readOptions(
   const seconds = values.seconds === undefined ? (isQuick ? 0.4 : 1.5) : number(values.seconds);
   return {
     sections: new Set(values.only === undefined ? SECTIONS : readSections(values.only)),
-    connections: values.connections?.split(",").map(number) ?? [1, 32, 256],
     rounds,
     sideRounds: Math.min(rounds, MOST_SIDE_ROUNDS),
     measureMs: seconds * 1_000,

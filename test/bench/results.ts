@@ -7,15 +7,12 @@ export interface BenchResults {
   readonly database: string;
   readonly rounds: number;
   readonly measureMs: number;
-  /** Of one small durable insert. */
-  readonly commitMs: number;
   readonly firstStartMs: number;
-  readonly laterStartMs?: number;
+  readonly laterStartMs?: number | undefined;
   readonly rows: readonly Comparison[];
-  readonly delayed?: DelayedCommits;
-  readonly manyKeys?: ManyKeys;
-  readonly aborts?: AbortedStreams;
-  readonly several?: SeveralInstances | undefined;
+  readonly manyKeys?: ManyKeys | undefined;
+  readonly aborts?: AbortedStreams | undefined;
+  readonly clustered?: ClusteredGateways | undefined;
   readonly ledger: LedgerCheck;
   readonly answers: number;
   readonly wrongAnswers: number;
@@ -23,30 +20,22 @@ export interface BenchResults {
   readonly tookMs: number;
 }
 
-export interface DelayedCommits {
-  readonly commitMs: number;
-  readonly rows: readonly Comparison[];
-}
-
-export interface SeveralMeasurement {
+export interface GroupMeasurement {
   /** Of all of them together. */
   readonly ratePerSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  readonly cpuMicrosPerRequest: number;
+  readonly cpuMicros: number;
+  /** To a single-node gateway, measured in turn; 1 for itself. */
+  readonly rateRatio: number;
+  readonly cpuRatio: number;
 }
 
-/** Chat at gateways that share a database and a Redis, in comparison. */
-export interface SeveralInstances {
-  /** Without a Redis. */
-  readonly alone: SeveralMeasurement;
-  /** One of several, the only one there is. */
-  readonly shared: SeveralMeasurement;
-  readonly sharedRatio: number;
-  /** One of three that are there, and all of them. */
-  readonly one: SeveralMeasurement;
-  readonly three: SeveralMeasurement;
-  readonly threeRatio: number;
+/** Chat at a single-node gateway, and at gateways that share a database and a Redis. */
+export interface ClusteredGateways {
+  readonly singleNode: GroupMeasurement;
+  readonly one: GroupMeasurement;
+  readonly three: GroupMeasurement;
   /** What was wrong with their ledgers or their answers. */
   readonly findings: readonly string[];
 }
@@ -69,7 +58,7 @@ export interface AbortedStreams {
   readonly beforeMb: number;
   readonly peakMb: number;
   readonly afterMb: number;
-  /** From the last disconnect until nothing is held any more, or it was given up. */
+  /** From the last disconnect until nothing is held any more, or the wait was over. */
   readonly settledMs: number;
   /** Money that then is still held, by number of requests; there must be none. */
   readonly leftHolds: number;

@@ -6,8 +6,8 @@ import { type BenchDatabase, describeDatabase, prepareDatabase } from "./bench-d
 import { createKeys } from "./bench-keys.ts";
 import { startChild, startServer } from "./children.ts";
 import type { Cleanups } from "./cleanups.ts";
-import { commitLatencyMs, delayCommits } from "./commit-latency.ts";
-import { Driver, type Target } from "./driver.ts";
+import { measureClustered } from "./clustered.ts";
+import { Driver } from "./driver.ts";
 import {
   dataDirOf,
   type GatewayOptions,
@@ -18,13 +18,8 @@ import {
 import { checkLedger } from "./ledger-check.ts";
 import type { BenchOptions } from "./options.ts";
 import type { BenchResults } from "./results.ts";
-import {
-  MAIN_CONNECTIONS,
-  measureDelayedCommits,
-  measureSections,
-  type Stage,
-} from "./sections.ts";
-import { measureSeveral } from "./several.ts";
+import { measureSections, type Stage } from "./sections.ts";
+import { TRUST, upstreamUrl } from "./upstream-address.ts";
 
 /** Starts everything, measures what was asked for, and compares the ledger with what was answered. */
 export async function runBench(
@@ -36,11 +31,10 @@ export async function runBench(
   const stand = await build(options, cleanups, say);
   const { driver, sql } = stand.stage;
   const database = await describeDatabase(sql);
-  const commitMs = await commitLatencyMs(sql);
   const measured = await measureSections(stand.stage);
   const again = await measureAgain(stand, cleanups);
-  const several = options.sections.has("several")
-    ? await measureSeveral(stand.stage, stand.gatewayOptions, MAIN_CONNECTIONS, cleanups)
+  const clustered = options.sections.has("clustered")
+    ? await measureClustered(stand.stage, stand.gatewayOptions, cleanups)
     : undefined;
   const ledger = await checkLedger(again.sql, {
     answers: driver.gatewayAnswers,
@@ -51,12 +45,10 @@ export async function runBench(
     database: `${options.databaseUrl === undefined ? "embedded" : "given"} ${database}`,
     rounds: options.rounds,
     measureMs: options.measureMs,
-    commitMs,
     firstStartMs: stand.gateway.startMs,
     laterStartMs: again.laterStartMs,
     ...measured,
-    delayed: again.delayed,
-    several,
+    clustered,
     ledger,
     answers: driver.gatewayAnswers,
     wrongAnswers: driver.wrong,
@@ -82,8 +74,10 @@ async function build(
   // As root the database runs as another user, who has to pass through.
   chmodSync(folder, 0o711);
   const upstream = await startServer("upstream.ts", cleanups);
-  const upstreamUrl = `http://127.0.0.1:${upstream.port}`;
-  const bare = await startServer("bare-proxy.ts", cleanups, [upstreamUrl], startEnvironment());
+  const bare = await startServer("bare-proxy.ts", cleanups, [upstreamUrl(upstream.port)], {
+    ...startEnvironment(),
+    ...TRUST,
+  });
   const load = startChild("load.ts", cleanups);
   await load.next();
   const database = await prepareDatabase(options.databaseUrl, dataDirOf(folder));
@@ -113,26 +107,17 @@ async function build(
   return { stage, database, gateway, gatewayOptions };
 }
 
-/** Starts the gateway a second time, on what the first one left, with slow commits where they are wanted. */
+/** Starts the gateway a second time, on what the first one left. */
 async function measureAgain(
   { stage, database, gateway, gatewayOptions }: Stand,
   cleanups: Cleanups,
-) {
-  const { sections } = stage.options;
-  if (!sections.has("start") && !sections.has("commit-delay")) return { sql: stage.sql };
-  const isDelayed = sections.has("commit-delay") && (await delayCommits(stage.sql));
+): Promise<{ readonly sql: Database; readonly laterStartMs?: number }> {
+  if (!stage.options.sections.has("start")) return { sql: stage.sql };
   stage.say("starting the gateway again");
   await stage.sql.end({ timeout: 1 });
   await gateway.stop();
   const second = await startGateway(gatewayOptions, cleanups);
-  const sql: Database = database.connect();
+  const sql = database.connect();
   cleanups.add(() => sql.end({ timeout: 1 }));
-  const target: Target = { ...stage.gateway, pid: second.pid, port: second.port };
-  const commitMs = await commitLatencyMs(sql);
-  const rows = isDelayed ? await measureDelayedCommits({ ...stage, gateway: target, sql }) : [];
-  return {
-    sql,
-    laterStartMs: second.startMs,
-    delayed: isDelayed ? { commitMs, rows } : undefined,
-  };
+  return { sql, laterStartMs: second.startMs };
 }

@@ -1,8 +1,20 @@
+import { readFileSync } from "node:fs";
 import { RequestReader } from "./request-reader.ts";
-import { completion, MODELS, OPENING_EVENTS, streamEvents } from "./wire.ts";
+import { UPSTREAM_CERTIFICATE_PATH, UPSTREAM_KEY_PATH } from "./upstream-address.ts";
+import {
+  completion,
+  DELAY_MS,
+  LIVE_INTERVAL_MS,
+  MODELS,
+  OPENING_EVENTS,
+  streamEvents,
+  TIME_LENGTH,
+  TIME_MARK,
+  timeText,
+} from "./wire.ts";
 
 /*
- * The instant upstream, a process of its own. It stands on raw sockets and answers with bytes that were
+ * The provider, a process of its own that speaks https. It writes to raw TLS sockets bytes that were
  * encoded at the start, so that it takes as little as possible of the machine that the gateway and the
  * bare proxy share with it.
  */
@@ -39,7 +51,8 @@ function jsonAnswer(body: string): Buffer {
 }
 
 const instant = encodeAnswers(MODELS.instant);
-const spread = encodeAnswers(MODELS.spread);
+const delayed = encodeAnswers(MODELS.delayed);
+const live = encodeAnswers(MODELS.live);
 const endless = encodeAnswers(MODELS.endless);
 const bursts = instant.streams.map((parts) => Buffer.concat(parts)) as [Buffer, Buffer];
 
@@ -47,6 +60,7 @@ interface Client {
   readonly reader: RequestReader;
   /** What the kernel did not take yet. */
   unsent: Buffer | undefined;
+  /** Of the endless or live stream that runs. */
   timer: Timer | undefined;
 }
 type Socket = Bun.Socket<Client>;
@@ -54,12 +68,14 @@ type Socket = Bun.Socket<Client>;
 let openStreams = 0;
 
 function answer(socket: Socket, path: string, body: Buffer): void {
-  const wish = body.indexOf('"include_usage":true') < 0 ? 0 : 1;
+  const asksForUsage = body.indexOf('"include_usage":true') < 0 ? 0 : 1;
   if (path === OPEN_STREAMS_PATH) send(socket, jsonAnswer(JSON.stringify({ openStreams })));
+  else if (body.indexOf(MODELS.delayed) >= 0)
+    setTimeout(send, DELAY_MS, socket, delayed.completion);
   else if (body.indexOf('"stream":true') < 0) send(socket, instant.completion);
-  else if (body.indexOf(MODELS.spread) >= 0) writeSpread(socket, spread.streams[wish], 0);
-  else if (body.indexOf(MODELS.endless) >= 0) writeEndless(socket, endless.streams[wish]);
-  else send(socket, bursts[wish]);
+  else if (body.indexOf(MODELS.live) >= 0) writeLive(socket, live.streams[asksForUsage]);
+  else if (body.indexOf(MODELS.endless) >= 0) writeEndless(socket, endless.streams[asksForUsage]);
+  else send(socket, bursts[asksForUsage]);
 }
 
 function send(socket: Socket, bytes: Buffer): void {
@@ -72,10 +88,28 @@ function send(socket: Socket, bytes: Buffer): void {
   if (written < bytes.length) data.unsent = bytes.subarray(written);
 }
 
-function writeSpread(socket: Socket, parts: readonly Buffer[], index: number): void {
-  if (socket.readyState !== 1) return;
-  send(socket, parts[index]!);
-  if (index + 1 < parts.length) setImmediate(writeSpread, socket, parts, index + 1);
+/** The head and the first event at once, the others one by one, what follows the last token with it. */
+function writeLive(socket: Socket, parts: readonly Buffer[]): void {
+  const lastToken = parts.findLastIndex((part) => part.indexOf(TIME_MARK) >= 0);
+  let next = 2;
+  openStreams++;
+  send(socket, Buffer.concat([parts[0]!, stamped(parts[1]!)]));
+  socket.data.timer = setInterval(() => {
+    const event = stamped(parts[next]!);
+    if (next < lastToken) {
+      next++;
+      return send(socket, event);
+    }
+    send(socket, Buffer.concat([event, ...parts.slice(lastToken + 1)]));
+    forget(socket);
+  }, LIVE_INTERVAL_MS);
+}
+
+function stamped(event: Buffer): Buffer {
+  const at = event.indexOf(TIME_MARK) + TIME_MARK.length;
+  const copy = Buffer.from(event);
+  copy.write(timeText(), at, TIME_LENGTH, "latin1");
+  return copy;
 }
 
 function writeEndless(socket: Socket, parts: readonly Buffer[]): void {
@@ -94,6 +128,7 @@ function forget({ data }: Socket): void {
 const server = Bun.listen<Client>({
   hostname: "127.0.0.1",
   port: 0,
+  tls: { key: readFileSync(UPSTREAM_KEY_PATH), cert: readFileSync(UPSTREAM_CERTIFICATE_PATH) },
   socket: {
     open(socket) {
       const reader = new RequestReader((path, body) => answer(socket, path, body));

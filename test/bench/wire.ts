@@ -4,21 +4,25 @@ const CONTENT_EVENTS = 100;
 /** Events of the stream that stays open, before it waits for the client to go away. */
 export const OPENING_EVENTS = 5;
 export const CHAT_PATH = "/v1/chat/completions";
+export const DELAY_MS = 300;
+export const LIVE_INTERVAL_MS = 40;
 
 /**
- * - `instant`: a completion, or a stream whose events are separate HTTP chunks in one write
- * - `spread`: a stream that writes each event by itself, in a turn of its own
+ * - `instant`: a completion at once, or a stream whose events are separate HTTP chunks in one write
+ * - `delayed`: a completion after DELAY_MS
+ * - `live`: a stream with an event every LIVE_INTERVAL_MS, each of which holds the time of its sending
  * - `endless`: a stream that goes on slowly until its client goes away
  */
 export const MODELS = {
   instant: "bench/instant",
-  spread: "bench/spread",
+  delayed: "bench/delayed",
+  live: "bench/live",
   endless: "bench/endless",
 } as const;
 
 export type ModelName = keyof typeof MODELS;
 
-/** The sizes are those of a short real conversation, so that nothing is measured but the way. */
+/** The sizes are those of a short real conversation. */
 export function requestBody(model: ModelName, isStream: boolean): string {
   return JSON.stringify({
     model: MODELS[model],
@@ -27,13 +31,22 @@ export function requestBody(model: ModelName, isStream: boolean): string {
       { role: "user", content: "Say hello." },
     ],
     max_tokens: 256,
-    // The provider is asked for usage in any case; asked by the client too, both targets pass on as much.
+    // The gateway asks the provider for usage in any case. With this both targets relay the same events.
     ...(isStream ? { stream: true, stream_options: { include_usage: true } } : {}),
   });
 }
 
 const COMMON = { id: "chatcmpl-bench", created: 1_767_225_600, system_fingerprint: "fp_bench" };
 const USAGE = { prompt_tokens: 20, completion_tokens: CONTENT_EVENTS, total_tokens: 120 };
+
+/** Stands before the time of sending, which nothing else in an event can be mistaken for. */
+export const TIME_MARK = '"content":"@';
+/** Milliseconds since 1970 with three decimals: 13 digits, a point, 3 digits. */
+export const TIME_LENGTH = 17;
+
+export function timeText(): string {
+  return (performance.timeOrigin + performance.now()).toFixed(3);
+}
 
 export function completion(model: string): string {
   const message = { role: "assistant", content: "Hello! How can I help you today?", refusal: null };
@@ -48,6 +61,8 @@ export function completion(model: string): string {
 
 /** The events of a stream, each a whole SSE frame; `[DONE]` is the last one. */
 export function streamEvents(model: string, includesUsage: boolean): string[] {
+  const isTimed = model === MODELS.live;
+  const token = isTimed ? `@${"0".repeat(TIME_LENGTH)}` : " tok";
   const frame = (choices: unknown[], usage?: unknown) =>
     `data: ${JSON.stringify({
       ...COMMON,
@@ -62,9 +77,7 @@ export function streamEvents(model: string, includesUsage: boolean): string[] {
   ];
   return [
     ...Array.from({ length: CONTENT_EVENTS }, (_, index) =>
-      frame(
-        choice(index === 0 ? { role: "assistant", content: "tok" } : { content: " tok" }, null),
-      ),
+      frame(choice({ ...(index === 0 ? { role: "assistant" } : {}), content: token }, null)),
     ),
     frame(choice({}, "stop")),
     ...(includesUsage ? [frame([], USAGE)] : []),
@@ -72,7 +85,7 @@ export function streamEvents(model: string, includesUsage: boolean): string[] {
   ];
 }
 
-/** Throws where a whole answer, read by someone with time, is not what the upstream meant. */
+/** Throws where an answer, read whole and checked in every part, is not what the upstream meant. */
 export function verifyAnswer(text: string, isStream: boolean): void {
   const wrong = (what: string) => new Error(`the answer ${what}: ${text.slice(-400)}`);
   if (!isStream) {
@@ -84,7 +97,7 @@ export function verifyAnswer(text: string, isStream: boolean): void {
     if (usage.completion_tokens !== CONTENT_EVENTS) throw wrong("has another usage");
     return;
   }
-  const tokens = text.match(/"content":" ?tok"/g)?.length;
+  const tokens = text.match(/"content":"(?: tok|@\d{13}\.\d{3})"/g)?.length;
   if (tokens !== CONTENT_EVENTS) throw wrong(`has ${tokens} of ${CONTENT_EVENTS} tokens`);
   if (!text.includes(`"completion_tokens":${CONTENT_EVENTS}`)) throw wrong("has no usage");
   if (!text.endsWith("data: [DONE]\n\n")) throw wrong("has no end");

@@ -177,6 +177,7 @@ describe("an operator's orders", () => {
     const id = newId("cmd");
     await owned.sql.begin((transaction) =>
       insertCreditCommand(transaction, {
+        kind: "adjustment",
         id,
         organizationId: payer.organizationId,
         amountNano,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll } from "bun:test";
 import { describeChanges } from "./money/changes.ts";
+import { describeCreditLimits } from "./money/credit-limits.ts";
 import { describeEnds } from "./money/ends.ts";
 import { describeFloods } from "./money/floods.ts";
 import { describeHoldSizes } from "./money/hold-sizes.ts";
@@ -23,5 +24,6 @@ export function describeMoney(open: () => Promise<OwnedMoney>): void {
   describeUnableDatabase(hands);
   describeChanges(hands);
   describeLongHolds(hands);
+  describeCreditLimits(hands);
   describeSteps(hands);
 }

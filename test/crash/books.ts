@@ -31,7 +31,7 @@ export async function brokenRules(sql: Database): Promise<string[]> {
   const checks: [rule: string, rows: readonly unknown[]][] = [
     [
       "M1 a balance is below zero",
-      await sql`SELECT id FROM accounts WHERE kind = 'org' AND credit_nano < posted_nano`,
+      await sql`SELECT id FROM accounts WHERE kind = 'org' AND credit_nano + credit_limit_nano < posted_nano`,
     ],
     [
       "M1 a key spent more than its budget",

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { freeNanoAtRest } from "../../db/queries/database-at-rest.ts";
+import { balanceAtRest } from "../../db/queries/database-at-rest.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import {
   lessonsText,
@@ -34,7 +34,7 @@ test("an organization is never promised more training than it can pay: of orders
 
   // Nobody else may take it either, not even an operator while no gateway runs.
   const { id } = rich.organization;
-  const free = await gateway.sql.begin((sql) => freeNanoAtRest(sql, id));
+  const free = (await gateway.sql.begin((sql) => balanceAtRest(sql, id)))!.unheldNano;
   expect(free).toBeLessThan(HELD_NANO);
   const [books] = await gateway.sql<{ balance: bigint; held: bigint }[]>`
     SELECT a.credit_nano - a.posted_nano AS balance, (SELECT sum(hold_nano)::bigint FROM holds
@@ -56,7 +56,8 @@ test("an organization is never promised more training than it can pay: of orders
     );
     expect(cancelled.status).toBe(200);
   }
-  expect(await gateway.sql.begin((sql) => freeNanoAtRest(sql, id))).toBe(books!.balance);
+  const rest = await gateway.sql.begin((sql) => balanceAtRest(sql, id));
+  expect(rest!.unheldNano).toBe(books!.balance);
 }, 60_000);
 
 test("a key's budget bounds its trainings, and what was cancelled does not count", async () => {

@@ -142,8 +142,9 @@ export async function giveCredit(
 
 /**
  * What is wrong in the books of all organizations: a gap in the sequence, a balance that does not follow
- * from the one before, an account that is not the sum of its transactions, a balance below zero, an
- * account that holds something else than its holds, a refund of something else than a charge.
+ * from the one before, an account that is not the sum of its transactions, a balance below minus its
+ * credit limit, an account that holds something else than its holds, a refund of something else than a
+ * charge.
  */
 export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]> {
   return [
@@ -158,7 +159,7 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
       SELECT 'account' AS fault, a.id FROM accounts a LEFT JOIN transactions t USING (organization_id)
       WHERE a.kind = 'org' GROUP BY a.id
       HAVING a.credit_nano - a.posted_nano <> coalesce(sum(t.amount_nano), 0)
-        OR a.sequence <> count(t.id) OR a.credit_nano < a.posted_nano
+        OR a.sequence <> count(t.id) OR a.credit_nano + a.credit_limit_nano < a.posted_nano
         OR a.posted_nano <> coalesce(-sum(t.amount_nano) FILTER (WHERE t.type = 'usage'), 0)`),
     ...(await sql`
       SELECT 'key' AS fault, t.key_id, kind FROM transactions t, (VALUES ('day'), ('month')) AS k (kind)

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { setCreditLimit } from "../../db/queries/credit-limit.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { parseStream } from "../support/stream-reader.ts";
+import { until } from "../support/until.ts";
 import { type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
 
 let gateway: MoneyGateway;
@@ -65,5 +67,35 @@ describe("the plan byok", () => {
     const femto =
       BigInt(usage.prompt_tokens!) * prices.in + BigInt(usage.completion_tokens!) * prices.out;
     expect(usage.cost).toBe(Number((femto + 500_000n) / 1_000_000n) / 1e9);
+  });
+});
+
+describe("the plan enterprise", () => {
+  test("adds no fee, and goes on below a balance of zero", async () => {
+    const { organization, secretKey } = await gateway.addOrganization({
+      plan: "enterprise",
+      creditUsd: 0,
+    });
+    for (let call = 0; call < 2; call++) {
+      const response = await gateway.chat(secretKey);
+      expect(response.status).toBe(200);
+      expect(Number(response.headers.get("x-gateway-cost"))).toBe(0.00001);
+    }
+    await expectBooksClosed(gateway);
+    const [account] = await gateway.sql`SELECT credit_nano - posted_nano AS balance FROM accounts
+      WHERE id = ${`org:${organization.id}`}`;
+    expect(account!.balance).toBe(-20_000n);
+  });
+
+  test("has the operator's credit limit where one is set", async () => {
+    const { organization, secretKey } = await gateway.addOrganization({
+      plan: "enterprise",
+      creditUsd: 0,
+    });
+    await gateway.sql.begin((sql) => setCreditLimit(sql, organization.id, 0n));
+    await until(
+      "the limit is in force",
+      async () => (await gateway.chat(secretKey)).status === 402,
+    );
   });
 });

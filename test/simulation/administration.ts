@@ -1,6 +1,6 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { type CreditEntry, postCredit } from "../../db/ledger/post-credit.ts";
-import { insertCreditCommand } from "../../db/queries/credit-commands.ts";
+import { type CreditOrder, insertCreditCommand } from "../../db/queries/credit-commands.ts";
 import type { Cluster } from "./cluster.ts";
 import { Link } from "./link.ts";
 import type { Payers } from "./plan.ts";
@@ -48,7 +48,15 @@ export class Administration {
 
   act(): void {
     const { random } = this.#options.world;
-    const act = random.pick(["budget", "budget", "switch", "top-up", "order", "credit"] as const);
+    const act = random.pick([
+      "budget",
+      "budget",
+      "switch",
+      "top-up",
+      "order",
+      "limit",
+      "credit",
+    ] as const);
     if (act === "budget" || act === "switch") this.#changeKey(act === "switch");
     else if (act === "credit") this.#creditByInstance();
     else this.#changeBalance(act);
@@ -142,7 +150,7 @@ export class Administration {
   }
 
   /** Beside all instances: a payment that another process posts, or an order that an instance carries out. */
-  #changeBalance(act: "top-up" | "order"): void {
+  #changeBalance(act: "top-up" | "order" | "limit"): void {
     const { world, payers, promises } = this.#options;
     const { id: organizationId } = world.random.pick(payers.organizations);
     const number = ++this.#acts;
@@ -160,15 +168,22 @@ export class Administration {
         return;
       }
       const id = `cmd_${number}`;
-      const amountNano = BigInt(world.random.integer(-5_000, 2_000));
-      await sql.begin((transaction) =>
-        insertCreditCommand(transaction, {
-          id,
-          organizationId,
-          amountNano,
-          description: `order ${id}`,
-        }),
-      );
+      const order: CreditOrder =
+        act === "limit"
+          ? {
+              kind: "credit-limit",
+              id,
+              organizationId,
+              creditLimitNano: world.random.pick([0n, 0n, 1_000n, 8_000n, null]),
+            }
+          : {
+              kind: "adjustment",
+              id,
+              organizationId,
+              amountNano: BigInt(world.random.integer(-5_000, 2_000)),
+              description: `order ${id}`,
+            };
+      await sql.begin((transaction) => insertCreditCommand(transaction, order));
     };
     this.#process.after(0, act, () => {
       change()

@@ -16,7 +16,7 @@ function* insertPayers(
   transaction: Transaction,
   { organizations, keys }: Payers,
 ): Running<void> {
-  for (const { id, creditNano } of organizations) {
+  for (const { id, creditNano, creditLimitNano } of organizations) {
     const credit_nano = BigInt(creditNano);
     yield* tables.organizations.insert(transaction, id, { id, name: id, plan: "pro" });
     const account = emptyAccount({
@@ -29,6 +29,7 @@ function* insertPayers(
     yield* tables.accounts.insert(transaction, account.id, {
       ...account,
       credit_nano,
+      credit_limit_nano: nano(creditLimitNano),
       sequence: 1n,
     });
     yield* tables.transactions.insert(transaction, `${id} 1`, {

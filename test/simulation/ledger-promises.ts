@@ -138,11 +138,16 @@ export class LedgerPromises {
     if (row.kind === "org") {
       const balanceNano = row.credit_nano - row.posted_nano;
       const tail = this.#tails.get(row.organization_id);
-      if (balanceNano < 0n) broken("M1", `the balance of ${row.id} is ${balanceNano}`);
+      const { credit_limit_nano: limit } = row;
+      if (limit !== null && balanceNano < -limit) {
+        broken("M1", `the balance of ${row.id} is ${balanceNano}, its credit limit ${limit}`);
+      }
       if (balanceNano !== (tail?.balanceNano ?? 0n)) {
         broken("M2", `${row.id} has ${balanceNano}, its transactions come to ${tail?.balanceNano}`);
       }
-      if (balanceNano < row.held_nano) broken("M1", `${row.id} holds more than its balance`);
+      if (limit !== null && balanceNano + limit < row.held_nano) {
+        broken("M1", `${row.id} holds more than its balance and its credit limit`);
+      }
       return;
     }
     const sinceMs = this.#sinceMs.get(row.id);

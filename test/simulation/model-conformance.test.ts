@@ -9,6 +9,7 @@ import {
 import { postCredit } from "../../db/ledger/post-credit.ts";
 import { refundCharge } from "../../db/ledger/refund-charge.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
+import { setCreditLimit } from "../../db/queries/credit-limit.ts";
 import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
 import {
   budgetExhaustedEffect,
@@ -37,14 +38,17 @@ const TIMEOUT_MS = 600_000;
 
 const payers: Payers = {
   organizations: [
-    { id: "org_0", creditNano: 20_000 },
-    { id: "org_1", creditNano: 3_000 },
+    { id: "org_0", creditNano: 20_000, creditLimitNano: 0 },
+    { id: "org_1", creditNano: 3_000, creditLimitNano: 2_000 },
+    { id: "org_2", creditNano: 500, creditLimitNano: null },
   ],
   keys: [
     { id: "key_0", organizationId: "org_0", dailyBudgetNano: 4_000, monthlyBudgetNano: null },
     { id: "key_1", organizationId: "org_0", dailyBudgetNano: null, monthlyBudgetNano: 6_000 },
     { id: "key_2", organizationId: "org_1", dailyBudgetNano: 0, monthlyBudgetNano: 900 },
     { id: "key_3", organizationId: "org_1", dailyBudgetNano: null, monthlyBudgetNano: null },
+    { id: "key_4", organizationId: "org_2", dailyBudgetNano: null, monthlyBudgetNano: null },
+    { id: "key_5", organizationId: "org_2", dailyBudgetNano: 3_000, monthlyBudgetNano: null },
   ],
 };
 const instance: InstanceIdentity = { id: "ins_one", epoch: 1n };
@@ -140,6 +144,10 @@ function stepOf(
   const event = { eventId: `evt_${count}`, organizationId, type: "key.updated", data: {} };
   if (kind < 0.3) return (sql) => commitLedgerBatch(sql, instance, { ...batch });
   if (kind < 0.85) return (sql) => exchangeLedgerBatch(sql, instance, batch);
+  if (kind < 0.87) {
+    const limit = random.pick([0n, 500n, 5_000n, null]);
+    return (sql) => sql.begin((transaction) => setCreditLimit(transaction, organizationId, limit));
+  }
   if (kind < 0.91) {
     const amountNano = BigInt(random.integer(-6_000, 4_000));
     const entry = { organizationId, type: "adjustment" as const, amountNano, description: "d" };

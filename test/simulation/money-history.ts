@@ -99,7 +99,9 @@ export class MoneyHistory {
   }
 
   #limitOf(row: AccountRow): bigint | null {
-    if (row.kind === "org") return row.credit_nano;
+    if (row.kind === "org") {
+      return row.credit_limit_nano === null ? null : row.credit_nano + row.credit_limit_nano;
+    }
     const key = this.#tables.apiKeys.read(undefined, row.key_id!);
     if (key === undefined) return null;
     return row.kind === "day" ? key.daily_budget_nano : key.monthly_budget_nano;

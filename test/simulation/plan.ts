@@ -25,7 +25,12 @@ export interface RequestPlan {
 
 /** Payers of a schedule; money in nano-USD. */
 export interface Payers {
-  readonly organizations: readonly { readonly id: string; readonly creditNano: number }[];
+  readonly organizations: readonly {
+    readonly id: string;
+    readonly creditNano: number;
+    /** How far the balance may go below zero; null is without limit. */
+    readonly creditLimitNano: number | null;
+  }[];
   readonly keys: readonly {
     readonly id: string;
     readonly organizationId: string;
@@ -38,6 +43,7 @@ export function planPayers(random: SeededRandom): Payers {
   const organizations = Array.from({ length: random.integer(1, 2) }, (_, index) => ({
     id: `org_${index}`,
     creditNano: random.pick([500, 3_000, 10_000, 100_000, 100_000]),
+    creditLimitNano: random.pick([0, 0, 0, 0, 2_000, null]),
   }));
   const budget = (): number | null =>
     random.chance(0.6) ? null : random.pick([0, 400, 2_000, 8_000, 50_000]);

@@ -69,7 +69,7 @@ export async function expectBooksClosed(gateway: TestGateway): Promise<void> {
   expect(left!.attempts).toBe(0);
   const balances = await gateway.sql`
     SELECT a.organization_id, a.credit_nano - a.posted_nano = coalesce(sum(t.amount_nano), 0) AS is_sum,
-      a.credit_nano >= a.posted_nano AS is_positive, a.sequence = count(t.id) AS has_all
+      coalesce(a.credit_nano + a.credit_limit_nano >= a.posted_nano, true) AS is_positive, a.sequence = count(t.id) AS has_all
     FROM accounts a LEFT JOIN transactions t USING (organization_id)
     WHERE a.kind = 'org' GROUP BY a.id`;
   for (const balance of balances) {

@@ -5,26 +5,32 @@ import {
 } from "../../../db/client.ts";
 import { waitUntil } from "../../../db/embedded/wait.ts";
 import {
-  adjustCreditEffect,
   type CreditCommand,
   type CreditCommandOutcome,
+  type CreditOrder,
+  creditCommandEffect,
   creditCommandOutcome,
   insertCreditCommand,
   refuseCommandEffect,
   withdrawCreditCommand,
 } from "../../../db/queries/credit-commands.ts";
 import { findCreditEntry, type PostedEntry } from "../../../db/queries/credit-entry-find.ts";
-import { claimRest, freeNanoAtRest } from "../../../db/queries/database-at-rest.ts";
+import { MAX_CREDIT_LIMIT_NANO } from "../../../db/queries/credit-limit.ts";
+import {
+  type BalanceAtRest,
+  balanceAtRest,
+  claimRest,
+} from "../../../db/queries/database-at-rest.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { type NanoUsd, usdText } from "../../lib/money.ts";
 import { requireOrganization } from "./organizations.ts";
 
 /*
- * An order on a balance, a row in credit_commands, is open, then done or refused, or withdrawn. A running
- * gateway holds money in its memory, so it alone may finish an order; where none runs, this process does.
- * Both claim the row in the transaction that posts, so an order is carried out once. Only this process
- * withdraws it, when its time is up.
+ * An order on a balance or a credit limit, a row in credit_commands, is open, then done or refused, or
+ * withdrawn. A running gateway holds money in its memory, so it alone may finish an order; where none runs,
+ * this process does. Both claim the row in the transaction that carries it out, so that happens once. Only
+ * this process withdraws it, when its time is up.
  */
 
 export interface AdjustmentRequest {
@@ -55,18 +61,56 @@ export async function adjustCredit(
   if (creditNano + request.amountNano > MAX_BIGINT) {
     throw new Error("the balance would be larger than can be counted: nothing was posted");
   }
-  const command: CreditCommand = { ...request, id: newId("cmd"), transactionId: newId("txn") };
+  const command = { ...request, kind: "adjustment", id: newId("cmd") } as const;
+  const outcome = await carryOutOrder(sql, { ...command, transactionId: newId("txn") }, patience);
+  return postedEntry(sql, request, outcome);
+}
+
+export interface CreditLimitRequest {
+  readonly organizationId: string;
+  /** Null is without limit. */
+  readonly creditLimitNano: NanoUsd | null;
+}
+
+/** As adjustCredit, for how far the balance may go below zero. */
+export async function orderCreditLimit(
+  sql: Database,
+  request: CreditLimitRequest,
+  patience: Patience,
+): Promise<void> {
+  const { organizationId, creditLimitNano } = request;
+  const { creditNano, postedNano } = await requireOrganization(sql, organizationId);
+  if (creditLimitNano !== null && creditLimitNano > MAX_CREDIT_LIMIT_NANO) {
+    throw new Error(`a credit limit is at most ${usdText(MAX_CREDIT_LIMIT_NANO)} USD`);
+  }
+  const command = { ...request, kind: "credit-limit", id: newId("cmd") } as const;
+  const { isRefused } = await carryOutOrder(
+    sql,
+    { ...command, transactionId: newId("txn") },
+    patience,
+  );
+  if (!isRefused) return;
+  throw new GatewayError(
+    "insufficient_credits",
+    `The balance is ${usdText(creditNano - postedNano)} USD, and running requests may hold a part of it: more than the new credit limit is used or held.`,
+  );
+}
+
+async function carryOutOrder(
+  sql: Database,
+  command: CreditCommand,
+  patience: Patience,
+): Promise<CreditCommandOutcome> {
   try {
     await sql.begin(async (transaction) => {
       await insertCreditCommand(transaction, command);
       await carryOutAtRest(transaction, command);
     });
-    const outcome = await awaitOutcome(sql, command, patience);
-    return await postedEntry(sql, command, outcome);
+    return await awaitOutcome(sql, command, patience);
   } catch (error) {
     if (!isConnectionFailure(error)) throw error;
     throw new Error(
-      `the connection to the database broke, so it is not known whether order ${command.id} was or will be carried out: look at the organization's transactions before you give it again`,
+      `the connection to the database broke, so it is not known whether order ${command.id} was or will be carried out: look at the organization before you give it again`,
       { cause: error },
     );
   }
@@ -75,11 +119,17 @@ export async function adjustCredit(
 /** Finishes an open order where no gateway runs; otherwise does nothing. */
 async function carryOutAtRest(sql: DatabaseTransaction, command: CreditCommand): Promise<void> {
   if (!(await claimRest(sql))) return;
-  const takenNano = -command.amountNano;
-  const isCovered =
-    takenNano <= 0n || takenNano <= (await freeNanoAtRest(sql, command.organizationId));
-  const effect = isCovered ? adjustCreditEffect(command) : refuseCommandEffect(command);
+  const balance = await balanceAtRest(sql, command.organizationId);
+  const isCovered = balance !== undefined && isCoveredBy(balance, command);
+  const effect = isCovered ? creditCommandEffect(command) : refuseCommandEffect(command);
   await effect.run(sql);
+}
+
+function isCoveredBy({ unheldNano, creditLimitNano }: BalanceAtRest, order: CreditOrder): boolean {
+  const isLimit = order.kind === "credit-limit";
+  const limitNano = isLimit ? order.creditLimitNano : creditLimitNano;
+  if (limitNano === null || (!isLimit && order.amountNano >= 0n)) return true;
+  return unheldNano + limitNano + (isLimit ? 0n : order.amountNano) >= 0n;
 }
 
 async function awaitOutcome(
@@ -89,7 +139,7 @@ async function awaitOutcome(
 ): Promise<CreditCommandOutcome> {
   let outcome: CreditCommandOutcome | undefined;
   const isDone = async (): Promise<boolean> => {
-    outcome = await creditCommandOutcome(sql, command.id);
+    outcome = await creditCommandOutcome(command.id).run(sql);
     if (outcome?.isDone === true) return true;
     // The gateway that was heard of may have stopped since.
     await sql.begin((transaction) => carryOutAtRest(transaction, command));
@@ -98,13 +148,13 @@ async function awaitOutcome(
   await waitUntil(() => isDone().catch(unlessUnreachable), timeoutMs);
   if (outcome?.isDone === true) return outcome;
   if (!(await withdrawCreditCommand(sql, command.id))) {
-    outcome = await creditCommandOutcome(sql, command.id);
+    outcome = await creditCommandOutcome(command.id).run(sql);
     if (outcome?.isDone === true) return outcome;
   }
   throw new Error(
     interrupted.aborted
-      ? "interrupted: the order was withdrawn, and nothing was posted"
-      : `the running gateway did not carry the order out within ${timeoutMs / 1000} s: it was withdrawn, and nothing was posted`,
+      ? "interrupted: the order was withdrawn, and nothing was changed"
+      : `the running gateway did not carry the order out within ${timeoutMs / 1000} s: it was withdrawn, and nothing was changed`,
   );
 }
 
@@ -116,7 +166,7 @@ function unlessUnreachable(error: unknown): boolean {
 
 async function postedEntry(
   sql: Database,
-  { organizationId, amountNano }: CreditCommand,
+  { organizationId, amountNano }: AdjustmentRequest,
   { transactionId }: CreditCommandOutcome,
 ): Promise<PostedEntry> {
   if (transactionId === null) {

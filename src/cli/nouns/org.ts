@@ -8,7 +8,7 @@ import { withDatabase } from "../operator-database.ts";
 import { moreLine, renderFields, renderTable } from "../print/table.ts";
 import { PAGE_OPTIONS, readChoice, readName, readPage } from "../read-options.ts";
 
-const PLANS: readonly PlanName[] = ["free", "pro", "byok"];
+const PLANS: readonly PlanName[] = ["free", "pro", "byok", "enterprise"];
 
 const create: Command = {
   noun: "org",

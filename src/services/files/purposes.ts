@@ -21,11 +21,12 @@ export function isUploadPurpose(text: string): text is UploadPurpose {
   return (UPLOAD_PURPOSES as readonly string[]).includes(text);
 }
 
-/** What an organization may store (spec 8), by its plan; the plan of own provider keys has Free's. */
+/** What an organization may store (spec 8), by its plan; the plan of own provider keys has Free's, Enterprise has Pro's. */
 const QUOTA_BYTES: Readonly<Record<string, number>> = {
   free: 100 * GIGABYTE,
   pro: 1024 * GIGABYTE,
   byok: 100 * GIGABYTE,
+  enterprise: 1024 * GIGABYTE,
 };
 
 export function quotaBytes(plan: string): number {

@@ -1,6 +1,14 @@
-import { type CreditCommand, pendingCreditCommands } from "../../../db/queries/credit-commands.ts";
+import type { OrganizationHeadroom } from "../../../actors/organization/state.ts";
+import {
+  type CreditCommand,
+  type CreditCommandOutcome,
+  type CreditOrder,
+  creditCommandOutcome,
+  pendingCreditCommands,
+} from "../../../db/queries/credit-commands.ts";
 import type { Query } from "../../../db/query.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import type { OrganizationActors } from "./alone.ts";
 
@@ -16,7 +24,7 @@ export interface CreditOrdersDependencies {
 /** Whoever gave an order waits for it, so a failure is tried again although no news comes. */
 const RETRY_MS = 500;
 
-/** Carries out orders on balances that an operator gave in another process. */
+/** Gives and carries out operators' orders on balances and credit limits. */
 export class CreditOrders {
   readonly #dependencies: CreditOrdersDependencies;
   #running: Promise<void> | undefined;
@@ -26,6 +34,27 @@ export class CreditOrders {
 
   constructor(dependencies: CreditOrdersDependencies) {
     this.#dependencies = dependencies;
+  }
+
+  /**
+   * Gives an order to the organization and waits for its end. Throws 503 where it could not be carried out
+   * now: then it is withdrawn.
+   */
+  async give(order: CreditOrder): Promise<CreditCommandOutcome> {
+    const { organizations, read } = this.#dependencies;
+    const organization = organizations.get(order.organizationId);
+    await organization.ask("placeOrder", order);
+    await this.carryOut();
+    let outcome = await read(creditCommandOutcome(order.id));
+    if (outcome?.isDone !== true) {
+      await organization.ask("withdrawOrder", order);
+      // Another instance may have been faster than the withdrawal.
+      outcome = await read(creditCommandOutcome(order.id));
+    }
+    if (outcome?.isDone === true) return outcome;
+    throw new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+      retryAfterSeconds: 1,
+    });
   }
 
   /** To be called when an order may have come. */
@@ -48,7 +77,7 @@ export class CreditOrders {
       while (this.#isAskedAgain) {
         this.#isAskedAgain = false;
         for (const order of await this.#dependencies.read(pendingCreditCommands())) {
-          await this.#tryAdjust({ ...order, transactionId: newId("txn") });
+          await this.#tryCarryOut({ ...order, transactionId: newId("txn") });
         }
       }
     } catch (error) {
@@ -66,9 +95,9 @@ export class CreditOrders {
   }
 
   /** An order that fails stays where it is and keeps no other from being carried out. */
-  async #tryAdjust(command: CreditCommand): Promise<void> {
+  async #tryCarryOut(command: CreditCommand): Promise<void> {
     try {
-      await this.#adjust(command);
+      await this.#carryOutOne(command);
       // As many may wait behind those that one look reads.
       this.#isAskedAgain = true;
     } catch (error) {
@@ -76,27 +105,37 @@ export class CreditOrders {
     }
   }
 
-  async #adjust(command: CreditCommand): Promise<void> {
+  async #carryOutOne(command: CreditCommand): Promise<void> {
     const organization = this.#dependencies.organizations.get(command.organizationId);
     if (this.#dependencies.holdsAreShared) {
-      await organization.ask("adjustCredit", command);
+      await organization.ask("carryOutOrder", command);
       organization.forget();
       return;
     }
     if (!organization.isActive) await organization.activate();
-    const takenNano = command.amountNano < 0n ? -command.amountNano : 0n;
     const headroom = organization.turn("headroom", undefined);
-    if (headroom.plan === undefined || takenNano > headroom.freeNano) {
-      await organization.ask("refuseAdjustment", command);
+    if (headroom.plan === undefined || !isCovered(command, headroom)) {
+      await organization.ask("refuseOrder", command);
       return;
     }
+    const takenNano = takenBy(command);
     organization.turn("changeHeld", { byNano: takenNano });
     try {
-      await organization.ask("adjustCredit", command);
+      await organization.ask("carryOutOrder", command);
     } finally {
       // Nothing is decided any more before the new total was loaded, so what was set aside is given free.
       organization.forget();
       if (takenNano > 0n) organization.turn("changeHeld", { byNano: -takenNano });
     }
   }
+}
+
+function takenBy(order: CreditOrder): bigint {
+  return order.kind === "adjustment" && order.amountNano < 0n ? -order.amountNano : 0n;
+}
+
+/** Whether what is used and held allows it. */
+function isCovered(order: CreditOrder, { freeNano, unheldNano }: OrganizationHeadroom): boolean {
+  if (order.kind === "adjustment") return takenBy(order) <= freeNano;
+  return order.creditLimitNano === null || unheldNano + order.creditLimitNano >= 0n;
 }

@@ -8,7 +8,7 @@ import type { HoldRequest } from "./interface.ts";
 /** Everything that limits one request: the balance, and the budgets of its key. */
 export interface Headroom {
   readonly key: KeyHeadroom;
-  readonly organization: OrganizationHeadroom;
+  readonly organization: Pick<OrganizationHeadroom, "unspentNano" | "freeNano">;
 }
 
 /** What the tightest limit leaves free, holds counted. */

@@ -1,6 +1,9 @@
 import type { KeyHeadroom, PeriodHeadroom } from "../../../actors/api-key/state.ts";
+import { UNLIMITED_NANO } from "../../../actors/organization/state.ts";
 import type { AccountRoom, HoldDemand, HoldVerdict } from "../../../db/ledger/hold-rows.ts";
 import type { Headroom } from "./refusal.ts";
+
+const UNLIMITED = { unspentNano: UNLIMITED_NANO, freeNano: UNLIMITED_NANO };
 
 /** What the database saw when it refused a hold, as the refusal is worked out from it. */
 export function headroomOf(
@@ -13,11 +16,7 @@ export function headroomOf(
   if (month) limits.push(periodHeadroom("month", demand.monthAccount, month));
   return {
     key: keyHeadroom(demand, true, limits),
-    organization: {
-      plan: undefined,
-      unspentNano: organization.unspentNano,
-      freeNano: organization.freeNano,
-    },
+    organization: organization ?? UNLIMITED,
   };
 }
 
@@ -25,7 +24,7 @@ export function headroomOf(
 export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined): Headroom {
   return {
     key: keyHeadroom(demand, isActive, []),
-    organization: { plan: undefined, unspentNano: 0n, freeNano: 0n },
+    organization: { unspentNano: 0n, freeNano: 0n },
   };
 }
 

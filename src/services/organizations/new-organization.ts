@@ -3,6 +3,7 @@ import type { NewOrganization } from "../../../db/queries/organization-create.ts
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
 import { type ApiKeySettings, type KeyKind, SCOPES } from "../../lib/api-key-record.ts";
 import { newId } from "../../lib/ids.ts";
+import { initialCreditLimitNano } from "../plans.ts";
 
 export interface OrganizationRequest {
   readonly name: string;
@@ -49,6 +50,7 @@ export function prepareOrganization(
           settings: { name: "Default secret key" },
         }),
       ],
+      creditLimitNano: initialCreditLimitNano(request.plan),
       startingCreditNano: request.startingCreditNano,
       creditTransactionId: newId("txn"),
     },

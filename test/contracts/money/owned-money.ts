@@ -33,6 +33,8 @@ export interface OwnedMoney {
   topUp(payer: Payer, amountNano: bigint): Promise<void>;
   /** As by an operator's order. False where it was refused. */
   adjust(payer: Payer, amountNano: bigint): Promise<boolean>;
+  /** Sets how far the balance may go below zero; null is without limit. False where it was refused. */
+  limitCredit(payer: Payer, creditLimitNano: bigint | null): Promise<boolean>;
   /** News say that what is known of the payer is old. */
   forget(payer: Payer): void;
   close(): Promise<void>;

@@ -7,7 +7,7 @@ import type { OwnedMoney } from "./owned-money.ts";
 
 type PayerChanges = Pick<
   OwnedMoney,
-  "sql" | "addOrganization" | "addKey" | "change" | "remove" | "adjust" | "forget"
+  "sql" | "addOrganization" | "addKey" | "change" | "remove" | "adjust" | "limitCredit" | "forget"
 >;
 
 /** What administration and operators do to the payers of these books. */
@@ -32,11 +32,23 @@ export function payerChanges(
     },
     async adjust({ organizationId }, amountNano) {
       const id = newId("cmd");
-      const order = { id, organizationId, amountNano, description: "Correction" };
-      await sql.begin((transaction) => insertCreditCommand(transaction, order));
+      const order = { kind: "adjustment", id, organizationId, amountNano } as const;
+      await sql.begin((transaction) =>
+        insertCreditCommand(transaction, { ...order, description: "Correction" }),
+      );
       await orders.carryOut();
       const [row] = await sql`SELECT refused_code FROM credit_commands WHERE id = ${id}`;
       return row!.refused_code === null;
+    },
+    async limitCredit({ organizationId }, creditLimitNano) {
+      const id = newId("cmd");
+      const outcome = await orders.give({
+        kind: "credit-limit",
+        id,
+        organizationId,
+        creditLimitNano,
+      });
+      return !outcome.isRefused;
     },
     forget({ keyId, organizationId }) {
       keys.forget(keyId);

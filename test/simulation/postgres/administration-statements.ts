@@ -24,13 +24,14 @@ export const administrationStatements: readonly ModelledStatement[] = [
   },
   {
     name: "load organization",
-    begins: "SELECT o.id, o.name, o.plan, a.credit_nano,",
+    begins: "SELECT o.id, o.name, o.plan, a.credit_nano, a.credit_limit_nano,",
     look({ tables }, transaction, [id]) {
       const organization = tables.organizations.read(transaction, id);
       const account = tables.accounts.read(transaction, `org:${id as string}`);
       if (organization === undefined || account === undefined) return rowsOf([]);
-      const { credit_nano, posted_nano, sequence, held_nano } = account;
-      return rowsOf([{ ...organization, credit_nano, posted_nano, sequence, held_nano }]);
+      const { credit_nano, credit_limit_nano, posted_nano, sequence, held_nano } = account;
+      const totals = { credit_nano, credit_limit_nano, posted_nano, sequence, held_nano };
+      return rowsOf([{ ...organization, ...totals }]);
     },
   },
   {
@@ -89,12 +90,15 @@ export const administrationStatements: readonly ModelledStatement[] = [
   },
   {
     name: "insert order",
-    begins: "INSERT INTO credit_commands (id, organization_id, amount_nano, description) VALUES",
-    *run({ tables }, transaction, [id, organization_id, amount, description]) {
+    begins:
+      "INSERT INTO credit_commands (id, organization_id, kind, amount_nano, credit_limit_nano,",
+    *run({ tables }, transaction, [id, organization_id, kind, amount, limit, description]) {
       yield* tables.creditCommands.insert(transaction, id, {
         id,
         organization_id,
+        kind,
         amount_nano: BigInt(amount),
+        credit_limit_nano: limit === null ? null : BigInt(limit),
         description,
         done_at: null,
         transaction_id: null,
@@ -105,7 +109,8 @@ export const administrationStatements: readonly ModelledStatement[] = [
   },
   {
     name: "pending orders",
-    begins: "SELECT id, organization_id, amount_nano, description FROM credit_commands",
+    begins:
+      "SELECT id, organization_id, kind, amount_nano, credit_limit_nano, description FROM credit",
     look({ tables }, transaction) {
       const pending = [...tables.creditCommands.all(transaction)].filter(
         ({ done_at }) => done_at === null,
@@ -120,6 +125,19 @@ export const administrationStatements: readonly ModelledStatement[] = [
       const row = yield* tables.creditCommands.update(transaction, id, (before) =>
         before.done_at === null
           ? { ...before, done_at: new Date(nowMs()), transaction_id }
+          : undefined,
+      );
+      return written(row === undefined ? 0 : 1);
+    },
+  },
+  {
+    name: "set credit limit",
+    begins: "UPDATE accounts SET credit_limit_nano = ?::bigint",
+    *run({ tables }, transaction, [text, id]) {
+      const limit = text === null ? null : BigInt(text);
+      const row = yield* tables.accounts.update(transaction, id, (before) =>
+        limit === null || before.credit_nano - before.posted_nano - before.held_nano + limit >= 0n
+          ? { ...before, credit_limit_nano: limit }
           : undefined,
       );
       return written(row === undefined ? 0 : 1);

@@ -140,13 +140,15 @@ function placesOf({ tables }: ModelContext, transaction: Transaction, batch: Bat
         ? (key?.daily_budget_nano ?? null)
         : account?.kind === "month"
           ? (key?.monthly_budget_nano ?? null)
-          : (account?.credit_nano ?? 0n);
+          : account?.kind === "org"
+            ? withCredit(account.credit_nano, account.credit_limit_nano)
+            : 0n;
     const unspent = limit === null ? null : limit - (account?.posted_nano ?? 0n);
     return {
       id,
       kind: account?.kind,
       limit,
-      balance: unspent ?? 0n,
+      balance: (account?.credit_nano ?? 0n) - (account?.posted_nano ?? 0n),
       sequence: account?.kind === "org" ? account.sequence : undefined,
       isActive: key?.is_active ?? null,
       unspent,
@@ -197,7 +199,7 @@ function decide(
   const full = BigInt(row.f);
   const least = BigInt(row.q);
   const free = [o.free, d.free, m.free].filter((nano) => nano !== null);
-  const available = free.reduce((one, other) => (other < one ? other : one));
+  const available = free.reduce((one, other) => (other < one ? other : one), MAX_BIGINT);
   if (d.isActive !== true) return { verdict: { r: row.r, a: d.isActive } };
   if (row.w !== "last" && (o.isBlocked || d.isBlocked)) return { verdict: { r: row.r, b: true } };
   if (full <= available || !isLimited) return { nano: full };
@@ -208,10 +210,17 @@ function decide(
   const isOnlyHeld = [o, d, m].every(({ unspent }) => unspent === null || least <= unspent);
   const verdict = { r: row.r, a: true, o: roomOf(o), d: roomOf(d), m: roomOf(m) };
   if (row.w === undefined && isOnlyHeld) {
-    if (least > o.free!) o.isBlocked = true;
+    if (o.free !== null && least > o.free) o.isBlocked = true;
     else d.isBlocked = true;
   }
   return { verdict };
+}
+
+const MAX_BIGINT = 2n ** 63n - 1n;
+
+/** Null is without limit. */
+function withCredit(creditNano: bigint, limitNano: bigint | null): bigint | null {
+  return limitNano === null ? null : creditNano + limitNano;
 }
 
 const FEMTO_SCALE = 10_000_000_000n;

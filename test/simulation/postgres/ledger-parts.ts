@@ -11,6 +11,7 @@ export function emptyAccount(
   return {
     ...row,
     credit_nano: 0n,
+    credit_limit_nano: 0n,
     posted_nano: 0n,
     held_nano: 0n,
     sequence: 0n,

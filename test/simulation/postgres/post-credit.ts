@@ -17,8 +17,11 @@ export function* postCredit(
 ): Running<{ id: string; balance_after_nano: bigint; created_at: Date } | undefined> {
   const { accounts, transactions } = context.tables;
   const account = yield* accounts.update(transaction, `org:${credit.organizationId}`, (row) => {
-    const free = row.credit_nano - row.posted_nano - row.held_nano;
-    if (credit.amountNano < 0n && free + credit.amountNano < 0n) return undefined;
+    const { credit_limit_nano: limit } = row;
+    const unheld = row.credit_nano - row.posted_nano - row.held_nano;
+    if (credit.amountNano < 0n && limit !== null && unheld + limit + credit.amountNano < 0n) {
+      return undefined;
+    }
     const { amountNano } = credit;
     return { ...row, credit_nano: row.credit_nano + amountNano, sequence: row.sequence + 1n };
   });

@@ -10,6 +10,7 @@ export interface AccountRow {
   readonly key_id: string | null;
   readonly period_start: string | null;
   readonly credit_nano: bigint;
+  readonly credit_limit_nano: bigint | null;
   readonly posted_nano: bigint;
   readonly held_nano: bigint;
   readonly sequence: bigint;
@@ -89,7 +90,9 @@ export interface OutboxRow {
 export interface CreditCommandRow {
   readonly id: string;
   readonly organization_id: string;
+  readonly kind: string;
   readonly amount_nano: bigint;
+  readonly credit_limit_nano: bigint | null;
   readonly description: string;
   readonly done_at: Date | null;
   readonly transaction_id: string | null;

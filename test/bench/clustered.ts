@@ -9,70 +9,68 @@ import { median } from "./compare.ts";
 import { Driver, type Measurement, type Target } from "./driver.ts";
 import { type GatewayOptions, startGateway } from "./gateway-process.ts";
 import { checkLedger } from "./ledger-check.ts";
-import type { SeveralInstances, SeveralMeasurement } from "./results.ts";
+import type { ClusteredGateways, GroupMeasurement } from "./results.ts";
+import { CHAT } from "./rows.ts";
 import type { Stage } from "./sections.ts";
 
 const INSTANCES = 3;
-const WORKLOAD = { model: "instant", isStream: false } as const;
+export const CLUSTER_CONNECTIONS = 256;
 const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
+
+type Figures = Omit<GroupMeasurement, "rateRatio" | "cpuRatio">;
 
 /** Gateways on one database, each with a load generator of its own. */
 interface Group {
   readonly members: readonly { readonly driver: Driver; readonly target: Target }[];
   add(): Promise<void>;
-  /** What its ledger says that its answers do not. */
+  /** Where its ledger differs from its answers. */
   findings(): Promise<readonly string[]>;
 }
 
 /**
- * What it costs to be one of several, and what three of them do together: chat at one that is alone, at
- * one that shares its database and a Redis, and at three. Undefined where there is no redis-server.
+ * What clustering costs: chat at a single-node gateway, in turn with one gateway that has a Redis, then
+ * with three that share database and Redis. Undefined where there is no redis-server.
  */
-export async function measureSeveral(
+export async function measureClustered(
   stage: Stage,
   gatewayOptions: GatewayOptions,
-  connections: number,
   cleanups: Cleanups,
-): Promise<SeveralInstances | undefined> {
+): Promise<ClusteredGateways | undefined> {
   const { options, say } = stage;
   const binary = Bun.which("redis-server");
-  if (binary === null) return void say("no redis-server on the PATH: several are not measured");
+  if (binary === null) return void say("no redis-server on the PATH: clustering is not measured");
   const redis = await RedisServer.start(binary);
   cleanups.add(() => redis.kill());
   const serverUrl = options.databaseUrl ?? (await startServer(gatewayOptions.folder, cleanups));
   const group = (settings: Record<string, string>) =>
     openGroup({ stage, gatewayOptions, serverUrl, settings, cleanups });
-  const alone = await group({});
-  const several = await group({ REDIS_URL: redis.url });
-  await alone.add();
-  await several.add();
-  const { warmupMs, measureMs, sideRounds: rounds } = options;
+  const single = await group({});
+  const cluster = await group({ REDIS_URL: redis.url });
+  await single.add();
+  await cluster.add();
+  const { warmupMs, measureMs, sideRounds } = options;
   const run = (members: Group["members"], longWarmupMs = warmupMs) =>
-    measure(members, { connections, warmupMs: longWarmupMs, measureMs });
-  const inTurn = async (one: Group["members"], other: Group["members"]) => {
-    const pairs: [SeveralMeasurement, SeveralMeasurement][] = [];
-    for (let round = 0; round < rounds; round++) pairs.push([await run(one), await run(other)]);
+    measure(members, { warmupMs: longWarmupMs, measureMs });
+  const inTurn = async () => {
+    const pairs: [Figures, Figures][] = [];
+    for (let round = 0; round < sideRounds; round++) {
+      pairs.push([await run(single.members), await run(cluster.members)]);
+    }
     return pairs;
   };
-  say("one that is alone against one of several");
   const warmMs = options.isQuick ? 1_000 : 3_000;
-  for (const { members } of [alone, several]) await run(members, warmMs);
-  const shared = await inTurn(alone.members, several.members);
-  say("one against three");
-  while (several.members.length < INSTANCES) await several.add();
-  await run(several.members, warmMs);
-  const three = await inTurn(several.members.slice(0, 1), several.members);
-  const findings = [...(await alone.findings()), ...(await several.findings())];
-  const ratio = (pairs: typeof shared) =>
-    median(pairs.map(([before, after]) => after.ratePerSecond / before.ratePerSecond));
+  say("single-node against one clustered");
+  for (const { members } of [single, cluster]) await run(members, warmMs);
+  const withOne = await inTurn();
+  say("single-node against three clustered");
+  while (cluster.members.length < INSTANCES) await cluster.add();
+  await run(cluster.members, warmMs);
+  const withThree = await inTurn();
   return {
-    alone: medianOf(shared.map(([one]) => one)),
-    shared: medianOf(shared.map(([, one]) => one)),
-    sharedRatio: ratio(shared),
-    one: medianOf(three.map(([one]) => one)),
-    three: medianOf(three.map(([, all]) => all)),
-    threeRatio: ratio(three),
-    findings,
+    singleNode: summarise([...withOne, ...withThree].map(([alone]) => [alone, alone])),
+    one: summarise(withOne),
+    three: summarise(withThree),
+    findings: [...(await single.findings()), ...(await cluster.findings())],
   };
 }
 
@@ -124,16 +122,12 @@ async function openGroup(parts: {
 /** Drives all of them at once; the connections are shared out among them. */
 async function measure(
   members: Group["members"],
-  run: {
-    readonly connections: number;
-    readonly warmupMs: number;
-    readonly measureMs: number;
-  },
-): Promise<SeveralMeasurement> {
-  const connections = Math.ceil(run.connections / members.length);
+  run: { readonly warmupMs: number; readonly measureMs: number },
+): Promise<Figures> {
+  const connections = Math.ceil(CLUSTER_CONNECTIONS / members.length);
   const each: Measurement[] = await Promise.all(
     members.map(({ driver, target }) =>
-      driver.run({ ...run, connections, target, workload: WORKLOAD }),
+      driver.run({ ...run, connections, target, workload: CHAT }),
     ),
   );
   const ratePerSecond = each.reduce((sum, one) => sum + one.ratePerSecond, 0);
@@ -142,16 +136,21 @@ async function measure(
     ratePerSecond,
     p50Ms: median(each.map(({ p50Ms }) => p50Ms)),
     p99Ms: Math.max(...each.map(({ p99Ms }) => p99Ms)),
-    cpuMicrosPerRequest: (cores / ratePerSecond) * 1e6,
+    cpuMicros: (cores / ratePerSecond) * 1e6,
   };
 }
 
-function medianOf(rounds: readonly SeveralMeasurement[]): SeveralMeasurement {
-  const of = (field: keyof SeveralMeasurement) => median(rounds.map((one) => one[field]));
+/** Medians of the second of each pair, and of its ratios to the first. */
+function summarise(pairs: readonly (readonly [Figures, Figures])[]): GroupMeasurement {
+  const of = (field: keyof Figures) => median(pairs.map(([, one]) => one[field]));
+  const ratio = (field: keyof Figures) =>
+    median(pairs.map(([single, one]) => one[field] / single[field]));
   return {
     ratePerSecond: of("ratePerSecond"),
     p50Ms: of("p50Ms"),
     p99Ms: of("p99Ms"),
-    cpuMicrosPerRequest: of("cpuMicrosPerRequest"),
+    cpuMicros: of("cpuMicros"),
+    rateRatio: ratio("ratePerSecond"),
+    cpuRatio: ratio("cpuMicros"),
   };
 }

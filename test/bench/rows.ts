@@ -1,0 +1,32 @@
+import type { Row } from "./compare.ts";
+import type { Workload } from "./driver.ts";
+import { DELAY_MS } from "./wire.ts";
+
+export const CHAT: Workload = { model: "instant", isStream: false };
+export const STREAM: Workload = { model: "instant", isStream: true };
+export const LIVE: Workload = { model: "live", isStream: true };
+const DELAYED: Workload = { model: "delayed", isStream: false };
+
+const LIMIT_CONNECTIONS = 256;
+const DEPLOYED_CONNECTIONS = 500;
+/** Long enough for connections that open new streams and others in the middle of theirs. */
+const LIVE_ROUND_MS = 1_250;
+
+/** The loads of the comparison: what a deployment sees first, then the limits with an instant upstream. */
+export const ROWS = [
+  row("live", "live streams", LIVE, DEPLOYED_CONNECTIONS, LIVE_ROUND_MS),
+  row("real", "chat, real", DELAYED, DEPLOYED_CONNECTIONS, DELAY_MS),
+  row("chat", "chat, limit", CHAT, LIMIT_CONNECTIONS, 0),
+  row("stream", "streams, limit", STREAM, LIMIT_CONNECTIONS, 0),
+  row("chat-32", "chat", CHAT, 32, 0),
+] as const;
+
+function row<Name extends string>(
+  name: Name,
+  title: string,
+  workload: Workload,
+  connections: number,
+  answerMs: number,
+): Row & { readonly name: Name } {
+  return { name, title, workload, connections, answerMs };
+}
