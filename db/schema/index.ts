@@ -7,6 +7,7 @@ export { changes } from "./changes.ts";
 export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { deliveries } from "./deliveries.ts";
+export { eventQueues, unnumberedEvents } from "./event-numbering.ts";
 export { fileRemovals, fileStores, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
 export { files } from "./files.ts";
 export { fineTuningEvents } from "./fine-tuning-events.ts";
