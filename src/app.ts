@@ -10,8 +10,8 @@ import { newId } from "./lib/ids.ts";
 
 /** Above every limit of our own, so that those decide. */
 const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
-/** Request line and headers. Bun answers longer ones itself, 431 without an error envelope. */
-const MAX_HEADER_BYTES = 1_048_576;
+/** Request line and headers. Bun answers 431 itself, without an error envelope, as soon as more have come. */
+const MAX_HEADER_BYTES = 32_768;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"] as const;
 
 /** Mounts the routes. What is mounted nowhere is 404; another method of a mounted path is 405. */

@@ -7,7 +7,7 @@ import { createApp } from "./app.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
 import { composeChat } from "./compose/chat.ts";
 import { openConnections } from "./compose/connections.ts";
-import { openCoordination } from "./compose/coordination.ts";
+import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
@@ -26,8 +26,10 @@ import { newId } from "./lib/ids.ts";
 import type { Keyring } from "./lib/keyring.ts";
 import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "./providers/transport/http-client.ts";
 import { mountedRoutes } from "./routes.ts";
 import { Authentication } from "./services/authentication.ts";
+import { LongBodyAdmission } from "./services/billing/admit-long-body.ts";
 import { Idempotency } from "./services/idempotency/idempotency.ts";
 import { LastUse } from "./services/keys/last-use.ts";
 import { tellKeys } from "./services/master-key/tell-keys.ts";
@@ -116,8 +118,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   // Before the others know of this instance: they leave a share of each limit to one that has not joined.
   await coordination.start();
   await membership.enter();
+  await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
-  const models = await composeModels(config, background);
+  const models = await composeModels(config, background, telemetry);
   const read = <Result>(query: Query<Result>): Promise<Result> =>
     untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({
@@ -152,6 +155,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -165,6 +169,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     providers: createFineTuningProviders(providerSettings, {
       sql: background,
       clock,
+      httpClient,
       tunedModels: sandboxModels,
     }),
     files: files.jobFiles,
@@ -202,7 +207,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     tunedModels,
     providers: createProviders(providerSettings, {
       clock,
-      proxiedProtocols: config.proxiedProtocols,
+      httpClient,
       tunedModels: sandboxModels,
     }),
     rates: coordination.rates,
@@ -238,6 +243,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
+    longBodies: new LongBodyAdmission({ rates: coordination.rates, clock, read }),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);

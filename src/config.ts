@@ -3,6 +3,7 @@ import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
 import { type ExternalServices, readExternalServices } from "./config/external-services.ts";
 import { type ModelConfig, readConfigFile } from "./config/file.ts";
+import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
 import { enabledProviders, type ProviderConfig } from "./config/providers.ts";
 import { readSettings, type Settings } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
@@ -18,18 +19,13 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   /** The file's entries, which the catalogue is built from. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
-  /** Protocols of URLs for which the environment names a proxy, which calls to providers then go through. */
-  readonly proxiedProtocols: readonly string[];
+  /** The proxies that calls to providers go through. */
+  readonly proxies: OutboundProxies;
   /** Requests that this process may have under way at a time, by the platform's own setting. */
   readonly maxOutboundRequests: number;
   /** What is set but has no effect, one line each, to be logged at the start. */
   readonly warnings: readonly string[];
 }
-
-const PROXY_VARIABLES = {
-  "http:": ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"],
-  "https:": ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
-};
 
 /**
  * Reads the environment and the configuration file once. Throws ConfigError, one line that names the
@@ -55,9 +51,7 @@ export function readConfig(
     providers,
     models: file.models,
     sandbox: file.sandbox,
-    proxiedProtocols: Object.entries(PROXY_VARIABLES)
-      .filter(([, names]) => names.some((name) => Boolean(environment[name])))
-      .map(([protocol]) => protocol),
+    proxies: readOutboundProxies(environment),
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
   });

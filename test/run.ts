@@ -1,15 +1,60 @@
 import "./support/preload.ts";
+import { cpus } from "node:os";
 import { join } from "node:path";
+import { Glob } from "bun";
 import { NO_REDIS_WARNING } from "./support/redis.ts";
 import { startTestServices } from "./support/services.ts";
+import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 
 /*
- * Runs the whole suite, or the files that the arguments name: everything is handed to `bun test`.
+ * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
+ * `bun test` that the arguments name. Files run in parallel, those that measure one by one afterwards.
  * TEST_DATABASE_URL and TEST_REDIS_URL name servers to use in place of ones started for the run.
  */
 
 /** Tests with real processes, killed and restarted many times, take long. */
 const TEST_TIMEOUT_MS = 60_000;
+const THOROUGH_TIMEOUT_MS = 3_600_000;
+const INTERRUPTED = 130;
+
+interface Phase {
+  readonly args: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
+  const [tier = "", ...rest] = argv;
+  if (!["--quick", "--all", "--thorough"].includes(tier)) {
+    return [{ args: [timeout(TEST_TIMEOUT_MS), ...argv] }];
+  }
+  // Named files run as they are, whatever the tier.
+  if (rest.length > 0) return [{ args: [timeout(TEST_TIMEOUT_MS), ...rest] }];
+  const files = await testFiles();
+  const isLong = (file: string) => belongsTo(file, LONG);
+  const isMeasuring = (file: string) => belongsTo(file, MEASURING);
+  if (tier === "--thorough") {
+    const args = [timeout(THOROUGH_TIMEOUT_MS), ...files.filter(isLong).map(asPath)];
+    return [{ args, environment: THOROUGH_SETTINGS }];
+  }
+  const wanted = tier === "--all" ? files : files.filter((file) => !isLong(file));
+  const parallel = `--parallel=${Math.max(2, cpus().length)}`;
+  const beside = wanted.filter((file) => !isMeasuring(file)).map(asPath);
+  return [
+    { args: [timeout(TEST_TIMEOUT_MS), parallel, ...beside] },
+    { args: [timeout(TEST_TIMEOUT_MS), ...wanted.filter(isMeasuring).map(asPath)] },
+  ];
+}
+
+async function testFiles(): Promise<string[]> {
+  const files: string[] = [];
+  for await (const file of new Glob("test/**/*.test.ts").scan(ROOT)) files.push(file);
+  return files.sort();
+}
+
+const ROOT = join(import.meta.dir, "..");
+const timeout = (ms: number) => `--timeout=${ms}`;
+/** With a leading "./" an argument names a file and is no pattern. */
+const asPath = (file: string) => `./${file}`;
 
 async function main(): Promise<number> {
   let interrupted: NodeJS.Signals | undefined;
@@ -20,25 +65,26 @@ async function main(): Promise<number> {
       tests?.kill(signal);
     });
   }
+  const phases = await phasesOf(process.argv.slice(2));
   const running = await startTestServices();
   try {
     if (running.services.redisUrl === undefined) {
       console.error(`\n!!! ${NO_REDIS_WARNING}\n`);
       if (process.env.CI === "true") return 1;
     }
-    if (interrupted === undefined) {
-      tests = Bun.spawn(
-        [process.execPath, "test", `--timeout=${TEST_TIMEOUT_MS}`, ...process.argv.slice(2)],
-        {
-          cwd: join(import.meta.dir, ".."),
-          // Bun's default is the environment at our own start, without what changed since.
-          env: process.env,
-          stdio: ["inherit", "inherit", "inherit"],
-        },
-      );
+    let exitCode = 0;
+    for (const { args, environment } of phases) {
+      if (interrupted !== undefined) return INTERRUPTED;
+      tests = Bun.spawn([process.execPath, "test", ...args], {
+        cwd: ROOT,
+        // Bun's default is the environment at our own start, without what changed since.
+        env: { ...process.env, ...environment },
+        stdio: ["inherit", "inherit", "inherit"],
+      });
       await tests.exited;
+      exitCode ||= tests.exitCode ?? 1;
     }
-    return interrupted === undefined ? (tests?.exitCode ?? 1) : 130;
+    return interrupted === undefined ? exitCode : INTERRUPTED;
   } finally {
     await running.stop();
   }

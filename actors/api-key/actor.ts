@@ -28,6 +28,8 @@ import {
 
 export interface KeyUpdate {
   readonly changed: Partial<ApiKeySettings>;
+  /** Scopes that the key must hold when the change is written, because who changes it could not grant them. */
+  readonly keptScopes?: readonly string[] | undefined;
   readonly eventId: string;
 }
 
@@ -60,6 +62,7 @@ export const apiKeyActor = defineActor({
     });
   },
 
+  isAbsent: (state) => state.record === undefined,
   reload: keepHolds,
   mayPassivate: (state) => state.dayHeldNano === 0n && state.monthHeldNano === 0n,
 
@@ -116,7 +119,7 @@ export const apiKeyActor = defineActor({
     /** Replies false where the key does not exist any more. */
     update(
       state: ApiKeyState,
-      { changed, eventId }: KeyUpdate,
+      { changed, keptScopes, eventId }: KeyUpdate,
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };
@@ -128,12 +131,18 @@ export const apiKeyActor = defineActor({
         state: keyState({ ...rolled, record }),
         reply: true,
         effects: [
-          updateKeyEffect(state.id, changed, [rolled.day.accountId, rolled.month.accountId], {
-            eventId,
-            organizationId: record.organizationId,
-            type: "key.updated",
-            data: { key_id: record.id, key_name: record.name, changed: fieldsOf(changed) },
-          }),
+          updateKeyEffect(
+            state.id,
+            changed,
+            [rolled.day.accountId, rolled.month.accountId],
+            {
+              eventId,
+              organizationId: record.organizationId,
+              type: "key.updated",
+              data: { key_id: record.id, key_name: record.name, changed: fieldsOf(changed) },
+            },
+            keptScopes,
+          ),
         ],
       };
     },

@@ -47,6 +47,7 @@ export const fineTuningJobActor = defineActor({
   },
 
   load: async (id, context): Promise<JobState> => ({ job: await context.read(loadJob(id)) }),
+  isAbsent: ({ job }) => job === undefined,
 
   verbs: {
     inspect: (state: JobState, _: undefined): Turn<JobState, JobRecord | undefined> => ({

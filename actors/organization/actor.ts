@@ -46,6 +46,7 @@ export const organizationActor = defineActor({
     });
   },
 
+  isAbsent: (state) => state.record === undefined,
   reload: keepHolds,
   mayPassivate: (state) => state.heldNano === 0n,
 

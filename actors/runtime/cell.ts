@@ -10,6 +10,12 @@ export const MAX_MAILBOX_MESSAGES = 4_096;
 /** How often a message is decided afresh because a commit before its own failed. */
 const MAX_DECISIONS = 64;
 
+/**
+ * How long an actor believes a load that found nothing. It bounds both the reads that unknown ids cost, and
+ * the time for which something that exists is refused because one read missed it.
+ */
+const ABSENT_MS = 250;
+
 /** What became of the commit of one turn. */
 interface OwnCommit {
   outcome: "under way" | "durable" | "failed" | "given up";
@@ -29,7 +35,7 @@ interface OwnCommit {
  * active → empty by `forget` (the table changed) and by a failed commit.
  *
  * Output gate: while a commit of this actor is under way, replies wait for it, because a turn may have
- * seen what is not durable yet. Commits between two loads are one lineage: where one of them fails, what
+ * seen what is not durable yet. A load that found nothing makes the actor active for a moment only. Commits between two loads are one lineage: where one of them fails, what
  * was decided behind it is not written any more, and is decided again on what is loaded afresh. A turn
  * that writes and leaves the state as it was concerns nobody else, whatever becomes of its commit.
  */
@@ -43,6 +49,8 @@ export class ActorCell<State, Table extends Verbs<State>> {
   #stale = false;
   #loading: Promise<void> | undefined;
   #forgottenWhileLoading = false;
+  /** Of a load that found nothing: when it has to be repeated. */
+  #absentUntilMs: number | undefined;
   #gate: Promise<void> | undefined;
   #lineage: Abandonment = { isAbandoned: false };
   #waiting = 0;
@@ -58,7 +66,8 @@ export class ActorCell<State, Table extends Verbs<State>> {
   }
 
   get isActive(): boolean {
-    return this.#state !== undefined && !this.#stale;
+    if (this.#state === undefined || this.#stale) return false;
+    return this.#absentUntilMs === undefined || this.#isAbsenceFresh(this.#absentUntilMs);
   }
 
   /** True where turns can run, if only on what was known before the table changed. */
@@ -201,8 +210,14 @@ export class ActorCell<State, Table extends Verbs<State>> {
     if (this.#loading) this.#forgottenWhileLoading = true;
   }
 
+  #isAbsenceFresh(untilMs: number): boolean {
+    const leftMs = untilMs - this.#environment.clock.nowMs();
+    // More than was given: the clock was set back.
+    return leftMs > 0 && leftMs <= ABSENT_MS;
+  }
+
   async #load(): Promise<void> {
-    const { kind, permissions, load, reload } = this.#definition;
+    const { kind, permissions, load, reload, isAbsent } = this.#definition;
     this.#forgottenWhileLoading = false;
     try {
       // What is being written is not in the table yet.
@@ -217,6 +232,8 @@ export class ActorCell<State, Table extends Verbs<State>> {
       const previous = this.#state;
       this.#state = previous !== undefined && reload ? reload(previous, loaded) : loaded;
       this.#stale = this.#forgottenWhileLoading;
+      const isFound = isAbsent === undefined || !isAbsent(loaded);
+      this.#absentUntilMs = isFound ? undefined : this.#environment.clock.nowMs() + ABSENT_MS;
     } finally {
       this.#loading = undefined;
     }

@@ -44,6 +44,8 @@ export interface ActorDefinition<State, Table extends Verbs<State>> {
   load(id: string, context: LoadContext): Promise<State>;
   /** Keeps what only memory knows (such as holds) when the rest is loaded afresh. */
   reload?(previous: State, loaded: State): State;
+  /** True where the table had nothing of the actor: such a state is soon loaded again. */
+  isAbsent?(state: State): boolean;
   /** False while memory knows something that no table does: such an actor is not passivated. */
   mayPassivate?(state: State): boolean;
   readonly verbs: Table;

@@ -34,6 +34,7 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       };
     },
 
+    isAbsent: (state) => state.setting === undefined,
     reload: keepSending,
     mayPassivate: (state) => state.sending === undefined,
 

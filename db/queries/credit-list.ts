@@ -45,8 +45,27 @@ export interface ListedTransaction {
   readonly promptTokens: number | null;
   readonly completionTokens: number | null;
   readonly estimated: boolean | null;
+  readonly cachedPromptTokens: number | null;
+  readonly reasoningTokens: number | null;
+  readonly latencyMs: number | null;
+  readonly status: number | null;
+  readonly user: string | null;
+  readonly sessionId: string | null;
+  /** Undefined where the page has no room for it. */
+  readonly recorded: RecordedObjects | undefined;
   readonly createdAtMs: number;
 }
+
+interface RecordedObjects {
+  readonly trace: unknown;
+  readonly metadata: unknown;
+}
+
+/**
+ * What the traces and metadata of one page may take together, in bytes of JSON. Each request may record
+ * 32 KB, and a page of such requests would hold the event loop.
+ */
+const MAX_RECORDED_BYTES = 1_048_576;
 
 /** Transactions of an organization, newest first, and how many match. */
 export function listTransactions(
@@ -74,9 +93,11 @@ async function listAll(sql: Database, listing: TransactionListing): Promise<Tran
   const total = last?.sequence ?? 0n;
   const first = total - BigInt(offset);
   const rows = await sql<TransactionRow[]>`
-    SELECT ${columns(sql)} FROM transactions
-    WHERE organization_id = ${organizationId} AND sequence <= ${first.toString()}::bigint
-    ORDER BY sequence DESC LIMIT ${limit}`;
+    SELECT ${columns(sql)} FROM (
+      SELECT * FROM transactions
+      WHERE organization_id = ${organizationId} AND sequence <= ${first.toString()}::bigint
+      ORDER BY sequence DESC LIMIT ${limit}
+    ) page ORDER BY sequence DESC`;
   return { transactions: rows.map(listedTransaction), total: Number(total) };
 }
 
@@ -92,8 +113,10 @@ function listMatching(sql: Database, listing: TransactionListing): Promise<Trans
         ? await countUsage(snapshot, listing.organizationId)
         : await count(snapshot, matching);
     const rows = await snapshot<TransactionRow[]>`
-      SELECT ${columns(snapshot)} FROM transactions WHERE ${matching}
-      ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}`;
+      SELECT ${columns(snapshot)} FROM (
+        SELECT * FROM transactions WHERE ${matching}
+        ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}
+      ) page ORDER BY sequence DESC`;
     return { transactions: rows.map(listedTransaction), total };
   });
 }
@@ -128,7 +151,12 @@ async function countUsage(snapshot: DatabaseTransaction, organizationId: string)
 
 function columns(sql: Database | DatabaseTransaction) {
   return sql`id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
-    provider, prompt_tokens, completion_tokens, estimated, created_at`;
+    provider, prompt_tokens, completion_tokens, estimated, cached_prompt_tokens, reasoning_tokens,
+    latency_ms, status, details ->> 'user' AS user_name, details ->> 'session_id' AS session_id,
+    CASE WHEN sum(octet_length(details::text)) OVER (ORDER BY sequence DESC) > ${MAX_RECORDED_BYTES}::bigint
+      AND details ?| ARRAY['trace', 'metadata'] THEN NULL
+      ELSE jsonb_build_object('trace', details -> 'trace', 'metadata', details -> 'metadata')
+    END AS recorded, created_at`;
 }
 
 interface TransactionRow {
@@ -144,6 +172,13 @@ interface TransactionRow {
   readonly prompt_tokens: bigint | null;
   readonly completion_tokens: bigint | null;
   readonly estimated: boolean | null;
+  readonly cached_prompt_tokens: bigint | null;
+  readonly reasoning_tokens: bigint | null;
+  readonly latency_ms: number | null;
+  readonly status: number | null;
+  readonly user_name: string | null;
+  readonly session_id: string | null;
+  readonly recorded: RecordedObjects | null;
   readonly created_at: Date;
 }
 
@@ -158,9 +193,20 @@ function listedTransaction(row: TransactionRow): ListedTransaction {
     requestId: row.request_id,
     keyId: row.key_id,
     provider: row.provider,
-    promptTokens: row.prompt_tokens === null ? null : Number(row.prompt_tokens),
-    completionTokens: row.completion_tokens === null ? null : Number(row.completion_tokens),
+    promptTokens: numberOf(row.prompt_tokens),
+    completionTokens: numberOf(row.completion_tokens),
     estimated: row.estimated,
+    cachedPromptTokens: numberOf(row.cached_prompt_tokens),
+    reasoningTokens: numberOf(row.reasoning_tokens),
+    latencyMs: row.latency_ms,
+    status: row.status,
+    user: row.user_name,
+    sessionId: row.session_id,
+    recorded: row.recorded ?? undefined,
     createdAtMs: row.created_at.getTime(),
   };
+}
+
+function numberOf(count: bigint | null): number | null {
+  return count === null ? null : Number(count);
 }

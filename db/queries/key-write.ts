@@ -1,7 +1,12 @@
-import type { ApiKeyRecord, ApiKeySettings } from "../../src/lib/api-key-record.ts";
+import {
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  holdsScope,
+} from "../../src/lib/api-key-record.ts";
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
+import { lockKey } from "./key-lock.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
 
 export interface NewKey extends ApiKeyRecord {
@@ -9,8 +14,35 @@ export interface NewKey extends ApiKeyRecord {
 }
 
 const TABLES = ["api_keys", "accounts", "outbox", "changes"];
+/** Of an organization for which the operator has set no other limit. */
+export const DEFAULT_MAX_KEYS = 100_000;
 
-/** Inserts a key. Fails with 23505 where the organization has one of that name, or the secret exists. */
+/** The organization has as many keys as it may have. */
+export class TooManyKeysError extends Error {
+  readonly maxKeys: number;
+
+  constructor(maxKeys: number) {
+    super(`the organization has ${maxKeys} API keys already`);
+    this.name = "TooManyKeysError";
+    this.maxKeys = maxKeys;
+  }
+}
+
+/** The key no longer holds scopes that its changer could not grant. */
+export class ScopesNotHeldError extends Error {
+  readonly scopes: readonly string[];
+
+  constructor(scopes: readonly string[]) {
+    super(`the key does not hold ${scopes.join(", ")}`);
+    this.name = "ScopesNotHeldError";
+    this.scopes = scopes;
+  }
+}
+
+/**
+ * Inserts a key. Fails with 23505 where the organization has one of that name, or the secret exists.
+ * Throws TooManyKeysError.
+ */
 export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<void> {
   await sql`INSERT INTO api_keys ${sql({
     id: key.id,
@@ -21,7 +53,16 @@ export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<
     created_at: new Date(key.createdAtMs),
     ...settingColumns(key),
   })}`;
+  await assertRoom(sql, key.organizationId);
   await recordChange(sql, "api-key", key.id);
+}
+
+/** The insert has counted the key, under the lock of the organization's row: so the limit is exact. */
+async function assertRoom(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+  const [row] = await sql<{ key_count: number; max_keys: number | null }[]>`
+    SELECT key_count, max_keys FROM organizations WHERE id = ${organizationId}`;
+  const maxKeys = row!.max_keys ?? DEFAULT_MAX_KEYS;
+  if (row!.key_count > maxKeys) throw new TooManyKeysError(maxKeys);
 }
 
 export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffect {
@@ -39,13 +80,17 @@ export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffec
 
 /**
  * Changes the given settings, of which there is at least one. Changed budgets may have been reached already.
- * Of a key that another instance has deleted meanwhile nothing is changed, and nothing told.
+ * Of a key that another instance has deleted meanwhile nothing is changed, and nothing reported.
+ *
+ * @param keptScopes scopes that the key must still hold: another instance may have taken them away meanwhile
+ * @throws ScopesNotHeldError
  */
 export function updateKeyEffect(
   keyId: string,
   changed: Partial<ApiKeySettings>,
   periodAccounts: readonly string[],
   event: OutboxEvent,
+  keptScopes: readonly string[] = [],
 ): StatementEffect {
   return {
     kind: "statement",
@@ -53,6 +98,7 @@ export function updateKeyEffect(
     tables: TABLES,
     events: [event.type, "budget.threshold", "budget.exhausted"],
     async run(sql) {
+      if (keptScopes.length > 0) await assertKept(sql, keyId, keptScopes);
       const updated =
         await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
           WHERE id = ${keyId} AND deleted_at IS NULL`;
@@ -63,6 +109,16 @@ export function updateKeyEffect(
       await recordChange(sql, "api-key", keyId);
     },
   };
+}
+
+async function assertKept(
+  sql: DatabaseTransaction,
+  keyId: string,
+  keptScopes: readonly string[],
+): Promise<void> {
+  const key = await lockKey(sql, keyId);
+  const lost = keptScopes.filter((scope) => key !== undefined && !holdsScope(key, scope));
+  if (lost.length > 0) throw new ScopesNotHeldError(lost);
 }
 
 /** Deletes a key for good; its row stays, so that transactions can name it. */

@@ -1,6 +1,9 @@
+import type { Database } from "../../db/client.ts";
+import { recentAdmissions } from "../../db/queries/recent-admissions.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createCoordination } from "../coordination/create-coordination.ts";
 import type { Coordination } from "../coordination/interface.ts";
+import { BUCKET_MS, WINDOW_MS } from "../coordination/sliding-window.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
@@ -46,4 +49,20 @@ export async function openCoordination(
     );
   }
   return coordination;
+}
+
+/**
+ * The rate windows of a single-node gateway live in its memory. What the one before it has admitted within
+ * the last minute is counted from the ledger, once its orphaned work is settled, so that restarts do not
+ * widen a limit. A request that left no charge is not known: one that failed, and one whose whole answer was
+ * under way when the process was killed.
+ */
+export async function restoreRateWindows(
+  coordination: Coordination,
+  sql: Database,
+  clock: Clock,
+): Promise<void> {
+  if (coordination.restoreRates === undefined) return;
+  const sinceMs = clock.nowMs() - WINDOW_MS - BUCKET_MS;
+  coordination.restoreRates(await recentAdmissions(sql, sinceMs));
 }

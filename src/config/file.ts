@@ -5,6 +5,7 @@ import { type Environment, variable } from "./environment.ts";
 import {
   type ConfigFile,
   compileConfigFile,
+  MODEL_ID,
   type ModelEntry,
   type ProviderEntry,
 } from "./file-schema.ts";
@@ -41,6 +42,7 @@ export function readConfigFile(environment: Environment, cwd: string): FileConte
   }));
   refuseDuplicateIds(path, "providers", file.providers ?? []);
   refuseDuplicateIds(path, "models", models);
+  for (const model of models) refuseMixedEntry(model);
   return { path, providers: file.providers ?? [], models, sandbox: file.sandbox ?? true };
 }
 
@@ -113,6 +115,19 @@ function atPointer(value: unknown, pointer: string): unknown {
     current = (current as Record<string, unknown>)[key];
   }
   return current;
+}
+
+/** A model has an author; an alias has nothing but what it stands for. */
+function refuseMixedEntry({ source, ...entry }: ModelConfig): void {
+  if (entry.alias_of === undefined) {
+    if (!entry.id.includes("/")) throw refuse(`${source}/id`, entry.id, MODEL_ID);
+    return;
+  }
+  const other = Object.keys(entry).find((member) => member !== "id" && member !== "alias_of");
+  if (other === undefined) return;
+  throw new ConfigError(
+    `${source} (${entry.id}) has alias_of and ${other}, but an alias has the terms of its model`,
+  );
 }
 
 function refuseDuplicateIds(

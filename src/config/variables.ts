@@ -131,7 +131,7 @@ const SETTINGS = [
     name: "GATEWAY_METRICS_TOKEN",
     default: null,
     meaning:
-      "bearer token of `/metrics`; unset, `/metrics` answers only when `HOST` is a loopback address",
+      "bearer token of `/metrics`; unset, `/metrics` answers only where `HOST` is a loopback address, to a loopback `Host` header, and not to requests that a proxy forwarded (`X-Forwarded-*`, `Forwarded`, `Via`, `X-Real-IP`)",
   },
   {
     name: "GATEWAY_KEEPALIVE_MS",

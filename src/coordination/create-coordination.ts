@@ -30,11 +30,13 @@ export async function createCoordination(options: CoordinationOptions): Promise<
 }
 
 function createAlone({ clock, onError }: CoordinationOptions): Coordination {
+  const rates = new MemoryRateWindows(clock);
   return {
-    rates: new MemoryRateWindows(clock),
+    rates,
     wakes: new MemoryWakes(onError),
     cache: new MemoryCache(clock),
     redis: undefined,
+    restoreRates: (admissions) => rates.restore(admissions),
     start: async () => {},
     close: async () => {},
   };

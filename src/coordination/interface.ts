@@ -1,3 +1,5 @@
+import type { PastAdmissions } from "../../db/queries/recent-admissions.ts";
+
 /** What instances ask of one another. Nothing whose loss would cost money, order or security. */
 export interface RateDecision {
   readonly isAdmitted: boolean;
@@ -43,6 +45,8 @@ export interface Coordination {
   readonly cache: SharedCache;
   /** How Redis does; undefined where this process is the only instance. */
   readonly redis: RedisState | undefined;
+  /** Counts what a predecessor has admitted, in the order of time. Undefined where Redis keeps the windows. */
+  readonly restoreRates: ((admissions: readonly PastAdmissions[]) => void) | undefined;
   /** Resolves when Redis was tried once, whether it answered or not. */
   start(): Promise<void>;
   close(): Promise<void>;

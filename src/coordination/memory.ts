@@ -1,3 +1,4 @@
+import type { PastAdmissions } from "../../db/queries/recent-admissions.ts";
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -52,6 +53,19 @@ export class MemoryRateWindows implements RateWindows {
         ? 0
         : Math.max(1, (window.leavesMs(window.total - limit + 1) ?? nowMs) - nowMs),
     };
+  }
+
+  /**
+   * Counts what a predecessor has admitted: in the order of time, and before anything else is admitted. Keys
+   * beyond those that fit are left out.
+   */
+  restore(admissions: readonly PastAdmissions[]): void {
+    const bucket = this.#tick();
+    for (const { keyId, lastMs, count } of admissions) {
+      if (this.#windows.size >= this.#maxWindows && !this.#windows.has(keyId)) continue;
+      // What the predecessor's clock had ahead of this one counts from now on.
+      this.#open(keyId, bucket).add(Math.min(lastMs, this.#lastMs), count);
+    }
   }
 
   /** Makes sure that an admission of the key can be noted. Throws 503 as `take` does. */

@@ -56,17 +56,17 @@ export class SlidingWindow implements Aged<SlidingWindow> {
     return counts;
   }
 
-  /** An admission now, which is not before any that was added. */
-  add(nowMs: number): void {
+  /** Admissions now, which is not before any that were added. */
+  add(nowMs: number, count = 1): void {
     const ms = Math.floor(nowMs);
     const admissions = this.#admissions;
     if (this.newestBucket === bucketOf(ms)) {
       admissions[admissions.length - 2] = ms;
-      admissions[admissions.length - 1]!++;
+      admissions[admissions.length - 1]! += count;
     } else {
-      admissions.push(ms, 1);
+      admissions.push(ms, count);
     }
-    this.#total++;
+    this.#total += count;
   }
 
   /** Forgets the admissions that have left the window. */

@@ -1,12 +1,16 @@
 import { GatewayError } from "../lib/errors.ts";
+import {
+  type JsonExcess,
+  MAX_JSON_DEPTH,
+  MAX_JSON_ELEMENTS,
+  MAX_JSON_PARTS,
+} from "../lib/json-scan.ts";
 
 const MEBIBYTE = 1024 * 1024;
 /** Of a call of a model: prompts bring their images. */
 export const MAX_MODEL_JSON_BYTES = 32 * MEBIBYTE;
 /** Of any other call. Parsing holds up everybody, for a second or more where a body is of the largest. */
 export const MAX_JSON_BYTES = MEBIBYTE;
-/** Deeper nesting is refused: what parses it survives, what writes it out again does not. */
-export const MAX_JSON_DEPTH = 64;
 
 const BRACKETS = ["{", "["] as const;
 const LONE_SURROGATE = /[\ud800-\udfff]/;
@@ -33,6 +37,16 @@ export function parseJson(text: string): unknown {
   return value;
 }
 
+const EXCESSES: Readonly<Record<JsonExcess, string>> = {
+  depth: `is nested deeper than ${MAX_JSON_DEPTH} levels`,
+  parts: `holds more than ${MAX_JSON_PARTS} objects, arrays and members`,
+  elements: `holds more than ${MAX_JSON_ELEMENTS} elements of arrays`,
+};
+
+export function tooMuchJson(excess: JsonExcess): GatewayError {
+  return new GatewayError("invalid_body", `The request body ${EXCESSES[excess]}.`);
+}
+
 /** Whether a text has more opening brackets, those in its strings included: else nothing nests deeper. */
 function opensMoreThan(text: string, most: number): boolean {
   let opened = 0;
@@ -51,10 +65,7 @@ function checkValue(value: unknown, depth: number, checksStrings: boolean): void
   }
   if (typeof value !== "object" || value === null) return;
   if (depth >= MAX_JSON_DEPTH) {
-    throw new GatewayError(
-      "invalid_body",
-      `The request body is nested deeper than ${MAX_JSON_DEPTH} levels.`,
-    );
+    throw tooMuchJson("depth");
   }
   if (Array.isArray(value)) {
     for (const item of value) checkValue(item, depth + 1, checksStrings);

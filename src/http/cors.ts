@@ -16,6 +16,7 @@ const EXPOSED_HEADERS = [
   "x-gateway-max-tokens",
   "x-gateway-idempotent-replay",
   "x-gateway-route-explain",
+  "x-gateway-dropped-parameters",
   "x-ratelimit-limit",
   "x-ratelimit-remaining",
   "x-ratelimit-reset",

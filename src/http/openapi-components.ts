@@ -38,6 +38,10 @@ const HEADERS = {
   Cost: header("Charge in USD, a plain decimal; of a stream its last chunk tells it.", "string"),
   MaxTokens: header("What the output was limited to, because more was not affordable.", "integer"),
   RouteExplain: header("What was planned and tried, with route_explain.", "string"),
+  DroppedParameters: header(
+    "Fields of the request that were left out because the provider lacks them.",
+    "string",
+  ),
   IdempotentReplay: header("true: the stored answer to an earlier request.", "string"),
   RateLimitLimit: header("Requests a minute; absent without a limit.", "integer"),
   RateLimitRemaining: header("Requests left in the window.", "integer"),
@@ -56,6 +60,7 @@ export const CALL_HEADERS = {
   "X-Gateway-Cost": reference("headers", "Cost"),
   "X-Gateway-Max-Tokens": reference("headers", "MaxTokens"),
   "X-Gateway-Route-Explain": reference("headers", "RouteExplain"),
+  "X-Gateway-Dropped-Parameters": reference("headers", "DroppedParameters"),
   "X-Gateway-Idempotent-Replay": reference("headers", "IdempotentReplay"),
   "X-RateLimit-Limit": reference("headers", "RateLimitLimit"),
   "X-RateLimit-Remaining": reference("headers", "RateLimitRemaining"),

@@ -67,7 +67,10 @@ function accessText(access: Access): string {
   if (access.kind === "public") return "Needs no API key.";
   if (access.kind !== "administration")
     return `Needs a secret key with the scope \`${access.scope}\`.`;
-  return `Needs a management key, or a secret key with the scope \`${access.scope}\`.`;
+  const secret = access.refusesLimitedKeys
+    ? "a secret key without limits of its own"
+    : "a secret key";
+  return `Needs a management key, or ${secret} with the scope \`${access.scope}\`.`;
 }
 
 function pathParameters(path: string): object[] {

@@ -1,5 +1,6 @@
 import type { GatewayError } from "../lib/errors.ts";
 import type { Authentication } from "../services/authentication.ts";
+import type { LongBodyAdmission } from "../services/billing/admit-long-body.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
@@ -19,6 +20,7 @@ export interface PipelineDependencies {
   /** Throws 503 where calls of models are more than can be served. */
   readonly loadGate: { admit(): void };
   readonly bodies: BodyBudget;
+  readonly longBodies: LongBodyAdmission;
   record(request: RequestRecord): void;
   /** Told of faults of the gateway and of what it depends on, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;

@@ -1,14 +1,19 @@
 import type { Expiring } from "../lib/deadline-queue.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
+import { JsonScan } from "../lib/json-scan.ts";
 import type { BodyBudget } from "./body-budget.ts";
+import { tooMuchJson } from "./check-json.ts";
 import { assertPlainBody } from "./content-encoding.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
-/** What is longer comes in several pieces, and may take its time between them. */
-const MAX_WHOLE_BYTES = 65_536;
+/**
+ * What is longer comes in several pieces, and may take its time between them. It is read only once
+ * `admitLongBody` has resolved.
+ */
+export const MAX_WHOLE_BYTES = 65_536;
 
 /** The connection that a body comes over. */
 export interface BodyConnection {
@@ -16,6 +21,8 @@ export interface BodyConnection {
   readonly owner: string;
   /** A long body begins, between whose pieces the connection may be quiet. */
   keepOpenForBody(): void;
+  /** Resolves where the caller may send a long body. Rejects with 429, 402, 503. */
+  admitLongBody(): Promise<void>;
 }
 
 /** Reads the text of a JSON body: content type 415, size 413, then what is no UTF-8 400. */
@@ -41,8 +48,9 @@ export async function readJsonText(
     if (length !== undefined && length <= MAX_WHOLE_BYTES) {
       return decode(await readWhole(request, length, budget));
     }
+    if (length !== undefined) await connection.admitLongBody();
     connection.keepOpenForBody();
-    const bytes = await readPieces(request, connection.owner, budget, maxBytes);
+    const bytes = await readPieces(request, connection, budget, maxBytes, length === undefined);
     if (length !== undefined && bytes.length < length) throw clientClosed();
     return decode(bytes);
   } catch (error) {
@@ -114,20 +122,23 @@ class WholeBody implements Expiring {
  */
 async function readPieces(
   request: Request,
-  owner: string,
+  connection: BodyConnection,
   budget: BodyBudget,
   maxBytes: number,
+  mayBeShort: boolean,
 ): Promise<Uint8Array> {
   const reader = request.body?.getReader();
   if (reader === undefined) return new Uint8Array();
   const pieces: Uint8Array[] = [];
+  const scan = new JsonScan();
+  let isAdmitted = !mayBeShort;
   let readBytes = 0;
   let isTooSlow = false;
   const giveUp = (): void => {
     isTooSlow = true;
     reader.cancel().catch(() => {});
   };
-  const arriving = budget.beginPieces(owner, giveUp);
+  const arriving = budget.beginPieces(connection.owner, giveUp);
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -136,6 +147,13 @@ async function readPieces(
       arriving.take(value.byteLength);
       readBytes += value.byteLength;
       if (readBytes > maxBytes) throw tooLarge(maxBytes);
+      if (!isAdmitted && readBytes > MAX_WHOLE_BYTES) {
+        await connection.admitLongBody();
+        isAdmitted = true;
+      }
+      // Counted as it comes, so that neither the count nor the parser of what passes it holds others up.
+      const excess = scan.push(value);
+      if (excess !== undefined) throw tooMuchJson(excess);
       pieces.push(value);
     }
   } finally {

@@ -1,4 +1,4 @@
-import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
@@ -38,6 +38,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   query: Readonly<Record<string, unknown>> = NO_QUERY;
   body: unknown;
   bodyText = "";
+  takenRate: Readonly<Record<string, string>> | undefined;
   readonly #route: CompiledRoute;
   readonly #server: ConnectionTimeouts | null;
   #caller: Caller | undefined;
@@ -103,6 +104,13 @@ export class RequestRun implements RequestContext, BodyConnection {
   /** The organization of a request's body; bodies that need no key share one name. */
   get owner(): string {
     return this.#caller?.key.organizationId ?? "";
+  }
+
+  /** Of calls of models alone: other bodies are short, and are not charged. */
+  async admitLongBody(): Promise<void> {
+    const { definition, dependencies } = this.#route;
+    if (definition.access.kind !== "model") return;
+    this.takenRate = await dependencies.longBodies.admit(this.caller, this.log);
   }
 
   /** Until the answer, which may be long in coming too. */
@@ -221,7 +229,13 @@ function assertAccess(access: Access, key: ApiKeyRecord): void {
       "A management key cannot call this endpoint; use a secret key.",
     );
   }
-  if (!key.scopes.includes(access.scope)) {
+  if (!holdsScope(key, access.scope)) {
     throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+  }
+  if (access.kind === "administration" && access.refusesLimitedKeys && isLimited(key)) {
+    throw new GatewayError(
+      "key_not_permitted",
+      "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot call this endpoint.",
+    );
   }
 }

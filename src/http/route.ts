@@ -3,11 +3,16 @@ import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Caller } from "../services/caller.ts";
 
-/** Who may call a route: anyone; a key of any kind with the scope; or a secret key with the scope. */
+/** Who may call a route. */
 export type Access =
   | { readonly kind: "public" }
   /** Administrative endpoints: a management key, or a secret key that holds the scope. */
-  | { readonly kind: "administration"; readonly scope: Scope }
+  | {
+      readonly kind: "administration";
+      readonly scope: Scope;
+      /** Not a secret key that has a limit itself: through this it could escape it. */
+      readonly refusesLimitedKeys?: true;
+    }
   /** Model endpoints: a secret key that holds the scope; a management key is of the wrong kind. */
   | { readonly kind: "model"; readonly scope: Scope }
   /** Endpoints of secret keys that charge nothing, such as those of files. */
@@ -39,6 +44,11 @@ export interface RequestContext {
   readonly body: unknown;
   /** UTF-8 bytes of the body as it came. */
   readonly bodyText: string;
+  /**
+   * The headers of the rate window where the body took its place in it, because it was long: the handler
+   * takes no second one.
+   */
+  readonly takenRate: Readonly<Record<string, string>> | undefined;
   /** Extra facts for the request's log line. */
   readonly log: RequestFacts;
   /** A response that carries the request's id from the start, in the given record; others get it later. */

@@ -1,4 +1,4 @@
-/** Every permission a key can hold. */
+/** Every permission a key can hold, also those of endpoints that are not built yet. */
 export const SCOPES = [
   "chat:completions",
   "responses",
@@ -14,7 +14,20 @@ export const SCOPES = [
   "billing:read",
   "billing:write",
   "webhooks:manage",
+  "usage:read",
+  "presets:manage",
+  "guardrails:manage",
+  "provider_keys:manage",
+  "cache:manage",
 ] as const;
+
+/**
+ * Stored beside the names of a key that holds all scopes: it holds those that later versions add too. The
+ * names are stored as well, for instances of another version. Callers never see or send it.
+ */
+const EVERY_SCOPE = "*";
+/** The scopes of a key that holds all of them, as they are stored. */
+export const ALL_SCOPES: readonly string[] = [...SCOPES, EVERY_SCOPE];
 
 export type Scope = (typeof SCOPES)[number];
 export type KeyKind = "secret" | "management";
@@ -46,6 +59,36 @@ export interface ApiKeySettings {
   readonly allowedModels: readonly string[] | null;
   readonly expiresAtMs: number | null;
   readonly isActive: boolean;
+}
+
+export function holdsScope(key: Pick<ApiKeyRecord, "scopes">, scope: string): boolean {
+  return key.scopes.includes(scope) || key.scopes.includes(EVERY_SCOPE);
+}
+
+/** True where the key also holds the scopes that later versions add. */
+export function holdsEveryScope(key: Pick<ApiKeyRecord, "scopes">): boolean {
+  return key.scopes.includes(EVERY_SCOPE);
+}
+
+/** The names of the scopes that a key holds. */
+export function scopeNames(key: Pick<ApiKeyRecord, "scopes">): readonly string[] {
+  return holdsEveryScope(key) ? SCOPES : key.scopes;
+}
+
+/** True where these name every scope there is. */
+export function areAllScopes(scopes: readonly string[]): boolean {
+  return SCOPES.every((scope) => scopes.includes(scope));
+}
+
+/** True for a key with a rate limit, a budget, a model list or an expiry: it could escape its limits through other keys. */
+export function isLimited(key: ApiKeyRecord): boolean {
+  return (
+    key.rateLimitRpm !== null ||
+    key.dailyBudgetNano !== null ||
+    key.monthlyBudgetNano !== null ||
+    key.allowedModels !== null ||
+    key.expiresAtMs !== null
+  );
 }
 
 /** The settings as callers name them (spec 2.1). */

@@ -1,4 +1,5 @@
 import type { AbortNotice } from "./call-abort.ts";
+import type { ChatFields } from "./chat-fields.ts";
 
 /**
  * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:
@@ -49,6 +50,8 @@ export type ChatAnswer =
     };
 
 export interface ChatProvider {
+  /** Which fields of a request its models have; absent: all of them. */
+  readonly fields?: ChatFields;
   /** Throws ProviderFailure for every outcome that is no answer. */
   chat(call: ChatCall): Promise<ChatAnswer>;
 }
@@ -78,6 +81,8 @@ export class ProviderFailure extends Error {
   readonly param: string | null;
   /** A connection that had been used before ended without a byte of an answer: a new one may do. */
   readonly lostUsedConnection: boolean;
+  /** Until somebody changes a certificate or a setting, the endpoint fails in the same way: no use in retries. */
+  readonly isLasting: boolean;
   /** Of what was rejected: it is more than the model's context takes. */
   readonly isTooLong: boolean;
 
@@ -91,6 +96,7 @@ export class ProviderFailure extends Error {
       isTooLong?: boolean;
       cause?: unknown;
       lostUsedConnection?: boolean;
+      isLasting?: boolean;
     } = {},
   ) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -100,6 +106,7 @@ export class ProviderFailure extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.param = details.param ?? null;
     this.lostUsedConnection = details.lostUsedConnection ?? false;
+    this.isLasting = details.isLasting ?? false;
     this.isTooLong = details.isTooLong ?? false;
   }
 
@@ -117,6 +124,6 @@ export interface ProviderSettings {
   readonly type: string;
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
-  /** Milliseconds until a connection must stand. */
+  /** Milliseconds until a connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;
 }

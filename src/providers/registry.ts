@@ -9,6 +9,7 @@ import {
   type SandboxTuningDependencies,
 } from "./sandbox/tuning/fine-tuning-provider.ts";
 import { createHttpClient } from "./transport/http-client.ts";
+import type { HttpClient } from "./transport/provider-response.ts";
 
 export type ProviderDependencies = OpenAiDependencies & SandboxDependencies;
 
@@ -47,7 +48,7 @@ export function createProviders(
 /** Those of the providers that train models, by id: what others of the wire format would answer is not known. */
 export function createFineTuningProviders(
   settings: readonly ProviderSettings[],
-  dependencies: SandboxTuningDependencies,
+  dependencies: SandboxTuningDependencies & { readonly httpClient: HttpClient },
 ): Map<string, FineTuningProvider> {
   const providers = new Map<string, FineTuningProvider>();
   for (const entry of settings) {
@@ -56,7 +57,7 @@ export function createFineTuningProviders(
     const isSandbox = type.wire === "sandbox";
     const provider = isSandbox
       ? new SandboxFineTuning(dependencies)
-      : new OpenAiFineTuning(entry, { clock: dependencies.clock });
+      : new OpenAiFineTuning(entry, dependencies);
     providers.set(entry.id, provider);
   }
   return providers;

@@ -1,13 +1,11 @@
-import { findKeyByHash } from "../../db/queries/key-find-by-hash.ts";
 import type { Query } from "../../db/query.ts";
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { KeyLookup } from "./keys/key-lookup.ts";
 import type { ApiKeyActors } from "./money/alone.ts";
 
-/** Which key a secret belongs to is fixed for ever, so it may be remembered; what the key may do is not. */
-const MAX_REMEMBERED_SECRETS = 100_000;
 /** Longer than any well-formed header; nothing beyond is looked at. */
 const MAX_HEADER_CHARACTERS = 256;
 const BEARER = /^Bearer +/i;
@@ -23,17 +21,18 @@ export interface AuthenticationDependencies {
 /** Turns an Authorization header into the key behind it, or throws 401 (spec 5). */
 export class Authentication {
   readonly #dependencies: AuthenticationDependencies;
-  readonly #keyIdByHash = new Map<string, string>();
+  readonly #lookup: KeyLookup;
 
   constructor(dependencies: AuthenticationDependencies) {
     this.#dependencies = dependencies;
+    this.#lookup = new KeyLookup(dependencies);
   }
 
   /** At once where the key is in memory, as it is for all but its first request. */
   authenticate(authorization: string | null): ApiKeyRecord | Promise<ApiKeyRecord> {
     const secret = bearerOf(authorization);
     const hash = hashApiKey(secret);
-    const keyId = this.#keyIdByHash.get(hash);
+    const keyId = this.#lookup.known(hash);
     const key = keyId === undefined ? undefined : this.#dependencies.keys.get(keyId);
     // A change that is not durable yet decides nothing: its turn waits for its commit.
     return key?.isActive === true && key.gate === undefined
@@ -44,13 +43,14 @@ export class Authentication {
   async #load(secret: string, hash: string, knownId: string | undefined): Promise<ApiKeyRecord> {
     // The checksum spares the database every key that was mistyped or made up.
     if (knownId === undefined && parseApiKey(secret) === null) throw invalid();
-    const keyId = knownId ?? (await this.#find(hash));
+    const keyId = knownId ?? (await this.#lookup.find(hash));
+    if (keyId === undefined) throw invalid();
     return this.#admitted(hash, await this.#dependencies.keys.get(keyId).ask("inspect", undefined));
   }
 
   #admitted(hash: string, record: ApiKeyRecord | undefined): ApiKeyRecord {
     if (record === undefined) {
-      this.#keyIdByHash.delete(hash);
+      this.#lookup.forget(hash);
       throw invalid();
     }
     if (!record.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
@@ -58,16 +58,6 @@ export class Authentication {
       throw new GatewayError("key_expired", "This API key has expired.");
     }
     return record;
-  }
-
-  async #find(hash: string): Promise<string> {
-    const found = await this.#dependencies.read(findKeyByHash(hash));
-    if (found === undefined) throw invalid();
-    if (this.#keyIdByHash.size >= MAX_REMEMBERED_SECRETS) {
-      this.#keyIdByHash.delete(this.#keyIdByHash.keys().next().value!);
-    }
-    this.#keyIdByHash.set(hash, found.keyId);
-    return found.keyId;
   }
 }
 

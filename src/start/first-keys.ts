@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
-import { findKeyByHash } from "../../db/queries/key-find-by-hash.ts";
+import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { createFirstOrganization } from "../services/organizations/first-start.ts";
@@ -65,10 +65,9 @@ export async function createFirstKeys(
 async function keptBefore(sql: Database, path: string): Promise<FirstKeys | undefined> {
   const file = readFirstKeys(path);
   if (file === undefined) return undefined;
-  for (const key of [file.management_key, file.secret_key]) {
-    if ((await findKeyByHash(hashApiKey(key)).run(sql)) === undefined) return undefined;
-  }
-  return { kind: "file", path, file };
+  const keys = [file.management_key, file.secret_key];
+  const found = await findKeysByHash(keys.map(hashApiKey)).run(sql);
+  return found.size === keys.length ? { kind: "file", path, file } : undefined;
 }
 
 /** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that nobody saw. */

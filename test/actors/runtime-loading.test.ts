@@ -12,6 +12,31 @@ beforeEach(() => {
 });
 
 describe("loading", () => {
+  test("that finds nothing is believed for a moment only", async () => {
+    const optional = new ActorCell(
+      "c2",
+      { ...counterActor, isAbsent: ({ total }: CounterState) => total === 0 },
+      world,
+    );
+    let table = 0;
+    let reads = 0;
+    world.answerReadsWith(() => {
+      reads++;
+      return table;
+    });
+    expect(await optional.ask("hold", 3)).toBe(3);
+    expect(await optional.ask("total", undefined)).toBe(0);
+    expect(reads).toBe(1);
+    table = 7;
+    await world.clock.advance(250);
+    expect(optional.isActive).toBe(false);
+    expect(await optional.ask("total", undefined)).toBe(7);
+    expect(await optional.ask("hold", 1)).toBe(4);
+    expect(reads).toBe(2);
+    await world.clock.advance(60_000);
+    expect(optional.isActive).toBe(true);
+  });
+
   test("that fails rejects those who waited, and leaves the actor usable", async () => {
     const waiting = [counter.ask("total", undefined), counter.ask("add", 1)];
     const outcomes = Promise.allSettled(waiting);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:net";
+import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
@@ -30,7 +30,7 @@ let sound: Record<string, string>;
 beforeAll(async () => {
   database = await createTestDatabase();
   folder = mkdtempSync(join(tmpdir(), "gateway-doctor-"));
-  listener = createServer((socket) => socket.destroy());
+  listener = createServer((_request, response) => response.writeHead(404).end());
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
   const address = listener.address() as { port: number };
   sound = {
@@ -143,22 +143,37 @@ test("a schema that is behind is wrong, one that is ahead a warning, and both st
 test("a provider whose address nobody listens on is wrong", async () => {
   const { wrongs } = await diagnose({ ...sound, GROQ_BASE_URL: "http://127.0.0.1:1/v1" });
   expect(wrongs).toEqual([
-    { name: "provider groq", state: "wrong", detail: "http://127.0.0.1:1/v1 cannot be reached" },
+    {
+      name: "provider groq",
+      state: "wrong",
+      detail:
+        "http://127.0.0.1:1/v1 cannot be reached: the connection could not be opened (ECONNREFUSED)",
+    },
   ]);
 });
 
-test("a provider behind a proxy is not said to be out of reach because it cannot be reached past it", async () => {
-  const { checks, wrongs } = await diagnose({
-    ...sound,
-    GROQ_BASE_URL: "http://127.0.0.1:1/v1",
-    HTTP_PROXY: "http://127.0.0.1:2",
+test("a provider whose certificate is not accepted is wrong, and the reason is named", async () => {
+  const fixture = (name: string) => Bun.file(join(import.meta.dir, "../fixtures/tls", name));
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    tls: { cert: fixture("transport-expired.crt"), key: fixture("transport-expired.key") },
+    fetch: () => new Response("ok"),
   });
-  expect(wrongs).toEqual([]);
-  expect(checks).toContainEqual({
-    name: "provider groq",
-    state: "ok",
-    detail: "http://127.0.0.1:1/v1, through a proxy: not tried",
-  });
+  const baseUrl = `https://127.0.0.1:${server.port}/v1`;
+  const { wrongs } = await diagnose({ ...sound, GROQ_BASE_URL: baseUrl });
+  await server.stop(true);
+  expect(wrongs.map(({ name }) => name)).toEqual(["provider groq"]);
+  expect(wrongs[0]!.detail).toContain("certificate is not accepted");
+});
+
+test("a provider behind a proxy is tried through the proxy, and where NO_PROXY names it, directly", async () => {
+  const proxied = { ...sound, HTTP_PROXY: "http://127.0.0.1:2" };
+  const { wrongs } = await diagnose(proxied);
+  expect(wrongs.map(({ detail }) => detail)).toEqual([
+    `${sound.OPENAI_BASE_URL} cannot be reached: the connection to the proxy could not be opened (ECONNREFUSED)`,
+  ]);
+  expect((await diagnose({ ...proxied, NO_PROXY: "127.0.0.1" })).wrongs).toEqual([]);
 });
 
 test("a Redis that does not answer is wrong, told without its password", async () => {

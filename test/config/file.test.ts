@@ -127,8 +127,8 @@ describe("what is wrong is named with its JSON pointer", () => {
     ],
     [
       "an unknown member of an endpoint",
-      model({ endpoints: [{ provider: "backup", model: "x", weight: 1 }] }),
-      "gateway.config.json /models/0/endpoints/0/weight is not known",
+      model({ endpoints: [{ provider: "backup", model: "x", wait: 1 }] }),
+      "gateway.config.json /models/0/endpoints/0/wait is not known",
     ],
     [
       "a provider without an id",

@@ -65,7 +65,7 @@ describe("each variable refuses anything else in one line with its name, its val
     DATABASE_URL: ["localhost", "mysql://db/gateway"],
     REDIS_URL: ["cache:6379", "http://cache", "redis://cache/rates", "redis://cache/1/2"],
     GATEWAY_STARTING_CREDIT_USD: ["-1", "1e3", "free", "0.0000000001", "1000001", "1,5", ".5"],
-    GATEWAY_PLAN: ["Free", "enterprise", "__proto__"],
+    GATEWAY_PLAN: ["Free", "Enterprise", "__proto__"],
     GATEWAY_COMPLETION_SUCCESS_SAMPLE: ["1.1", "-0.1", "10%", "1e-1", "NaN"],
     GATEWAY_WEBHOOK_RETRY_DELAYS: ["a", "1;2", "-1", "1,,2", "1e3", "604801", "1,".repeat(20) + 1],
     GATEWAY_WEBHOOK_ALLOW_HTTP: ["yes", "TRUE", "on", "2", "toString"],

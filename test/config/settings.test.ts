@@ -53,7 +53,7 @@ describe("without any variable", () => {
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
       models: [],
       sandbox: true,
-      proxiedProtocols: [],
+      proxies: { http: undefined, https: undefined, exempt: [] },
       maxOutboundRequests: 256,
       warnings: [],
     });
@@ -127,6 +127,7 @@ describe("each variable takes what is documented", () => {
     [{ GATEWAY_STARTING_CREDIT_USD: "12.5" }, { startingCreditNanoUsd: 12_500_000_000n }],
     [{ GATEWAY_PLAN: "pro" }, { plan: "pro" }],
     [{ GATEWAY_PLAN: "byok" }, { plan: "byok" }],
+    [{ GATEWAY_PLAN: "enterprise" }, { plan: "enterprise" }],
     [{ GATEWAY_COMPLETION_SUCCESS_SAMPLE: "1" }, { completionSuccessSample: 1 }],
     [{ GATEWAY_COMPLETION_SUCCESS_SAMPLE: "0.25" }, { completionSuccessSample: 0.25 }],
     [{ GATEWAY_WEBHOOK_RETRY_DELAYS: "1, 0.5,0" }, { webhookRetryDelaysMs: [1000, 500, 0] }],
@@ -233,16 +234,4 @@ test("the table of variables names every one of the contract, each once and with
   expect(new Set(names).size).toBe(names.length);
   expect(CONTRACT_VARIABLES.filter((name) => !names.includes(name))).toEqual([]);
   expect(CONFIG_VARIABLES.filter(({ meaning }) => meaning === "")).toEqual([]);
-});
-
-test.each([
-  ["http_proxy", ["http:"]],
-  ["HTTP_PROXY", ["http:"]],
-  ["https_proxy", ["https:"]],
-  ["HTTPS_PROXY", ["https:"]],
-  ["all_proxy", ["http:", "https:"]],
-  ["ALL_PROXY", ["http:", "https:"]],
-])("the proxy that %s names is seen in the environment", (name, protocols) => {
-  expect(readConfig({ [name]: "http://proxy:3128" }).proxiedProtocols).toEqual(protocols);
-  expect(readConfig({ [name]: "" }).proxiedProtocols).toEqual([]);
 });

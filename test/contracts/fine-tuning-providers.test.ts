@@ -9,6 +9,7 @@ import {
   SandboxFineTuning,
 } from "../../src/providers/sandbox/tuning/fine-tuning-provider.ts";
 import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { describeFineTuningProvider, textStream, wishOf } from "./fine-tuning-providers.ts";
@@ -21,9 +22,10 @@ function openAi(baseUrl: string): OpenAiFineTuning {
     type: "openai-compatible",
     baseUrl,
     apiKey: KEY,
-    connectTimeoutMs: 1,
+    connectTimeoutMs: 5_000,
   };
-  return new OpenAiFineTuning(settings, { clock: systemClock });
+  const clock = systemClock;
+  return new OpenAiFineTuning(settings, { clock, httpClient: createHttpClient({ clock }) });
 }
 
 describeFineTuningProvider("OpenAI's API", async () => {

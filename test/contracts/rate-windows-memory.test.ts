@@ -17,6 +17,33 @@ describeRateWindows(() => {
   };
 });
 
+describe("admissions of a predecessor", () => {
+  test("count until each has left its window, also where its clock was ahead of this one", async () => {
+    const clock = new VirtualClock();
+    await clock.advance(1_000_000);
+    const windows = new MemoryRateWindows(clock);
+    const nowMs = clock.nowMs();
+    windows.restore([
+      { keyId: "key", lastMs: nowMs - 59_000, count: 2 },
+      { keyId: "other", lastMs: nowMs - 30_000, count: 1 },
+      { keyId: "key", lastMs: nowMs + 5_000, count: 3 },
+    ]);
+    expect(windows.take("key", 6)).toMatchObject({ isAdmitted: true, remaining: 0 });
+    expect(windows.take("key", 6).isAdmitted).toBe(false);
+    expect(windows.take("other", 6)).toMatchObject({ remaining: 4 });
+    await clock.advance(1_000 + LATE_MS);
+    expect(windows.take("key", 6)).toMatchObject({ isAdmitted: true, remaining: 1 });
+    await clock.advance(WINDOW_MS);
+    expect(windows.take("key", 6)).toMatchObject({ isAdmitted: true, remaining: 4 });
+  });
+
+  test("of more keys than fit are left out", () => {
+    const windows = new MemoryRateWindows(new VirtualClock(), 2);
+    windows.restore(["a", "b", "c"].map((keyId) => ({ keyId, lastMs: 0, count: 1 })));
+    expect(windows.size).toBe(2);
+  });
+});
+
 describe("a clock that is set back", () => {
   /** Real time goes on; what the clock says does not follow it. */
   function settableClock() {

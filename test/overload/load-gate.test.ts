@@ -40,6 +40,7 @@ function answerOf(
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,
+      longBodies: { admit: async () => ({}) } as never,
       bodies: new BodyBudget(systemClock),
       record() {},
       onInternalError() {},

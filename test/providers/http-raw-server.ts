@@ -1,12 +1,14 @@
-import type { Connect } from "../../src/providers/transport/connection.ts";
+import { join } from "node:path";
 import {
   createHttpClient,
   type HttpClientOptions,
 } from "../../src/providers/transport/http-client.ts";
-import type {
-  ProviderRequest,
-  ProviderResponse,
+import {
+  type ProviderRequest,
+  type ProviderResponse,
+  sent,
 } from "../../src/providers/transport/provider-response.ts";
+import type { Connect } from "../../src/providers/transport/socket-events.ts";
 
 export interface RawConnection {
   readonly socket: Bun.Socket<RawConnection>;
@@ -25,10 +27,33 @@ export interface RawServer extends AsyncDisposable {
   until(condition: () => boolean): Promise<void>;
 }
 
+type OnRequest = (connection: RawConnection, request: string, index: number) => void;
+type OnConnection = (connection: RawConnection) => void;
+
+const TLS_FIXTURES = join(import.meta.dir, "../fixtures/tls");
+/** What test/fixtures/tls has: `good` names localhost, 127.0.0.1, ::1 and *.wild.test. */
+export type CertificateName = "good" | "other" | "expired" | "self";
+/** The authority that signed all of them but `self`. */
+export const TEST_AUTHORITY = await Bun.file(join(TLS_FIXTURES, "transport-ca.crt")).text();
+
+export function certificateOf(name: CertificateName) {
+  return {
+    cert: Bun.file(join(TLS_FIXTURES, `transport-${name}.crt`)),
+    key: Bun.file(join(TLS_FIXTURES, `transport-${name}.key`)),
+  };
+}
+
+/** startRawServer for tests that hold over both protocols. */
+export function rawServersOf(protocol: "http" | "https") {
+  return (onRequest: OnRequest, onConnection?: OnConnection) =>
+    startRawServer(onRequest, onConnection, protocol === "https" ? "good" : undefined);
+}
+
 /** A server of bytes: `onRequest` is called for every whole request and writes what it likes. */
 export function startRawServer(
-  onRequest: (connection: RawConnection, request: string, index: number) => void,
-  onConnection: (connection: RawConnection) => void = () => undefined,
+  onRequest: OnRequest,
+  onConnection: OnConnection = () => undefined,
+  certificate?: CertificateName,
 ): RawServer {
   const connections: RawConnection[] = [];
   const waiting: { condition: () => boolean; resolve: () => void }[] = [];
@@ -42,6 +67,7 @@ export function startRawServer(
   const listener = Bun.listen<RawConnection>({
     hostname: "127.0.0.1",
     port: 0,
+    ...(certificate !== undefined && { tls: certificateOf(certificate) }),
     socket: {
       open(socket) {
         const connection: RawConnection = {
@@ -74,7 +100,7 @@ export function startRawServer(
     },
   });
   return {
-    url: `http://127.0.0.1:${listener.port}/v1/x?a=b`,
+    url: `http${certificate === undefined ? "" : "s"}://127.0.0.1:${listener.port}/v1/x?a=b`,
     connections,
     until: (condition) =>
       condition()
@@ -118,13 +144,10 @@ const HEADERS = { "content-type": "application/json" };
 
 export type HttpFetch = (url: string, request: ProviderRequest) => Promise<ProviderResponse>;
 
-/** The client, for who waits for its responses. */
+/** The client, which trusts the authority of the tests, for callers that wait for its responses. */
 export function createHttpFetch(options: HttpClientOptions = {}): HttpFetch {
-  const client = createHttpClient(options);
-  return (url, request) =>
-    new Promise((resolve, reject) => {
-      client.send(url, request, { responded: resolve, failed: reject });
-    });
+  const client = createHttpClient({ authorities: [TEST_AUTHORITY], ...options });
+  return (url, request) => sent(client, url, request);
 }
 
 export function requestOf(changes: Partial<ProviderRequest> = {}): ProviderRequest {
@@ -157,16 +180,27 @@ export function codeOf(error: unknown): string {
   return String((error as { code?: unknown }).code ?? error);
 }
 
-/** A connect that tells when the client has paused a connection. */
+/** A connect that tells when the client has paused a connection, and how many bytes it was handed. */
 export function observedConnect() {
   const paused = Promise.withResolvers<void>();
+  const handed = { bytes: 0 };
   const connect: Connect = async (options) => {
-    const socket = await Bun.connect(options);
+    const { data } = options.socket;
+    const socket = await Bun.connect({
+      ...options,
+      socket: {
+        ...options.socket,
+        data(from, bytes) {
+          handed.bytes += bytes.length;
+          data!(from, bytes);
+        },
+      },
+    });
     const pause = socket.pause.bind(socket);
     socket.pause = () => {
       pause();
       paused.resolve();
     };
   };
-  return { connect, paused: paused.promise };
+  return { connect, paused: paused.promise, handed };
 }

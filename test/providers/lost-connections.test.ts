@@ -1,5 +1,4 @@
 import { expect, test } from "bun:test";
-import type { Fetch } from "../../src/providers/openai/chat-provider.ts";
 import { HttpError } from "../../src/providers/transport/http-error.ts";
 import {
   answerOf,
@@ -41,34 +40,22 @@ test.each([
   expect(error.lostUsedConnection).toBe(isLost);
 });
 
-test.each([
-  ["the client of http: addresses", undefined],
-  ["fetch", fetch as Fetch],
-] as [string, Fetch | undefined][])(
-  "a call that was lost with a used connection says so, and is answered over a new one: %s",
-  async (_by, send_) => {
-    const heard = new Map<RawConnection, number>();
-    await using server = startRawServer((connection) => {
-      const requests = (heard.get(connection) ?? 0) + 1;
-      heard.set(connection, requests);
-      if (requests > 1) connection.socket.terminate();
-      // The first two are answered together: one that comes behind an answer may come over its connection.
-      else if (heard.size === 2) for (const one of heard.keys()) send(one, JSON_ANSWER);
-      else if (heard.size > 2) send(connection, JSON_ANSWER);
-    });
-    const provider = adapter(baseUrlOf(server), { fetch: send_ });
-    // Another idle connection stands beside the one that is lost.
-    await Promise.all([provider.chat(callOf("m")), provider.chat(callOf("m"))]);
-    const failure = await failureOf(provider.chat(callOf("m")));
-    expect([failure.kind, failure.lostUsedConnection]).toEqual(["unavailable", true]);
-    const again = await provider.chat(callOf("m", { onNewConnection: true }));
-    expect(again).toEqual({ kind: "completion", completion: {} });
-    expect(heard.size).toBe(3);
-  },
-);
-
-test("what fetch loses before its first answer was on no used connection", async () => {
-  await using server = startRawServer(({ socket }) => socket.terminate());
-  const provider = adapter(baseUrlOf(server), { fetch: fetch as Fetch });
-  expect((await failureOf(provider.chat(callOf("m")))).lostUsedConnection).toBe(false);
+test("a call that was lost with a used connection says so, and is answered over a new one", async () => {
+  const heard = new Map<RawConnection, number>();
+  await using server = startRawServer((connection) => {
+    const requests = (heard.get(connection) ?? 0) + 1;
+    heard.set(connection, requests);
+    if (requests > 1) connection.socket.terminate();
+    // The first two are answered together: one that comes behind an answer may come over its connection.
+    else if (heard.size === 2) for (const one of heard.keys()) send(one, JSON_ANSWER);
+    else if (heard.size > 2) send(connection, JSON_ANSWER);
+  });
+  const provider = adapter(baseUrlOf(server));
+  // Another idle connection stands beside the one that is lost.
+  await Promise.all([provider.chat(callOf("m")), provider.chat(callOf("m"))]);
+  const failure = await failureOf(provider.chat(callOf("m")));
+  expect([failure.kind, failure.lostUsedConnection]).toEqual(["unavailable", true]);
+  const again = await provider.chat(callOf("m", { onNewConnection: true }));
+  expect(again).toEqual({ kind: "completion", completion: {} });
+  expect(heard.size).toBe(3);
 });

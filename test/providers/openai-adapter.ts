@@ -5,8 +5,12 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../../src/providers/interface.ts";
-import { createOpenAiProvider, type Fetch } from "../../src/providers/openai/chat-provider.ts";
-import type { TcpProbe } from "../../src/providers/openai/tcp-probe.ts";
+import { createOpenAiProvider } from "../../src/providers/openai/chat-provider.ts";
+import type {
+  HttpClient,
+  ProviderRequest,
+  ProviderResponse,
+} from "../../src/providers/transport/provider-response.ts";
 
 export const API_KEY = "sk-secret-0123456789";
 
@@ -17,18 +21,25 @@ export function adapter(
     type?: string;
     apiKey?: string | null;
     clock?: Clock;
-    fetch?: Fetch;
-    probe?: TcpProbe;
-    proxiedProtocols?: readonly string[];
     connectTimeoutMs?: number;
+    /** Answers in place of a server. */
+    answer?(url: string, request: ProviderRequest): ProviderResponse;
+    httpClient?: HttpClient;
   } = {},
 ): ChatProvider {
   const { type = "openai-compatible", apiKey = API_KEY, connectTimeoutMs = 5_000 } = options;
-  const { clock = systemClock, fetch, probe, proxiedProtocols } = options;
+  const { clock = systemClock, answer } = options;
+  const httpClient = answer === undefined ? options.httpClient : answeredBy(answer);
   return createOpenAiProvider(
     { id: "p", type, baseUrl, apiKey: apiKey ?? undefined, connectTimeoutMs },
-    { clock, fetch, probe, proxiedProtocols },
+    { clock, ...(httpClient !== undefined && { httpClient }) },
   );
+}
+
+function answeredBy(
+  answer: (url: string, request: ProviderRequest) => ProviderResponse,
+): HttpClient {
+  return { send: (url, request, receiver) => receiver.responded(answer(url, request)) };
 }
 
 export function callOf(model: string, options: Partial<ChatCall> = {}): ChatCall {

@@ -126,7 +126,7 @@ test.each([
 
 test("a stream without a content type is passed on", async () => {
   const server = adapter("http://h.test/v1", {
-    fetch: async () => new Response(new Blob(["data: [DONE]\n\n"]).stream()),
+    answer: () => new Response(new Blob(["data: [DONE]\n\n"]).stream()),
   });
   expect(await textOf(await server.chat(callOf("m", { stream: true })))).toBe("data: [DONE]\n\n");
 });

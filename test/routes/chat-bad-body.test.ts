@@ -105,8 +105,9 @@ describe("nesting beyond 64 levels is refused", () => {
     for (const body of [nested(100_000, "[", "]"), nested(1_000_000, "[", "]")]) {
       await expectError(await post(body), 400, "invalid_body");
     }
+    // Levels are counted before anything is parsed.
     for (const body of ["[".repeat(100_000), '{"a":'.repeat(100_000)]) {
-      await expectError(await post(body), 400, "invalid_json");
+      await expectError(await post(body), 400, "invalid_body");
     }
     expectNothingCalled();
   });

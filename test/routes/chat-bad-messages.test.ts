@@ -147,7 +147,7 @@ describe("members of members", () => {
     ["usage", { usage: true }],
     ["reasoning", { reasoning: { max_tokens: 0 } }],
     ["reasoning", { reasoning: { exclude: 1 } }],
-    ["route", { route: "somewhere" }],
+    ["route", { route: 5 }],
     ["modalities", { modalities: [] }],
     ["modalities", { modalities: ["smell"] }],
     ["user", { user: "x".repeat(513) }],

@@ -90,11 +90,11 @@ describe("long queries", () => {
     expect(termsOf(distinct.join(" ")).flat()).toEqual(distinct.slice(0, 16));
   });
 
-  test("100 KB of text is answered by its first words", async () => {
-    expect(await gateway.found("embedder ".repeat(11_000))).toEqual(["acme/embedder"]);
-    expect(await gateway.found("x".repeat(100_000))).toEqual([]);
-    expect(await gateway.found("%".repeat(100_000))).toEqual([]);
-    expect(await gateway.found("é".repeat(100_000))).toEqual([]);
+  test("30 KB of text, nearly all of what a head may hold, is answered by its first words", async () => {
+    expect(await gateway.found("embedder ".repeat(3_000))).toEqual(["acme/embedder"]);
+    expect(await gateway.found("x".repeat(30_000))).toEqual([]);
+    expect(await gateway.found("%".repeat(10_000))).toEqual([]);
+    expect(await gateway.found("é".repeat(5_000))).toEqual([]);
   });
 
   test("a cut in the middle of a character is no error", async () => {

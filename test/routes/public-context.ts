@@ -19,6 +19,7 @@ export async function callPublic(
     admitAgain: () => Promise.reject(new Error("nobody called")),
     body: undefined,
     bodyText: "",
+    takenRate: undefined,
     log: {},
     respond: (body, headers, status = 200) => new Response(body, { status, headers }),
     keepOpen: () => () => {},

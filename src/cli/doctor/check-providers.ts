@@ -1,21 +1,24 @@
+import type { OutboundProxies } from "../../config/outbound-proxies.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
-import { openTcpProbe, tcpTargetOf } from "../../providers/openai/tcp-probe.ts";
-import { within } from "../within.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
+import { createHttpClient } from "../../providers/transport/http-client.ts";
+import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
 
 const TIMEOUT_MS = 2_000;
 const PROBES_AT_ONCE = 32;
 
 /**
- * Whether a connection to each provider's address stands. Sends nothing, so a wrong key stays unseen, and
- * what is behind a proxy too.
+ * Whether each provider's address answers HTTP, over the way that calls take: through the proxy of the
+ * environment, with the certificate checked. Sends no key, so a wrong one stays unseen.
  */
 export async function checkProviders(
   providers: readonly ProviderConfig[],
-  proxiedProtocols: readonly string[],
+  proxies: OutboundProxies,
 ): Promise<Finding[]> {
+  const client = createHttpClient({ proxies });
   const findings: Finding[] = [];
-  const check = (provider: ProviderConfig) => checkProvider(provider, proxiedProtocols);
+  const check = (provider: ProviderConfig) => checkProvider(provider, client);
   for (let first = 0; first < providers.length; first += PROBES_AT_ONCE) {
     const batch = providers.slice(first, first + PROBES_AT_ONCE);
     findings.push(...(await Promise.all(batch.map(check))));
@@ -25,21 +28,29 @@ export async function checkProviders(
 
 async function checkProvider(
   { id, baseUrl }: ProviderConfig,
-  proxiedProtocols: readonly string[],
+  client: HttpClient,
 ): Promise<Finding> {
   const name = `provider ${id}`;
   if (baseUrl === "") return ok(name, "built in");
-  if (proxiedProtocols.includes(new URL(baseUrl).protocol)) {
-    return ok(name, `${baseUrl}, through a proxy: not tried`);
-  }
-  const reached = Promise.withResolvers<boolean>();
-  const giveUp = openTcpProbe(tcpTargetOf(baseUrl), reached.resolve);
   try {
-    const isReachable = await within(TIMEOUT_MS, reached.promise);
-    return isReachable ? ok(name, baseUrl) : wrong(name, `${baseUrl} cannot be reached`);
+    const response = await sent(client, baseUrl, {
+      method: "HEAD",
+      headers: {},
+      body: "",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      connectTimeoutMs: TIMEOUT_MS,
+    });
+    // Any other status tells that somebody answers HTTP there, which is all that is asked.
+    if (response.status !== 407) return ok(name, baseUrl);
+    return wrong(name, `${baseUrl}: the proxy demands other credentials`);
   } catch (error) {
-    return wrong(name, `${baseUrl}: ${(error as Error).message}`);
-  } finally {
-    giveUp();
+    return wrong(name, `${baseUrl} cannot be reached: ${reasonOf(error)}`);
   }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof ProviderFailure) return error.message;
+  const { name, code, message } = error as { name: string; code?: unknown; message: string };
+  if (name === "TimeoutError") return `no answer within ${TIMEOUT_MS / 1_000} s`;
+  return typeof code === "string" && !message.includes(code) ? `${message} (${code})` : message;
 }

@@ -26,7 +26,7 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
-    checkProviders(config.providers, config.proxiedProtocols),
+    checkProviders(config.providers, config.proxies),
   ]);
   return [
     ok("configuration", config.configFile ?? "environment alone"),

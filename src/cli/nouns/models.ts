@@ -26,7 +26,7 @@ const list: Command = {
       sandbox,
       now: new Date(context.nowMs()),
     });
-    const data = catalogue
+    const data = catalogue.models
       .map(describeModel)
       .filter(({ provider }) => (options.provider ?? provider) === provider)
       .filter(({ category }) => (options.category ?? category) === category);

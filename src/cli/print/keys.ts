@@ -1,5 +1,5 @@
 import type { ListedKey } from "../../../db/queries/key-list.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import { type ApiKeyRecord, scopeNames } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdText } from "../../lib/money.ts";
 import { renderFields, renderTable } from "./table.ts";
@@ -9,7 +9,7 @@ export function createdKeyText(record: ApiKeyRecord, secret: string): string {
     ["Name", record.name],
     ["Id", record.id],
     ["Kind", record.kind],
-    ["Scopes", record.scopes.join(", ")],
+    ["Scopes", scopeNames(record).join(", ")],
     ["Key", secret],
   ]);
   return `${fields}The key is shown this once.\n`;

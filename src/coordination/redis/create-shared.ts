@@ -49,6 +49,7 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
         return rates.admittedApart;
       },
     },
+    restoreRates: undefined,
     async start() {
       await Promise.all([tried, listener.tried]);
       await Promise.all([rates.start(), wakes.subscribed()]);

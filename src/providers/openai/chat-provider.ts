@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import { type ChatFields, chatFieldsOf } from "../chat-fields.ts";
 import type {
   ChatAnswer,
   ChatCall,
@@ -9,12 +10,10 @@ import type {
 } from "../interface.ts";
 import { createHttpClient } from "../transport/http-client.ts";
 import type { HttpClient, ProviderResponse } from "../transport/provider-response.ts";
-import { isPlainHttp } from "../transport/request-head.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "./bounded-body.ts";
-import { brokenAnswer, connectTimeout, failureOfThrown } from "./call-failures.ts";
+import { brokenAnswer, failureOfThrown } from "./call-failures.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";
 import { completionToStream } from "./completion-to-stream.ts";
-import { ConnectGuard } from "./connect-guard.ts";
 import { isEventStream, isJson } from "./content-type.ts";
 import { endpointUrl } from "./endpoint-url.ts";
 import {
@@ -25,26 +24,14 @@ import {
 } from "./failure-mapping.ts";
 import { nestsDeeperThan } from "./nesting.ts";
 import { bodyShaper } from "./shape-body.ts";
-import { openTcpProbe, type TcpProbe, tcpTargetOf } from "./tcp-probe.ts";
 import { type WireDialect, wireDialect } from "./wire-dialects.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
 const MAX_COMPLETION_DEPTH = 1024;
 
-export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<ProviderResponse>;
-
 export interface OpenAiDependencies {
   readonly clock: Clock;
-  /** Sends everything; where it is left out, `http:` addresses have a client of their own. */
-  readonly fetch?: Fetch;
-  /**
-   * Finds out whether an endpoint can be reached, for calls that `fetch` sends, which a probe that is
-   * given makes of all.
-   */
-  readonly probe?: TcpProbe;
-  /** Of URLs whose connections go through a proxy: only `fetch` knows of those, and no probe gets past it. */
-  readonly proxiedProtocols?: readonly string[];
-  /** The client of `http:` addresses, shared between providers. */
+  /** Shared between providers; one of its own where it is left out. */
   readonly httpClient?: HttpClient;
 }
 
@@ -60,20 +47,18 @@ export function createOpenAiProvider(
 }
 
 class OpenAiChatProvider implements ChatProvider, AnswerReader {
+  readonly fields: ChatFields;
   readonly #url: string;
   readonly #failureContext: FailureContext;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
-  readonly #fetch: Fetch;
-  readonly #client: HttpClient | undefined;
+  readonly #client: HttpClient;
   readonly #connectTimeoutMs: number;
-  readonly #guard: ConnectGuard | undefined;
   readonly #shape: ReturnType<typeof bodyShaper>;
-  /** `fetch` has had an answer, and may keep its connection. */
-  #hasAnswered = false;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
-    const { clock, fetch: send, probe } = dependencies;
+    const { clock } = dependencies;
+    this.fields = chatFieldsOf(settings.type);
     this.#url = endpointUrl(settings.baseUrl, "/chat/completions");
     this.#failureContext = {
       apiKey: settings.apiKey,
@@ -83,59 +68,21 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     };
     this.#headers = requestHeaders(settings, dialect);
     this.#clock = clock;
-    this.#fetch = send ?? fetch;
+    this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     this.#connectTimeoutMs = settings.connectTimeoutMs;
-    const url = new URL(this.#url);
-    const isProxied = dependencies.proxiedProtocols?.includes(url.protocol) === true;
-    if (send === undefined && probe === undefined && !isProxied && isPlainHttp(url)) {
-      this.#client = dependencies.httpClient ?? createHttpClient({ clock });
-    }
-    const target = tcpTargetOf(this.#url);
-    this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, target.host) });
-    if (!isProxied && this.#client === undefined) {
-      this.#guard = new ConnectGuard({
-        clock,
-        probe: probe ?? openTcpProbe,
-        target,
-        timeoutMs: settings.connectTimeoutMs,
-      });
-    }
+    const { hostname } = new URL(this.#url);
+    this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, hostname) });
   }
 
   chat(call: ChatCall): Promise<ChatAnswer> {
-    return this.#client === undefined
-      ? this.#chatByFetch(call)
-      : this.#chatByClient(this.#client, call);
-  }
-
-  #chatByClient(client: HttpClient, call: ChatCall): Promise<ChatAnswer> {
     try {
       const body = this.#bodyOf(call);
       const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
-      client.send(this.#url, sent, sent);
+      this.#client.send(this.#url, sent, sent);
       return sent.answer;
     } catch (error) {
       return Promise.reject(failureOfThrown(error, call.abortNotice ?? call.signal));
     }
-  }
-
-  async #chatByFetch(call: ChatCall): Promise<ChatAnswer> {
-    let response: ProviderResponse | undefined;
-    try {
-      response = await this.#send(call);
-      this.#guard?.sawAnswer(this.#clock.nowMs());
-      this.#hasAnswered = true;
-      return await this.answerOf(response, call);
-    } catch (error) {
-      const isLost = response === undefined && this.#mayHaveLostUsed(error, call);
-      throw failureOfThrown(error, call.abortNotice ?? call.signal, isLost);
-    }
-  }
-
-  /** `fetch` does not tell whether a connection that ended before an answer was a new one. */
-  #mayHaveLostUsed(error: unknown, call: ChatCall): boolean {
-    const { code } = error as { code?: unknown };
-    return this.#hasAnswered && call.onNewConnection !== true && code === "ECONNRESET";
   }
 
   /** Throws, or rejects, where the response is no answer. */
@@ -156,46 +103,6 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
   #bodyOf(call: ChatCall): string {
     return JSON.stringify(this.#shape(call.body, call.model, call.modelId));
-  }
-
-  #send(call: ChatCall): Promise<ProviderResponse> {
-    const init: BunFetchRequestInit = {
-      method: "POST",
-      headers: this.#headers,
-      body: this.#bodyOf(call),
-      redirect: "manual",
-      signal: call.signal,
-      // Bun's own idle timeout is off: how long silence may last is the caller's to decide.
-      timeout: false,
-      keepalive: call.onNewConnection !== true,
-    };
-    const guard = this.#guard;
-    if (guard === undefined || guard.isReachable(this.#clock.nowMs())) {
-      return this.#fetch(this.#url, init);
-    }
-    return this.#sendWatched(guard, init, call.signal);
-  }
-
-  /** Sends with the connect timeout, which needs a signal of its own to abort with. */
-  async #sendWatched(
-    guard: ConnectGuard,
-    init: BunFetchRequestInit,
-    signal: AbortSignal,
-  ): Promise<ProviderResponse> {
-    const controller = new AbortController();
-    const forward = () => controller.abort(signal.reason);
-    if (signal.aborted) forward();
-    // Stays for as long as the body may be read: an abort must reach a stream too.
-    signal.addEventListener("abort", forward, { once: true });
-    const stopWatching = guard.watch(() => controller.abort(connectTimeout()));
-    try {
-      return await this.#fetch(this.#url, { ...init, signal: controller.signal });
-    } catch (error) {
-      signal.removeEventListener("abort", forward);
-      throw controller.signal.aborted ? controller.signal.reason : error;
-    } finally {
-      stopWatching();
-    }
   }
 
   async #refuse(response: ProviderResponse): Promise<never> {

@@ -10,9 +10,10 @@ import {
   type TrainingWish,
 } from "../fine-tuning.ts";
 import { ProviderFailure, type ProviderSettings } from "../interface.ts";
+import { type HttpClient, type ProviderRequest, sent } from "../transport/provider-response.ts";
 import { readErrorBody, readWhole } from "./bounded-body.ts";
 import { failureOfThrown } from "./call-failures.ts";
-import { type Fetch, requestHeaders } from "./chat-provider.ts";
+import { requestHeaders } from "./chat-provider.ts";
 import { endpointUrl } from "./endpoint-url.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
 import { isTagged, readEvent, readJob, readList, readObject, TAG_KEY } from "./fine-tuning-wire.ts";
@@ -31,17 +32,17 @@ export class OpenAiFineTuning implements FineTuningProvider {
   readonly #settings: ProviderSettings;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
-  readonly #fetch: Fetch;
+  readonly #client: HttpClient;
 
   constructor(
     settings: ProviderSettings,
-    dependencies: { readonly clock: Clock; readonly fetch?: Fetch },
+    dependencies: { readonly clock: Clock; readonly httpClient: HttpClient },
   ) {
     this.#settings = settings;
     const { "content-type": _, ...headers } = requestHeaders(settings, wireDialect(settings.type));
     this.#headers = headers;
     this.#clock = dependencies.clock;
-    this.#fetch = dependencies.fetch ?? fetch;
+    this.#client = dependencies.httpClient;
   }
 
   async uploadFile(file: TrainingUpload, signal: AbortSignal): Promise<string> {
@@ -148,17 +149,18 @@ export class OpenAiFineTuning implements FineTuningProvider {
 
   async #call(
     path: string,
-    init: BunFetchRequestInit,
+    request: Pick<ProviderRequest, "method" | "headers"> & Partial<ProviderRequest>,
     signal: AbortSignal,
     query = "",
   ): Promise<unknown> {
     try {
-      const response = await this.#fetch(this.#urlOf(path, query), {
-        ...init,
+      const response = await sent(this.#client, this.#urlOf(path, query), {
+        body: "",
+        ...request,
         signal,
-        redirect: "manual",
-        // The signal decides how long it may take.
-        timeout: false,
+        connectTimeoutMs: this.#settings.connectTimeoutMs,
+        // So rarely is anything asked that a connection which was kept might be dead by then.
+        onNewConnection: true,
       });
       if (response.status < OK.first || response.status > OK.last) {
         const text = await readErrorBody(response, this.#clock);

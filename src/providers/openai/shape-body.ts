@@ -14,7 +14,7 @@ export function bodyShaper(
   dialect: WireDialect,
   options: { readonly plainDeltas: boolean },
 ): (body: Body, model: string, modelId?: string) => Body {
-  const leftOut = new Set(dialect.leftOut);
+  const leftOut = new Set(dialect.takesStreamOptions ? [] : ["stream_options"]);
   if (dialect.reasoning !== "object") leftOut.add("reasoning");
   const renamed = new Map(Object.entries(dialect.renamed));
   const shapeMessages = messageShaper(dialect);

@@ -1,6 +1,7 @@
 /**
- * How the providers that speak OpenAI's wire format differ from one another. A difference is listed
- * only where the provider is known to refuse the plain form; every other field passes through.
+ * How the providers that speak OpenAI's wire format differ from one another in the form of what they take.
+ * A difference is listed only where the provider is known to refuse the plain form. Which fields of a
+ * request they have at all is told by ../chat-fields.ts: what one lacks is left out before it gets here.
  */
 export interface WireDialect {
   readonly keyHeader: "authorization" | "api-key";
@@ -10,8 +11,8 @@ export interface WireDialect {
    * What becomes of `reasoning: {effort}`: sent as it is, turned into `reasoning_effort`, or left out.
    */
   readonly reasoning: "object" | "effort" | "none";
-  /** Fields that would be answered with an error, and so are left out. */
-  readonly leftOut: readonly string[];
+  /** Whether it knows `stream_options`, by which the gateway asks for the usage of a stream. */
+  readonly takesStreamOptions: boolean;
   readonly renamed: Readonly<Record<string, string>>;
   /** By role: members of messages that would be answered with an error, and so are left out. */
   readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
@@ -27,17 +28,11 @@ const PLAIN: WireDialect = {
   keyHeader: "authorization",
   takesCompletionLimit: () => false,
   reasoning: "object",
-  leftOut: [],
+  takesStreamOptions: true,
   renamed: {},
   leftOutOfMessages: {},
   hasDeveloperRole: true,
 };
-
-/** Sampling fields of open-weight servers, which others refuse by name. */
-const OPEN_WEIGHT_SAMPLING = ["top_k", "min_p", "repetition_penalty"];
-
-/** Of what OpenAI keeps of an answer; some clients say in each request that nothing is to be kept. */
-const STORING = ["store", "metadata"];
 
 /** Members that answers have, and that those who know no others than their own refuse to take back. */
 const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
@@ -50,7 +45,6 @@ const OPENAI: WireDialect = {
   ...PLAIN,
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
-  leftOut: OPEN_WEIGHT_SAMPLING,
   // Its own answers hold none, so this is what another provider answered ("Unknown parameter").
   leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
 };
@@ -65,7 +59,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       reasoning: "none",
       // Mistral forbids every unknown field (422 extra_forbidden), `stream_options` too: its streams
       // carry usage in the last chunk without being asked.
-      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING, "stream_options", "user", "logit_bias"],
+      takesStreamOptions: false,
       renamed: { seed: "random_seed" },
       leftOutOfMessages: {
         system: ["name"],
@@ -76,13 +70,11 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       hasDeveloperRole: false,
     },
   ],
-  // https://console.groq.com/docs/openai lists what it answers with 400.
   [
     "groq",
     {
       ...PLAIN,
       reasoning: "effort",
-      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING, "logit_bias"],
       // "property 'annotations' is unsupported"
       leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
@@ -94,7 +86,6 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
     {
       ...PLAIN,
       reasoning: "effort",
-      leftOut: [...OPEN_WEIGHT_SAMPLING, ...STORING],
       leftOutOfMessages: { assistant: ANSWERS_ONLY },
       reasoningMember: "reasoning",
     },
@@ -109,7 +100,7 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       hasDeveloperRole: false,
     },
   ],
-  ["moonshot", { ...PLAIN, leftOut: STORING, reasoningMember: "reasoning_content" }],
+  ["moonshot", { ...PLAIN, reasoning: "none", reasoningMember: "reasoning_content" }],
   // Where it may choose, OpenRouter has PDFs read by an OCR at a price for each page, unless the model reads
   // them itself: its own reading is all that its tokens pay for.
   [
@@ -127,7 +118,17 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       reasoningMember: "reasoning_content",
     },
   ],
-  ["zai", { ...PLAIN, reasoningMember: "reasoning_content", hasDeveloperRole: false }],
+  [
+    "zai",
+    {
+      ...PLAIN,
+      reasoning: "none",
+      reasoningMember: "reasoning_content",
+      hasDeveloperRole: false,
+    },
+  ],
+  ["perplexity", { ...PLAIN, reasoning: "effort" }],
+  ["sambanova", { ...PLAIN, reasoning: "effort" }],
 ]);
 
 /** The dialect of a provider type; the plain one where nothing is known to differ. */

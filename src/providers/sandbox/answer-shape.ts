@@ -1,3 +1,4 @@
+import { logprobsOf } from "./logprobs.ts";
 import type { PlannedChoice } from "./plan-answer.ts";
 import type { usageOf } from "./usage.ts";
 
@@ -9,6 +10,12 @@ export interface AnswerHead {
   readonly model: string;
 }
 
+/** What an answer holds besides what it says. */
+export interface AnswerOptions {
+  /** How many likely tokens are told with each one; undefined where no log probabilities are asked for. */
+  readonly alternatives: number | undefined;
+}
+
 type Usage = ReturnType<typeof usageOf>;
 
 /** One event of a stream: a chunk, and whether it carries something that was generated. */
@@ -18,7 +25,12 @@ export interface PlannedEvent {
 }
 
 /** The answer as OpenAI's chat completion. */
-export function asCompletion(head: AnswerHead, choices: readonly PlannedChoice[], usage: Usage) {
+export function asCompletion(
+  head: AnswerHead,
+  choices: readonly PlannedChoice[],
+  usage: Usage,
+  { alternatives }: AnswerOptions,
+) {
   return {
     ...head,
     object: "chat.completion",
@@ -39,7 +51,7 @@ export function asCompletion(head: AnswerHead, choices: readonly PlannedChoice[]
               })),
             }),
       },
-      logprobs: null,
+      logprobs: alternatives === undefined ? null : logprobsOf(choice.contentTokens, alternatives),
       finish_reason: choice.finishReason,
     })),
     usage,
@@ -55,11 +67,16 @@ export function* asEvents(
   head: AnswerHead,
   choices: readonly PlannedChoice[],
   usage: Usage | undefined,
+  { alternatives }: AnswerOptions,
 ): Generator<PlannedEvent> {
   const shared = { ...head, object: "chat.completion.chunk" };
   for (const [index, choice] of choices.entries()) {
-    for (const { delta, isToken } of deltasOf(choice)) {
-      const chunk = { ...shared, choices: [{ index, delta, logprobs: null, finish_reason: null }] };
+    for (const { delta, isToken, content } of deltasOf(choice)) {
+      const logprobs =
+        alternatives === undefined || content === undefined
+          ? null
+          : logprobsOf([content], alternatives);
+      const chunk = { ...shared, choices: [{ index, delta, logprobs, finish_reason: null }] };
       yield { chunk, isToken };
     }
     const end = { index, delta: {}, logprobs: null, finish_reason: choice.finishReason };
@@ -68,14 +85,21 @@ export function* asEvents(
   if (usage !== undefined) yield { chunk: { ...shared, choices: [], usage }, isToken: false };
 }
 
-function* deltasOf(choice: PlannedChoice): Generator<{ delta: unknown; isToken: boolean }> {
+interface PlannedDelta {
+  readonly delta: unknown;
+  readonly isToken: boolean;
+  /** The token of content that it brings. */
+  readonly content?: string;
+}
+
+function* deltasOf(choice: PlannedChoice): Generator<PlannedDelta> {
   const content = choice.contentTokens === null ? null : "";
   yield { delta: { role: "assistant", content }, isToken: false };
   if (reasoningIsShown(choice)) {
     for (const reasoning of choice.reasoningTokens) yield { delta: { reasoning }, isToken: true };
   }
   for (const token of choice.contentTokens ?? [])
-    yield { delta: { content: token }, isToken: true };
+    yield { delta: { content: token }, isToken: true, content: token };
   for (const [index, call] of choice.toolCalls.entries()) {
     const opening = { name: call.name, arguments: "" };
     const start = { index, id: call.id, type: "function", function: opening };

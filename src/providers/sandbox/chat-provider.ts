@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import { chatFieldsOf } from "../chat-fields.ts";
 import {
   type ChatAnswer,
   type ChatCall,
@@ -8,6 +9,7 @@ import {
 import { asCompletion, asEvents } from "./answer-shape.ts";
 import { answerText } from "./answer-text.ts";
 import { asEventStream, type Pacing } from "./event-stream.ts";
+import { alternativesAsked } from "./logprobs.ts";
 import { planChoices, type Say } from "./plan-answer.ts";
 import { readRequest, type SandboxMessage } from "./request.ts";
 import type { LearnedAnswers } from "./tuning/learned-answers.ts";
@@ -46,6 +48,7 @@ export interface SandboxDependencies {
 export function createSandboxProvider(dependencies: SandboxDependencies): ChatProvider {
   const { clock, tunedModels } = dependencies;
   return {
+    fields: chatFieldsOf("sandbox"),
     async chat(call) {
       if (call.signal.aborted) throw aborted(call.signal);
       const name = call.model.replace(/^sandbox\//, "");
@@ -70,13 +73,14 @@ async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): P
   const request = readRequest(call.body);
   const choices = planChoices(request, call.body, say);
   const usage = usageOf(request, choices);
+  const options = { alternatives: alternativesAsked(call.body) };
   const head = {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(clock.nowMs() / 1000),
     model: call.model,
   };
   if (call.stream) {
-    const events = asEvents(head, choices, request.includeUsage ? usage : undefined);
+    const events = asEvents(head, choices, request.includeUsage ? usage : undefined, options);
     return { kind: "stream", body: asEventStream(events, pacing, clock, call.signal) };
   }
   if (pacing.breaksAfterTokens < usage.completion_tokens) {
@@ -85,7 +89,7 @@ async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): P
   if (pacing.tokenDelayMs > 0) {
     await waitOn(clock, pacing.tokenDelayMs * usage.completion_tokens, call.signal);
   }
-  return { kind: "completion", completion: asCompletion(head, choices, usage) };
+  return { kind: "completion", completion: asCompletion(head, choices, usage, options) };
 }
 
 function failureDrill(name: string): ProviderFailure {

@@ -1,7 +1,10 @@
 import type { Clock } from "../../lib/clock.ts";
-import { type Connect, type ConnectionOwner, HttpConnection } from "./connection.ts";
+import type { TrustedAuthorities } from "./authorities.ts";
+import { type ConnectionOwner, HttpConnection } from "./connection.ts";
+import type { DialTarget } from "./dial.ts";
 import type { Exchange } from "./exchange.ts";
 import { HttpError } from "./http-error.ts";
+import type { Connect } from "./socket-events.ts";
 
 /** Servers close idle connections after a few seconds or minutes; ours go before most do. */
 export const IDLE_TIMEOUT_MS = 30_000;
@@ -12,16 +15,16 @@ export const MAX_OPEN_CONNECTIONS = 65_536;
 export interface PoolDependencies {
   readonly clock: Clock;
   readonly connect: Connect;
+  readonly authorities: TrustedAuthorities;
   /** Like the clock's, but without keeping the process alive. */
   readonly afterInBackground: Clock["after"];
 }
 
-/** The connections of one origin. The one that was used last is used next, so that a few stay warm. */
+/** The connections of one origin, by one way to it. The one that was used last is used next, so that a few stay warm. */
 export class ConnectionPool implements ConnectionOwner {
   readonly nowMs: () => number;
   readonly #dependencies: PoolDependencies;
-  readonly #hostname: string;
-  readonly #port: number;
+  readonly #target: DialTarget;
   /** The longest idle first. */
   readonly #idle: HttpConnection[] = [];
   /** Connections whose requests go out together, at the end of this turn of the event loop. */
@@ -29,10 +32,9 @@ export class ConnectionPool implements ConnectionOwner {
   #openConnections = 0;
   #isSweepDue = false;
 
-  constructor(dependencies: PoolDependencies, hostname: string, port: number) {
+  constructor(dependencies: PoolDependencies, target: DialTarget) {
     this.#dependencies = dependencies;
-    this.#hostname = hostname;
-    this.#port = port;
+    this.#target = target;
     this.nowMs = () => dependencies.clock.nowMs();
   }
 
@@ -84,8 +86,9 @@ export class ConnectionPool implements ConnectionOwner {
     }
     this.#openConnections++;
     const connection = new HttpConnection(this);
-    connection.open(this.#dependencies.connect, this.#hostname, this.#port, exchange);
-    connection.timeOutAfter(this.#dependencies.clock, exchange.connectTimeoutMs);
+    const { authorities, clock, connect } = this.#dependencies;
+    connection.open(connect, this.#target, authorities, exchange);
+    connection.timeOutAfter(clock, exchange.connectTimeoutMs);
   }
 
   #sweepIn(delayMs: number): void {

@@ -1,10 +1,11 @@
 import type { Clock } from "../../lib/clock.ts";
 import { ProviderFailure } from "../interface.ts";
+import type { TrustedAuthorities } from "./authorities.ts";
+import { Dial, type DialListener, type DialTarget } from "./dial.ts";
 import type { Exchange, ExchangeCarrier } from "./exchange.ts";
-import { connectionLost, HttpError } from "./http-error.ts";
-
-/** Opens a connection and reports to the handlers; it may reject besides, which nobody looks at. */
-export type Connect = (options: Bun.TCPSocketConnectOptions<HttpConnection>) => Promise<unknown>;
+import { HttpError } from "./http-error.ts";
+import type { ClientSocket, Connect, SocketEvents } from "./socket-events.ts";
+import { UploadPump } from "./upload-pump.ts";
 
 /** What a connection tells the pool it belongs to. */
 export interface ConnectionOwner {
@@ -22,12 +23,14 @@ export interface ConnectionOwner {
 /** Above this many characters a request is turned into bytes first, as it may not go out in one go. */
 const MAX_TEXT_WRITE = 16_384;
 
-/** One connection: connecting, then busy and idle by turns, then gone. It carries one exchange at a time. */
-export class HttpConnection implements ExchangeCarrier {
+/** One connection: dialing, then busy and idle by turns, then gone. It carries one exchange at a time. */
+export class HttpConnection implements ExchangeCarrier, DialListener, SocketEvents {
   readonly #owner: ConnectionOwner;
-  #socket: Bun.Socket<HttpConnection> | undefined;
+  #dial: Dial | undefined;
+  #socket: ClientSocket | undefined;
   #exchange: Exchange | undefined;
   #unsent: Buffer | undefined;
+  #upload: UploadPump | undefined;
   #stopTimeout: (() => void) | undefined;
   #isGone = false;
   #isCounted = true;
@@ -42,13 +45,16 @@ export class HttpConnection implements ExchangeCarrier {
   }
 
   /** Opens the connection and sends. */
-  open(connect: Connect, hostname: string, port: number, exchange: Exchange): void {
+  open(
+    connect: Connect,
+    target: DialTarget,
+    authorities: TrustedAuthorities,
+    exchange: Exchange,
+  ): void {
     this.#exchange = exchange;
     exchange.carriedBy(this);
-    // The failure is told to the handlers as well.
-    connect({ hostname, port, data: this, socket: HANDLERS }).catch((error: unknown) =>
-      this.ended(error),
-    );
+    this.#dial = new Dial(target, authorities, this);
+    this.#dial.start(connect);
   }
 
   /** Takes another exchange on a connection that was idle. */
@@ -61,28 +67,44 @@ export class HttpConnection implements ExchangeCarrier {
     this.#owner.sendSoon(this);
   }
 
-  /** Sends the request, unless it was given up before. */
+  /** Sends the request, unless the exchange was aborted before. */
   send(): void {
     if (!this.#isGone && this.#exchange !== undefined) this.#send();
   }
 
-  opened(socket: Bun.Socket<HttpConnection>): void {
-    this.#socket = socket;
+  ready(socket: ClientSocket): void {
+    this.#dial = undefined;
     this.#stopTimeout?.();
-    if (this.#isGone) {
-      this.#countOut();
-      socket.terminate();
-    } else this.#send();
+    this.#socket = socket;
+    socket.data = this;
+    this.#send();
   }
 
-  /** Fails the exchange where the connection does not stand in time. */
+  failed(error: HttpError): void {
+    this.#dial = undefined;
+    this.#countOut();
+    if (this.#isGone) return;
+    const exchange = this.#exchange;
+    this.#exchange = undefined;
+    this.#leave();
+    exchange?.fail(error);
+  }
+
+  /** Fails the exchange where the connection is not ready in time: TCP, the proxy's tunnel and TLS together. */
   timeOutAfter(clock: Clock, timeoutMs: number): void {
-    if (this.#socket !== undefined || this.#isGone) return;
+    if (this.#dial === undefined) return;
     this.#stopTimeout = clock.after(timeoutMs, () => {
       this.#exchange?.fail(
         new ProviderFailure("timeout", "the connection did not stand within the connect timeout"),
       );
     });
+  }
+
+  opened(): void {}
+
+  /** TLS stands already: the server renegotiates, perhaps with another certificate, which is not accepted. */
+  handshaken(): void {
+    this.ended(new HttpError("TLS_RENEGOTIATION", "the server renegotiates TLS"), true);
   }
 
   received(data: Buffer): void {
@@ -98,25 +120,21 @@ export class HttpConnection implements ExchangeCarrier {
   }
 
   drained(): void {
-    if (this.#unsent !== undefined && !this.#isGone) this.#write(this.#unsent);
+    if (this.#isGone) return;
+    if (this.#unsent !== undefined) this.#write(this.#unsent);
+    if (this.#unsent === undefined) this.#upload?.goOn();
   }
 
-  ended(error: unknown): void {
-    if (this.#isGone) {
-      this.#countOut();
-      return;
-    }
+  ended(error: unknown, isBroken = false): void {
+    if (this.#isGone) return;
     const exchange = this.#exchange;
     this.#exchange = undefined;
     this.#leave();
-    this.#countOut();
-    this.#socket?.end();
+    if (isBroken) this.#socket!.terminate();
+    else this.#socket!.end();
     if (exchange === undefined) return;
-    if (this.#isStale(exchange)) {
-      this.#owner.onStale(exchange);
-    } else if (this.#socket === undefined) {
-      exchange.fail(connectionLost("the connection could not be opened", error));
-    } else exchange.connectionEnded(error, this.#isReused);
+    if (this.#isStale(exchange)) this.#owner.onStale(exchange);
+    else exchange.connectionEnded(error, this.#isReused);
   }
 
   pause(): void {
@@ -131,8 +149,9 @@ export class HttpConnection implements ExchangeCarrier {
 
   finish(isReusable: boolean): void {
     this.#exchange = undefined;
-    // A server that answers before it has read everything leaves a rest that nobody waits for.
-    if (!isReusable || this.#unsent !== undefined || this.#isGone) {
+    // A server that answers before it has read everything leaves a rest that it does not wait for.
+    const hasRest = this.#unsent !== undefined || this.#upload !== undefined;
+    if (!isReusable || hasRest || this.#isGone) {
       this.close();
       return;
     }
@@ -153,15 +172,33 @@ export class HttpConnection implements ExchangeCarrier {
     if (this.#isGone) return;
     this.#exchange = undefined;
     this.#leave();
+    this.#dial?.cancel();
     this.#socket?.terminate();
+  }
+
+  /** Takes bytes of an upload; false where the socket takes no more of them for now. */
+  sendPiece(bytes: Buffer): boolean {
+    if (this.#isGone) return false;
+    this.#write(bytes);
+    return this.#unsent === undefined && !this.#isGone;
+  }
+
+  uploaded(): void {
+    this.#upload = undefined;
+  }
+
+  uploadFailed(error: unknown): void {
+    this.#exchange?.fail(error);
   }
 
   #leave(): void {
     this.#isGone = true;
     this.#stopTimeout?.();
     this.#unsent = undefined;
-    // An attempt to connect cannot be called off, and takes its place until it has ended.
-    if (this.#socket !== undefined) this.#countOut();
+    this.#upload?.stop();
+    this.#upload = undefined;
+    // A dial that cannot be called off takes its place until it has ended.
+    if (this.#dial === undefined) this.#countOut();
   }
 
   #countOut(): void {
@@ -181,17 +218,18 @@ export class HttpConnection implements ExchangeCarrier {
   }
 
   #send(): void {
-    const text = this.#exchange!.requestText;
+    const { requestText: text, upload } = this.#exchange!;
     this.#hasSent = false;
-    if (text.length > MAX_TEXT_WRITE) {
-      this.#write(Buffer.from(text));
-      return;
+    if (upload !== undefined) this.#upload = new UploadPump(upload, this);
+    if (text.length > MAX_TEXT_WRITE) this.#write(Buffer.from(text));
+    else {
+      const written = this.#socket!.write(text);
+      if (written > 0) this.#hasSent = true;
+      // Counted in bytes, which are no fewer than the characters.
+      if (written < text.length) this.#write(Buffer.from(text).subarray(Math.max(0, written)));
+      else this.#unsent = undefined;
     }
-    const written = this.#socket!.write(text);
-    if (written > 0) this.#hasSent = true;
-    // Counted in bytes, which are no fewer than the characters.
-    if (written < text.length) this.#write(Buffer.from(text).subarray(Math.max(0, written)));
-    else this.#unsent = undefined;
+    if (this.#unsent === undefined) this.#upload?.goOn();
   }
 
   #write(bytes: Buffer): void {
@@ -204,13 +242,3 @@ export class HttpConnection implements ExchangeCarrier {
     this.#unsent = written < bytes.length ? bytes.subarray(written) : undefined;
   }
 }
-
-const HANDLERS: Bun.SocketHandler<HttpConnection> = {
-  open: (socket) => socket.data.opened(socket),
-  data: (socket, data) => socket.data.received(data),
-  drain: (socket) => socket.data.drained(),
-  end: (socket) => socket.data.ended(undefined),
-  close: (socket, error) => socket.data.ended(error),
-  error: (socket, error) => socket.data.ended(error),
-  connectError: (socket, error) => socket.data.ended(error),
-};

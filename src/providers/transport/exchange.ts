@@ -28,7 +28,9 @@ export interface ExchangeCarrier {
  * it ends exactly once, with complete() or fail(), and whatever comes after that is ignored.
  */
 export class Exchange implements BodySource, EventListenerObject {
+  /** The head, and the body unless it is an upload. */
   readonly requestText: string;
+  readonly upload: ReadableStream<Uint8Array> | undefined;
   readonly connectTimeoutMs: number;
   readonly onNewConnection: boolean;
   readonly #method: string;
@@ -46,8 +48,10 @@ export class Exchange implements BodySource, EventListenerObject {
 
   constructor(requestText: string, request: ProviderRequest, receiver: ResponseReceiver) {
     this.requestText = requestText;
+    this.upload = typeof request.body === "string" ? undefined : request.body;
     this.connectTimeoutMs = request.connectTimeoutMs;
-    this.onNewConnection = request.onNewConnection === true;
+    // What was read of an upload is gone, so that it could not be sent again on another connection.
+    this.onNewConnection = request.onNewConnection === true || this.upload !== undefined;
     this.#method = request.method;
     this.#signal = request.signal;
     this.#receiver = receiver;
@@ -98,6 +102,7 @@ export class Exchange implements BodySource, EventListenerObject {
   fail(error: unknown): void {
     if (this.#hasEnded) return;
     this.#end();
+    cancelUnread(this.upload);
     if (this.#response === undefined) this.#receiver.failed(error);
     else this.#response.fail(error);
     this.#carrier?.destroy();
@@ -194,4 +199,9 @@ export class Exchange implements BodySource, EventListenerObject {
     this.#headBytes = undefined;
     this.#signal.removeEventListener("abort", this);
   }
+}
+
+/** Once a connection reads an upload, the connection cancels it. */
+export function cancelUnread(upload: ReadableStream<Uint8Array> | undefined): void {
+  if (upload?.locked === false) upload.cancel().catch(() => undefined);
 }

@@ -1,28 +1,41 @@
+import type { OutboundProxies } from "../../config/outbound-proxies.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
-import type { Connect } from "./connection.ts";
+import { TrustedAuthorities } from "./authorities.ts";
 import { ConnectionPool, type PoolDependencies } from "./connection-pool.ts";
-import { Exchange } from "./exchange.ts";
+import type { DialTarget } from "./dial.ts";
+import { cancelUnread, Exchange } from "./exchange.ts";
 import type { HttpClient, ProviderRequest, ResponseReceiver } from "./provider-response.ts";
 import { prepareHead, type RequestHead } from "./request-head.ts";
+import type { Connect } from "./socket-events.ts";
 
 export interface HttpClientOptions {
   readonly clock?: Clock;
   readonly connect?: Connect;
+  /** None where they are left out. */
+  readonly proxies?: OutboundProxies;
+  /** Certificates in PEM, trusted in place of the machine's. */
+  readonly authorities?: readonly string[];
   /** Schedules what need not keep the process alive. */
   readonly afterInBackground?: Clock["after"];
 }
 
+const NO_PROXIES: OutboundProxies = { http: undefined, https: undefined, exempt: [] };
+
 /**
- * An HTTP/1.1 client for plain `http:` addresses, on the sockets of this thread: `fetch` hands every
- * call to another thread and back, which costs more than the rest of a call to a local provider does.
- * It follows no redirects, knows no proxies, and times out only connecting.
+ * The HTTP/1.1 client for all calls to providers, `http:` and `https:`, on the sockets of this thread:
+ * `fetch` hands every call to another thread and back, which costs as much as the rest of a call, and has
+ * no timeout for connecting. It follows no redirects, and times out nothing but connecting.
  */
 export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
-  return new SocketClient({
-    clock: options.clock ?? systemClock,
-    connect: options.connect ?? (async (connection) => Bun.connect(connection)),
-    afterInBackground: options.afterInBackground ?? afterUnheld,
-  });
+  return new SocketClient(
+    {
+      clock: options.clock ?? systemClock,
+      connect: options.connect ?? (async (connection) => Bun.connect(connection)),
+      authorities: new TrustedAuthorities(options.authorities),
+      afterInBackground: options.afterInBackground ?? afterUnheld,
+    },
+    options.proxies ?? NO_PROXIES,
+  );
 }
 
 interface Target {
@@ -33,23 +46,24 @@ interface Target {
 
 class SocketClient implements HttpClient {
   readonly #dependencies: PoolDependencies;
+  readonly #proxies: OutboundProxies;
   /** One for each origin: as many as the configuration names. */
   readonly #pools = new Map<string, ConnectionPool>();
   readonly #targets = new WeakMap<object, Target>();
 
-  constructor(dependencies: PoolDependencies) {
+  constructor(dependencies: PoolDependencies, proxies: OutboundProxies) {
     this.#dependencies = dependencies;
+    this.#proxies = proxies;
   }
 
   send(url: string, request: ProviderRequest, receiver: ResponseReceiver): void {
     if (request.signal.aborted) {
+      if (typeof request.body !== "string") cancelUnread(request.body);
       receiver.failed(request.signal.reason);
       return;
     }
     const { head, pool } = this.#targetOf(url, request);
-    const length = Buffer.byteLength(request.body);
-    const text = `${head.text}${length}\r\n\r\n${request.body}`;
-    pool.dispatch(new Exchange(text, request, receiver));
+    pool.dispatch(new Exchange(head.text + framedBody(request), request, receiver));
   }
 
   #targetOf(url: string, request: ProviderRequest): Target {
@@ -57,22 +71,34 @@ class SocketClient implements HttpClient {
     if (known !== undefined && known.head.url === url && known.method === request.method) {
       return known;
     }
-    const head = prepareHead(request.method, url, request.headers);
-    const target = { head, method: request.method, pool: this.#poolOf(head) };
+    const head = prepareHead(request.method, url, request.headers, this.#proxies);
+    const target = { head, method: request.method, pool: this.#poolOf(head.target) };
     this.#targets.set(request.headers, target);
     return target;
   }
 
-  #poolOf({ hostname, port }: RequestHead): ConnectionPool {
-    const origin = `${hostname} ${port}`;
-    let pool = this.#pools.get(origin);
+  #poolOf(target: DialTarget): ConnectionPool {
+    const { hostname, port, isSecure, proxy } = target;
+    const way = proxy === undefined ? "" : `${proxy.hostname} ${proxy.port}`;
+    const key = `${isSecure ? "https" : "http"} ${hostname} ${port} ${way}`;
+    let pool = this.#pools.get(key);
     if (pool === undefined) {
-      pool = new ConnectionPool(this.#dependencies, hostname, port);
-      this.#pools.set(origin, pool);
+      pool = new ConnectionPool(this.#dependencies, target);
+      this.#pools.set(key, pool);
     }
     return pool;
   }
 }
+
+/** What follows the fields of every request: the fields that frame the body, and the body unless it is a stream. */
+function framedBody({ body, method }: ProviderRequest): string {
+  if (typeof body !== "string") return "transfer-encoding: chunked\r\n\r\n";
+  // Some servers refuse these methods with a body, even with an empty one.
+  if (body === "" && BODILESS_METHODS.has(method)) return "\r\n";
+  return `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+const BODILESS_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE"]);
 
 const afterUnheld: Clock["after"] = (delayMs, run) => {
   const timer = setTimeout(run, delayMs);

@@ -1,7 +1,7 @@
 import type { AbortNotice } from "../call-abort.ts";
 import type { PieceReader } from "../interface.ts";
 
-/** What the adapters use of a response: `fetch` and the client of this folder both give it. */
+/** What the adapters use of a response. */
 export interface ProviderResponse {
   readonly status: number;
   readonly headers: { get(name: string): string | null };
@@ -21,9 +21,10 @@ export interface ProviderRequest {
   readonly method: string;
   /** Prepared once for each object, which must not change afterwards. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+  /** A stream is sent in chunks, and cancelled where the call ends before it. */
+  readonly body: string | ReadableStream<Uint8Array>;
   readonly signal: AbortNotice;
-  /** Milliseconds until a new connection must stand. */
+  /** Milliseconds until a new connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;
   /** Sent on no connection that was used before. */
   readonly onNewConnection?: boolean | undefined;
@@ -38,6 +39,17 @@ export interface ResponseReceiver {
 }
 
 export interface HttpClient {
-  /** Throws a TypeError where the URL or a header cannot be sent. */
+  /** Throws a TypeError where the URL, the method or a header cannot be sent. */
   send(url: string, request: ProviderRequest, receiver: ResponseReceiver): void;
+}
+
+/** The response to a request, for callers that wait for it. */
+export function sent(
+  client: HttpClient,
+  url: string,
+  request: ProviderRequest,
+): Promise<ProviderResponse> {
+  return new Promise((responded, failed) => {
+    client.send(url, request, { responded, failed });
+  });
 }

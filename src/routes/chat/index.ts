@@ -42,6 +42,7 @@ function chatContext(context: RequestContext) {
     arrival: context,
     requestId: context.requestId,
     startedMs: context.startedMs,
+    takenRate: context.takenRate,
     request,
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),

@@ -10,6 +10,7 @@ const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
 const MAX_CHOICES = 128;
 const MAX_STOP_SEQUENCES = 16;
+const MAX_TOP_LOGPROBS = 20;
 
 const contentPart = Type.Object({ type: Type.String() });
 
@@ -79,12 +80,15 @@ export const chatCompletionBody = Type.Object(
     presence_penalty: number(-2, 2),
     repetition_penalty: number(0, 2),
     min_p: number(0, 1),
+    top_a: number(0, 1),
     seed: integer(-MAX_SAFE, MAX_SAFE),
     stop: optional(
       Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: MAX_STOP_SEQUENCES })]),
     ),
     logit_bias: optional(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
     n: integer(1, MAX_CHOICES),
+    logprobs: optional(Type.Boolean()),
+    top_logprobs: integer(0, MAX_TOP_LOGPROBS),
     tools: optional(Type.Array(tool)),
     tool_choice: optional(toolChoice),
     parallel_tool_calls: optional(Type.Boolean()),
@@ -121,6 +125,11 @@ export const chatCompletionBody = Type.Object(
           Type.Array(Type.String({ minLength: 1 }), { description: "Providers to try first" }),
         ),
         allow_fallbacks: optional(Type.Boolean()),
+        require_parameters: optional(
+          Type.Boolean({
+            description: "Refuse the request where a field would be left out for every provider",
+          }),
+        ),
       }),
     ),
     plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
@@ -134,7 +143,12 @@ export const chatCompletionBody = Type.Object(
       Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
     ),
     transforms: optional(Type.Array(Type.String())),
-    route: optional(Type.Literal("fallback")),
+    route: optional(
+      Type.String({
+        maxLength: 64,
+        description: '"fallback": what the list `models` asks for anyway; others are refused',
+      }),
+    ),
     metadata: optional(
       Type.Object(
         {},

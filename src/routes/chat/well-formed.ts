@@ -15,6 +15,10 @@ export function assertWellFormed(request: ChatRequest): void {
   for (const name in request) {
     if (!FIELDS.has(name) && FIELDS.has(folded(name))) throw miswritten(name);
   }
+  if (request.logprobs !== true && Number(request.top_logprobs ?? 0) > 0) {
+    const message = 'Request body field "top_logprobs": needs "logprobs": true';
+    throw new GatewayError("invalid_body", message, { param: "top_logprobs" });
+  }
   for (let i = 0; i < messages.length; i++) assertMessage(messages[i]!, i);
   tools?.forEach((tool, i) => {
     const { type, function: offered } = tool as { type: string; function?: unknown };

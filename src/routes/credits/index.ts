@@ -112,7 +112,23 @@ function transactionShape(transaction: ListedTransaction) {
       prompt_tokens: transaction.promptTokens,
       completion_tokens: transaction.completionTokens,
       estimated: transaction.estimated,
+      details: detailsShape(transaction),
     }),
     created_at: isoTime(transaction.createdAtMs),
+  };
+}
+
+function detailsShape(transaction: ListedTransaction) {
+  const { recorded } = transaction;
+  return {
+    status: transaction.status,
+    latency_ms: transaction.latencyMs,
+    cached_tokens: transaction.cachedPromptTokens,
+    reasoning_tokens: transaction.reasoningTokens,
+    user: transaction.user,
+    session_id: transaction.sessionId,
+    trace: recorded?.trace ?? null,
+    metadata: recorded?.metadata ?? null,
+    ...(recorded === undefined && { omitted: true }),
   };
 }

@@ -28,6 +28,31 @@ export const balance = Type.Object({
   replenish_threshold_usd: Type.Number(),
 });
 
+const nullableInteger = (description: string) =>
+  Type.Union([Type.Integer(), Type.Null()], { description });
+const nullableString = Type.Union([Type.String(), Type.Null()]);
+const nullableObject = Type.Union([Type.Object({}), Type.Null()]);
+
+const transactionDetails = Type.Object(
+  {
+    status: nullableInteger("HTTP status of the answer; 499 where the client went away"),
+    latency_ms: nullableInteger("From the request to the end of its answer"),
+    cached_tokens: nullableInteger("Prompt tokens read from the provider's cache"),
+    reasoning_tokens: nullableInteger("Completion tokens that are reasoning"),
+    user: nullableString,
+    session_id: nullableString,
+    trace: nullableObject,
+    metadata: nullableObject,
+    omitted: Type.Optional(
+      Type.Boolean({
+        description:
+          "true where trace and metadata are left out because those of the page take more than 1 MB; ask for fewer transactions",
+      }),
+    ),
+  },
+  { description: "Of usage only: what the request recorded, and how it ended" },
+);
+
 export const transactionList = Type.Object({
   data: Type.Array(
     Type.Object({
@@ -47,6 +72,7 @@ export const transactionList = Type.Object({
           description: "Of usage only: its tokens were counted by the gateway",
         }),
       ),
+      details: Type.Optional(transactionDetails),
       created_at: Type.String(),
     }),
   ),

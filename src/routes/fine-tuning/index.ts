@@ -94,7 +94,7 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
     },
     async handle(context) {
       const wish = wishOf(context.body as CreateBody);
-      const { job, headers } = await fineTuning.create(context.caller, context.requestId, wish);
+      const { job, headers } = await fineTuning.create(context, wish);
       context.log.model = job.baseModel;
       const response = jsonResponse(jobShape(job));
       for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);

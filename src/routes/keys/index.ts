@@ -8,6 +8,8 @@ import { type KeyBody, settingsOf } from "./settings.ts";
 import { createdKeyShape, keyItemShape } from "./shape.ts";
 
 const access: Access = { kind: "administration", scope: "keys:manage" };
+/** A limited key would escape its limits through other keys, and their figures are not its own. */
+const unlimited: Access = { ...access, refusesLimitedKeys: true };
 const tag = "API keys";
 const DEFAULT_PAGE = 50;
 const NAME_TAKEN = { description: "The organization has a key of this name already" };
@@ -20,7 +22,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys",
       tag,
       summary: "Create an API key",
-      access,
+      access: unlimited,
       body: schema.createKeyBody,
       responses: {
         201: { description: "The key, with its secret this once", schema: schema.createdKey },
@@ -40,7 +42,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys",
       tag,
       summary: "List the organization's API keys",
-      access,
+      access: unlimited,
       query: schema.listKeysQuery,
       responses: {
         200: { description: "Keys, newest first, without their secrets", schema: schema.keyList },
@@ -74,7 +76,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys/:id",
       tag,
       summary: "Change an API key; null takes a limit away",
-      access,
+      access: unlimited,
       body: schema.changeKeyBody,
       responses: {
         200: { description: "The key as it now stands", schema: schema.keyListItem },
@@ -91,7 +93,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       path: "/v1/keys/:id",
       tag,
       summary: "Revoke an API key for good",
-      access,
+      access: unlimited,
       responses: { 200: { description: "It is gone", schema: schema.deletedKey } },
       async handle(context) {
         await keys.remove(context.caller.key, context.params.id!);

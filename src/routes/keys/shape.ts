@@ -1,11 +1,11 @@
 import type { ListedKey } from "../../../db/queries/key-list.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import { type ApiKeyRecord, scopeNames } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber } from "../../lib/money.ts";
 
 function settingsShape(record: ApiKeyRecord) {
   return {
-    scopes: record.scopes,
+    scopes: scopeNames(record),
     rate_limit_rpm: record.rateLimitRpm,
     daily_budget_usd: record.dailyBudgetNano === null ? null : usdNumber(record.dailyBudgetNano),
     monthly_budget_usd:

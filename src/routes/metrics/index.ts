@@ -13,7 +13,13 @@ export interface MetricsDependencies {
 
 const BEARER = /^Bearer +([\x21-\x7e]{1,4096})$/i;
 
-/** Metrics as Prometheus reads them, for who has the token or, without one, for this machine alone. */
+/** `localhost`, 127.0.0.0/8 and ::1 as a Host header spells them, with a port or without. */
+const LOOPBACK_HOST = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
+/** A proxy on this machine passes on what the outside asks: each of these tells of one. */
+const FORWARDING_HEADERS = ["forwarded", "via", "x-real-ip"];
+const FORWARDING_PREFIX = "x-forwarded-";
+
+/** Serves metrics to holders of the token or, where none is set, to this machine alone. */
 export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinition[] {
   const { telemetry, token, isLoopback } = dependencies;
   const tokenDigest = token === undefined ? undefined : digest(token);
@@ -30,11 +36,14 @@ export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinitio
           contentType: "text/plain",
         },
         401: { description: "The metrics token is missing or wrong" },
-        404: { description: "No metrics token is set, and the address is not a loopback address" },
+        404: {
+          description:
+            "No metrics token is set, and the address or the Host is none of loopback, or a proxy forwarded the request",
+        },
       },
       async handle({ request }) {
         if (tokenDigest !== undefined) assertToken(request, tokenDigest);
-        else if (!isLoopback) throw notServed();
+        else if (!isLoopback || !isFromThisMachine(request)) throw notServed();
         return new Response(await telemetry.metrics(), {
           headers: { "content-type": telemetry.metricsContentType, "cache-control": "no-store" },
         });
@@ -59,10 +68,17 @@ function digest(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }
 
+function isFromThisMachine({ headers }: Request): boolean {
+  if (!LOOPBACK_HOST.test(headers.get("host") ?? "")) return false;
+  if (FORWARDING_HEADERS.some((name) => headers.has(name))) return false;
+  for (const name of headers.keys()) if (name.startsWith(FORWARDING_PREFIX)) return false;
+  return true;
+}
+
 /** As if there were no such route, but for its message: a stranger learns nothing, an operator the remedy. */
 function notServed(): GatewayError {
   return new GatewayError(
     "route_not_found",
-    "Metrics are not served here: set GATEWAY_METRICS_TOKEN, or listen on a loopback address.",
+    "Metrics are not served here: set GATEWAY_METRICS_TOKEN, or ask this machine's loopback address without a proxy.",
   );
 }

@@ -9,6 +9,8 @@ import * as schema from "./schema.ts";
 import { deliveryShape, outboxIdOf, sentShape, webhookShape } from "./shape.ts";
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
+/** Events tell of other keys, so a limited key subscribes to none. */
+const unlimited: Access = { ...access, refusesLimitedKeys: true };
 const tag = "Webhooks";
 const DEFAULT_PAGE = 50;
 
@@ -32,7 +34,7 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks",
       tag,
       summary: "Create a webhook",
-      access,
+      access: unlimited,
       body: schema.createWebhookBody,
       responses: {
         201: {
@@ -94,7 +96,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id",
       tag,
       summary: "Change a webhook; enabled again it gets what was kept for it",
-      access,
+      access: unlimited,
       body: schema.changeWebhookBody,
       responses: { 200: { description: "The webhook as it now stands", schema: schema.webhook } },
       async handle(context) {
@@ -109,7 +111,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id",
       tag,
       summary: "Delete a webhook; nothing is delivered to it any more",
-      access,
+      access: unlimited,
       responses: { 200: { description: "It is gone", schema: schema.deletedWebhook } },
       async handle(context) {
         await webhooks.remove(organizationOf(context), context.params.id!);
@@ -125,7 +127,7 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
     path: "/v1/webhooks/:id/rotate_secret",
     tag,
     summary: "Make a new secret; the one before signs too for 24 hours",
-    access,
+    access: unlimited,
     responses: {
       200: {
         description: "The webhook, with its new secret this once",
@@ -154,7 +156,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id/test",
       tag,
       summary: "Send a made-up event, with test: true in its data",
-      access,
+      access: unlimited,
       body: schema.testWebhookBody,
       responses: { 200: { description: "What became of it", schema: schema.testedWebhook } },
       async handle(context) {
@@ -189,7 +191,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       path: "/v1/webhooks/:id/deliveries/:delivery_id/redeliver",
       tag,
       summary: "Send an event again, at once and outside the order",
-      access,
+      access: unlimited,
       responses: {
         200: { description: "The delivery, and what became of it now", schema: schema.redelivery },
       },

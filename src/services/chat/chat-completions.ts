@@ -12,6 +12,7 @@ import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
+  coveredTerms,
   type RoutePlan,
   type RoutePreferences,
 } from "../routing/plan-route.ts";
@@ -20,6 +21,7 @@ import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts"
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
+import { planFields } from "./request-fields.ts";
 import { routePreferences } from "./route-preferences.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -69,7 +71,7 @@ export class ChatCompletions {
     claim: IdempotencyClaim | undefined,
   ): Promise<ChatOutcome> {
     const { caller, log } = context;
-    const taken = takeRate(this.#dependencies.rates, caller);
+    const taken = context.takenRate ?? takeRate(this.#dependencies.rates, caller);
     if (claim !== undefined || taken instanceof Promise) {
       return this.#completeSlowly(context, plan, claim, taken);
     }
@@ -145,11 +147,15 @@ export class ChatCompletions {
       : this.#plan(context, preferences, index);
   }
 
-  #plan({ caller, log }: ChatContext, preferences: RoutePreferences, index: ModelIndex): RoutePlan {
+  #plan(
+    { caller, log, request }: ChatContext,
+    preferences: RoutePreferences,
+    index: ModelIndex,
+  ): RoutePlan {
     const plan = this.#plans.plan(index, preferences);
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
-    return plan;
+    return planFields(request, plan);
   }
 
   /** At once where the actors are in memory and the money is there. */
@@ -166,7 +172,7 @@ export class ChatCompletions {
     }
     const fee = feeOf(organization.turn("plan", undefined), plan);
     const size = promptSize(request);
-    const bound = costBound(request, size, plan.models);
+    const bound = costBound(request, size, coveredTerms(plan));
     const held = this.#dependencies.money.hold({
       requestId: context.requestId,
       organizationId: caller.key.organizationId,

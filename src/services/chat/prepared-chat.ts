@@ -22,6 +22,8 @@ export interface ChatContext {
 
 /** A chat completion as it arrives. */
 export interface ArrivedChat extends ChatContext {
+  /** The headers of the rate window where the request took its place in it before; else undefined. */
+  readonly takenRate: Readonly<Record<string, string>> | undefined;
   readonly arrival: {
     /** The caller as it stands now. Rejects where its key may not call any more. */
     admitAgain(): Promise<Caller>;
@@ -62,14 +64,14 @@ export type ChatOutcome =
 
 /**
  * The limit of output tokens that goes upstream: what the caller set, or what the hold was lowered to. The
- * hold is that of the dearest of its models; one that gives less may refuse to be asked for more.
+ * hold is that of the dearest of its candidates; one that gives less may refuse to be asked for more.
  */
 export function sentOutputTokens(
   { request, hold }: AdmittedChat,
-  { model }: Candidate,
+  { terms }: Candidate,
 ): number | undefined {
   if (!hold.isLowered) return statedOutputLimit(request);
-  return Math.min(hold.outputTokens, model.maxOutputTokens);
+  return Math.min(hold.outputTokens, terms.maxOutputTokens);
 }
 
 /** The candidates that were tried, and what came of them: put into words only where somebody asks. */
@@ -90,11 +92,25 @@ export function answerHeaders(
     const sent = candidate === undefined ? hold.outputTokens : sentOutputTokens(chat, candidate);
     headers["x-gateway-max-tokens"] = String(sent);
   }
+  const dropped = droppedParameters(chat.plan, candidate);
+  if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
   explain(headers, chat, tries);
   return headers;
+}
+
+const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
+
+/**
+ * What the candidate did not get. A stream that is opened while its provider is still silent cannot know
+ * which one will serve it: then whatever any of them lacks, so that nothing is dropped without a word.
+ */
+function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
+  if (plan.lacked === undefined) return [];
+  if (candidate !== undefined) return plan.lacked.get(candidate)?.listed ?? [];
+  return [...new Set([...plan.lacked.values()].flatMap(({ listed }) => listed))];
 }
 
 /** Tells, with the error that the call ends with, what was tried, where the caller asked for that. */

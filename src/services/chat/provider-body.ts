@@ -1,3 +1,4 @@
+import type { Candidate, RoutePlan } from "../routing/plan-route.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
@@ -29,23 +30,31 @@ const GATEWAY_FIELDS = new Set([
   "__proto__",
 ]);
 
+/** Whether the field decides something here alone, so that no provider has to have it. */
+export function isGatewayField(field: string): boolean {
+  return GATEWAY_FIELDS.has(field);
+}
+
 /**
- * The body for a provider in OpenAI's wire form. Usage is always asked for; the limit of output tokens is
- * the one that the hold covers. Members that are null say nothing and are left out.
+ * The body for a candidate in OpenAI's wire form, without the fields that it lacks. Usage is always asked
+ * for; the limit of output tokens is the one that the hold covers. Members that are null say nothing and
+ * are left out.
  */
 export function providerBody(
   request: ChatRequest,
-  upstreamModel: string,
+  candidate: Candidate,
   outputTokens: number | undefined,
+  lacked: RoutePlan["lacked"],
 ): Record<string, unknown> {
-  const body: Record<string, unknown> = { model: upstreamModel };
+  const body: Record<string, unknown> = { model: candidate.upstreamModel };
+  const leftOut = lacked?.get(candidate)?.leftOut;
   for (const field in request) {
     if (GATEWAY_FIELDS.has(field)) continue;
     const value = request[field];
-    if (value !== null && value !== undefined) body[field] = value;
+    if (value === null || value === undefined) continue;
+    if (leftOut === undefined || !leftOut.includes(field)) body[field] = value;
   }
-  if (request.store === true && request.metadata)
-    body.metadata = forwardedMetadata(request.metadata);
+  if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (request.stream === true) {
     body.stream = true;

@@ -20,6 +20,7 @@ export interface ChatRequest {
   readonly provider?: {
     readonly order?: readonly string[] | null;
     readonly allow_fallbacks?: boolean | null;
+    readonly require_parameters?: boolean | null;
   } | null;
   readonly route_explain?: boolean | null;
   readonly user?: string | null;

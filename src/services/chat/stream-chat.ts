@@ -106,12 +106,13 @@ class StreamedChat implements ChatStreamCall {
   }
 
   promptTokens(candidate: Candidate): number {
-    return estimatedPromptTokens(this.#chat.size, candidate.model);
+    return estimatedPromptTokens(this.#chat.size, candidate.terms);
   }
 
   providerBody(candidate: Candidate): Record<string, unknown> {
     const chat = this.#chat;
-    return providerBody(chat.request, candidate.upstreamModel, sentOutputTokens(chat, candidate));
+    const outputTokens = sentOutputTokens(chat, candidate);
+    return providerBody(chat.request, candidate, outputTokens, chat.plan.lacked);
   }
 
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {

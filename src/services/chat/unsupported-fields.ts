@@ -37,6 +37,8 @@ const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   debug: empty,
   image_config: empty,
   interleaved_thinking: empty,
+  // Spoken answers, which `modalities` asks for.
+  audio: empty,
   modalities: (value) =>
     value === null || (Array.isArray(value) && value.every((modality) => modality === "text")),
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
@@ -49,20 +51,48 @@ const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   data_sources: empty,
 };
 
+/**
+ * Names by which some servers take the number of tokens or of answers besides those of OpenAI: a limit that
+ * the hold was not made for. The value tells which name to use.
+ */
+const SYNONYMS: Readonly<Record<string, string>> = {
+  n_predict: "max_tokens",
+  num_predict: "max_tokens",
+  max_new_tokens: "max_tokens",
+  best_of: "n",
+  num_return_sequences: "n",
+  n_cmpl: "n",
+  use_beam_search: "n",
+};
+
+const MEMBERS_OF_PROVIDER = ["order", "allow_fallbacks", "require_parameters"];
+
 /** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
 export function assertSupported(request: ChatRequest): void {
+  for (const field in SYNONYMS) {
+    if (!Object.hasOwn(request, field) || request[field] === null) continue;
+    throw new GatewayError(
+      "unsupported_parameter",
+      `${field} is not supported: use ${SYNONYMS[field]}.`,
+      { param: field },
+    );
+  }
   for (const field in UNSUPPORTED) {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
   for (const member in request.provider) {
-    if (member === "order" || member === "allow_fallbacks") continue;
+    if (MEMBERS_OF_PROVIDER.includes(member)) continue;
     throw unsupported(`provider.${member}`);
   }
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };
     if (!CALLERS_TOOLS.has(type)) throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(type)}`);
   });
+  // Fallbacks along `models` are what the only route does, asked for or not.
+  if (typeof request.route === "string" && request.route !== "fallback") {
+    throw unsupported("route", ` ${JSON.stringify(request.route)}`);
+  }
   const lifetime = longCacheLifetime(request);
   if (lifetime !== undefined) throw unsupported(lifetime);
 }

@@ -49,6 +49,14 @@ export interface FineTuningDependencies {
   onError(error: unknown): void;
 }
 
+/** The request that asks for a job. */
+export interface JobArrival {
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** The headers of the rate window where the request took its place in it before; else undefined. */
+  readonly takenRate: RateHeaders | undefined;
+}
+
 /** A job as it was asked for. */
 export interface JobWish {
   readonly model: string;
@@ -77,8 +85,7 @@ export class FineTuning {
 
   /** Holds what the training may cost at most and orders it. Throws 400, 402, 403, 404, 429. */
   async create(
-    caller: Caller,
-    requestId: string,
+    { caller, requestId, takenRate }: JobArrival,
     wish: JobWish,
   ): Promise<{ job: JobRecord; headers: RateHeaders }> {
     const { models, providers, rates, money } = this.#dependencies;
@@ -87,7 +94,7 @@ export class FineTuning {
     assertModelsAllowed(caller.key, [tunable.model], "model", models);
     const bytes = await this.#trainingBytes(organizationId, wish);
     await this.#assertRoom(organizationId);
-    const headers = await takeRate(rates, caller);
+    const headers = takenRate ?? (await takeRate(rates, caller));
     const fee = await this.#feeOf(organizationId, tunable);
     const order = this.#orderOf(caller, requestId, wish, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);

@@ -1,5 +1,6 @@
 import { type Database, sqlState } from "../../../db/client.ts";
 import { findListedKey, type ListedKey, listKeys } from "../../../db/queries/key-list.ts";
+import { ScopesNotHeldError, TooManyKeysError } from "../../../db/queries/key-write.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
 import type { ApiKeyRecord, ApiKeySettings } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -8,7 +9,13 @@ import { newId } from "../../lib/ids.ts";
 import { utcDay, utcMonth } from "../../lib/periods.ts";
 import type { ApiKeyActors, OrganizationActors } from "../money/alone.ts";
 import { newKey } from "../organizations/new-organization.ts";
-import { assertMayChange, assertMayCreate, assertMayTouch } from "./key-authority.ts";
+import {
+  assertMaySee,
+  assertMayTouch,
+  cannotGrant,
+  grantedToExisting,
+  grantedToNew,
+} from "./key-authority.ts";
 
 export interface ApiKeysDependencies {
   readonly sql: Database;
@@ -27,13 +34,12 @@ export class ApiKeys {
     this.#dependencies = dependencies;
   }
 
-  /** Resolves with the new key and its secret, which is told this once. Throws 403, 409. */
+  /** Resolves with the new key and its secret, which is shown this once. Throws 403, 409. */
   async create(
     caller: ApiKeyRecord,
     settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">,
   ): Promise<{ record: ApiKeyRecord; secret: string }> {
-    const scopes = settings.scopes ?? caller.scopes;
-    assertMayCreate(caller, scopes);
+    const scopes = grantedToNew(caller, settings.scopes);
     const { organizations, clock } = this.#dependencies;
     const { key: secret } = generateApiKey("secret");
     const record = newKey({
@@ -44,7 +50,7 @@ export class ApiKeys {
       settings: { ...settings, scopes },
     });
     const organization = organizations.get(caller.organizationId);
-    await nameTaken(organization.ask("createKey", { key: record, eventId: newId("evt") }));
+    await asRefusal(organization.ask("createKey", { key: record, eventId: newId("evt") }));
     return { record, secret };
   }
 
@@ -56,8 +62,9 @@ export class ApiKeys {
     return listKeys(this.#dependencies.sql, { organizationId, ...page, ...this.#periods() });
   }
 
-  /** Throws 404. */
+  /** Throws 403, 404. */
   async find(caller: ApiKeyRecord, id: string): Promise<ListedKey> {
+    assertMaySee(caller, id);
     const { organizationId } = caller;
     const found = await findListedKey(this.#dependencies.sql, {
       id,
@@ -75,9 +82,16 @@ export class ApiKeys {
     changed: Partial<ApiKeySettings>,
   ): Promise<ListedKey> {
     const target = await this.find(caller, id);
-    assertMayChange(caller, target.record, changed);
+    assertMayTouch(caller, target.record);
+    const granted = changed.scopes && grantedToExisting(caller, target.record, changed.scopes);
     const key = this.#dependencies.keys.get(id);
-    const isChanged = await nameTaken(key.ask("update", { changed, eventId: newId("evt") }));
+    const isChanged = await asRefusal(
+      key.ask("update", {
+        changed: granted === undefined ? changed : { ...changed, scopes: granted.scopes },
+        keptScopes: granted?.keptScopes,
+        eventId: newId("evt"),
+      }),
+    );
     if (!isChanged) throw notFound();
     return this.find(caller, id);
   }
@@ -98,10 +112,17 @@ export class ApiKeys {
   }
 }
 
-async function nameTaken<Result>(change: Promise<Result>): Promise<Result> {
+async function asRefusal<Result>(change: Promise<Result>): Promise<Result> {
   try {
     return await change;
   } catch (error) {
+    if (error instanceof ScopesNotHeldError) throw cannotGrant(error.scopes);
+    if (error instanceof TooManyKeysError) {
+      throw new GatewayError(
+        "quota_exceeded",
+        `The organization has ${error.maxKeys} API keys, which is as many as it may have. Delete one first.`,
+      );
+    }
     if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
     throw new GatewayError("name_taken", "The organization has an API key of this name already.", {
       param: "name",

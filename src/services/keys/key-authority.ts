@@ -1,28 +1,53 @@
 /**
- * Who may do what to which key. No key may grant a scope that it lacks, or change itself; else a management
- * key may do everything in its organization. A secret key with the scope keys:manage may not touch a
- * management key, and, where it is itself limited, may not make or widen keys: it could escape its limits.
+ * Which key may do what to which other key. The pipeline has refused secret keys that lack keys:manage, and
+ * those that are limited themselves, before any of this is asked (`assertAccess`).
+ *
+ * - A key grants only scopes that it holds. Scopes that the changed key holds already may stay.
+ * - A key cannot change or delete itself.
+ * - A secret key cannot change or delete a management key.
+ * - A limited secret key sees no other key.
  */
-import type { ApiKeyRecord, ApiKeySettings } from "../../lib/api-key-record.ts";
+import {
+  ALL_SCOPES,
+  type ApiKeyRecord,
+  areAllScopes,
+  holdsEveryScope,
+  holdsScope,
+  isLimited,
+} from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 
-export function assertMayCreate(caller: ApiKeyRecord, scopes: readonly string[]): void {
-  assertHolds(caller, scopes);
-  if (caller.kind === "secret" && isLimited(caller)) throw escapes("create keys");
+/** The scopes of a new key, as they are stored. Undefined means all that the caller holds. Throws 403. */
+export function grantedToNew(
+  caller: ApiKeyRecord,
+  asked: readonly string[] | undefined,
+): readonly string[] {
+  if (asked === undefined) return caller.scopes;
+  const lacking = lackingScopes(caller, asked);
+  if (lacking.length > 0) throw cannotGrant(lacking);
+  return storedScopes(caller, asked);
 }
 
-export function assertMayChange(
+/** What a change of scopes is stored as. Throws 403. */
+export interface ScopeChange {
+  readonly scopes: readonly string[];
+  /** Scopes that the caller lacks: the changed key must hold them when the change is written. */
+  readonly keptScopes: readonly string[];
+}
+
+/** Throws 403. */
+export function grantedToExisting(
   caller: ApiKeyRecord,
   target: ApiKeyRecord,
-  changed: Partial<ApiKeySettings>,
-): void {
-  assertMayTouch(caller, target);
-  const added = (changed.scopes ?? []).filter((scope) => !target.scopes.includes(scope));
-  assertHolds(caller, added);
-  if (caller.kind === "management") return;
-  if (isLimited(caller) && isWidened(target, changed)) throw escapes("widen keys");
+  asked: readonly string[],
+): ScopeChange {
+  const keptScopes = lackingScopes(caller, asked);
+  const lacking = keptScopes.filter((scope) => !holdsScope(target, scope));
+  if (lacking.length > 0) throw cannotGrant(lacking);
+  return { scopes: storedScopes(caller, asked), keptScopes };
 }
 
+/** Throws 403. */
 export function assertMayTouch(caller: ApiKeyRecord, target: ApiKeyRecord): void {
   if (caller.id === target.id) throw refused("An API key cannot change itself.");
   if (caller.kind === "secret" && target.kind === "management") {
@@ -30,57 +55,27 @@ export function assertMayTouch(caller: ApiKeyRecord, target: ApiKeyRecord): void
   }
 }
 
-function assertHolds(caller: ApiKeyRecord, scopes: readonly string[]): void {
-  const lacking = scopes.filter((scope) => !caller.scopes.includes(scope));
-  if (lacking.length === 0) return;
-  throw refused(`This API key cannot grant what it lacks: ${lacking.join(", ")}.`, "scopes");
-}
-
-function isLimited(key: ApiKeyRecord): boolean {
-  return (
-    key.rateLimitRpm !== null ||
-    key.dailyBudgetNano !== null ||
-    key.monthlyBudgetNano !== null ||
-    key.allowedModels !== null ||
-    key.expiresAtMs !== null
+/** Throws 403. */
+export function assertMaySee(caller: ApiKeyRecord, targetId: string): void {
+  if (caller.kind === "management" || caller.id === targetId || !isLimited(caller)) return;
+  throw refused(
+    "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot see other keys.",
   );
 }
 
-function isWidened(target: ApiKeyRecord, changed: Partial<ApiKeySettings>): boolean {
-  return (
-    isRaised(target.rateLimitRpm, changed.rateLimitRpm) ||
-    isRaised(target.dailyBudgetNano, changed.dailyBudgetNano) ||
-    isRaised(target.monthlyBudgetNano, changed.monthlyBudgetNano) ||
-    isRaised(target.expiresAtMs, changed.expiresAtMs) ||
-    (changed.isActive === true && !target.isActive) ||
-    (changed.scopes ?? []).some((scope) => !target.scopes.includes(scope)) ||
-    hasMoreModels(target.allowedModels, changed.allowedModels)
-  );
+export function cannotGrant(lacking: readonly string[]): GatewayError {
+  return refused(`This API key cannot grant what it lacks: ${lacking.join(", ")}.`, "scopes");
 }
 
-/** Undefined leaves a limit as it is, null takes it away. */
-function isRaised<Amount extends number | bigint>(
-  current: Amount | null,
-  next: Amount | null | undefined,
-): boolean {
-  if (next === undefined || current === null) return false;
-  return next === null || next > current;
+/** All scopes by their names are every scope only from a caller that holds those that come later too. */
+function storedScopes(caller: ApiKeyRecord, asked: readonly string[]): readonly string[] {
+  return holdsEveryScope(caller) && areAllScopes(asked) ? ALL_SCOPES : asked;
 }
 
-function hasMoreModels(
-  current: readonly string[] | null,
-  next: readonly string[] | null | undefined,
-): boolean {
-  if (next === undefined || current === null) return false;
-  return next === null || next.some((model) => !current.includes(model));
+function lackingScopes(caller: ApiKeyRecord, scopes: readonly string[]): string[] {
+  return scopes.filter((scope) => !holdsScope(caller, scope));
 }
 
 function refused(message: string, param?: string): GatewayError {
   return new GatewayError("key_not_permitted", message, { param });
-}
-
-function escapes(what: string): GatewayError {
-  return refused(
-    `This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot ${what}.`,
-  );
 }

@@ -1,7 +1,7 @@
 import type { NewKey } from "../../../db/queries/key-write.ts";
 import type { NewOrganization } from "../../../db/queries/organization-create.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
-import { type ApiKeySettings, type KeyKind, SCOPES } from "../../lib/api-key-record.ts";
+import { ALL_SCOPES, type ApiKeySettings, type KeyKind } from "../../lib/api-key-record.ts";
 import { newId } from "../../lib/ids.ts";
 import { initialCreditLimitNano } from "../plans.ts";
 
@@ -77,7 +77,7 @@ export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyReq
     keyPrefix: keyPrefix(secret),
     createdAtMs: nowMs,
     name: settings.name,
-    scopes: settings.scopes ?? [...SCOPES],
+    scopes: settings.scopes ?? ALL_SCOPES,
     rateLimitRpm: settings.rateLimitRpm ?? null,
     dailyBudgetNano: settings.dailyBudgetNano ?? null,
     monthlyBudgetNano: settings.monthlyBudgetNano ?? null,

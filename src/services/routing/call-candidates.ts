@@ -231,6 +231,7 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
 function isPassing(failure: ProviderFailure): boolean {
   // Nobody who waits for an answer is kept for the minutes that a provider may ask for.
   if ((failure.retryAfterMs ?? 0) > MAX_DELAY_MS) return false;
+  if (failure.isLasting) return false;
   return failure.kind === "rate_limited" || failure.kind === "unavailable";
 }
 

@@ -1,0 +1,77 @@
+import { maskUrl, refuse } from "./config-error.ts";
+import { type Environment, variable } from "./environment.ts";
+
+/** A proxy for calls to providers. */
+export interface ProxySettings {
+  readonly hostname: string;
+  readonly port: number;
+  /** The value of `proxy-authorization`; undefined where the proxy's URL has no credentials. */
+  readonly authorization: string | undefined;
+}
+
+/** The proxies that the environment names, by the protocol of the URL that is called. */
+export interface OutboundProxies {
+  readonly http: ProxySettings | undefined;
+  readonly https: ProxySettings | undefined;
+  /** The entries of NO_PROXY, in lower case. */
+  readonly exempt: readonly string[];
+}
+
+/** Lower case first, as curl does it; a variable that is empty counts as unset. */
+const HTTP_PROXY = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+const HTTPS_PROXY = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+const NO_PROXY = ["no_proxy", "NO_PROXY"];
+
+/** Throws ConfigError, which shows no credentials. */
+export function readOutboundProxies(environment: Environment): OutboundProxies {
+  const [, exempt = ""] = firstSet(environment, NO_PROXY) ?? [];
+  return {
+    http: proxyOf(firstSet(environment, HTTP_PROXY)),
+    https: proxyOf(firstSet(environment, HTTPS_PROXY)),
+    exempt: exempt
+      .toLowerCase()
+      .split(/[\s,]+/)
+      .filter((entry) => entry !== ""),
+  };
+}
+
+function firstSet(
+  environment: Environment,
+  names: readonly string[],
+): readonly [name: string, value: string] | undefined {
+  for (const name of names) {
+    const value = variable(environment, name);
+    if (value !== undefined) return [name, value];
+  }
+  return undefined;
+}
+
+function proxyOf(found: readonly [string, string] | undefined): ProxySettings | undefined {
+  if (found === undefined) return undefined;
+  const [name, text] = found;
+  // "proxy:3128" is usual too; URL.parse would take "proxy:" for the scheme.
+  const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`);
+  const isPlain = url !== null && url.protocol === "http:" && url.hostname !== "";
+  const credentials = isPlain ? credentialsOf(url) : undefined;
+  if (!isPlain || credentials === null) {
+    throw refuse(name, maskUrl(text), "an http:// URL of a proxy, such as http://proxy:3128");
+  }
+  return {
+    hostname: url.hostname.replace(/^\[|\]$/g, ""),
+    port: url.port === "" ? 80 : Number(url.port),
+    authorization:
+      credentials === undefined
+        ? undefined
+        : `Basic ${Buffer.from(credentials, "utf8").toString("base64")}`,
+  };
+}
+
+/** Undefined where there are none, null where they cannot be decoded. */
+function credentialsOf(url: URL): string | undefined | null {
+  if (url.username === "" && url.password === "") return undefined;
+  try {
+    return `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  } catch {
+    return null;
+  }
+}

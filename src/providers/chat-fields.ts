@@ -1,0 +1,320 @@
+import { wireDialect } from "./openai/wire-dialects.ts";
+
+/**
+ * `answer`: the field changes what an answer is, so a candidate without it cannot serve the request.
+ * `hint`: it bears on sampling, effort or bookkeeping, and is left out for a candidate without it.
+ */
+export type FieldKind = "answer" | "hint";
+
+/** The model that a request is meant for: its name at the provider, and its id in the catalogue. */
+export interface FieldModel {
+  readonly model: string;
+  readonly modelId: string;
+}
+
+interface ChatField {
+  readonly kind: FieldKind;
+  /** Provider types whose published interface lacks the field, or says that it has no effect. */
+  readonly lackedBy: ReadonlySet<string>;
+  /** The same for one value, or one model, of a type that otherwise has the field. */
+  readonly isLacked?: (type: string, value: unknown, model: FieldModel) => boolean;
+  /** True for a value that asks for what happens without the field. */
+  readonly asksNothing?: (value: unknown) => boolean;
+}
+
+const lackedBy = (...types: readonly string[]): ReadonlySet<string> => new Set(types);
+
+/**
+ * Types whose interface is documented field by field. `openai-compatible`, `nvidia` and `hyperbolic` stand
+ * for servers of many kinds, which differ by model: what they lack is not known, so they count as having
+ * every field of this table, and their own answer says what they refuse.
+ */
+const DOCUMENTED = [
+  "openai",
+  "azure",
+  "mistral",
+  "groq",
+  "deepseek",
+  "xai",
+  "openrouter",
+  "together",
+  "fireworks",
+  "cerebras",
+  "perplexity",
+  "moonshot",
+  "zai",
+  "deepinfra",
+  "sambanova",
+  "sandbox",
+] as const;
+const allBut = (...types: readonly (typeof DOCUMENTED)[number][]): ReadonlySet<string> =>
+  new Set(DOCUMENTED.filter((type) => !types.includes(type)));
+
+/** Reasoning models of OpenAI that refuse sampling; from gpt-5.1 on they take it while not reasoning. */
+const OPENAI_REASONING = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-5(?![.\d])(?!.*chat))/;
+const OPENAI_O3_O4 = /^(?:[^/]+\/)?(?:ft:)?o[34]/;
+const OPENAI_WITHOUT_REASONING = /^(?:[^/]+\/)?(?:ft:)?(?:gpt-[34]|chatgpt)/;
+const XAI_REASONING = /grok-(?:3-mini|4|code)(?!.*non-reasoning)/;
+
+type IsLacked = NonNullable<ChatField["isLacked"]>;
+
+const ofOpenAi =
+  (pattern: RegExp): IsLacked =>
+  (type, _value, { model, modelId }) =>
+    (type === "openai" || type === "azure") && (pattern.test(model) || pattern.test(modelId));
+const ofXai: IsLacked = (type, _value, { model }) => type === "xai" && XAI_REASONING.test(model);
+const either =
+  (one: IsLacked, other: IsLacked): IsLacked =>
+  (...what) =>
+    one(...what) || other(...what);
+
+const is = (neutral: unknown) => (value: unknown) => value === neutral;
+const isEmpty = (value: unknown): boolean =>
+  value === "" ||
+  (Array.isArray(value) && value.length === 0) ||
+  (typeof value === "object" && value !== null && Object.keys(value).length === 0);
+const typeOf = (value: unknown): unknown => (value as { type?: unknown } | null)?.type;
+
+const noSampling = ofOpenAi(OPENAI_REASONING);
+
+/**
+ * Which provider types have which field of a chat request. From the providers' published API references;
+ * a field that a reference does not mention, but servers of its kind take, counts as known to be there.
+ */
+const FIELDS: Readonly<Record<string, ChatField>> = {
+  tools: { kind: "answer", lackedBy: lackedBy("perplexity"), asksNothing: isEmpty },
+  tool_choice: {
+    kind: "answer",
+    lackedBy: lackedBy("perplexity"),
+    asksNothing: (value) => value === "none" || value === "auto",
+  },
+  parallel_tool_calls: {
+    kind: "answer",
+    lackedBy: lackedBy("deepseek", "perplexity", "zai"),
+    asksNothing: is(true),
+  },
+  // OpenAI's form before `tools`.
+  functions: { kind: "answer", lackedBy: allBut("openai", "azure", "groq"), asksNothing: isEmpty },
+  function_call: {
+    kind: "answer",
+    lackedBy: allBut("openai", "azure", "groq"),
+    asksNothing: (value) => value === "none" || value === "auto",
+  },
+  response_format: {
+    kind: "answer",
+    lackedBy: lackedBy(),
+    // https://api-docs.deepseek.com, https://docs.z.ai: text and json_object alone.
+    isLacked: (type, value) =>
+      (type === "deepseek" || type === "zai") && typeOf(value) === "json_schema",
+    asksNothing: (value) => typeOf(value) === "text",
+  },
+  n: {
+    kind: "answer",
+    lackedBy: lackedBy("groq", "deepseek", "openrouter", "cerebras", "perplexity", "zai"),
+    asksNothing: is(1),
+  },
+  // Together has a `logprobs` of another type, and other answers to it.
+  logprobs: {
+    kind: "answer",
+    lackedBy: lackedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
+    isLacked: noSampling,
+    asksNothing: is(false),
+  },
+  top_logprobs: {
+    kind: "answer",
+    lackedBy: lackedBy("mistral", "groq", "together", "perplexity", "moonshot", "zai"),
+    isLacked: noSampling,
+    asksNothing: is(0),
+  },
+  // Other modalities than text are refused before.
+  modalities: {
+    kind: "answer",
+    lackedBy: allBut("openai", "azure", "openrouter", "sandbox"),
+    asksNothing: (value) => Array.isArray(value) && value.every((one) => one === "text"),
+  },
+  stop: {
+    kind: "answer",
+    lackedBy: lackedBy(),
+    isLacked: either(ofOpenAi(OPENAI_O3_O4), ofXai),
+    asksNothing: isEmpty,
+  },
+
+  temperature: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, asksNothing: is(1) },
+  top_p: { kind: "hint", lackedBy: lackedBy(), isLacked: noSampling, asksNothing: is(1) },
+  top_k: {
+    kind: "hint",
+    lackedBy: allBut("openrouter", "together", "fireworks", "perplexity", "deepinfra", "sambanova"),
+    asksNothing: is(0),
+  },
+  min_p: {
+    kind: "hint",
+    lackedBy: allBut("openrouter", "together", "fireworks", "deepinfra"),
+    asksNothing: is(0),
+  },
+  top_a: { kind: "hint", lackedBy: allBut("openrouter"), asksNothing: is(0) },
+  repetition_penalty: {
+    kind: "hint",
+    lackedBy: allBut("openrouter", "together", "fireworks", "deepinfra", "sambanova"),
+    asksNothing: is(1),
+  },
+  frequency_penalty: {
+    kind: "hint",
+    lackedBy: lackedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
+    isLacked: either(noSampling, ofXai),
+    asksNothing: is(0),
+  },
+  presence_penalty: {
+    kind: "hint",
+    lackedBy: lackedBy("groq", "cerebras", "zai", "sambanova", "sandbox"),
+    isLacked: either(noSampling, ofXai),
+    asksNothing: is(0),
+  },
+  seed: { kind: "hint", lackedBy: lackedBy("deepseek", "perplexity", "moonshot", "zai") },
+  logit_bias: {
+    kind: "hint",
+    lackedBy: allBut("openai", "azure", "openrouter", "together", "fireworks"),
+    isLacked: noSampling,
+    asksNothing: isEmpty,
+  },
+  reasoning: { kind: "hint", lackedBy: lackedBy(), asksNothing: isEmpty },
+  reasoning_effort: {
+    kind: "hint",
+    lackedBy: lackedBy("moonshot", "zai"),
+    isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
+  },
+  verbosity: {
+    kind: "hint",
+    lackedBy: allBut("openai", "azure", "openrouter"),
+    isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
+    asksNothing: is("medium"),
+  },
+  prediction: {
+    kind: "hint",
+    lackedBy: allBut("openai", "azure", "mistral", "openrouter", "fireworks", "cerebras"),
+    isLacked: noSampling,
+  },
+  user: { kind: "hint", lackedBy: lackedBy("mistral", "deepseek", "perplexity", "zai") },
+  safety_identifier: { kind: "hint", lackedBy: allBut("openai", "azure", "moonshot") },
+  prompt_cache_key: {
+    kind: "hint",
+    lackedBy: allBut("openai", "azure", "xai", "openrouter", "fireworks", "moonshot", "deepinfra"),
+  },
+  prompt_cache_retention: { kind: "hint", lackedBy: allBut("openai", "azure") },
+  store: { kind: "hint", lackedBy: allBut("openai", "azure"), asksNothing: is(false) },
+  service_tier: {
+    kind: "hint",
+    lackedBy: allBut("openai", "azure", "groq", "openrouter", "fireworks", "cerebras"),
+    asksNothing: (value) => value === "auto" || value === "default",
+  },
+};
+
+/** Fields that are one provider's own, and the types that have them, besides `openai-compatible`. */
+const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
+  chat_template_kwargs: ["together", "deepinfra", "sambanova", "nvidia", "hyperbolic"],
+  clear_thinking: ["cerebras"],
+  compliance: ["together"],
+  context_length_exceeded_behavior: ["together", "fireworks"],
+  disable_reasoning: ["cerebras"],
+  disable_search: ["perplexity"],
+  disable_tool_validation: ["groq"],
+  do_sample: ["zai", "sambanova"],
+  enable_search_classifier: ["perplexity"],
+  include_obfuscation: ["openai"],
+  language_preference: ["perplexity"],
+  mirostat_lr: ["fireworks"],
+  mirostat_target: ["fireworks"],
+  perf_metrics_in_response: ["fireworks"],
+  prompt_mode: ["mistral"],
+  random_seed: ["mistral"],
+  reasoning_format: ["groq", "cerebras"],
+  reasoning_history: ["fireworks"],
+  request_id: ["zai"],
+  return_images: ["perplexity"],
+  return_related_questions: ["perplexity"],
+  safe_prompt: ["mistral"],
+  safety_model: ["together"],
+  search_after_date_filter: ["perplexity"],
+  search_before_date_filter: ["perplexity"],
+  search_domain_filter: ["perplexity"],
+  search_mode: ["perplexity"],
+  search_parameters: ["xai"],
+  search_recency_filter: ["perplexity"],
+  structured_outputs: ["openrouter"],
+  thinking: ["deepseek", "moonshot", "zai", "fireworks"],
+  tool_stream: ["zai"],
+  typical_p: ["fireworks"],
+  user_id: ["zai"],
+};
+
+/** The fields of chat requests that the models of one provider have. */
+export interface ChatFields {
+  /** The provider's type, or dialect. */
+  readonly type: string;
+  /**
+   * The names of what the provider lacks of a field: the field itself, members of it, or nothing.
+   * `isAlone` says that all candidates of the call are of this type.
+   */
+  missing(field: string, value: unknown, model: FieldModel, isAlone: boolean): readonly string[];
+}
+
+/** What a field is to the answer; `hint` for one that nothing is known of. */
+export function fieldKind(field: string): FieldKind {
+  return Object.hasOwn(FIELDS, field) ? FIELDS[field]!.kind : "hint";
+}
+
+/** True where a value asks for what happens without the field, so that leaving it out changes nothing. */
+export function asksNothing(field: string, value: unknown): boolean {
+  return Object.hasOwn(FIELDS, field) && FIELDS[field]!.asksNothing?.(value) === true;
+}
+
+const NOTHING: readonly string[] = [];
+
+/**
+ * The fields of a provider type. A field that is in neither table is meant for a server that the operator
+ * runs (`openai-compatible`), or, where all candidates of a call are of one type, for that one, which then
+ * says itself what it does not know. The sandbox has the fields of the table and no others.
+ */
+export function chatFieldsOf(type: string): ChatFields {
+  const { reasoning } = wireDialect(type);
+  return {
+    type,
+    missing(field, value, model, isAlone) {
+      if (field === "reasoning" && reasoning !== "object") {
+        const takesEffort =
+          reasoning === "effort" && !isLacked(FIELDS.reasoning_effort!, type, value, model);
+        return missingReasoning(value, takesEffort);
+      }
+      const known = Object.hasOwn(FIELDS, field) ? FIELDS[field] : undefined;
+      const lacks =
+        known === undefined
+          ? !takesUnknown(type, field, isAlone)
+          : isLacked(known, type, value, model);
+      return lacks ? [field] : NOTHING;
+    },
+  };
+}
+
+function isLacked(field: ChatField, type: string, value: unknown, model: FieldModel): boolean {
+  return field.lackedBy.has(type) || field.isLacked?.(type, value, model) === true;
+}
+
+function takesUnknown(type: string, field: string, isAlone: boolean): boolean {
+  if (type === "openai-compatible") return true;
+  if (Object.hasOwn(OWN_FIELDS, field)) return OWN_FIELDS[field]!.includes(type);
+  return isAlone && type !== "sandbox";
+}
+
+/** Members of `reasoning` that a provider without the object lacks; the gateway itself does `exclude`. */
+function missingReasoning(value: unknown, takesEffort: boolean): readonly string[] {
+  const members = Object.entries(value as Readonly<Record<string, unknown>>).filter(
+    ([name, member]) => name !== "exclude" && member !== null,
+  );
+  if (!takesEffort) return members.length === 0 ? NOTHING : ["reasoning"];
+  const hasEffort = members.some(([name]) => name === "effort");
+  return members
+    .filter(([name, member]) => {
+      if (name === "effort") return false;
+      return !(name === "enabled" && member === true && hasEffort);
+    })
+    .map(([name]) => `reasoning.${name}`);
+}

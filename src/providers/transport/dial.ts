@@ -1,0 +1,220 @@
+import { isIP } from "node:net";
+import { checkServerIdentity, type PeerCertificate } from "node:tls";
+import type { ProxySettings } from "../../config/outbound-proxies.ts";
+import type { TrustedAuthorities } from "./authorities.ts";
+import { connectionLost, HttpError, malformed } from "./http-error.ts";
+import { parseHead } from "./response-head.ts";
+import {
+  type ClientSocket,
+  type Connect,
+  IGNORED_EVENTS,
+  SOCKET_HANDLERS,
+  type SocketEvents,
+} from "./socket-events.ts";
+
+/** Of what a proxy answers before its tunnel stands. */
+export const MAX_PROXY_HEAD_BYTES = 16_384;
+const HEAD_END = "\r\n\r\n";
+
+/** Where a connection goes, and what has to stand before a request may be sent on it. */
+export interface DialTarget {
+  readonly hostname: string;
+  readonly port: number;
+  readonly isSecure: boolean;
+  /** Requests to `http:` URLs are sent to it as they are, for `https:` it is asked for a tunnel. */
+  readonly proxy: ProxySettings | undefined;
+}
+
+/** Hears once how a dial ended. */
+export interface DialListener {
+  /** The socket takes requests; its events go to its `data`, which the listener sets. */
+  ready(socket: ClientSocket): void;
+  failed(error: HttpError): void;
+}
+
+/**
+ * Opens one connection: TCP, then a CONNECT tunnel where a proxy stands before an `https:` URL
+ * (RFC 9110, section 9.3.6), then TLS with a certificate that an authority vouches for and that names the
+ * host (RFC 9525). Each step begins when the one before has ended.
+ */
+export class Dial implements SocketEvents {
+  readonly #target: DialTarget;
+  readonly #authorities: TrustedAuthorities;
+  readonly #listener: DialListener;
+  #socket: ClientSocket | undefined;
+  #step: "tcp" | "tunnel" | "tls" = "tcp";
+  #proxyHead = "";
+  #isCancelled = false;
+  #hasEnded = false;
+
+  constructor(target: DialTarget, authorities: TrustedAuthorities, listener: DialListener) {
+    this.#target = target;
+    this.#authorities = authorities;
+    this.#listener = listener;
+  }
+
+  start(connect: Connect): void {
+    const { isSecure, proxy } = this.#target;
+    const { hostname, port } = proxy ?? this.#target;
+    const options: Bun.TCPSocketConnectOptions<SocketEvents> = {
+      hostname,
+      port,
+      data: this,
+      socket: SOCKET_HANDLERS,
+    };
+    if (isSecure && proxy === undefined) options.tls = this.#tlsOptions;
+    connect(options).catch((error: unknown) => this.ended(error));
+  }
+
+  /** Drops what stands so far. An attempt of TCP cannot be called off: it fails, or ends when it stands. */
+  cancel(): void {
+    this.#isCancelled = true;
+    if (this.#socket !== undefined) this.#fail(cancelled());
+  }
+
+  opened(socket: ClientSocket): void {
+    if (this.#hasEnded) {
+      socket.terminate();
+      return;
+    }
+    this.#socket = socket;
+    // TLS inside a tunnel opens as a socket of its own.
+    if (this.#step === "tls") return;
+    if (this.#isCancelled) this.#fail(cancelled());
+    else if (!this.#target.isSecure) this.#succeed();
+    else if (this.#target.proxy === undefined) this.#step = "tls";
+    else this.#askForTunnel(this.#target.proxy);
+  }
+
+  handshaken(socket: ClientSocket, isTrusted: boolean, error: Error | null): void {
+    if (this.#hasEnded) return;
+    const refusal = this.#refusalOf(socket, isTrusted, error ?? undefined);
+    if (refusal !== undefined) this.#fail(refusal);
+    else this.#succeed();
+  }
+
+  received(data: Buffer): void {
+    if (this.#hasEnded) return;
+    if (this.#step === "tunnel") this.#readProxyHead(data);
+    else this.#fail(malformed("bytes before the request"));
+  }
+
+  drained(): void {}
+
+  ended(error: unknown): void {
+    if (this.#hasEnded) return;
+    this.#fail(connectionLost(this.#whereItEnded, error));
+  }
+
+  get #whereItEnded(): string {
+    if (this.#step === "tunnel") return "the proxy ended the connection before its tunnel stood";
+    if (this.#step === "tls") return "the connection ended before TLS stood";
+    const whose =
+      this.#target.proxy === undefined ? "the connection" : "the connection to the proxy";
+    return `${whose} could not be opened`;
+  }
+
+  get #tlsOptions(): Bun.TLSOptions {
+    const { hostname } = this.#target;
+    // An address is no server name (RFC 6066, section 3).
+    const serverName = isIP(hostname) === 0 ? hostname : "";
+    return { ...this.#authorities.tlsOptions, serverName };
+  }
+
+  #askForTunnel({ authorization }: ProxySettings): void {
+    this.#step = "tunnel";
+    const { hostname, port } = this.#target;
+    const authority = `${isIP(hostname) === 6 ? `[${hostname}]` : hostname}:${port}`;
+    const fields = authorization === undefined ? "" : `proxy-authorization: ${authorization}\r\n`;
+    const request = `CONNECT ${authority} HTTP/1.1\r\nhost: ${authority}\r\n${fields}\r\n`;
+    if (this.#socket!.write(request) < request.length) {
+      this.#fail(new HttpError("CONNECTION_CLOSED", "the proxy takes no bytes"));
+    }
+  }
+
+  #readProxyHead(data: Buffer): void {
+    this.#proxyHead += data.toString("latin1");
+    const end = this.#proxyHead.indexOf(HEAD_END);
+    if (end === -1) {
+      if (this.#proxyHead.length > MAX_PROXY_HEAD_BYTES) this.#fail(brokenProxy("too long a head"));
+      return;
+    }
+    let status: number;
+    try {
+      ({ status } = parseHead(this.#proxyHead.slice(0, end)));
+    } catch (error) {
+      this.#fail(brokenProxy((error as Error).message));
+      return;
+    }
+    if (status < 200 || status > 299) {
+      this.#fail(refusedTunnel(status));
+    } else if (this.#proxyHead.length > end + HEAD_END.length) {
+      // In TLS the client speaks first: these bytes are the proxy's.
+      this.#fail(brokenProxy("bytes behind its consent"));
+    } else this.#startTls();
+  }
+
+  #startTls(): void {
+    this.#step = "tls";
+    const outer = this.#socket!;
+    const [raw, secure] = outer.upgradeTLS<SocketEvents>({
+      data: this,
+      tls: this.#tlsOptions,
+      socket: SOCKET_HANDLERS,
+    });
+    outer.data = IGNORED_EVENTS;
+    raw.data = IGNORED_EVENTS;
+    this.#socket = secure;
+  }
+
+  #refusalOf(
+    socket: ClientSocket,
+    isTrusted: boolean,
+    error: Error | undefined,
+  ): HttpError | undefined {
+    if (error !== undefined) {
+      const { code } = error as { code?: unknown };
+      // Codes of the system, EPROTO among them, are one word: no certificate was looked at.
+      const isConnection = typeof code !== "string" || /^E[A-Z0-9]+$/.test(code);
+      if (isConnection) return connectionLost(`TLS could not be set up: ${error.message}`, error);
+      return refusedCertificate(code, error);
+    }
+    if (!isTrusted) return refusedCertificate("CERT_UNTRUSTED", undefined);
+    // Bun compares the name too, where it was given one: here nothing depends on that.
+    const certificate = socket.getPeerCertificate() as PeerCertificate | undefined;
+    if (certificate?.subject === undefined) return refusedCertificate("CERT_MISSING", undefined);
+    const mismatch = checkServerIdentity(this.#target.hostname, certificate);
+    return mismatch && refusedCertificate("ERR_TLS_CERT_ALTNAME_INVALID", mismatch);
+  }
+
+  #succeed(): void {
+    this.#hasEnded = true;
+    this.#listener.ready(this.#socket!);
+  }
+
+  #fail(error: HttpError): void {
+    this.#hasEnded = true;
+    this.#socket?.terminate();
+    this.#listener.failed(error);
+  }
+}
+
+function cancelled(): HttpError {
+  return new HttpError("CANCELLED", "the connection is not needed any more");
+}
+
+function refusedCertificate(code: string, cause: Error | undefined): HttpError {
+  const why = cause === undefined ? "" : ` (${cause.message})`;
+  const message = `the server's certificate is not accepted: ${code}${why}`;
+  return new HttpError(code, message, { cause, isLasting: true });
+}
+
+function refusedTunnel(status: number): HttpError {
+  const message = `the proxy refused the tunnel with status ${status}`;
+  // Those from 500 on tell of the way behind the proxy, the others of what we asked.
+  return new HttpError("PROXY_REFUSED", message, { isLasting: status < 500 });
+}
+
+function brokenProxy(what: string): HttpError {
+  return new HttpError("PROXY_BROKEN", `the proxy answered CONNECT with no HTTP: ${what}`);
+}

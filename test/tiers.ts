@@ -1,0 +1,56 @@
+/*
+ * Which test files run when. `bun run test` leaves out what starts, kills or restarts processes and
+ * databases and what tries many schedules; `test:all` runs every file; `test:thorough` runs those left
+ * out once more at full length.
+ */
+
+/** Folders and files that `bun run test` leaves out: long, and about more than one process. */
+export const LONG = [
+  "test/coordination/redis-loss-schedules.test.ts",
+  "test/coordination/redis-loss.test.ts",
+  "test/crash/",
+  "test/cli/embedded-database.test.ts",
+  "test/embedded/",
+  "test/ledger/driver-failed-statements.test.ts",
+  "test/ledger/ledger-outage.test.ts",
+  "test/ledger/server-crash.test.ts",
+  "test/master-key/",
+  "test/several/",
+  "test/simulation/",
+  "test/start/",
+  "test/webhooks/chaos.test.ts",
+] as const;
+
+/**
+ * Files that measure time or memory closely. They run after the others, one by one: beside them they
+ * would measure their neighbours.
+ */
+export const MEASURING = [
+  "test/actors/runtime-memory.test.ts",
+  "test/lib/young-garbage.test.ts",
+  "test/overload/",
+  "test/ownership/unowned-work.test.ts",
+  "test/providers/sandbox-schema-hostile.test.ts",
+  "test/routes/files-backpressure.test.ts",
+  "test/start/first-start.test.ts",
+  "test/telemetry/log-writer.test.ts",
+] as const;
+
+/** Settings that give the long files their full length; see each file for what it means. */
+export const THOROUGH_SETTINGS = {
+  GATEWAY_SIM_SCHEDULES: "100000",
+  GATEWAY_TEST_ARRIVAL_SECONDS: "30",
+  GATEWAY_TEST_CRASH_ROUNDS: "60",
+  GATEWAY_TEST_DELIVERY_EVENTS: "10000",
+  GATEWAY_TEST_FILE_MEGABYTES: "512",
+  GATEWAY_TEST_RATE_SCHEDULES: "2000",
+  GATEWAY_TEST_RATE_WINDOW_SECONDS: "60",
+  GATEWAY_TEST_ROLLING_RATE: "200",
+  GATEWAY_TEST_SEVERAL_ROUNDS: "100",
+  GATEWAY_TEST_THOROUGH: "1",
+  GATEWAY_TEST_TUNING_KILLS: "40",
+} as const;
+
+export function belongsTo(file: string, places: readonly string[]): boolean {
+  return places.some((place) => file === place || (place.endsWith("/") && file.startsWith(place)));
+}
