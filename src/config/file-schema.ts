@@ -1,5 +1,6 @@
 import Type from "typebox";
 import { Compile } from "typebox/schema";
+import { PROVIDER_TYPES } from "./provider-types.ts";
 
 /** Each `description` completes "must be …" when a value is refused. */
 const Text = (maxLength: number) =>
@@ -141,6 +142,23 @@ const ConfigFile = Type.Object(
 export type ProviderEntry = Type.Static<typeof ProviderEntry>;
 export type ModelEntry = Type.Static<typeof ModelEntry>;
 export type ConfigFile = Type.Static<typeof ConfigFile>;
+
+/** The schema of the file as editors take it: JSON Schema, with the types of providers that there are. */
+export function publishedFileSchema(): object {
+  const schema = structuredClone(ConfigFile) as unknown as {
+    properties: { providers: { items: { properties: { type: object } } } };
+  };
+  schema.properties.providers.items.properties.type = {
+    type: "string",
+    enum: Object.keys(PROVIDER_TYPES),
+    description: "the kind of provider, which names its adapter",
+  };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: "Configuration file of the model gateway",
+    ...schema,
+  };
+}
 
 /** Compiled when a file is there to be checked, because compiling takes some milliseconds of the start. */
 export function compileConfigFile() {
