@@ -120,7 +120,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
-  const models = await composeModels(config, background);
+  const models = await composeModels(config, background, telemetry);
   const read = <Result>(query: Query<Result>): Promise<Result> =>
     untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({

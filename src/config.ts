@@ -1,10 +1,15 @@
 import { resolve } from "node:path";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
+import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
 import { type ExternalServices, readExternalServices } from "./config/external-services.ts";
 import { type ModelConfig, readConfigFile } from "./config/file.ts";
 import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
-import { enabledProviders, type ProviderConfig } from "./config/providers.ts";
+import {
+  checkProviderVariables,
+  enabledProviders,
+  type ProviderConfig,
+} from "./config/providers.ts";
 import { readSettings, type Settings } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
 
@@ -28,30 +33,36 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
 }
 
 /**
- * Reads the environment and the configuration file once. Throws ConfigError, one line that names the
- * setting, its value (masked where it is secret) and what is accepted.
+ * Reads the environment and the configuration file once. Throws ConfigError with all faults, a line for each
+ * that names the setting, its value (masked where it is secret) and what is accepted.
  */
 export function readConfig(
   environment: Environment,
   options: { readonly cwd?: string } = {},
 ): GatewayConfig {
   const cwd = options.cwd ?? process.cwd();
-  const reader = new EnvironmentReader(environment);
+  const faults = new ConfigFaults();
+  const reader = new EnvironmentReader(environment, faults);
   const settings = readSettings(reader);
   const accessKeys = readAccessKeys(reader, settings.databaseUrl);
   const external = readExternalServices(reader);
-  const file = readConfigFile(environment, cwd);
-  const { providers, warnings } = enabledProviders(environment, file);
+  const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
+  const enabled = file && enabledProviders(environment, file, faults);
+  if (file === undefined) checkProviderVariables(environment, faults);
+  const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
+  faults.throwAny();
+  const { path, models, sandbox } = file!;
+  const { providers, warnings } = enabled!;
   return deepFreeze({
     ...settings,
     ...accessKeys,
     ...external.services,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
-    configFile: file.path,
+    configFile: path,
     providers,
-    models: file.models,
-    sandbox: file.sandbox,
-    proxies: readOutboundProxies(environment),
+    models,
+    sandbox,
+    proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
   });

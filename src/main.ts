@@ -3,6 +3,7 @@ import { announce } from "./start/announce.ts";
 import { readRole } from "./start/command-line.ts";
 import { foreignDatabase, startDatabase } from "./start/database.ts";
 import { createFirstKeys } from "./start/first-keys.ts";
+import { freePort } from "./start/listen.ts";
 import { openMasterKeys } from "./start/master-key.ts";
 import { serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop-signals.ts";
@@ -42,6 +43,8 @@ async function startAlone(
   telemetry: Telemetry,
   signals: StopSignals,
 ): Promise<void> {
+  // Before a database is made and keys are shown that a taken port would leave behind.
+  freePort(config);
   const database = await startDatabase(config, (message) => telemetry.log.info(message));
   try {
     signals.assertNone();

@@ -28,6 +28,19 @@ export async function hearsGateway(sql: Database | DatabaseTransaction): Promise
   return row!.is_heard;
 }
 
+/** When the gateways that are not declared dead last said that they live; undefined where there is none. */
+export async function lastHeartbeat(
+  sql: Database,
+): Promise<{ readonly at: string; readonly secondsAgo: number } | undefined> {
+  const [row] = await sql<{ at: string | null; seconds_ago: number | null }[]>`
+    SELECT max(heartbeat_at)::text AS at,
+      extract(epoch FROM clock_timestamp() - max(heartbeat_at))::float8 AS seconds_ago
+    FROM instances WHERE alive`;
+  return row?.at === null || row === undefined
+    ? undefined
+    : { at: row.at, secondsAgo: row.seconds_ago ?? 0 };
+}
+
 /** Nobody can be heard of before the server is up: a gateway that waits for it may come a moment later. */
 export function isHeard(sql: Database | DatabaseTransaction) {
   return sql`greatest(heartbeat_at, pg_postmaster_start_time())

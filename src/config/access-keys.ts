@@ -21,10 +21,11 @@ export function readAccessKeys(
   reader: EnvironmentReader,
   databaseUrl: string | undefined,
 ): AccessKeys {
+  const none: MasterKeySettings = { masterKey: undefined, previousMasterKey: undefined };
   return {
     managementKey: apiKey(reader, "GATEWAY_MANAGEMENT_KEY", "management", "gateway_mgmt_"),
     secretKey: apiKey(reader, "GATEWAY_SECRET_KEY", "secret", "gateway_sk_"),
-    ...readMasterKeys(reader, databaseUrl),
+    ...reader.check(() => readMasterKeys(reader, databaseUrl), none),
   };
 }
 
@@ -34,12 +35,14 @@ function apiKey(
   kind: ApiKeyKind,
   prefix: string,
 ): string | undefined {
-  const text = reader.text(name);
-  if (text === undefined || parseApiKey(text)?.kind === kind) return text;
-  throw refuseSecret(
-    name,
-    `a ${kind} key: ${prefix}, 32 letters or digits, and their 6-character checksum (bun run cli keys generate --kind ${kind})`,
-  );
+  return reader.check(() => {
+    const text = reader.text(name);
+    if (text === undefined || parseApiKey(text)?.kind === kind) return text;
+    throw refuseSecret(
+      name,
+      `a ${kind} key: ${prefix}, 32 letters or digits, and their 6-character checksum (bun run cli keys generate --kind ${kind})`,
+    );
+  }, undefined);
 }
 
 const ACCEPTED_MASTER_KEY = "32 bytes in base64 (openssl rand -base64 32)";

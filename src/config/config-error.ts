@@ -1,8 +1,38 @@
-/** A setting that stops the start. The message is one line: the setting, its value, what is accepted. */
+/** Settings that stop the start: for each fault one line with the setting, its value, what is accepted. */
 export class ConfigError extends Error {
-  constructor(message: string) {
-    super(message.replaceAll(/\s+/g, " "));
+  readonly faults: readonly string[];
+
+  constructor(...faults: readonly string[]) {
+    const lines = faults.map((fault) => fault.replaceAll(/\s+/g, " "));
+    super(lines.join("\n"));
     this.name = "ConfigError";
+    this.faults = lines;
+  }
+}
+
+/** Gathers what is wrong, so that one start tells all of it. */
+export class ConfigFaults {
+  readonly #faults: string[] = [];
+
+  /** What the attempt gives, or `placeholder` where it throws ConfigError, whose faults are kept. */
+  attempt<Value>(attempt: () => Value, placeholder: Value): Value {
+    try {
+      return attempt();
+    } catch (error) {
+      this.add(error);
+      return placeholder;
+    }
+  }
+
+  /** Throws again what is no ConfigError. */
+  add(error: unknown): void {
+    if (!(error instanceof ConfigError)) throw error;
+    this.#faults.push(...error.faults);
+  }
+
+  /** Throws ConfigError with all faults, each once, where there are any. */
+  throwAny(): void {
+    if (this.#faults.length > 0) throw new ConfigError(...new Set(this.#faults));
   }
 }
 

@@ -1,6 +1,6 @@
 import { type NanoUsd, nanoFromUsd } from "../lib/money.ts";
 import { isCidr } from "./cidr.ts";
-import { maskUrl, refuse, refuseSecret } from "./config-error.ts";
+import { type ConfigFaults, maskUrl, refuse, refuseSecret } from "./config-error.ts";
 import { defaultText, type SettingName } from "./variables.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -46,12 +46,22 @@ export function httpUrl(setting: string, text: string): string {
   return text.replace(/\/+$/, "");
 }
 
-/** Reads the gateway's own variables strictly; every reader throws ConfigError for what it does not accept. */
+/**
+ * Reads the gateway's own variables strictly; every reader throws ConfigError for what it does not accept.
+ * With `faults` it keeps them there and gives a placeholder instead, for whoever then throws all of them.
+ */
 export class EnvironmentReader {
   readonly #environment: Environment;
+  readonly #faults: ConfigFaults | undefined;
 
-  constructor(environment: Environment) {
+  constructor(environment: Environment, faults?: ConfigFaults) {
     this.#environment = environment;
+    this.#faults = faults;
+  }
+
+  /** A check of a caller's own, which ends as those of this class do. */
+  check<Value>(attempt: () => Value, placeholder: Value): Value {
+    return this.#faults === undefined ? attempt() : this.#faults.attempt(attempt, placeholder);
   }
 
   /** What was set or, failing that, the documented default. */
@@ -66,73 +76,91 @@ export class EnvironmentReader {
   }
 
   matching(name: SettingName, pattern: RegExp, accepted: string): string {
-    const text = this.#required(name);
-    if (!pattern.test(text)) throw refuse(name, text, accepted);
-    return text;
+    return this.check(() => {
+      const text = this.#required(name);
+      if (!pattern.test(text)) throw refuse(name, text, accepted);
+      return text;
+    }, "");
   }
 
   integer(name: SettingName, minimum: number, maximum: number): number {
-    const text = this.#required(name);
-    const value = WHOLE_NUMBER.test(text) ? Number(text) : Number.NaN;
-    if (!(value >= minimum && value <= maximum)) {
-      throw refuse(name, text, `a whole number from ${minimum} to ${maximum}`);
-    }
-    return value;
+    return this.check(() => {
+      const text = this.#required(name);
+      const value = WHOLE_NUMBER.test(text) ? Number(text) : Number.NaN;
+      if (!(value >= minimum && value <= maximum)) {
+        throw refuse(name, text, `a whole number from ${minimum} to ${maximum}`);
+      }
+      return value;
+    }, 0);
   }
 
   decimal(name: SettingName, minimum: number, maximum: number): number {
-    const text = this.#required(name);
-    const value = DECIMAL_NUMBER.test(text) ? Number(text) : Number.NaN;
-    if (!(value >= minimum && value <= maximum)) {
-      throw refuse(name, text, `a decimal number from ${minimum} to ${maximum}`);
-    }
-    return value;
+    return this.check(() => {
+      const text = this.#required(name);
+      const value = DECIMAL_NUMBER.test(text) ? Number(text) : Number.NaN;
+      if (!(value >= minimum && value <= maximum)) {
+        throw refuse(name, text, `a decimal number from ${minimum} to ${maximum}`);
+      }
+      return value;
+    }, 0);
   }
 
   /** @param maximumUsd whole USD */
   amountNanoUsd(name: SettingName, maximumUsd: number): NanoUsd {
-    const text = this.#required(name);
-    const wellFormed = DECIMAL_NUMBER.test(text) && (text.split(".")[1]?.length ?? 0) <= 9;
-    if (!wellFormed || Number(text) > maximumUsd) {
-      throw refuse(name, text, `an amount in USD from 0 to ${maximumUsd} with at most 9 decimals`);
-    }
-    return nanoFromUsd(text);
+    return this.check(() => {
+      const text = this.#required(name);
+      const wellFormed = DECIMAL_NUMBER.test(text) && (text.split(".")[1]?.length ?? 0) <= 9;
+      if (!wellFormed || Number(text) > maximumUsd) {
+        throw refuse(
+          name,
+          text,
+          `an amount in USD from 0 to ${maximumUsd} with at most 9 decimals`,
+        );
+      }
+      return nanoFromUsd(text);
+    }, 0n);
   }
 
   boolean(name: SettingName): boolean {
-    const text = this.#required(name);
-    const value = Object.hasOwn(BOOLEANS, text) ? BOOLEANS[text] : undefined;
-    if (value === undefined) throw refuse(name, text, "true, false, 1 or 0");
-    return value;
+    return this.check(() => {
+      const text = this.#required(name);
+      const value = Object.hasOwn(BOOLEANS, text) ? BOOLEANS[text] : undefined;
+      if (value === undefined) throw refuse(name, text, "true, false, 1 or 0");
+      return value;
+    }, false);
   }
 
   oneOf<const Choice extends string>(name: SettingName, choices: readonly Choice[]): Choice {
-    const text = this.#required(name);
-    const choice = choices.find((one) => one === text);
-    if (choice === undefined) throw refuse(name, text, `one of ${choices.join(", ")}`);
-    return choice;
+    return this.check(() => {
+      const text = this.#required(name);
+      const choice = choices.find((one) => one === text);
+      if (choice === undefined) throw refuse(name, text, `one of ${choices.join(", ")}`);
+      return choice;
+    }, choices[0]!);
   }
 
   secret(name: SettingName): string | undefined {
     const text = this.text(name);
-    return text === undefined ? undefined : secretToken(name, text);
+    return text === undefined ? undefined : this.check(() => secretToken(name, text), undefined);
   }
 
   url(name: SettingName): string | undefined {
     const text = this.text(name);
-    return text === undefined ? undefined : httpUrl(name, text);
+    return text === undefined ? undefined : this.check(() => httpUrl(name, text), undefined);
   }
 
   /** The URL of a database, which may carry a password. */
   databaseUrl(name: SettingName, form: DatabaseUrlForm): string | undefined {
-    const text = this.text(name);
-    if (text === undefined) return undefined;
-    const url = URL.parse(text);
-    const isScheme = url !== null && form.schemes.includes(url.protocol.slice(0, -1));
-    if (!isScheme || form.path?.test(url.pathname) === false) {
-      throw refuse(name, maskUrl(text), `a URL like ${form.example}`);
-    }
-    return text;
+    return this.check(() => {
+      const text = this.text(name);
+      if (text === undefined) return undefined;
+      const url = URL.parse(text);
+      const isScheme = url !== null && form.schemes.includes(url.protocol.slice(0, -1));
+      if (!isScheme || form.path?.test(url.pathname) === false) {
+        throw refuse(name, maskUrl(text), `a URL like ${form.example}`);
+      }
+      return text;
+    }, undefined);
   }
 
   /** A comma-separated list; spaces around items are allowed. */
@@ -142,12 +170,14 @@ export class EnvironmentReader {
   }
 
   cidrs(name: SettingName): string[] {
-    const items = this.list(name);
-    for (const item of items) {
-      if (!isCidr(item)) {
-        throw refuse(name, item, "comma-separated CIDRs like 10.0.0.0/8 or fd00::/8");
+    return this.check(() => {
+      const items = this.list(name);
+      for (const item of items) {
+        if (!isCidr(item)) {
+          throw refuse(name, item, "comma-separated CIDRs like 10.0.0.0/8 or fd00::/8");
+        }
       }
-    }
-    return items;
+      return items;
+    }, []);
   }
 }

@@ -33,7 +33,7 @@ export function readExternalServices(reader: EnvironmentReader): {
 } {
   const services = {
     stripe: readStripe(reader),
-    s3: readS3(reader),
+    s3: reader.check(() => readS3(reader), undefined),
     otlpEndpoint: reader.url("OTEL_EXPORTER_OTLP_ENDPOINT"),
   };
   const warnings: string[] = [];
@@ -67,11 +67,18 @@ function readS3(reader: EnvironmentReader): S3Config | undefined {
     throw refuse("S3_REGION", region, "the name of a region like eu-central-1");
   }
   if (bucket === undefined) return undefined;
-  if (accessKeyId === undefined) {
+  if (reader.text("S3_ACCESS_KEY_ID") === undefined) {
     throw refuse("S3_ACCESS_KEY_ID", undefined, "set together with S3_BUCKET");
   }
-  if (secretAccessKey === undefined) {
+  if (reader.text("S3_SECRET_ACCESS_KEY") === undefined) {
     throw refuse("S3_SECRET_ACCESS_KEY", undefined, "set together with S3_BUCKET");
   }
-  return { bucket, endpoint, region, accessKeyId, secretAccessKey };
+  // Undefined only where their faults are kept, and stop the start.
+  return {
+    bucket,
+    endpoint,
+    region,
+    accessKeyId: accessKeyId ?? "",
+    secretAccessKey: secretAccessKey ?? "",
+  };
 }

@@ -1,5 +1,6 @@
 import Type from "typebox";
 import { Compile } from "typebox/schema";
+import { PROVIDER_TYPES } from "./provider-types.ts";
 
 /** Each `description` completes "must be …" when a value is refused. */
 const Text = (maxLength: number) =>
@@ -23,6 +24,8 @@ const Id = Type.String({
   pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
   description: "an id of letters, digits, dots, hyphens and underscores",
 });
+/** What stands for a model may be a bare word too; a model's own id may not. */
+export const MODEL_ID = "a model id like author/slug";
 const CATEGORIES = ["chat", "embedding", "image", "code", "audio"] as const;
 
 const ProviderEntry = Type.Object(
@@ -47,8 +50,32 @@ const ProviderEntry = Type.Object(
   { additionalProperties: false, description: "an object" },
 );
 
+const Capabilities = Type.Array(
+  Type.String({
+    pattern: "^[a-z][a-z0-9_]{0,63}$",
+    description: "a capability like streaming or json_mode",
+  }),
+  { maxItems: 32, description: "a list of at most 32 capabilities" },
+);
+
 const EndpointEntry = Type.Object(
-  { provider: Id, model: Text(256) },
+  {
+    provider: Id,
+    model: Text(256),
+    context_length: Type.Optional(Tokens),
+    max_output_tokens: Type.Optional(Tokens),
+    input_cost_per_token: Type.Optional(Cost),
+    output_cost_per_token: Type.Optional(Cost),
+    cached_input_cost_per_token: Type.Optional(Cost),
+    cache_write_input_cost_per_token: Type.Optional(Cost),
+    cost_per_image: Type.Optional(Cost),
+    cost_per_character: Type.Optional(Cost),
+    cost_per_second: Type.Optional(Cost),
+    capabilities: Type.Optional(Capabilities),
+    weight: Type.Optional(
+      Type.Number({ minimum: 0, maximum: 1_000_000, description: "a weight from 0 to 1000000" }),
+    ),
+  },
   { additionalProperties: false, description: "an object" },
 );
 
@@ -56,9 +83,11 @@ const ModelEntry = Type.Object(
   {
     id: Type.String({
       maxLength: 256,
-      pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$",
-      description: "a model id like author/slug",
+      pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)*$",
+      description: MODEL_ID,
     }),
+    /** Stands for that model: an entry of its id and this alone. */
+    alias_of: Type.Optional(Text(256)),
     name: Type.Optional(Text(256)),
     description: Type.Optional(Text(4096)),
     category: Type.Optional(
@@ -77,15 +106,7 @@ const ModelEntry = Type.Object(
     tuned_input_cost_per_token: Type.Optional(Cost),
     tuned_cached_input_cost_per_token: Type.Optional(Cost),
     tuned_output_cost_per_token: Type.Optional(Cost),
-    capabilities: Type.Optional(
-      Type.Array(
-        Type.String({
-          pattern: "^[a-z][a-z0-9_]{0,63}$",
-          description: "a capability like streaming or json_mode",
-        }),
-        { maxItems: 32, description: "a list of at most 32 capabilities" },
-      ),
-    ),
+    capabilities: Type.Optional(Capabilities),
     is_active: Type.Optional(Type.Boolean({ description: "true or false" })),
     created: Type.Optional(
       Type.Integer({ minimum: 0, maximum: 253_402_300_799, description: "a time in Unix seconds" }),
@@ -121,6 +142,23 @@ const ConfigFile = Type.Object(
 export type ProviderEntry = Type.Static<typeof ProviderEntry>;
 export type ModelEntry = Type.Static<typeof ModelEntry>;
 export type ConfigFile = Type.Static<typeof ConfigFile>;
+
+/** The schema of the file as editors take it: JSON Schema, with the types of providers that there are. */
+export function publishedFileSchema(): object {
+  const schema = structuredClone(ConfigFile) as unknown as {
+    properties: { providers: { items: { properties: { type: object } } } };
+  };
+  schema.properties.providers.items.properties.type = {
+    type: "string",
+    enum: Object.keys(PROVIDER_TYPES),
+    description: "the kind of provider, which names its adapter",
+  };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: "Configuration file of the model gateway",
+    ...schema,
+  };
+}
 
 /** Compiled when a file is there to be checked, because compiling takes some milliseconds of the start. */
 export function compileConfigFile() {

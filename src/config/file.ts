@@ -1,10 +1,13 @@
 import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { Settings } from "typebox/system";
 import { ConfigError, refuse, refuseSecret } from "./config-error.ts";
 import { type Environment, variable } from "./environment.ts";
+import { faultyLine } from "./faulty-line.ts";
 import {
   type ConfigFile,
   compileConfigFile,
+  MODEL_ID,
   type ModelEntry,
   type ProviderEntry,
 } from "./file-schema.ts";
@@ -39,8 +42,12 @@ export function readConfigFile(environment: Environment, cwd: string): FileConte
     ...entry,
     source: `${path} /models/${index}`,
   }));
-  refuseDuplicateIds(path, "providers", file.providers ?? []);
-  refuseDuplicateIds(path, "models", models);
+  const faults = [
+    ...repeatedIds(path, "providers", file.providers ?? []),
+    ...repeatedIds(path, "models", models),
+    ...models.flatMap(mixedEntry),
+  ];
+  if (faults.length > 0) throw new ConfigError(...faults);
   return { path, providers: file.providers ?? [], models, sandbox: file.sandbox ?? true };
 }
 
@@ -63,38 +70,74 @@ function parsed(path: string, text: string): unknown {
     return JSON.parse(text);
   } catch {
     // The parser's own message may quote the text, and the text may hold a key.
-    throw new ConfigError(`${path} is not JSON, but must be a JSON object (RFC 8259: no comments)`);
+    throw new ConfigError(
+      `${path} is not JSON (line ${faultyLine(text)}), but must be a JSON object (RFC 8259: no comments)`,
+    );
   }
 }
 
 function checked(path: string, value: unknown): ConfigFile {
   const validator = compileConfigFile();
   if (validator.Check(value)) return value;
-  const [, errors] = validator.Errors(value);
-  const first = errors.find((error) => error.keyword === "additionalProperties") ?? errors[0];
-  if (first === undefined) throw new ConfigError(`${path} is not in the format of the file`);
-  const schema = atPointer(validator.Schema(), first.schemaPath.replace(/^#/, ""));
-  if (first.keyword === "additionalProperties") {
-    throw unknownMember(path, first.instancePath, atPointer(value, first.instancePath), schema);
-  }
-  if (first.keyword === "required") {
-    const missing = first.params.requiredProperties[0] ?? "";
-    const member = atPointer(schema, `/properties/${missing}`);
-    throw refuse(`${path} ${first.instancePath}/${missing}`, undefined, accepted(member));
-  }
-  const setting = `${path} ${first.instancePath}`.trimEnd();
-  // An address may carry credentials, and a key may stand where its variable's name belongs.
-  if (/\/(api_key|api_key_env|base_url)$/.test(setting))
-    throw refuseSecret(setting, accepted(schema));
-  throw refuse(setting, atPointer(value, first.instancePath), accepted(schema));
+  const errors = allErrors(validator, value);
+  const schema = validator.Schema();
+  const faults = errors.flatMap((error) => faultsOf(path, value, schema, error));
+  throw new ConfigError(...(faults.length > 0 ? new Set(faults) : [`${path} is not accepted`]));
 }
 
-function unknownMember(path: string, pointer: string, value: unknown, schema: unknown) {
+/** Elsewhere the library stops at its default of 8, so that a hostile body costs little. */
+const MAX_FAULTS = 1_000;
+
+function allErrors(validator: ReturnType<typeof compileConfigFile>, value: unknown): SchemaFault[] {
+  const { maxErrors } = Settings.Get();
+  Settings.Set({ maxErrors: MAX_FAULTS });
+  try {
+    return validator.Errors(value)[1];
+  } finally {
+    Settings.Set({ maxErrors });
+  }
+}
+
+type SchemaFault = ReturnType<ReturnType<typeof compileConfigFile>["Errors"]>[1][number];
+
+function faultsOf(path: string, value: unknown, root: unknown, error: SchemaFault): string[] {
+  const pointer = error.instancePath;
+  const schema = atPointer(root, error.schemaPath.replace(/^#/, ""));
+  if (error.keyword === "additionalProperties") {
+    return unknownMembers(path, pointer, atPointer(value, pointer), schema);
+  }
+  if (error.keyword === "required") {
+    return error.params.requiredProperties.map((missing) => {
+      const member = atPointer(schema, `/properties/${missing}`);
+      return refuse(`${path} ${pointer}/${missing}`, undefined, accepted(member)).message;
+    });
+  }
+  // It repeats that a member is unknown.
+  if (error.keyword === "boolean") return [];
+  const setting = `${path} ${pointer}`.trimEnd();
+  // An address may carry credentials, and a key may stand where its variable's name belongs.
+  if (/\/(api_key|api_key_env|base_url)$/.test(setting)) {
+    return [refuseSecret(setting, accepted(schema)).message];
+  }
+  return [refuse(setting, atPointer(value, pointer), accepted(schema)).message];
+}
+
+/** Members that the contract names and this version does not have. */
+const LATER_MEMBERS: Readonly<Record<string, string>> = {
+  api_keys: "several keys of one provider are not part of this version; give one as api_key",
+};
+const MAX_SHOWN_NAME = 80;
+
+function unknownMembers(path: string, pointer: string, value: unknown, schema: unknown): string[] {
   const members = Object.keys(Object(atPointer(schema, "/properties")));
-  const unknown = Object.keys(Object(value)).find((key) => !members.includes(key)) ?? "";
-  return new ConfigError(
-    `${path} ${pointer}/${unknown.slice(0, 80)} is not known, but must be one of ${members.join(", ")}`,
-  );
+  return Object.keys(Object(value))
+    .filter((key) => !members.includes(key))
+    .map((key) => {
+      const place = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
+      return Object.hasOwn(LATER_MEMBERS, key)
+        ? `${place}: ${LATER_MEMBERS[key]}`
+        : `${place} is not known, but must be one of ${members.join(", ")}`;
+    });
 }
 
 function accepted(schema: unknown): string {
@@ -115,16 +158,29 @@ function atPointer(value: unknown, pointer: string): unknown {
   return current;
 }
 
-function refuseDuplicateIds(
+/** A model has an author; an alias has nothing but what it stands for. */
+function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
+  if (entry.alias_of === undefined) {
+    return entry.id.includes("/") ? [] : refuse(`${source}/id`, entry.id, MODEL_ID).faults;
+  }
+  const other = Object.keys(entry).find((member) => member !== "id" && member !== "alias_of");
+  if (other === undefined) return [];
+  return [
+    `${source} (${entry.id}) has alias_of and ${other}, but an alias has the terms of its model`,
+  ];
+}
+
+function repeatedIds(
   path: string,
   list: string,
   entries: readonly { readonly id: string }[],
-): void {
+): string[] {
   const seen = new Set<string>();
-  for (const [index, { id }] of entries.entries()) {
-    if (seen.has(id)) {
-      throw refuse(`${path} /${list}/${index}/id`, id, "an id that no other entry has");
+  return entries.flatMap(({ id }, index) => {
+    if (!seen.has(id)) {
+      seen.add(id);
+      return [];
     }
-    seen.add(id);
-  }
+    return refuse(`${path} /${list}/${index}/id`, id, "an id that no other entry has").faults;
+  });
 }

@@ -1,4 +1,4 @@
-import { ConfigError, MASKED, refuse } from "./config-error.ts";
+import { ConfigError, type ConfigFaults, MASKED, refuse } from "./config-error.ts";
 import { type Environment, httpUrl, secretToken, variable } from "./environment.ts";
 import type { FileContents } from "./file.ts";
 import type { ProviderEntry } from "./file-schema.ts";
@@ -30,18 +30,25 @@ interface EnabledProviders {
 
 /**
  * The providers of the file in its order, then the built-in ones that the environment enables, then the
- * sandbox. Throws ConfigError.
+ * sandbox. What is wrong is added to `faults`.
  */
-export function enabledProviders(environment: Environment, file: FileContents): EnabledProviders {
-  const fromFile = file.providers.map((entry, index) =>
-    providerOfFile(environment, entry, `${file.path} /providers/${index}`, file.sandbox),
-  );
-  const { providers: builtIn, warnings } = builtInProviders(environment, file.providers);
+export function enabledProviders(
+  environment: Environment,
+  file: FileContents,
+  faults: ConfigFaults,
+): EnabledProviders {
+  const fromFile = file.providers.flatMap((entry, index) => {
+    const source = `${file.path} /providers/${index}`;
+    return faults.attempt(() => [providerOfFile(environment, entry, source, file.sandbox)], []);
+  });
+  const { providers: builtIn, warnings } = builtInProviders(environment, file.providers, faults);
   const providers = [...fromFile, ...builtIn];
   if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
     providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
   }
-  refuseUnknownEndpoints(file, providers);
+  // An entry that is wrong itself is known all the same.
+  const known = new Set([...file.providers, ...providers].map(({ id }) => id));
+  refuseUnknownEndpoints(file, [...known], faults);
   return { providers, warnings };
 }
 
@@ -117,23 +124,35 @@ function variablesOf(
 function builtInProviders(
   environment: Environment,
   entries: readonly ProviderEntry[],
+  faults: ConfigFaults,
 ): EnabledProviders {
   const providers: ProviderConfig[] = [];
   for (const [id, type] of Object.entries(PROVIDER_TYPES)) {
     const prefix = type.environmentPrefix;
     if (prefix === undefined) continue;
-    const { apiKey, baseUrl = type.defaultBaseUrl } = variablesOf(environment, prefix);
+    const read = faults.attempt(() => variablesOf(environment, prefix), undefined);
+    if (read === undefined) continue;
+    const { apiKey, baseUrl = type.defaultBaseUrl } = read;
     const enabled = apiKey !== undefined || variable(environment, `${prefix}_BASE_URL`);
     const taken = entries.some(
       (entry) => entry.id === id || entry.api_key_env === `${prefix}_API_KEY`,
     );
     if (!enabled || taken) continue;
     if (baseUrl === undefined) {
-      throw refuse(`${prefix}_BASE_URL`, undefined, `an http or https URL with ${prefix}_API_KEY`);
+      const accepted = `an http or https URL with ${prefix}_API_KEY`;
+      faults.add(refuse(`${prefix}_BASE_URL`, undefined, accepted));
+      continue;
     }
     providers.push({ id, type: id, baseUrl, ...(apiKey === undefined ? {} : { apiKey }) });
   }
   return { providers, warnings: unsupportedWarnings(environment, entries) };
+}
+
+/** Checks the variables of built-in providers alone, for where the file does not tell what they are for. */
+export function checkProviderVariables(environment: Environment, faults: ConfigFaults): void {
+  for (const { environmentPrefix: prefix } of Object.values(PROVIDER_TYPES)) {
+    if (prefix !== undefined) faults.attempt(() => variablesOf(environment, prefix), undefined);
+  }
 }
 
 function unsupportedWarnings(
@@ -149,13 +168,16 @@ function unsupportedWarnings(
   );
 }
 
-function refuseUnknownEndpoints(file: FileContents, providers: readonly ProviderConfig[]): void {
-  const known = providers.map(({ id }) => id);
+function refuseUnknownEndpoints(
+  file: FileContents,
+  known: readonly string[],
+  faults: ConfigFaults,
+): void {
   for (const model of file.models) {
     for (const [index, { provider }] of (model.endpoints ?? []).entries()) {
       if (known.includes(provider)) continue;
       const accepted = `one of the providers ${known.join(", ") || "of the file, which has none"}`;
-      throw refuse(`${model.source}/endpoints/${index}/provider`, provider, accepted);
+      faults.add(refuse(`${model.source}/endpoints/${index}/provider`, provider, accepted));
     }
   }
 }

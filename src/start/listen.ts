@@ -14,8 +14,8 @@ export function listen({ app }: Gateway, config: GatewayConfig, reusePort: boole
 }
 
 /**
- * A port that nobody has: for those who share it, and so would share it with a stranger too. Throws
- * ConfigError.
+ * A port that no process has. Where several processes are to share it, they would share it with a stranger
+ * too; and a gateway that finds it taken makes nothing before it refuses. Throws ConfigError.
  */
 export function freePort(config: GatewayConfig): number {
   const { port, host: hostname } = config;

@@ -118,8 +118,9 @@ function writeEndless(socket: Socket, parts: readonly Buffer[]): void {
   socket.data.timer = setInterval(() => send(socket, parts[OPENING_EVENTS]!), ENDLESS_INTERVAL_MS);
 }
 
-function forget({ data }: Socket): void {
-  if (data.timer === undefined) return;
+/** A connection whose handshake fails closes without having opened: it has no data. */
+function forget({ data }: { readonly data: Client | undefined }): void {
+  if (data?.timer === undefined) return;
   clearInterval(data.timer);
   data.timer = undefined;
   openStreams--;

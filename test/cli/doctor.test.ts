@@ -48,8 +48,9 @@ afterAll(async () => {
   await database.drop();
 });
 
-async function diagnose(settings: Record<string, string>) {
-  const { exitCode, stdout, stderr } = await runCliHere(settings, "doctor", "--json");
+async function diagnose(settings: Record<string, string>, ...options: readonly string[]) {
+  const free = { PORT: "0", ...settings };
+  const { exitCode, stdout, stderr } = await runCliHere(free, "doctor", "--json", ...options);
   expect(stderr).toBe("");
   const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Check[] };
   expect(exitCode).toBe(ok ? 0 : 1);
@@ -62,6 +63,7 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
   const { checks } = await diagnose(sound);
   expect(checks.map(({ name, state }) => `${state} ${name}`)).toEqual([
     "ok configuration",
+    "ok port",
     "ok data folder",
     "ok master key",
     "ok database",
@@ -71,9 +73,10 @@ test("where nothing is wrong every part is named as such, with exit code 0 and n
     "ok file storage",
     "ok provider openai",
     "ok provider sandbox",
+    "ok models of openai",
   ]);
   expect(JSON.stringify(checks)).toMatch(/Postgres 1[5-9]|Postgres [2-9]\d/);
-  const people = await runCliProcess(sound, "doctor");
+  const people = await runCliProcess({ PORT: "0", ...sound }, "doctor");
   expect(people).toMatchObject({ exitCode: 0, stderr: "" });
   expect(people.stdout).toEndWith("Nothing is wrong.\n");
   const password = new URL(database.url).password;
@@ -92,6 +95,102 @@ test("a setting that stops the start is told beside what can be looked at withou
   expect(bare).toEqual([
     { name: "configuration", state: "wrong", detail: expect.stringContaining("PORT") },
   ]);
+});
+
+test("all settings that stop the start are told, each by itself", async () => {
+  const { wrongs } = await diagnose({ ...sound, PORT: "many", LOG_LEVEL: "loud" });
+  expect(wrongs.map(({ name, detail }) => `${name} ${detail.split(" ")[0]}`)).toEqual([
+    "configuration PORT",
+    "configuration LOG_LEVEL",
+  ]);
+});
+
+test("a port that another program has is wrong", async () => {
+  const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response("ok") });
+  const { wrongs } = await diagnose({ ...sound, PORT: String(taken.port) });
+  expect(wrongs).toEqual([
+    {
+      name: "port",
+      state: "wrong",
+      detail: `PORT is "${taken.port}", but must be one that is free on 127.0.0.1`,
+    },
+  ]);
+  await taken.stop(true);
+});
+
+test("a model of the file that the catalogue cannot complete is wrong, as it is at the start", async () => {
+  const path = join(folder, "incomplete.json");
+  writeFileSync(path, JSON.stringify({ models: [{ id: "openai/unheard-of", category: "chat" }] }));
+  const { wrongs } = await diagnose({ ...sound, GATEWAY_CONFIG: path });
+  expect(wrongs.map(({ name }) => name)).toEqual(["models"]);
+  expect(wrongs[0]!.detail).toContain("/models/0 (openai/unheard-of)");
+});
+
+describe("with --live", () => {
+  const KEY = "sk-live-0123456789";
+  let listed: unknown;
+  let isPublic = false;
+  let upstream: ReturnType<typeof Bun.serve>;
+  beforeAll(() => {
+    upstream = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch(request) {
+        if (new URL(request.url).pathname !== "/v1/models")
+          return new Response("", { status: 500 });
+        const isKnown = request.headers.get("authorization") === `Bearer ${KEY}`;
+        return isKnown || isPublic ? Response.json(listed) : Response.json({}, { status: 401 });
+      },
+    });
+  });
+  afterAll(() => upstream.stop(true));
+  const live = async (apiKey: string) => {
+    const path = join(folder, "live.json");
+    const provider = {
+      id: "there",
+      type: "openai-compatible",
+      base_url: `http://127.0.0.1:${upstream.port}/v1`,
+      api_key: apiKey,
+    };
+    const model = {
+      id: "there/a",
+      context_length: 100,
+      input_cost_per_token: 0,
+      output_cost_per_token: 0,
+      endpoints: ["a", "b"].map((name) => ({ provider: "there", model: name })),
+    };
+    writeFileSync(path, JSON.stringify({ providers: [provider], models: [model] }));
+    const { OPENAI_API_KEY: _, OPENAI_BASE_URL: __, ...rest } = sound;
+    const { checks } = await diagnose({ ...rest, GATEWAY_CONFIG: path }, "--live");
+    expect(JSON.stringify(checks)).not.toContain(apiKey);
+    return checks.filter(({ name }) => name.startsWith("live"));
+  };
+
+  test("a provider that takes its key and knows the models is in order", async () => {
+    listed = { object: "list", data: [{ id: "a" }, { id: "b" }] };
+    expect(await live(KEY)).toEqual([
+      { name: "live there", state: "ok", detail: "takes its key, knows the 2 models called there" },
+    ]);
+  });
+
+  test("a refused key is wrong, and a model that is not listed is named", async () => {
+    const [refused] = await live("sk-another-0123456789");
+    expect(refused).toMatchObject({ state: "wrong" });
+    expect(refused!.detail).toEndWith("refuses its key (status 401)");
+    listed = [{ id: "a" }];
+    expect(await live(KEY)).toEqual([
+      { name: "live there", state: "warning", detail: "takes its key, does not list 1 of 2: b" },
+    ]);
+  });
+
+  test("a list that everybody may read proves no key, and what is no list proves nothing", async () => {
+    isPublic = true;
+    listed = { data: [{ id: "a" }, { id: "b" }] };
+    const [open] = await live("sk-another-0123456789");
+    expect(open!.detail).toContain("the key was not tried");
+    listed = "no list";
+    expect(await live(KEY)).toMatchObject([{ state: "warning" }]);
+  });
 });
 
 test("a setting without effect is a warning, and nothing wrong", async () => {
@@ -270,5 +369,23 @@ test("a gateway that runs on the database is told", async () => {
     expect(found).toEqual({ name: "gateway", state: "ok", detail: "one runs on this database" });
   } finally {
     await gateway.stop();
+  }
+});
+
+test("a gateway that was killed a moment ago is not said to run", async () => {
+  const sql = connectDatabase(database, { poolSize: 1, applicationName: "test" });
+  await sql`INSERT INTO instances (id, epoch, alive, heartbeat_at)
+    VALUES ('dead', 1, true, clock_timestamp())`;
+  try {
+    const { checks, wrongs } = await diagnose(sound);
+    expect(wrongs).toEqual([]);
+    const found = checks.find(({ name }) => name === "gateway");
+    expect(found).toMatchObject({
+      state: "warning",
+      detail: expect.stringMatching(/^none runs; /),
+    });
+  } finally {
+    await sql`DELETE FROM instances WHERE id = 'dead'`;
+    await sql.end();
   }
 });

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { ConfigError } from "../../src/config/config-error.ts";
+import { publishedFileSchema } from "../../src/config/file-schema.ts";
 import { type GatewayConfig, readConfig } from "../../src/config.ts";
 
 function folder(): string {
@@ -102,7 +103,7 @@ describe("the file", () => {
 
   test("that is no JSON is refused without quoting it", () => {
     expect(refusal('{"providers": [{"api_key": hunter2}]}')).toBe(
-      "gateway.config.json is not JSON, but must be a JSON object (RFC 8259: no comments)",
+      "gateway.config.json is not JSON (line 1), but must be a JSON object (RFC 8259: no comments)",
     );
     expect(refusal("")).toContain("is not JSON");
   });
@@ -127,8 +128,8 @@ describe("what is wrong is named with its JSON pointer", () => {
     ],
     [
       "an unknown member of an endpoint",
-      model({ endpoints: [{ provider: "backup", model: "x", weight: 1 }] }),
-      "gateway.config.json /models/0/endpoints/0/weight is not known",
+      model({ endpoints: [{ provider: "backup", model: "x", wait: 1 }] }),
+      "gateway.config.json /models/0/endpoints/0/wait is not known",
     ],
     [
       "a provider without an id",
@@ -265,7 +266,75 @@ describe("what is wrong is named with its JSON pointer", () => {
   });
 });
 
-test("any JSON is either accepted or refused in one line", () => {
+test("all that is wrong is told at once, each in a line of its own, with what the environment has wrong", () => {
+  const content = {
+    providers: [
+      { ...PROVIDER, api_keys: ["a"], typo: 1 },
+      { id: "x/y", type: "openai" },
+      { type: 5 },
+      ...Array.from({ length: 20 }, () => ({ id: "", type: "openai" })),
+    ],
+    models: [{ ...MODEL, category: "video", context_length: 0 }],
+    sandbox: "no",
+  };
+  const lines = refusal(content, { PORT: "many", OPENAI_BASE_URL: "nowhere" }).split("\n");
+  for (const expected of [
+    "PORT is",
+    "OPENAI_BASE_URL is",
+    "gateway.config.json /providers/0/api_keys: several keys of one provider are not part of this",
+    "gateway.config.json /providers/0/typo is not known",
+    "gateway.config.json /providers/1/id is",
+    "gateway.config.json /providers/2/id is not set",
+    "gateway.config.json /providers/2/type is 5",
+    "gateway.config.json /providers/22/id is",
+    "gateway.config.json /models/0/category is",
+    "gateway.config.json /models/0/context_length is 0",
+    "gateway.config.json /sandbox is",
+  ]) {
+    expect(lines.filter((line) => line.startsWith(expected))).toHaveLength(1);
+  }
+  expect(lines).toHaveLength(30);
+});
+
+test("what is wrong with entries of the right form is told at once too", () => {
+  const content = {
+    providers: [
+      { ...PROVIDER, base_url: "nowhere" },
+      { id: "other", type: "openia" },
+      { id: "other", type: "openai" },
+    ],
+    models: [{ ...MODEL, endpoints: [{ provider: "none", model: "a" }] }],
+  };
+  expect(refusal({ ...content, providers: content.providers.slice(0, 2) }).split("\n")).toEqual([
+    expect.stringContaining("/providers/0/base_url is"),
+    expect.stringContaining("/providers/1/type is"),
+    expect.stringContaining("/models/0/endpoints/0/provider is"),
+  ]);
+  expect(refusal(content)).toContain("/providers/2/id is");
+});
+
+test.each([
+  ['{\n  "sandbox": true,\n}', 3],
+  ['{\n  "sandbox": true\n  "models": []\n}', 3],
+  ['{\n  // note\n  "sandbox": true\n}', 2],
+  ['{\n\n"name": "broken\nover lines"}', 3],
+  ['{"a": [1,\n2\n', 3],
+  ["[1]\n]", 2],
+  ["{'a': 1}", 1],
+  ["[01]", 1],
+  ['{"a"\n1}', 2],
+])("a text that is no JSON is refused with the line of its first fault: %j", (text, line) => {
+  expect(refusal(text)).toStartWith(`gateway.config.json is not JSON (line ${line})`);
+});
+
+test("the published schema is the one that is checked with", async () => {
+  const path = join(import.meta.dir, "..", "..", "gateway.config.schema.json");
+  expect(await Bun.file(path).json()).toEqual(JSON.parse(JSON.stringify(publishedFileSchema())));
+  const named = read({ $schema: "./gateway.config.schema.json" });
+  expect(named.providers.map(({ id }) => id)).toEqual(["sandbox"]);
+});
+
+test("any JSON is either accepted or refused, each fault in one line", () => {
   const entry = fc.oneof(
     fc.jsonValue(),
     fc.record(
@@ -292,7 +361,8 @@ test("any JSON is either accepted or refused in one line", () => {
         readConfig({}, { cwd });
       } catch (error) {
         expect(error).toBeInstanceOf(ConfigError);
-        expect(String(error)).not.toContain("\n");
+        const { faults, message } = error as ConfigError;
+        expect(message.split("\n")).toEqual([...faults]);
       }
     }),
     { numRuns: 200 },

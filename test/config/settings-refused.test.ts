@@ -171,3 +171,32 @@ test("any text in any variable is either accepted or refused in one line, never 
     { numRuns: 1000 },
   );
 });
+
+test("all settings that are wrong are told at once, a line for each, and no secret", () => {
+  const environment = {
+    PORT: "many",
+    LOG_LEVEL: "loud",
+    GATEWAY_CORS_ORIGINS: "example.com",
+    GATEWAY_WEBHOOK_RETRY_DELAYS: "a",
+    GATEWAY_MASTER_KEY: "hunter2",
+    GATEWAY_SECRET_KEY: "hunter2",
+    S3_BUCKET: "files",
+    S3_ACCESS_KEY_ID: "hunter 2",
+    MISTRAL_BASE_URL: "nowhere",
+    AZURE_API_KEY: "k",
+  };
+  const lines = refusal(environment).split("\n");
+  expect(lines.map((line) => line.split(" ")[0]!).toSorted()).toEqual([
+    "AZURE_BASE_URL",
+    "GATEWAY_CORS_ORIGINS",
+    "GATEWAY_MASTER_KEY",
+    "GATEWAY_SECRET_KEY",
+    "GATEWAY_WEBHOOK_RETRY_DELAYS",
+    "LOG_LEVEL",
+    "MISTRAL_BASE_URL",
+    "PORT",
+    "S3_ACCESS_KEY_ID",
+    "S3_SECRET_ACCESS_KEY",
+  ]);
+  expect(lines.join()).not.toContain("hunter");
+});

@@ -69,6 +69,7 @@ async function ask(
       candidates: [
         {
           model: testModel,
+          terms: testModel,
           providerId: "test",
           provider,
           upstreamModel: "model",

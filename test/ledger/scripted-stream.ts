@@ -94,6 +94,7 @@ export function scriptedStream(
   };
   const candidate: Candidate = {
     model: testModel,
+    terms: testModel,
     providerId: "test",
     provider: { chat },
     upstreamModel: "model",

@@ -1,24 +1,30 @@
 import { describe, expect, test } from "bun:test";
-import { calcPrice } from "@pydantic/genai-prices";
+import { calcPrice, findProvider } from "@pydantic/genai-prices";
 import fc from "fast-check";
 import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
-import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
+import type { CatalogueModel, ModelEndpoint } from "../../src/lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
-import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
+import { buildCatalogue, type Catalogue } from "../../src/providers/catalogue/build-catalogue.ts";
+import { builtInModels } from "../../src/providers/catalogue/provider-models.ts";
 import { providerCostFemto } from "../../src/services/billing/usage.ts";
 
 const NOW = new Date("2026-11-20T12:00:00Z");
 
-function catalogueOf(...types: string[]): Promise<CatalogueModel[]> {
+function catalogueOf(...types: string[]): Promise<Catalogue> {
   const providers = types.map((type) => ({ id: type, type, baseUrl: "http://127.0.0.1:9/v1" }));
   return buildCatalogue({ providers, models: [], sandbox: false, now: NOW });
 }
 
-const catalogue = await catalogueOf(...Object.keys(PROVIDER_TYPES));
+const whole = await catalogueOf(...Object.keys(PROVIDER_TYPES));
+const catalogue = whole.models;
 const byId = new Map(catalogue.map((model) => [model.id, model]));
+/** Each provider's own entries. */
+const endpoints = catalogue.flatMap((one) =>
+  one.endpoints.map((endpoint) => ({ ...endpoint, category: one.category })),
+);
 
 function model(id: string): CatalogueModel {
-  const found = byId.get(id);
+  const found = byId.get(id) ?? whole.pinned.get(id);
   if (found === undefined) throw new Error(`${id} is not in the catalogue`);
   return found;
 }
@@ -41,7 +47,11 @@ describe("well-known models have their published prices and limits", () => {
       capabilities: ["streaming", "function_calling", "vision", "json_mode"],
       isActive: true,
       created: Date.UTC(2024, 6, 18) / 1000,
-      endpoints: [{ provider: "openai", model: "gpt-4o-mini" }],
+      endpoints: [
+        { provider: "openai", model: "gpt-4o-mini" },
+        { provider: "openrouter", model: "openai/gpt-4o-mini" },
+        { provider: "azure", model: "gpt-4o-mini" },
+      ],
     });
   });
 
@@ -90,15 +100,29 @@ describe("well-known models have their published prices and limits", () => {
   });
 });
 
+/** The price list's name of an endpoint. */
+function listedName({ provider, model }: ModelEndpoint): string {
+  if (provider !== "sambanova") return model;
+  return sambanova.get(model.replace(/^Meta-/, "")) ?? model;
+}
+
+const sambanova = new Map(
+  findProvider({ providerId: "huggingface_sambanova" })!.models.map(({ id }) => [
+    id.slice(id.indexOf("/") + 1),
+    id,
+  ]),
+);
+
 describe("every built-in model", () => {
   test("has an id that is its own, a context length, and a price for what it is for", () => {
     expect(byId.size).toBe(catalogue.length);
     for (const one of catalogue) {
       const { prices } = one;
-      expect(one.id).toMatch(/^[a-z]+(\/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$/);
+      expect(one.id).toMatch(/^[a-z0-9][a-z0-9-]*(\/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$/);
       expect(one.contextLength).toBeGreaterThan(0);
       expect(one.maxOutputTokens).toBeLessThanOrEqual(one.contextLength);
-      if (one.category === "audio") expect(prices.secondFemto).toBeGreaterThan(0n);
+      const { secondFemto, audioInputTokenFemto } = prices;
+      if (one.category === "audio") expect(secondFemto ?? audioInputTokenFemto).toBeGreaterThan(0n);
       else expect(prices.inputTokenFemto).toBeGreaterThan(0n);
       if (one.category === "chat" || one.category === "code") {
         expect(prices.outputTokenFemto).toBeGreaterThan(0n);
@@ -108,14 +132,17 @@ describe("every built-in model", () => {
       expect(one.name).not.toBe("");
       expect(one.description).not.toBe("");
       expect(Number.isSafeInteger(one.created)).toBe(true);
-      expect(one.endpoints).toEqual([
-        { provider: one.ownedBy, model: one.id.slice(one.ownedBy.length + 1) },
-      ]);
+      expect(one.endpoints[0]).toMatchObject({
+        provider: one.provider,
+        prices: one.prices,
+        contextLength: one.contextLength,
+      });
     }
   });
 
   test("is never cheaper than the provider, at any time of day, prompt length or use of the cache", () => {
-    const charged = catalogue.filter(({ category }) => category !== "audio");
+    const isText = /^(chat|code|embedding)$/;
+    const charged = endpoints.filter(({ category }) => isText.test(category));
     const tokens = fc.integer({ min: 0, max: 1_000_000 });
     fc.assert(
       fc.property(
@@ -131,9 +158,9 @@ describe("every built-in model", () => {
               cache_write_tokens: use.written,
               output_tokens: output,
             },
-            one.endpoints[0]?.model ?? "",
+            listedName(one),
             {
-              providerId: PROVIDER_TYPES[one.ownedBy]?.genaiPricesId ?? "",
+              providerId: PROVIDER_TYPES[one.provider]?.genaiPricesId ?? "",
               timestamp: new Date(Date.UTC(2026, 10, 20) + second * 1000),
             },
           );
@@ -157,14 +184,14 @@ describe("every built-in model", () => {
 });
 
 test("a model whose prices step up with the length of the prompt costs what its provider publishes", () => {
-  const stepped = catalogue.filter(({ prices }) => prices.longPrompt !== undefined);
+  const stepped = endpoints.filter(({ prices }) => prices.longPrompt !== undefined);
   expect(stepped.length).toBeGreaterThan(10);
   for (const one of stepped) {
     const { beyondTokens } = one.prices.longPrompt!;
     for (const promptTokens of [1_000, beyondTokens, beyondTokens + 1, 900_000]) {
       const usage = { input_tokens: promptTokens, output_tokens: 500 };
-      const providerId = PROVIDER_TYPES[one.ownedBy]!.genaiPricesId!;
-      const published = calcPrice(usage, one.endpoints[0]!.model, { providerId, timestamp: NOW });
+      const providerId = PROVIDER_TYPES[one.provider]!.genaiPricesId!;
+      const published = calcPrice(usage, listedName(one), { providerId, timestamp: NOW });
       const told = { promptTokens, cachedPromptTokens: 0, cacheWriteTokens: 0 };
       const answered = { completionTokens: 500, reasoningTokens: 0, estimated: false };
       const costFemto = providerCostFemto({ ...told, ...answered }, one.prices);
@@ -174,34 +201,66 @@ test("a model whose prices step up with the length of the prompt costs what its 
 });
 
 describe("left out are", () => {
-  const names = catalogue.map(({ id }) => id);
+  const names = [...catalogue.map(({ id }) => id), ...whole.pinned.keys()];
+  const reasonFor = (provider: string, name: string) =>
+    whole.reports
+      .find((report) => report.provider === provider)
+      ?.leftOut.find((one) => one.name === name)?.reason;
 
   test("models whose price or context length is not known", () => {
     expect(names).not.toContain("openai/moderation");
     expect(names).not.toContain("openai/davinci");
     expect(names.filter((id) => id.endsWith(":free"))).toEqual([]);
+    expect(reasonFor("openai", "davinci")).toBe("no list has its context length");
+    expect(reasonFor("zai", "glm-4.5")).toBe("the price list has no price for it");
   });
 
   test("models with a fee that is no price of a token or second", () => {
-    expect(names.filter((id) => id.startsWith("perplexity/"))).toEqual([]);
     expect(names.filter((id) => /search-preview|deep-research|sonar/.test(id))).toEqual([]);
+    expect(reasonFor("mistral", "mistral-ocr-latest")).toContain("by the page");
   });
 
-  test("models whose sound and images are billed apart from text", () => {
-    expect(names.filter((id) => /audio|realtime|image|tts/.test(id))).toEqual([]);
+  test("models of sound without a price of it, and what is no chat is not in that category", () => {
+    expect(names).not.toContain("openai/gpt-4o-audio-preview");
+    const text = catalogue.filter(({ category }) => category === "chat" || category === "code");
+    expect(text.filter(({ id }) => /audio|realtime|gpt-image|tts/.test(id))).toEqual([]);
   });
 
   test("models that a provider does not serve as chat", () => {
-    for (const id of ["openai/o1-pro", "openai/gpt-5-codex", "openai/gpt-3.5-turbo-instruct"]) {
-      expect(names).not.toContain(id);
+    const atOpenai = endpoints.filter(({ provider }) => provider === "openai");
+    for (const name of ["gpt-5-pro", "codex-mini", "gpt-3.5-turbo-instruct"]) {
+      expect(atOpenai.map((one) => one.model)).not.toContain(name);
+      expect(reasonFor("openai", name) ?? "").toContain("interface only");
     }
   });
 
   test("models of providers that are not enabled", async () => {
-    const openai = await catalogueOf("openai");
+    const openai = (await catalogueOf("openai")).models;
     expect(openai.length).toBeGreaterThan(20);
     expect(openai.filter(({ ownedBy }) => ownedBy !== "openai")).toEqual([]);
-    expect(await catalogueOf("openai-compatible", "sandbox", "nvidia")).toEqual([]);
+    expect((await catalogueOf("openai-compatible", "sandbox", "nvidia")).models).toEqual([]);
+  });
+
+  test("not models whose author's name happens to have a search in it", () => {
+    expect(names).toContain("nousresearch/hermes-3-llama-3.1-70b");
+  });
+});
+
+test("each enabled provider brings models, or the catalogue says why not", () => {
+  for (const report of whole.reports) {
+    expect(report.models > 0).toBe(report.reason === undefined);
+  }
+  const none = whole.reports.filter(({ models }) => models === 0).map(({ provider }) => provider);
+  expect(none).toEqual(["perplexity", "nvidia", "deepinfra", "openai-compatible"]);
+});
+
+test("Anthropic's models are priced with both lifetimes of its cache, for when it can be called", async () => {
+  const { models, leftOut } = await builtInModels("anthropic", NOW);
+  expect(models.filter(({ isActive }) => isActive).length).toBeGreaterThan(15);
+  expect(leftOut.filter(({ reason }) => reason.includes("metered"))).toEqual([]);
+  expect(models.find(({ id }) => id === "anthropic/claude-sonnet-4-5")?.prices).toMatchObject({
+    cacheWriteTokenFemto: femtoFromUsd("0.00000375"),
+    cacheWriteHourTokenFemto: femtoFromUsd("0.000012"),
   });
 });
 
@@ -213,7 +272,7 @@ test("a price that changes on a known date is the one in force at the given time
   const providers = [{ id: "openai", type: "openai", baseUrl: "http://127.0.0.1:9/v1" }];
   const at = async (date: string) => {
     const now = new Date(date);
-    const models = await buildCatalogue({ providers, models: [], sandbox: false, now });
+    const { models } = await buildCatalogue({ providers, models: [], sandbox: false, now });
     return models.find(({ id }) => id === "openai/o3")?.prices.inputTokenFemto;
   };
   expect(await at("2025-06-09T23:59:59Z")).toBe(femtoFromUsd("0.00001"));
@@ -222,7 +281,7 @@ test("a price that changes on a known date is the one in force at the given time
 
 test("several providers of one type serve its models in the order of the configuration", async () => {
   const providers = ["first", "second"].map((id) => ({ id, type: "openai", baseUrl: "http://a" }));
-  const models = await buildCatalogue({ providers, models: [], sandbox: false, now: NOW });
+  const { models } = await buildCatalogue({ providers, models: [], sandbox: false, now: NOW });
   expect(models.find(({ id }) => id === "openai/gpt-4o-mini")).toMatchObject({
     provider: "first",
     ownedBy: "openai",
@@ -235,7 +294,7 @@ test("several providers of one type serve its models in the order of the configu
 
 test("the price and capability lists are loaded only when a provider needs them", async () => {
   const script = `
-    import { buildCatalogue } from "./src/providers/catalogue/build-catalogue.ts";
+    import { buildCatalogue, type Catalogue } from "./src/providers/catalogue/build-catalogue.ts";
     const provider = (type) => ({ id: type, type, baseUrl: "http://a" });
     const loaded = () => Object.keys(require.cache).filter((path) => /genai-prices|tokenlens/.test(path));
     const build = (...types) => buildCatalogue({

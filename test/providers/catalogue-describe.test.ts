@@ -8,7 +8,7 @@ import {
   describeModelDetail,
 } from "../../src/providers/catalogue/describe-model.ts";
 
-const models = await buildCatalogue({
+const { models } = await buildCatalogue({
   providers: [
     { id: "openai", type: "openai", baseUrl: "https://a/v1" },
     { id: "sandbox", type: "sandbox", baseUrl: "" },
@@ -40,6 +40,8 @@ test("a model on the wire has the shape of spec 2.3 with prices as plain numbers
       completion: "0.0000006",
       input_cache_read: "0.000000075",
       input_cache_write: "0.00000015",
+      web_search: "0.01",
+      file_search: "0.0025",
     },
     is_active: true,
     capabilities: ["streaming", "function_calling", "vision", "json_mode"],
@@ -71,6 +73,16 @@ test("a model whose prices step up with the length of the prompt tells both", ()
 test("the detail adds the output limit and what is supported", () => {
   expect(describeModelDetail(model("openai/gpt-4o-mini"))).toEqual({
     ...describeModel(model("openai/gpt-4o-mini")),
+    endpoints: [
+      {
+        provider: "openai",
+        model: "gpt-4o-mini",
+        context_length: 128_000,
+        max_output_tokens: 16_384,
+        pricing: describeModel(model("openai/gpt-4o-mini")).pricing,
+        capabilities: ["streaming", "function_calling", "vision", "json_mode"],
+      },
+    ],
     max_output_tokens: 16_384,
     supports_streaming: true,
     supports_function_calling: true,
@@ -125,12 +137,14 @@ test("the sandbox has the models of the contract, each at a small stated price",
     expect(priced).toBeGreaterThan(0n);
     expect(priced).toBeLessThanOrEqual(femtoFromUsd("0.001"));
     expect(provider).toBe("sandbox");
-    expect(endpoints).toEqual([{ provider: "sandbox", model: id.slice("sandbox/".length) }]);
+    expect(endpoints).toMatchObject([
+      { provider: "sandbox", model: id.slice("sandbox/".length), prices },
+    ]);
     expect(isActive).toBe(true);
   }
 });
 
 test("the sandbox is absent when it is switched off", async () => {
   const input = { providers: [], models: [], sandbox: false, now: new Date("2026-11-20") };
-  expect(await buildCatalogue(input)).toEqual([]);
+  expect((await buildCatalogue(input)).models).toEqual([]);
 });

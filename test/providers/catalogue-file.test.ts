@@ -8,7 +8,11 @@ import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts
 
 const NOW = new Date("2026-11-20T12:00:00Z");
 const OPENAI: ProviderConfig = { id: "openai", type: "openai", baseUrl: "https://a/v1" };
-const BACKUP: ProviderConfig = { id: "backup", type: "openai-compatible", baseUrl: "http://b/v1" };
+const BACKUP: ProviderConfig = {
+  id: "backup",
+  type: "openai-compatible",
+  baseUrl: "https://b.example/v1",
+};
 const SANDBOX: ProviderConfig = { id: "sandbox", type: "sandbox", baseUrl: "" };
 const SOURCE = "gateway.config.json /models/0";
 
@@ -16,7 +20,7 @@ async function build(
   entry: Omit<ModelConfig, "source">,
   providers: ProviderConfig[] = [BACKUP],
 ): Promise<CatalogueModel> {
-  const models = await buildCatalogue({
+  const { models } = await buildCatalogue({
     providers,
     models: [{ ...entry, source: SOURCE }],
     sandbox: providers.includes(SANDBOX),
@@ -47,6 +51,18 @@ const LLAMA = {
   output_cost_per_token: 4e-7,
 };
 
+const LLAMA_TERMS = {
+  contextLength: 8192,
+  maxOutputTokens: 8192,
+  prices: {
+    inputTokenFemto: femtoFromUsd("0.0000001"),
+    outputTokenFemto: femtoFromUsd("0.0000004"),
+    cachedInputTokenFemto: femtoFromUsd("0.0000001"),
+    cacheWriteTokenFemto: femtoFromUsd("0.0000001"),
+  },
+  capabilities: ["streaming"],
+};
+
 describe("a model that is not built in", () => {
   test("needs no more than its prices and context length", async () => {
     expect(await build(LLAMA)).toEqual({
@@ -67,7 +83,7 @@ describe("a model that is not built in", () => {
       capabilities: ["streaming"],
       isActive: true,
       created: 0,
-      endpoints: [{ provider: "backup", model: "llama" }],
+      endpoints: [{ provider: "backup", model: "llama", ...LLAMA_TERMS }],
     });
   });
 
@@ -250,6 +266,8 @@ describe("an entry with the id of a built-in model", () => {
     const entry = { id: "sandbox/chat", input_cost_per_token: 1, output_cost_per_token: 2 };
     const model = await build(entry, [SANDBOX]);
     expect(model.prices).toMatchObject({ inputTokenFemto: 10n ** 15n });
-    expect(model.endpoints).toEqual([{ provider: "sandbox", model: "chat" }]);
+    expect(model.endpoints).toMatchObject([
+      { provider: "sandbox", model: "chat", prices: { inputTokenFemto: 10n ** 15n } },
+    ]);
   });
 });

@@ -12,7 +12,9 @@ function model(id: string, change: Partial<CatalogueModel> = {}): CatalogueModel
 describe("a model is found", () => {
   const mini = model("openai/gpt-4o-mini");
   const nested = model("openrouter/openai/gpt-4o");
-  const index = createModelIndex([mini, nested, model("a/same"), model("b/same")]);
+  const index = createModelIndex({
+    models: [mini, nested, model("a/same"), model("b/same")],
+  });
 
   test("by its id, in exactly this spelling", () => {
     expect(index.byId("openai/gpt-4o-mini")).toBe(mini);
@@ -42,20 +44,20 @@ describe("a model is found", () => {
 test("an inactive model is found by its id but neither has nor disputes a slug", () => {
   const off = model("old/chat-x", { isActive: false });
   const on = model("new/chat-x");
-  expect(createModelIndex([off]).resolve("chat-x")).toBeUndefined();
-  expect(createModelIndex([off]).resolve("old/chat-x")).toBe(off);
-  expect(createModelIndex([off, on]).resolve("chat-x")).toBe(on);
+  expect(createModelIndex({ models: [off] }).resolve("chat-x")).toBeUndefined();
+  expect(createModelIndex({ models: [off] }).resolve("old/chat-x")).toBe(off);
+  expect(createModelIndex({ models: [off, on] }).resolve("chat-x")).toBe(on);
 });
 
 test("an id goes before the same text as a slug", () => {
   const direct = model("openai/gpt-4o");
-  const index = createModelIndex([model("openrouter/openai/gpt-4o"), direct]);
+  const index = createModelIndex({ models: [model("openrouter/openai/gpt-4o"), direct] });
   expect(index.resolve("openai/gpt-4o")).toBe(direct);
 });
 
 test("all models are listed in their order, whatever happens to the given list", () => {
   const given = [model("a/x"), model("b/y")];
-  const index = createModelIndex(given);
+  const index = createModelIndex({ models: given });
   given.pop();
   expect(index.all().map(({ id }) => id)).toEqual(["a/x", "b/y"]);
 });

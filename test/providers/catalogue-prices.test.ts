@@ -7,7 +7,7 @@ const NOON = new Date("2026-06-15T12:00:00Z");
 const ONE = 1_000_000_000n;
 
 function prices(price: ModelInfo["prices"], now = NOON) {
-  return publishedPrices({ id: "m", match: { equals: "m" }, prices: price }, now);
+  return publishedPrices({ id: "m", match: { equals: "m" }, prices: price }, now).prices;
 }
 
 test("USD per million tokens become femto-USD of a token exactly", () => {
@@ -133,8 +133,6 @@ describe("there is no price", () => {
   const cases: Record<string, ModelPrice> = {
     "for a model without any": {},
     "for a free one": { input_mtok: 0, output_mtok: 0 },
-    "for one with a fee for each request": { input_mtok: 1, output_mtok: 1, requests_kcount: 5 },
-    "for one with a price of sound": { input_mtok: 1, output_mtok: 1, input_audio_mtok: 40 },
     "for one with a kind of use that is not known": { input_mtok: 1, phases_of_moon: 1 },
   };
   for (const [title, price] of Object.entries(cases)) {
@@ -150,10 +148,46 @@ describe("there is no price", () => {
           start_time: "01:00:00Z",
           end_time: "02:00:00Z",
         },
-        prices: { input_mtok: 1, output_mtok: 1, requests_kcount: 5 },
+        prices: { input_mtok: 1, output_mtok: 1, input_document_kpages: 5 },
       },
     ];
     expect(prices(list)).toBeUndefined();
+  });
+});
+
+test("each kind of use that has a price of its own keeps it apart from text", () => {
+  expect(
+    prices({
+      input_mtok: 1,
+      output_mtok: 2,
+      cache_write_mtok: 3,
+      cache_write_1h_mtok: { base: 4, tiers: [{ start: 200_000, price: 8 }] },
+      output_reasoning_mtok: 5,
+      input_audio_mtok: 6,
+      cache_audio_read_mtok: 7,
+      output_audio_mtok: 8,
+      input_image_mtok: 9,
+      cache_image_read_mtok: 10,
+      output_image_mtok: 11,
+      requests_kcount: 12,
+      web_searches_kcount: 13,
+      storage_searches_kcount: 14,
+    }),
+  ).toMatchObject({
+    inputTokenFemto: ONE,
+    outputTokenFemto: 2n * ONE,
+    cacheWriteTokenFemto: 3n * ONE,
+    cacheWriteHourTokenFemto: 8n * ONE,
+    reasoningTokenFemto: 5n * ONE,
+    audioInputTokenFemto: 6n * ONE,
+    cachedAudioInputTokenFemto: 7n * ONE,
+    audioOutputTokenFemto: 8n * ONE,
+    imageInputTokenFemto: 9n * ONE,
+    cachedImageInputTokenFemto: 10n * ONE,
+    imageOutputTokenFemto: 11n * ONE,
+    requestFemto: 12n * 1_000n * ONE,
+    webSearchFemto: 13n * 1_000n * ONE,
+    fileSearchFemto: 14n * 1_000n * ONE,
   });
 });
 

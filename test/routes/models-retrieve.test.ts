@@ -15,6 +15,16 @@ test("answers with the detail shape: the model of the list, its output limit and
   const { data } = await gateway.get<{ data: object[] }>("/v1/models");
   expect(await gateway.get<object>("/v1/models/acme/quill-4o-mini")).toEqual({
     ...data[0],
+    endpoints: [
+      {
+        provider: "acme",
+        model: "quill-4o-mini",
+        context_length: 128_000,
+        max_output_tokens: 16_384,
+        pricing: (data[0] as { pricing: object }).pricing,
+        capabilities: ["streaming", "function_calling", "vision", "json_mode"],
+      },
+    ],
     max_output_tokens: 16_384,
     supports_streaming: true,
     supports_function_calling: true,

@@ -17,7 +17,8 @@ afterEach(async () => {
   await database.drop();
 });
 
-const publish = (models: readonly CatalogueModel[]) => publishSearch(sql, createModelIndex(models));
+const publish = (models: readonly CatalogueModel[]) =>
+  publishSearch(sql, createModelIndex({ models }));
 
 /** Ids, and a mark of the row version that changes with each write. */
 async function rows(): Promise<Map<string, string>> {

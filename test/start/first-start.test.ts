@@ -106,10 +106,8 @@ describe("the file of the first keys", () => {
     async () => {
       const dataDir = grounds.newDataDir();
       const path = join(dataDir, "first-keys.json");
-      const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-      const environment = { PORT: String(taken.port) };
-      expect(await exitOf(grounds.launch({ dataDir, environment }))).toBe(1);
-      await taken.stop(true);
+      const earlier = await startReady({ dataDir });
+      await stop(earlier.gateway);
       const left = firstKeys(dataDir);
       const { gateway, baseUrl } = await startReady({ dataDir });
       expect(firstKeys(dataDir)).toEqual({ ...left, base_url: baseUrl });
@@ -188,7 +186,7 @@ test(
 );
 
 test(
-  "on a terminal a first start whose port is taken has shown keys that work in the next one",
+  "on a terminal a first start whose port is taken makes no keys, and the next one shows them",
   async () => {
     const dataDir = grounds.newDataDir();
     const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
@@ -198,11 +196,17 @@ test(
     });
     expect(await first.exited).toBe(1);
     await until("it says why", () => shown.includes("PORT"));
+    expect(shown).not.toMatch(KEY);
+    const port = taken.port!;
     await taken.stop(true);
+    const second = onTerminal(dataDir, port, (_, bytes) => {
+      shown += Buffer.from(bytes).toString();
+    });
+    await until("it listens", () => shown.includes("Base URL"));
     const secretKey = /Secret key +(gateway_sk_\w{38})/.exec(shown)?.[1];
-    const { gateway, baseUrl } = await startReady({ dataDir });
-    expect((await chat(baseUrl, secretKey!)).status).toBe(200);
-    await stop(gateway);
+    expect((await chat(`http://127.0.0.1:${port}`, secretKey!)).status).toBe(200);
+    second.kill("SIGTERM");
+    expect(await second.exited).toBe(0);
   },
   TIMEOUT_MS,
 );

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { exitOf, type GatewayProcess, Grounds } from "../crash/gateway-process.ts";
@@ -15,12 +15,12 @@ const grounds = new Grounds("refused");
 afterAll(() => grounds.clear());
 
 /** A start that fails: exit code 1, and one line that says why. */
-async function refusal(gateway: GatewayProcess): Promise<string> {
+async function refusal(gateway: GatewayProcess, lines = 1): Promise<string> {
   expect(await exitOf(gateway)).toBe(1);
   expect(performance.now() - gateway.startedMs).toBeLessThan(REFUSAL_MS);
   const said = gateway.stderr();
   expect(said.endsWith("\n")).toBeTrue();
-  expect(said.trimEnd().split("\n")).toHaveLength(1);
+  expect(said.trimEnd().split("\n")).toHaveLength(lines);
   expect(gateway.stdout()).not.toContain("listening on");
   return said.trimEnd();
 }
@@ -31,7 +31,7 @@ describe("a wrong setting stops the start with one line that names it, its value
     ["PORT", "65536", "a whole number from 0 to 65535"],
     ["HOST", "a b", "an IP address or a host name"],
     ["HOST", "203.0.113.1", "an address of this machine"],
-    ["GATEWAY_PLAN", "gold", "one of free, pro, byok"],
+    ["GATEWAY_PLAN", "gold", "one of free, pro, byok, enterprise"],
     ["GATEWAY_STARTING_CREDIT_USD", "-1", "an amount in USD"],
     ["GATEWAY_STARTING_CREDIT_USD", "1e3", "an amount in USD"],
     ["GATEWAY_SHUTDOWN_GRACE_MS", "soon", "a whole number"],
@@ -85,6 +85,16 @@ describe("a wrong setting stops the start with one line that names it, its value
     TIMEOUT_MS,
   );
 });
+
+test(
+  "several wrong settings are told together, a line for each",
+  async () => {
+    const environment = { LOG_LEVEL: "loud", GATEWAY_KEEPALIVE_MS: "soon", OPENAI_BASE_URL: "x" };
+    const said = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }), 3);
+    for (const name in environment) expect(said).toContain(`${name} is `);
+  },
+  TIMEOUT_MS,
+);
 
 test(
   "a database of one's own without a master key is refused, and so is one that cannot be reached",
@@ -173,6 +183,7 @@ describe("a second gateway", () => {
       const line = await refusal(grounds.launch({ dataDir, environment }));
       expect(line).toBe(`PORT is "${taken.port}", but must be one that is free on 127.0.0.1`);
       expect(grounds.runningServers()).toEqual([]);
+      expect(readdirSync(dataDir)).toEqual([]);
       await taken.stop(true);
     },
     TIMEOUT_MS,

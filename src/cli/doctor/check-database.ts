@@ -3,11 +3,11 @@ import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
 import { findPostgresBinaries } from "../../../db/embedded/binaries.ts";
 import { readMigrationState } from "../../../db/migration-state.ts";
-import { hearsGateway } from "../../../db/queries/database-at-rest.ts";
+import { lastHeartbeat } from "../../../db/queries/database-at-rest.ts";
 import { readServerVersion } from "../../../db/queries/server-version.ts";
 import { maskUrl } from "../../config/config-error.ts";
 import { type DatabaseSettings, withServer } from "../operator-database.ts";
-import { type Finding, ok, wrong } from "./finding.ts";
+import { type Finding, ok, warning, wrong } from "./finding.ts";
 
 const NAME = "database";
 const OLDEST_MAJOR_VERSION = 15;
@@ -56,6 +56,32 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
   const migrations: Finding = isNewer
     ? { name: "migrations", state: "warning", detail: "of a newer version of the gateway" }
     : ok("migrations", "up to date");
-  const gateway = (await hearsGateway(sql)) ? "one runs on this database" : "none runs";
-  return [migrations, ok("gateway", gateway), ...(await lookFurther(sql))];
+  return [migrations, await lookForGateway(sql), ...(await lookFurther(sql))];
+}
+
+/** Longer than two heartbeats of a gateway, which come every 500 ms. */
+const LISTENING_MS = 1_500;
+const POLL_MS = 100;
+
+export const GATEWAY_RUNS = "one runs on this database";
+
+/**
+ * A gateway that was killed leaves a row that calls it alive until another one declares it dead, and whose
+ * last heartbeat may be a moment old: only a heartbeat that comes while we listen proves that it runs.
+ */
+async function lookForGateway(sql: Database): Promise<Finding> {
+  const name = "gateway";
+  const first = await lastHeartbeat(sql);
+  if (first === undefined) return ok(name, "none runs");
+  const deadlineMs = performance.now() + LISTENING_MS;
+  while (performance.now() < deadlineMs) {
+    await Bun.sleep(POLL_MS);
+    const next = await lastHeartbeat(sql);
+    if (next !== undefined && next.at !== first.at) return ok(name, GATEWAY_RUNS);
+  }
+  const seconds = Math.round(first.secondsAgo);
+  return warning(
+    name,
+    `none runs; the last one ended without a stop, ${seconds} s ago, and the next start settles what it left`,
+  );
 }

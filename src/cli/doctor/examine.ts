@@ -1,26 +1,37 @@
 import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
+import { ConfigError } from "../../config/config-error.ts";
 import { type GatewayConfig, readConfig } from "../../config.ts";
 import type { CommandContext } from "../command.ts";
 import type { DatabaseSettings } from "../operator-database.ts";
 import { readOperatorSettings } from "../operator-settings.ts";
+import { checkCatalogue } from "./check-catalogue.ts";
 import { checkDataFolder } from "./check-data-folder.ts";
-import { checkDatabase } from "./check-database.ts";
+import { checkDatabase, GATEWAY_RUNS } from "./check-database.ts";
 import { checkFileFolder } from "./check-file-folder.ts";
 import { checkFileStorage } from "./check-file-storage.ts";
+import { checkLive } from "./check-live.ts";
 import { checkMasterKey, checkSealedValues } from "./check-master-key.ts";
+import { checkPort } from "./check-port.ts";
 import { checkProviders } from "./check-providers.ts";
 import { checkRedis } from "./check-redis.ts";
-import { type Finding, ok, wrong } from "./finding.ts";
+import { type Finding, ok, warning, wrong } from "./finding.ts";
 
-/** Looks at everything that the gateway needs to start and to serve. */
-export async function examine(context: CommandContext): Promise<Finding[]> {
+/**
+ * Looks at everything that the gateway needs to start and to serve; with `isLive` it also asks the providers
+ * whether they take their keys.
+ */
+export async function examine(context: CommandContext, isLive: boolean): Promise<Finding[]> {
   const { environment, cwd, log } = context;
   let config: GatewayConfig;
   try {
     config = readConfig(environment, { cwd });
   } catch (error) {
-    return [wrong("configuration", error), ...(await examineStorage(context))];
+    const faults = error instanceof ConfigError ? error.faults : [error];
+    return [
+      ...faults.map((fault) => wrong("configuration", fault)),
+      ...(await examineStorage(context)),
+    ];
   }
   const [database, redis, files, providers] = await Promise.all([
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
@@ -28,15 +39,24 @@ export async function examine(context: CommandContext): Promise<Finding[]> {
     checkFileStorage(config),
     checkProviders(config.providers, config.proxies),
   ]);
+  const catalogue = await checkCatalogue(config, context.nowMs());
   return [
     ok("configuration", config.configFile ?? "environment alone"),
-    ...config.warnings.map(warning),
+    ...config.warnings.map((detail) => warning("configuration", detail)),
+    await checkPort(
+      config,
+      database.some(({ detail }) => detail === GATEWAY_RUNS),
+    ),
     checkDataFolder(config.dataDir),
     checkMasterKey(config),
     ...database,
     ...redis,
     ...files,
     ...providers,
+    ...catalogue.findings,
+    ...(isLive
+      ? await checkLive(catalogue.targets.filter(({ provider }) => provider.baseUrl))
+      : []),
   ];
 }
 
@@ -56,8 +76,4 @@ async function examineStorage({ environment, cwd, log }: CommandContext): Promis
     return [];
   }
   return [checkDataFolder(settings.dataDir), ...(await checkDatabase(settings, log))];
-}
-
-function warning(detail: string): Finding {
-  return { name: "configuration", state: "warning", detail };
 }

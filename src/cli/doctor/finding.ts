@@ -13,3 +13,7 @@ export function wrong(name: string, reason: unknown): Finding {
   const detail = reason instanceof Error ? reason.message : String(reason);
   return { name, state: "wrong", detail };
 }
+
+export function warning(name: string, detail: string): Finding {
+  return { name, state: "warning", detail };
+}

@@ -6,9 +6,11 @@ import { renderFields } from "../print/table.ts";
 const run: Command = {
   noun: "doctor",
   summary: "Says what is configured, what can be reached, and what is wrong.",
-  options: {},
-  run: async (_, context) => {
-    const checks = await examine(context);
+  options: {
+    live: { meaning: "also ask each provider whether it takes its key and knows the models" },
+  },
+  run: async ({ options }, context) => {
+    const checks = await examine(context, options.live !== undefined);
     const isFailure = checks.some(({ state }) => state === "wrong");
     return { data: { ok: !isFailure, checks }, text: findingsText(checks), isFailure };
   },

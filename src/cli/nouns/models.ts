@@ -1,3 +1,4 @@
+import { ConfigFaults } from "../../config/config-error.ts";
 import { readConfigFile } from "../../config/file.ts";
 import { enabledProviders } from "../../config/providers.ts";
 import { buildCatalogue } from "../../providers/catalogue/build-catalogue.ts";
@@ -18,7 +19,9 @@ const list: Command = {
   },
   run: async ({ options }, context) => {
     const file = readConfigFile(context.environment, context.cwd);
-    const { providers } = enabledProviders(context.environment, file);
+    const faults = new ConfigFaults();
+    const { providers } = enabledProviders(context.environment, file, faults);
+    faults.throwAny();
     const { models, sandbox } = file;
     const catalogue = await buildCatalogue({
       providers,
@@ -26,7 +29,7 @@ const list: Command = {
       sandbox,
       now: new Date(context.nowMs()),
     });
-    const data = catalogue
+    const data = catalogue.models
       .map(describeModel)
       .filter(({ provider }) => (options.provider ?? provider) === provider)
       .filter(({ category }) => (options.category ?? category) === category);

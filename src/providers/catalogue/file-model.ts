@@ -1,13 +1,17 @@
 import { ConfigError } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
+import { isLocalServer } from "../../config/local-server.ts";
+import type { ProviderConfig } from "../../config/providers.ts";
 import type {
   CatalogueModel,
   FineTuningTerms,
   ModelCategory,
-  ModelEndpoint,
   ModelPrices,
+  ModelTerms,
 } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
+import type { DiscoveredModel } from "./discovered-model.ts";
+import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 
 /** Completes "it needs …" in the message for an entry without the prices of its category. */
@@ -19,42 +23,117 @@ const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
   audio: "cost_per_character or cost_per_second (or the costs per token)",
 };
 
+/** What the catalogue knows where an entry of the file leaves something out. */
+export interface FileModelContext {
+  /** The enabled ones, by id. */
+  readonly providers: ReadonlyMap<string, ProviderConfig>;
+  /** What providers offer, by `provider/name there`. */
+  readonly offered: ReadonlyMap<string, ModelTerms>;
+  readonly discovered: ReadonlyMap<string, readonly DiscoveredModel[]>;
+}
+
 /**
- * A model of the configuration file; what it leaves out comes from `builtIn`, the entry it replaces.
+ * A model of the configuration file; what it leaves out comes from `builtIn`, the entry it replaces, from
+ * what its providers offer under the endpoint's name, or from the local server that serves it.
  * Throws ConfigError when something is left that has no safe default: a price, a context length, an endpoint.
  */
 export function fileModel(
   config: ModelConfig,
   builtIn: CatalogueModel | undefined,
-  enabledProviders: ReadonlySet<string>,
+  context: FileModelContext,
 ): CatalogueModel {
   const author = config.id.slice(0, config.id.indexOf("/"));
   const slug = config.id.slice(author.length + 1);
   const category = config.category ?? builtIn?.category ?? categoryOf(config);
-  const prices = pricesOf(config, builtIn, category);
-  const contextLength = contextLengthOf(config, builtIn, category);
-  const endpoints = endpointsOf(config, builtIn, enabledProviders, {
-    provider: author,
-    model: slug,
+  const places = placesOf(config, builtIn, context, { provider: author, model: slug });
+  const endpoints = places.map((place) => {
+    const known = knownTerms(place, builtIn, context, config.endpoints !== undefined);
+    const { provider, model } = place;
+    return { provider, model, ...termsAt(config, place, known, category), ...weightOf(place) };
   });
-  const provider = endpoints[0]?.provider ?? author;
+  const first = endpoints[0]!;
+  const { contextLength, maxOutputTokens, prices, capabilities } = first;
   const name = config.name ?? builtIn?.name ?? slug;
   const fineTuning = termsOf(config, builtIn, prices);
+  const canonicalId = config.endpoints === undefined ? builtIn?.canonicalId : undefined;
   return {
     id: config.id,
     name,
-    description: config.description ?? builtIn?.description ?? `${name}, served by ${provider}.`,
-    provider,
+    description:
+      config.description ?? builtIn?.description ?? `${name}, served by ${first.provider}.`,
+    provider: first.provider,
     ownedBy: author,
     category,
     contextLength,
-    maxOutputTokens: maxOutputTokensOf(config, builtIn, prices, category, contextLength),
+    maxOutputTokens,
     prices,
-    capabilities: config.capabilities ?? builtIn?.capabilities ?? defaultCapabilities(category),
+    capabilities,
     isActive: config.is_active ?? builtIn?.isActive ?? true,
     created: config.created ?? builtIn?.created ?? 0,
     ...(fineTuning !== undefined && { fineTuning }),
     endpoints,
+    ...(canonicalId !== undefined && { canonicalId }),
+  };
+}
+
+/** An endpoint of the file's, with what it states itself. */
+type Place = NonNullable<ModelConfig["endpoints"]>[number];
+
+/** What an entry, or one of its endpoints, states of prices and limits. */
+type Stated = ModelConfig;
+
+function weightOf({ weight }: Place): { weight?: number } {
+  return weight === undefined ? {} : { weight };
+}
+
+/** What an endpoint states goes before what its model's entry does, and that before what is known. */
+function termsAt(
+  config: ModelConfig,
+  { provider: _, model: __, weight: ___, ...own }: Place,
+  known: Partial<ModelTerms> | undefined,
+  category: ModelCategory,
+): ModelTerms {
+  const stated: Stated = { ...config, ...own };
+  const isFree = known?.prices === FREE_OF_CHARGE && !statesTokenPrice(stated);
+  const knownPrices = known?.prices === FREE_OF_CHARGE && !isFree ? undefined : known?.prices;
+  const prices = pricesOf(stated, knownPrices, category);
+  const contextLength = contextLengthOf(stated, known?.contextLength, category);
+  return {
+    contextLength,
+    maxOutputTokens: maxOutputTokensOf(
+      stated,
+      known?.maxOutputTokens,
+      prices,
+      category,
+      contextLength,
+    ),
+    prices,
+    capabilities: stated.capabilities ?? known?.capabilities ?? defaultCapabilities(category),
+  };
+}
+
+/**
+ * What the provider itself offers under the endpoint's name, where the file names the endpoint; else the
+ * model that the entry replaces. A local server's models are known to cost nothing.
+ */
+function knownTerms(
+  { provider, model }: Place,
+  builtIn: CatalogueModel | undefined,
+  { providers, offered, discovered }: FileModelContext,
+  isOfFile: boolean,
+): Partial<ModelTerms> | undefined {
+  const ofBuiltIn = builtIn?.endpoints.find(
+    (endpoint) => endpoint.provider === provider && endpoint.model === model,
+  );
+  const known =
+    ofBuiltIn ?? (isOfFile ? offered.get(`${provider}/${model}`) : undefined) ?? builtIn;
+  if (known !== undefined) return known;
+  const config = providers.get(provider);
+  if (config === undefined || !isLocalServer(config)) return undefined;
+  const listed = discovered.get(provider)?.find(({ name }) => name === model);
+  return {
+    prices: FREE_OF_CHARGE,
+    contextLength: listed?.contextLength ?? UNKNOWN_CONTEXT_LENGTH,
   };
 }
 
@@ -70,11 +149,10 @@ function defaultCapabilities(category: ModelCategory): string[] {
 }
 
 function pricesOf(
-  config: ModelConfig,
-  builtIn: CatalogueModel | undefined,
+  config: Stated,
+  known: ModelPrices | undefined,
   category: ModelCategory,
 ): ModelPrices {
-  const known = builtIn?.prices;
   const input = femto(config.input_cost_per_token) ?? known?.inputTokenFemto;
   const output = femto(config.output_cost_per_token) ?? known?.outputTokenFemto;
   const image = femto(config.cost_per_image) ?? known?.imageFemto;
@@ -101,11 +179,26 @@ function pricesOf(
       femto(config.cache_write_input_cost_per_token) ??
       (config.input_cost_per_token === undefined ? known?.cacheWriteTokenFemto : undefined) ??
       inputTokenFemto,
+    ...(statesTokenPrice(config) ? {} : kindsApart(known)),
     ...(longPrompt === undefined ? {} : { longPrompt }),
     ...(image === undefined ? {} : { imageFemto: image }),
     ...(character === undefined ? {} : { characterFemto: character }),
     ...(second === undefined ? {} : { secondFemto: second }),
   };
+}
+
+/** The prices of kinds of use that the file cannot state. */
+function kindsApart(known: ModelPrices | undefined): Partial<ModelPrices> {
+  if (known === undefined) return {};
+  const {
+    inputTokenFemto: _input,
+    outputTokenFemto: _output,
+    cachedInputTokenFemto: _cached,
+    cacheWriteTokenFemto: _written,
+    longPrompt: _long,
+    ...apart
+  } = known;
+  return apart;
 }
 
 /** Prices that are stated hold for prompts of any length. */
@@ -142,11 +235,11 @@ function termsOf(
 }
 
 function contextLengthOf(
-  config: ModelConfig,
-  builtIn: CatalogueModel | undefined,
+  config: Stated,
+  known: number | undefined,
   category: ModelCategory,
 ): number {
-  const stated = config.context_length ?? builtIn?.contextLength;
+  const stated = config.context_length ?? known;
   if (stated !== undefined) return stated;
   if (category === "image" || category === "audio") return TEXT_ONLY_CONTEXT;
   throw incomplete(config, category, "context_length");
@@ -154,28 +247,28 @@ function contextLengthOf(
 
 /** Where no limit is stated the context length is the only one there is; what has no output tokens has none. */
 function maxOutputTokensOf(
-  config: ModelConfig,
-  builtIn: CatalogueModel | undefined,
+  config: Stated,
+  known: number | undefined,
   prices: ModelPrices,
   category: ModelCategory,
   contextLength: number,
 ): number {
-  const stated = config.max_output_tokens ?? builtIn?.maxOutputTokens;
+  const stated = config.max_output_tokens ?? known;
   if (stated !== undefined) return Math.min(stated, contextLength);
   const isText = category === "chat" || category === "code";
   return isText || prices.outputTokenFemto > 0n ? contextLength : 0;
 }
 
-function endpointsOf(
+function placesOf(
   config: ModelConfig,
   builtIn: CatalogueModel | undefined,
-  enabledProviders: ReadonlySet<string>,
-  ofAuthor: ModelEndpoint,
-): readonly ModelEndpoint[] {
+  { providers }: FileModelContext,
+  ofAuthor: { readonly provider: string; readonly model: string },
+): readonly Place[] {
   if (config.endpoints !== undefined) return config.endpoints;
-  const known = builtIn?.endpoints.filter(({ provider }) => enabledProviders.has(provider)) ?? [];
-  if (known.length > 0) return known;
-  if (enabledProviders.has(ofAuthor.provider)) return [ofAuthor];
+  const known = builtIn?.endpoints.filter(({ provider }) => providers.has(provider)) ?? [];
+  if (known.length > 0) return known.map(({ provider, model }) => ({ provider, model }));
+  if (providers.has(ofAuthor.provider)) return [ofAuthor];
   throw new ConfigError(
     `${config.source} (${config.id}) has no endpoints, but needs them: no provider ${ofAuthor.provider} is enabled`,
   );

@@ -4,7 +4,7 @@ import type { MatchLogic, ModelInfo } from "@pydantic/genai-prices";
 const VERSION_SUFFIX = /^-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest|chat-latest)$/;
 
 /** The published prices of one provider. */
-interface PriceList {
+export interface PriceList {
   /** The names under which the provider is known to take requests. */
   readonly names: readonly string[];
   /** The entry that prices the model of that name. */

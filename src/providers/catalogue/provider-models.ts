@@ -1,6 +1,11 @@
 import type { ModelInfo } from "@pydantic/genai-prices";
-import { type ProviderType, providerType } from "../../config/provider-types.ts";
-import type { CatalogueModel, ModelCategory, ModelPrices } from "../../lib/catalogue-model.ts";
+import { type ModelSource, modelSource } from "../../config/provider-types.ts";
+import type {
+  CatalogueModel,
+  ModelCategory,
+  ModelPrices,
+  ModelTerms,
+} from "../../lib/catalogue-model.ts";
 import {
   type CapabilityEntry,
   type CapabilityList,
@@ -8,9 +13,10 @@ import {
   isNamedSeeing,
   loadCapabilities,
 } from "./capability-list.ts";
-import { loadPriceList, statedNames } from "./price-list.ts";
+import { knownContextLength } from "./known-context-lengths.ts";
+import { loadPriceList, type PriceList, statedNames } from "./price-list.ts";
 import { publishedPrices } from "./published-prices.ts";
-import { isServed, knownOutputLimit } from "./served-models.ts";
+import { exclusionReason, knownOutputLimit } from "./served-models.ts";
 import { publishedTerms } from "./training-prices.ts";
 
 /** The longest text of an endpoint without a context window, in characters, which bounds its tokens. */
@@ -20,9 +26,23 @@ const DATE = /(20\d{2})-?(\d{2})-?(\d{2})$/;
 /** Takes tools, but no `response_format`. */
 const WITHOUT_JSON_MODE = /^(openai\/)?gpt-4(-0\d{3}|-32k.*)?$/;
 
+/** A name of the lists that is not offered. */
+export interface LeftOut {
+  readonly name: string;
+  /** Completes "it is left out: …". */
+  readonly reason: string;
+}
+
+/** What a provider type serves, by the lists. */
+export interface BuiltInModels {
+  /** Each with one endpoint, whose provider is the type's name, and an id of that and the provider's name. */
+  readonly models: readonly CatalogueModel[];
+  readonly leftOut: readonly LeftOut[];
+}
+
 interface Known {
   readonly typeName: string;
-  readonly type: ProviderType;
+  readonly source: ModelSource;
   readonly name: string;
   readonly priced: ModelInfo;
   readonly prices: ModelPrices;
@@ -32,29 +52,61 @@ interface Known {
   readonly similar: CapabilityEntry | undefined;
 }
 
-/**
- * The built-in models of a provider type, each with one endpoint whose provider is the type's name.
- * A model without a known price or context length is left out.
- */
-export async function builtInModels(typeName: string, now: Date): Promise<CatalogueModel[]> {
-  const type = providerType(typeName);
-  if (type?.genaiPricesId === undefined) return [];
+/** The built-in models of a provider type. One without a known price or context length is left out. */
+export async function builtInModels(typeName: string, now: Date): Promise<BuiltInModels> {
+  const source = modelSource(typeName);
+  if (source?.genaiPricesId === undefined) return { models: [], leftOut: [] };
   const [priceList, capabilities] = await Promise.all([
-    loadPriceList(type.genaiPricesId),
-    loadCapabilities(type.tokenlensId),
+    loadPriceList(source.genaiPricesId),
+    loadCapabilities(source.tokenlensId),
   ]);
   const models: CatalogueModel[] = [];
+  const leftOut: LeftOut[] = [];
   for (const name of new Set([...capabilities.keys(), ...priceList.names].sort())) {
-    const priced = priceList.find(name);
-    if (priced === undefined || !isServed(typeName, name, priced.price_comments ?? "")) continue;
-    const prices = publishedPrices(priced, now);
-    if (prices === undefined) continue;
-    const exact = entryOf(name, priced, capabilities);
-    const similar = exact ?? closestRelative(name, capabilities);
-    const model = toModel({ typeName, type, name, priced, prices, exact, similar });
-    if (model !== undefined) models.push(model);
+    const made = await modelOf(typeName, source, name, { priceList, capabilities, now });
+    if (typeof made === "string") leftOut.push({ name, reason: made });
+    else models.push(made);
   }
-  return models;
+  return { models, leftOut };
+}
+
+interface Lists {
+  readonly priceList: PriceList;
+  readonly capabilities: CapabilityList;
+  readonly now: Date;
+}
+
+/** The model of that name, or why there is none. */
+async function modelOf(
+  typeName: string,
+  source: ModelSource,
+  listedName: string,
+  { priceList, capabilities, now }: Lists,
+): Promise<CatalogueModel | string> {
+  const priced = priceList.find(listedName);
+  const excluded = exclusionReason(typeName, listedName, priced?.price_comments ?? "");
+  if (excluded !== undefined) return excluded;
+  if (priced === undefined) return "the price list has no price for it";
+  const published = publishedPrices(priced, now);
+  if (published.prices === undefined) return published.reason;
+  const { prices } = published;
+  const exact = entryOf(listedName, priced, capabilities);
+  const similar = exact ?? closestRelative(listedName, capabilities);
+  const name = source.nameAtProvider?.(listedName) ?? listedName;
+  const known = { typeName, source, name, priced, prices, exact, similar };
+  const category = categoryOf(name, prices);
+  if (category === "audio" && !hasPriceOfSound(prices)) return "no list has a price of its sound";
+  if (category !== "image" && /image/i.test(name)) return "no list has a price of its images";
+  const contextLength =
+    contextLengthOf(known, category) ?? (await knownContextLength(typeName, source, name));
+  if (contextLength === undefined) return "no list has its context length";
+  const hasOutputPrice = category === "embedding" || category === "audio";
+  if (!hasOutputPrice && !prices.outputTokenFemto) return "the price list has no price for it";
+  const isText = category === "chat" || category === "code";
+  if (isText && prices.requestFemto !== undefined) {
+    return "it has a fee for each request, which cannot be metered";
+  }
+  return toModel(known, category, contextLength);
 }
 
 function entryOf(
@@ -66,36 +118,42 @@ function entryOf(
   return capabilities.get(names.find((one) => capabilities.has(one)) ?? "");
 }
 
-function toModel(known: Known): CatalogueModel | undefined {
-  const { typeName, type, name, priced, prices, exact } = known;
-  const category = categoryOf(name, prices);
-  const contextLength = contextLengthOf(known, category);
-  const hasOutputPrice =
-    category === "embedding" || category === "audio" || prices.outputTokenFemto;
-  if (contextLength === undefined || !hasOutputPrice) return undefined;
+function toModel(known: Known, category: ModelCategory, contextLength: number): CatalogueModel {
+  const { typeName, source, name, priced, prices, exact } = known;
   const displayName = (exact?.id === name ? exact.name : undefined) ?? nameOf(name, priced);
   const fineTuning = publishedTerms(typeName, name);
-  return {
-    id: `${typeName}/${name}`,
-    name: displayName,
-    description: descriptionOf(priced) ?? `${displayName}, served by ${type.displayName}.`,
-    provider: typeName,
-    ownedBy: typeName,
-    category,
+  const terms: ModelTerms = {
     contextLength,
     maxOutputTokens: maxOutputTokensOf(known, category, contextLength),
     prices: category === "embedding" ? { ...prices, outputTokenFemto: 0n } : prices,
     capabilities: capabilitiesOf(known, category),
+  };
+  return {
+    id: `${typeName}/${name}`,
+    name: displayName,
+    description: descriptionOf(priced) ?? `${displayName}, served by ${source.displayName}.`,
+    provider: typeName,
+    ownedBy: typeName,
+    category,
+    ...terms,
     isActive: priced.deprecated !== true,
     created: createdOf(known),
     ...(fineTuning !== undefined && { fineTuning }),
-    endpoints: [{ provider: typeName, model: name }],
+    endpoints: [{ provider: typeName, model: name, ...terms }],
   };
 }
 
+function hasPriceOfSound(prices: ModelPrices): boolean {
+  const { secondFemto, audioInputTokenFemto, audioOutputTokenFemto } = prices;
+  return (secondFemto ?? audioInputTokenFemto ?? audioOutputTokenFemto) !== undefined;
+}
+
 function categoryOf(name: string, prices: ModelPrices): ModelCategory {
-  if (prices.secondFemto !== undefined) return "audio";
+  if (prices.secondFemto !== undefined || /audio|transcribe|tts|voxtral/i.test(name))
+    return "audio";
   if (/embed/i.test(name)) return "embedding";
+  if (prices.imageOutputTokenFemto !== undefined || /^(openai\/)?gpt-image/.test(name))
+    return "image";
   return /code|codestral|devstral|starcoder/i.test(name) ? "code" : "chat";
 }
 
@@ -103,17 +161,17 @@ function categoryOf(name: string, prices: ModelPrices): ModelCategory {
 function contextLengthOf(known: Known, category: ModelCategory): number | undefined {
   const longest = Math.max(known.exact?.limit?.context ?? 0, known.priced.context_window ?? 0);
   if (longest > 0) return longest;
-  return category === "audio" ? TEXT_ONLY_CONTEXT : undefined;
+  return category === "audio" || category === "image" ? TEXT_ONLY_CONTEXT : undefined;
 }
 
 function maxOutputTokensOf(known: Known, category: ModelCategory, contextLength: number): number {
-  if (category === "embedding" || category === "audio") return 0;
+  if (category === "embedding" || category === "audio" || category === "image") return 0;
   const limit = known.exact?.limit?.output || knownOutputLimit(known.name) || contextLength;
   return Math.min(limit, contextLength);
 }
 
 function capabilitiesOf({ name, similar }: Known, category: ModelCategory): string[] {
-  if (category === "embedding" || category === "audio") return [];
+  if (category === "embedding" || category === "audio" || category === "image") return [];
   const tools = similar?.tool_call === true;
   return [
     "streaming",

@@ -5,36 +5,49 @@ import { type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
 const TOKENS_PER_MTOK = 1_000_000n;
 const SECONDS_PER_HOUR = 3600n;
 
-/**
- * The kinds of use that the gateway meters, and those that only the provider's own search tools cause.
- * A model with a price for anything else (a fee for each request, audio tokens, pages) is left out of
- * the catalogue: charging its tokens alone would charge less than the provider does.
- */
-const UNDERSTOOD = new Set([
-  "input_mtok",
-  "output_mtok",
-  "cache_read_mtok",
-  "cache_write_mtok",
-  "audio_hours",
-  "input_audio_hours",
-  "web_searches_kcount",
-  "storage_searches_kcount",
-]);
+const PER_THOUSAND = 1_000n;
+
+/** The kinds of use that have a price apart from those of text tokens: the list's names and ours. */
+const KINDS: Readonly<Record<string, { readonly field: KindOfUse; readonly units: bigint }>> = {
+  cache_write_1h_mtok: { field: "cacheWriteHourTokenFemto", units: TOKENS_PER_MTOK },
+  output_reasoning_mtok: { field: "reasoningTokenFemto", units: TOKENS_PER_MTOK },
+  input_audio_mtok: { field: "audioInputTokenFemto", units: TOKENS_PER_MTOK },
+  cache_audio_read_mtok: { field: "cachedAudioInputTokenFemto", units: TOKENS_PER_MTOK },
+  output_audio_mtok: { field: "audioOutputTokenFemto", units: TOKENS_PER_MTOK },
+  input_image_mtok: { field: "imageInputTokenFemto", units: TOKENS_PER_MTOK },
+  cache_image_read_mtok: { field: "cachedImageInputTokenFemto", units: TOKENS_PER_MTOK },
+  output_image_mtok: { field: "imageOutputTokenFemto", units: TOKENS_PER_MTOK },
+  audio_hours: { field: "secondFemto", units: SECONDS_PER_HOUR },
+  input_audio_hours: { field: "secondFemto", units: SECONDS_PER_HOUR },
+  web_searches_kcount: { field: "webSearchFemto", units: PER_THOUSAND },
+  storage_searches_kcount: { field: "fileSearchFemto", units: PER_THOUSAND },
+  requests_kcount: { field: "requestFemto", units: PER_THOUSAND },
+};
+type KindOfUse = Exclude<keyof ModelPrices, keyof TokenPrices | "longPrompt">;
+const TEXT_KINDS = new Set(["input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"]);
+
+/** The prices of a model at one time, or why they cannot be stated. */
+export type PublishedPrices =
+  | { readonly prices: ModelPrices }
+  | { readonly prices?: undefined; readonly reason: string };
 
 /**
- * The prices of a model at `now`, undefined where one of its kinds of use has no known price. Of prices
- * that depend on the time of day the highest stands, kind by kind, so that neither a hold nor a charge is
- * below what the provider bills.
+ * The prices of a model at `now`. Of prices that depend on the time of day the highest stands, kind by
+ * kind, so that neither a hold nor a charge is below what the provider bills. A model with a price for a
+ * kind of use that has no field here has none: charging the rest alone would charge less than the provider.
  */
-export function publishedPrices(model: ModelInfo, now: Date): ModelPrices | undefined {
-  const variants = inForce(model.prices, now);
+export function publishedPrices(model: ModelInfo, now: Date): PublishedPrices {
   let highest: ModelPrices | undefined;
-  for (const variant of variants) {
+  for (const variant of inForce(model.prices, now)) {
+    const unknown = Object.keys(variant).find((key) => !TEXT_KINDS.has(key) && !(key in KINDS));
+    if (unknown !== undefined) return { reason: `its price of ${unknown} cannot be metered` };
     const prices = flatPrices(variant);
-    if (prices === undefined) return undefined;
+    if (prices === undefined) return { reason: "the price list has no price for it" };
     highest = highest === undefined ? prices : higherOfEach(highest, prices);
   }
-  return highest;
+  return highest === undefined
+    ? { reason: "the price list has no price for it" }
+    : { prices: highest };
 }
 
 /**
@@ -57,16 +70,16 @@ function inForce(prices: ConditionalPrice[] | ModelPrice, now: Date): ModelPrice
 }
 
 function flatPrices(price: ModelPrice): ModelPrices | undefined {
-  if (Object.keys(price).some((key) => !UNDERSTOOD.has(key))) return undefined;
   const base = tokenPrices(price, baseUsd);
-  const second = perUnit(baseUsd(price.audio_hours ?? price.input_audio_hours), SECONDS_PER_HOUR);
-  if (!base.inputTokenFemto && !second) return undefined;
+  const kinds: { -readonly [Kind in KindOfUse]?: FemtoUsd } = {};
+  for (const [name, { field, units }] of Object.entries(KINDS)) {
+    // Where a kind steps up with the prompt, the highest step stands.
+    const femto = perUnit(highestUsd(price[name]), units);
+    if (femto !== undefined) kinds[field] = higher(kinds[field] ?? 0n, femto);
+  }
+  if (!base.inputTokenFemto && !kinds.secondFemto) return undefined;
   const longPrompt = longPromptPrices(price);
-  return {
-    ...base,
-    ...(longPrompt === undefined ? {} : { longPrompt }),
-    ...(second === undefined ? {} : { secondFemto: second }),
-  };
+  return { ...base, ...(longPrompt === undefined ? {} : { longPrompt }), ...kinds };
 }
 
 type Price = ModelPrice[string];
@@ -97,6 +110,11 @@ function baseUsd(price: Price): number | undefined {
   return typeof price === "object" ? price.base : price;
 }
 
+function highestUsd(price: Price): number | undefined {
+  const base = baseUsd(price);
+  return base === undefined ? undefined : Math.max(base, steppedUsd(price) ?? 0);
+}
+
 function steppedUsd(price: Price): number | undefined {
   const tiers = tiersOf(price);
   return tiers.length === 0 ? baseUsd(price) : Math.max(...tiers.map((tier) => tier.price));
@@ -112,7 +130,11 @@ function perUnit(usd: number | undefined, units: bigint): FemtoUsd | undefined {
 }
 
 function higherOfEach(one: ModelPrices, other: ModelPrices): ModelPrices {
-  const second = higher(one.secondFemto ?? 0n, other.secondFemto ?? 0n);
+  const kinds: { -readonly [Kind in KindOfUse]?: FemtoUsd } = {};
+  for (const { field } of Object.values(KINDS)) {
+    const femto = higher(one[field] ?? -1n, other[field] ?? -1n);
+    if (femto >= 0n) kinds[field] = femto;
+  }
   const starts = [one, other].flatMap(({ longPrompt }) => longPrompt?.beyondTokens ?? []);
   return {
     ...higherTokenPrices(one, other),
@@ -122,7 +144,7 @@ function higherOfEach(one: ModelPrices, other: ModelPrices): ModelPrices {
         ...higherTokenPrices(one.longPrompt ?? one, other.longPrompt ?? other),
       },
     }),
-    ...(second === 0n ? {} : { secondFemto: second }),
+    ...kinds,
   };
 }
 

@@ -1,5 +1,5 @@
 import { SANDBOX_PROVIDER_ID } from "../../config/providers.ts";
-import type { CatalogueModel, ModelPrices } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 
@@ -34,6 +34,13 @@ const EMBEDDING_PRICES: ModelPrices = {
   cacheWriteTokenFemto: femtoFromUsd("0.00000002"),
 };
 
+const CHAT_TERMS: ModelTerms = {
+  contextLength: CONTEXT_LENGTH,
+  maxOutputTokens: MAX_OUTPUT_TOKENS,
+  prices: CHAT_PRICES,
+  capabilities: ["streaming", "function_calling", "json_mode"],
+};
+
 function chatModel(slug: string, name: string, description: string): CatalogueModel {
   return {
     id: `sandbox/${slug}`,
@@ -42,13 +49,10 @@ function chatModel(slug: string, name: string, description: string): CatalogueMo
     provider: SANDBOX_PROVIDER_ID,
     ownedBy: "sandbox",
     category: "chat",
-    contextLength: CONTEXT_LENGTH,
-    maxOutputTokens: MAX_OUTPUT_TOKENS,
-    prices: CHAT_PRICES,
-    capabilities: ["streaming", "function_calling", "json_mode"],
+    ...CHAT_TERMS,
     isActive: true,
     created: CREATED,
-    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug }],
+    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug, ...CHAT_TERMS }],
   };
 }
 
@@ -58,7 +62,14 @@ function otherModel(
   description: string,
   rest: Pick<CatalogueModel, "category" | "contextLength" | "prices">,
 ): CatalogueModel {
-  return { ...chatModel(slug, name, description), capabilities: [], maxOutputTokens: 0, ...rest };
+  const { contextLength, prices } = rest;
+  const terms: ModelTerms = { contextLength, prices, capabilities: [], maxOutputTokens: 0 };
+  return {
+    ...chatModel(slug, name, description),
+    ...rest,
+    ...terms,
+    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug, ...terms }],
+  };
 }
 
 /**

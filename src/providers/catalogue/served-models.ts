@@ -1,33 +1,72 @@
-/** Priced by tokens of sound and images that the price list does not tell apart, or no language models. */
-const OTHER_MEDIA = /audio|realtime|image|tts|voice|ocr|moderation|rerank/i;
-/** Each request costs a search fee that is no token price. */
-const SEARCH_FEE = /search|deep-research|sonar|:online$/i;
-/** Only served by OpenAI's Responses and Completions endpoints, or not by OpenAI at all. */
-const NOT_CHAT_AT_OPENAI =
-  /codex|-pro\b|computer-use|instruct|gpt-oss|:|^ft[.:-]|\.ft-|^gpt-5\.3$/i;
+/** Why a name of a provider's list is not offered. The first that matches decides. */
+interface Exclusion {
+  readonly name: RegExp;
+  readonly reason: string;
+}
 
-const LEFT_OUT: Readonly<Record<string, RegExp>> = {
+const NO_LANGUAGE_MODEL: readonly Exclusion[] = [
+  { name: /realtime|voice/i, reason: "it is served by a realtime interface only" },
+  { name: /ocr/i, reason: "it is billed by the page" },
+  { name: /moderation|rerank/i, reason: "it is no language model" },
+  {
+    name: /(?<!re)search|deep-research|sonar|:online$/i,
+    reason: "each request costs search fees that cannot be metered",
+  },
+];
+
+const NOT_CHAT_AT_OPENAI: readonly Exclusion[] = [
+  {
+    name: /codex|-pro\b|computer-use/i,
+    reason: "it is served by OpenAI's Responses interface only",
+  },
+  { name: /instruct/i, reason: "it is served by OpenAI's Completions interface only" },
+  { name: /gpt-oss|^gpt-5\.3$/i, reason: "OpenAI does not serve it" },
+  { name: /:|^ft[.:-]|\.ft-/i, reason: "it stands for fine-tuned models" },
+];
+
+const AT_PROVIDER: Readonly<Record<string, readonly Exclusion[]>> = {
   openai: NOT_CHAT_AT_OPENAI,
-  azure: NOT_CHAT_AT_OPENAI,
-  // Names of the weights, which the API does not take.
-  mistral: /:|^mistral-7b|^mixtral/i,
-  deepseek: /^deepseek-v3/i,
-  // Every transcription costs at least 10 seconds of sound.
-  groq: /whisper/i,
-  // Ids without a vendor are not OpenRouter's, batches are no chat, and what ~ names changes its price.
-  openrouter: /^[^/]*$|^~|:batch$/,
-  // The listed price is that of a launch promotion.
-  zai: /flash/i,
+  azure: [
+    { name: /phi|wizardlm|mai-ds/i, reason: "Azure OpenAI does not serve it" },
+    ...NOT_CHAT_AT_OPENAI,
+  ],
+  mistral: [
+    {
+      name: /:|^mistral-7b|^mixtral/i,
+      reason: "it is the name of weights, which Mistral does not take",
+    },
+  ],
+  deepseek: [
+    { name: /^deepseek-v3/i, reason: "it is the name of weights, which DeepSeek does not take" },
+  ],
+  groq: [{ name: /whisper/i, reason: "each transcription costs at least 10 seconds of sound" }],
+  openrouter: [
+    { name: /^[^/]*$/, reason: "OpenRouter's names have a vendor" },
+    { name: /^~/, reason: "its price changes with the model that it stands for" },
+    { name: /:batch$/, reason: "it is served in batches only" },
+  ],
+  perplexity: [{ name: /./, reason: "Perplexity ended its chat completions on 27 September 2026" }],
+  zai: [{ name: /flash/i, reason: "the listed price is that of a launch promotion" }],
 };
 
 /** Prices taken over from another provider's list for want of a published one. */
 const BORROWED_PRICE = /openrouter pricing|trusting open ?router|seen on openrouter/i;
 
-/** False for names that the provider lists but that cannot be served and billed exactly here. */
-export function isServed(providerType: string, name: string, priceComment: string): boolean {
-  if (OTHER_MEDIA.test(name) || SEARCH_FEE.test(name)) return false;
-  if (Object.hasOwn(LEFT_OUT, providerType) && LEFT_OUT[providerType]?.test(name)) return false;
-  return providerType === "openrouter" || !BORROWED_PRICE.test(priceComment);
+/** Why a name that the provider's list has cannot be served and billed exactly here; undefined where it can. */
+export function exclusionReason(
+  providerType: string,
+  name: string,
+  priceComment: string,
+): string | undefined {
+  const exclusions = [
+    ...(Object.hasOwn(AT_PROVIDER, providerType) ? AT_PROVIDER[providerType]! : []),
+    ...NO_LANGUAGE_MODEL,
+  ];
+  const reason = exclusions.find((exclusion) => exclusion.name.test(name))?.reason;
+  if (reason !== undefined) return reason;
+  return providerType !== "openrouter" && BORROWED_PRICE.test(priceComment)
+    ? "its price is another provider's"
+    : undefined;
 }
 
 const OUTPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }[] = [

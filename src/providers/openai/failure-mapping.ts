@@ -139,5 +139,19 @@ function waitOf(
 /** A provider may quote the key it was called with: that never leaves this file. */
 function publishable(text: string, apiKey: string | undefined): string {
   const safe = apiKey ? text.replaceAll(apiKey, "[redacted]") : text;
-  return safe.slice(0, MAX_FAILURE_MESSAGE_CHARACTERS).toWellFormed();
+  return withoutCredentials(safe.slice(0, MAX_FAILURE_MESSAGE_CHARACTERS)).toWellFormed();
+}
+
+/**
+ * Forms of credentials that providers issue. A provider that calls others in turn may quote a key that the
+ * gateway does not know. Repetitions are bounded, so that this takes time linear in the text.
+ */
+const CREDENTIALS: readonly RegExp[] = [
+  /\b(?:sk|rk|pk|gsk|xai|nvapi|pplx|hf|r8|gateway_(?:sk|mgmt|op))[-_][\w*-]{16,256}/g,
+  /\b(?:AIza|AKIA|ASIA)[\w*-]{12,256}/g,
+  /\b(?:Bearer|Basic)\s{1,8}[\w.~+/=*-]{12,4096}/gi,
+];
+
+function withoutCredentials(text: string): string {
+  return CREDENTIALS.reduce((safe, form) => safe.replace(form, "[redacted]"), text);
 }

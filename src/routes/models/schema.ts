@@ -53,29 +53,32 @@ const shared = {
   capabilities: Type.Array(Type.String()),
 };
 
+const pricing = Type.Record(Type.String(), Type.String(), {
+  description: "USD for one of each kind, in plain decimals",
+});
+const longPromptPricing = Type.Optional(
+  Type.Object(
+    {
+      above_tokens: Type.Integer(),
+      prompt: Type.String(),
+      completion: Type.String(),
+      input_cache_read: Type.String(),
+      input_cache_write: Type.String(),
+    },
+    {
+      description: "What all tokens cost where the prompt has more than so many, if that differs",
+    },
+  ),
+);
+
 const modelFields = {
   ...shared,
   object: Type.Literal("model"),
   name: Type.String(),
   description: Type.String(),
   owned_by: Type.String(),
-  pricing: Type.Record(Type.String(), Type.String(), {
-    description: "USD for one of each kind, in plain decimals",
-  }),
-  long_prompt_pricing: Type.Optional(
-    Type.Object(
-      {
-        above_tokens: Type.Integer(),
-        prompt: Type.String(),
-        completion: Type.String(),
-        input_cache_read: Type.String(),
-        input_cache_write: Type.String(),
-      },
-      {
-        description: "What all tokens cost where the prompt has more than so many, if that differs",
-      },
-    ),
-  ),
+  pricing,
+  long_prompt_pricing: longPromptPricing,
   is_active: Type.Boolean(),
   category: Type.String(),
   created: Type.Integer({ description: "Unix seconds" }),
@@ -85,6 +88,21 @@ const model = Type.Object(modelFields);
 
 export const modelDetail = Type.Object({
   ...modelFields,
+  canonical_id: Type.Optional(
+    Type.String({ description: "The model that this is one provider's endpoint of" }),
+  ),
+  endpoints: Type.Array(
+    Type.Object({
+      provider: Type.String(),
+      model: Type.String({ description: "The provider's name for it" }),
+      context_length: Type.Integer(),
+      max_output_tokens: Type.Integer(),
+      pricing,
+      long_prompt_pricing: longPromptPricing,
+      capabilities: Type.Array(Type.String()),
+    }),
+    { description: "The providers that serve it, in the order in which they are tried" },
+  ),
   max_output_tokens: Type.Integer(),
   supports_streaming: Type.Boolean(),
   supports_function_calling: Type.Boolean(),

@@ -12,6 +12,7 @@ import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
   assertModelsAllowed,
+  coveredTerms,
   type RoutePlan,
   type RoutePreferences,
 } from "../routing/plan-route.ts";
@@ -171,7 +172,7 @@ export class ChatCompletions {
     }
     const fee = feeOf(organization.turn("plan", undefined), plan);
     const size = promptSize(request);
-    const bound = costBound(request, size, plan.models);
+    const bound = costBound(request, size, coveredTerms(plan));
     const held = this.#dependencies.money.hold({
       requestId: context.requestId,
       organizationId: caller.key.organizationId,

@@ -17,12 +17,12 @@ export interface MeteredFigures extends ChargeFigures {
 /** What the usage costs the organization: provider cost and fee, at most the hold. */
 export function chargeFigures(
   hold: Hold,
-  { model, providerId }: Candidate,
+  { model, terms, providerId }: Candidate,
   usage: Usage,
   latencyMs: number,
   details: Record<string, unknown> | null,
 ): MeteredFigures {
-  const fullNano = chargeNanoUsd(providerCostFemto(usage, model.prices), hold.feeBasisPoints);
+  const fullNano = chargeNanoUsd(providerCostFemto(usage, terms.prices), hold.feeBasisPoints);
   const isClamped = fullNano > hold.holdNano;
   return {
     chargeNano: isClamped ? hold.holdNano : fullNano,

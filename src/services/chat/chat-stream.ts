@@ -219,12 +219,14 @@ export class ChatStream implements Ticking, EventListenerObject {
   async #fail(thrown: unknown): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    const error = this.#attempts.failure ?? asStreamError(thrown);
+    const error = this.#attempts.failure ?? asStreamError(thrown, this.trail);
     this.#call.log.errorCode = error.code;
     this.#dependencies.onError(error.cause ?? error, this.#call.requestId);
+    const isOwed = this.#opening.isDone && !this.#isSettling;
+    if (isOwed && this.#attempts.failure === undefined) await this.#opening.charge!.awaitUsage();
     this.#attempts.abort.abort();
     this.#opening.relay?.end(false);
-    if (this.#opening.isDone && !this.#isSettling) {
+    if (isOwed) {
       this.#isSettling = true;
       await this.#opening.charge!.settleInTime(this.#dependencies.totalTimeoutMs);
     }

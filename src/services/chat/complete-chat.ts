@@ -132,7 +132,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     const chat = this.#chat;
     noteCandidate(chat.log, candidate);
     this.model = candidate.upstreamModel;
-    this.modelId = candidate.model.id;
+    this.modelId = candidate.model.canonicalId ?? candidate.model.id;
     this.onNewConnection = this.tries.onNewConnection;
     this.body = providerBody(
       chat.request,
@@ -162,7 +162,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     const { candidate } = this.tries;
     const usage =
       completion.usage ??
-      estimatedUsage(estimatedPromptTokens(chat.size, candidate.model), completion.estimatedTokens);
+      estimatedUsage(estimatedPromptTokens(chat.size, candidate.terms), completion.estimatedTokens);
     const latencyMs = performance.now() - chat.startedMs;
     const figures = chargeFigures(chat.hold, candidate, usage, latencyMs, chat.details);
     this.#figures = figures;

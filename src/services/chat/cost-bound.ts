@@ -1,4 +1,4 @@
-import type { CatalogueModel, ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
+import type { ModelPrices, ModelTerms, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
@@ -132,39 +132,45 @@ function textBytes(text: string): number {
 }
 
 /** Prompt tokens that the request cannot exceed. */
-export function promptTokenBound(size: PromptSize, model: CatalogueModel): number {
-  if (size.media > 0) return model.contextLength;
+export function promptTokenBound(
+  size: PromptSize,
+  { contextLength }: Pick<ModelTerms, "contextLength">,
+): number {
+  if (size.media > 0) return contextLength;
   const around =
     size.messages * TOKENS_AROUND_MESSAGE +
     TOKENS_AROUND_REQUEST +
     (size.hasTools ? TOKENS_AROUND_TOOLS : 0);
-  return Math.min(size.bytes + around, model.contextLength);
+  return Math.min(size.bytes + around, contextLength);
 }
 
 /** Prompt tokens for an answer whose provider told none. Never above the bound. */
-export function estimatedPromptTokens(size: PromptSize, model: CatalogueModel): number {
+export function estimatedPromptTokens(
+  size: PromptSize,
+  terms: Pick<ModelTerms, "contextLength">,
+): number {
   const tokens = tokensOfPrompt(size.bytes, size.messages) + size.media * TOKENS_OF_MEDIUM;
-  return Math.min(tokens, promptTokenBound(size, model));
+  return Math.min(tokens, promptTokenBound(size, terms));
 }
 
-/** An upper bound of the cost over all models that may serve the request: one hold covers the chain. */
+/** An upper bound of the cost over all candidates that may serve the request: one hold covers the chain. */
 export function costBound(
   request: ChatRequest,
   size: PromptSize,
-  models: readonly CatalogueModel[],
+  candidates: readonly ModelTerms[],
 ): CostBound {
   const choices = request.n ?? 1;
   const limit = statedOutputLimit(request);
   let fixedFemto: ExactInteger = 0;
   let perTokenFemto: ExactInteger = 0;
   let outputTokens = 0;
-  for (const model of models) {
-    const promptTokens = promptTokenBound(size, model);
-    const input = times(promptTokens * choices, dearest(inputPrice, model.prices, promptTokens));
-    const output = times(choices, dearest(outputPrice, model.prices, promptTokens));
+  for (const terms of candidates) {
+    const promptTokens = promptTokenBound(size, terms);
+    const input = times(promptTokens * choices, dearest(inputPrice, terms.prices, promptTokens));
+    const output = times(choices, dearest(outputPrice, terms.prices, promptTokens));
     if (input > fixedFemto) fixedFemto = input;
     if (output > perTokenFemto) perTokenFemto = output;
-    outputTokens = Math.max(outputTokens, limit ?? model.maxOutputTokens);
+    outputTokens = Math.max(outputTokens, limit ?? terms.maxOutputTokens);
   }
   return { fixedFemto, perTokenFemto, outputTokens };
 }

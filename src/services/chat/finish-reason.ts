@@ -1,3 +1,5 @@
+import { isFields } from "./provider-content.ts";
+
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
@@ -34,4 +36,10 @@ const FAILURES = new Set<unknown>(["error", "insufficient_system_resource", "net
 
 export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
   return FAILURES.has(choice.finish_reason);
+}
+
+/** The first of the choices that the provider broke off; undefined where it broke off none. */
+export function failedChoice(choices: unknown): Record<string, unknown> | undefined {
+  if (!Array.isArray(choices)) return undefined;
+  return choices.find((choice: unknown) => isFields(choice) && endsInFailure(choice));
 }

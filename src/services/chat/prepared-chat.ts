@@ -64,14 +64,14 @@ export type ChatOutcome =
 
 /**
  * The limit of output tokens that goes upstream: what the caller set, or what the hold was lowered to. The
- * hold is that of the dearest of its models; one that gives less may refuse to be asked for more.
+ * hold is that of the dearest of its candidates; one that gives less may refuse to be asked for more.
  */
 export function sentOutputTokens(
   { request, hold }: AdmittedChat,
-  { model }: Candidate,
+  { terms }: Candidate,
 ): number | undefined {
   if (!hold.isLowered) return statedOutputLimit(request);
-  return Math.min(hold.outputTokens, model.maxOutputTokens);
+  return Math.min(hold.outputTokens, terms.maxOutputTokens);
 }
 
 /** The candidates that were tried, and what came of them: put into words only where somebody asks. */

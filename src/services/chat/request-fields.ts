@@ -63,7 +63,10 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   const leftOut: string[] = [];
   const listed = [...asked.strayOptions];
   let barrier = asked.requiresAll ? asked.strayOptions[0] : undefined;
-  const model = { model: candidate.upstreamModel, modelId: candidate.model.id };
+  const model = {
+    model: candidate.upstreamModel,
+    modelId: candidate.model.canonicalId ?? candidate.model.id,
+  };
   for (const field of ofProvider === undefined ? [] : asked.fields) {
     const value = asked.request[field];
     const names = ofProvider!.missing(field, value, model, asked.areAlike);

@@ -50,7 +50,7 @@ export class StreamAttempts {
   #begin(candidate: Candidate): StreamAttempt {
     const attempt = new StreamAttempt(this.#call.requestId, true);
     attempt.model = candidate.upstreamModel;
-    attempt.modelId = candidate.model.id;
+    attempt.modelId = candidate.model.canonicalId ?? candidate.model.id;
     attempt.body = this.#call.providerBody(candidate);
     attempt.onNewConnection = this.tries.onNewConnection;
     this.abort.addEventListener("abort", attempt);

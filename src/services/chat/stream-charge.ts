@@ -20,6 +20,8 @@ import type { StreamRelay } from "./stream-relay.ts";
 const MIN_CHARGE_WAIT_MS = 2_000;
 /** How long the usage of a whole answer is waited for where its client has gone. */
 const USAGE_WAIT_MS = 1_000;
+/** How long an error of the provider is kept back for usage that may follow it. */
+const ERROR_USAGE_WAIT_MS = 300;
 
 export interface ChargeDependencies {
   readonly money: MoneyPort;
@@ -115,6 +117,13 @@ export class StreamCharge {
   /** The same, where nobody is left to be told of a failure: it is reported. */
   settleQuietly(status: 200 | 499): Promise<void> {
     return this.#reported(this.settle(status));
+  }
+
+  /** Waits a moment for the usage that a provider may report behind its error. */
+  async awaitUsage(): Promise<void> {
+    const relay = this.#relay;
+    if (!relay.rewriter.mayReportUsage) return;
+    await doneInTime(relay.readUsageBehindError(), this.#steadyClock, ERROR_USAGE_WAIT_MS);
   }
 
   /**

@@ -106,7 +106,7 @@ class StreamedChat implements ChatStreamCall {
   }
 
   promptTokens(candidate: Candidate): number {
-    return estimatedPromptTokens(this.#chat.size, candidate.model);
+    return estimatedPromptTokens(this.#chat.size, candidate.terms);
   }
 
   providerBody(candidate: Candidate): Record<string, unknown> {

@@ -1,6 +1,7 @@
 import { asUnavailable } from "../../../db/unavailable.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
+import { asCallerError } from "../routing/provider-error.ts";
 
 export function requestTooLong(): GatewayError {
   return new GatewayError("provider_timeout", "The request took too long.");
@@ -18,10 +19,15 @@ export function endedWithoutReason(): GatewayError {
   return new GatewayError("provider_error", "The provider's stream ended without a finish reason.");
 }
 
-/** What a stream that has begun tells of whatever was thrown. */
-export function asStreamError(thrown: unknown): GatewayError {
+/**
+ * What a stream that has begun tells of whatever was thrown. What the provider reported is told as it would
+ * have been before the first byte.
+ */
+export function asStreamError(thrown: unknown, trail: readonly string[]): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
   if (thrown instanceof ProviderFailure) {
+    const isReported = thrown.status !== undefined || thrown.kind !== "unavailable";
+    if (isReported) return asCallerError(thrown, trail);
     return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
   }
   const unavailable = asUnavailable(thrown);

@@ -148,6 +148,19 @@ export class StreamRelay {
     }
   }
 
+  /** Reads on behind an error of the provider until usage is told, or nothing more comes. */
+  async readUsageBehindError(): Promise<void> {
+    try {
+      while (this.rewriter.mayReportUsage) {
+        const piece = this.#reader.take?.() ?? (await this.#reader.read()).value;
+        if (piece === undefined) return;
+        this.rewriter.pushBehindError(piece);
+      }
+    } catch {
+      // What was counted here stands for it.
+    }
+  }
+
   /** Tells the endpoint's health how the call ended; once. */
   end(isSuccess: boolean): void {
     this.#tries.end(isSuccess);

@@ -4,7 +4,7 @@ import { tokensOfDelta } from "../../lib/token-estimate.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { endsInFailure } from "./finish-reason.ts";
+import { failedChoice } from "./finish-reason.ts";
 import { createdTime, hideReasoning, isFields, normaliseHead } from "./provider-content.ts";
 import { reportedUsage, usageBehind } from "./reported-usage.ts";
 import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
@@ -32,7 +32,8 @@ const MAX_EVENT_BYTES = 16 * 1024 * 1024;
  * model, the role once, usage kept for the end, nothing that OpenAI's clients would stumble over. Chunks
  * that look like the one before are rewritten without being parsed. Works on bytes kept as characters.
  *
- * Throws ProviderFailure at an error object, at what is no JSON, and at an event too large.
+ * Throws ProviderFailure at an error object, at what is no JSON, and at an event too large. Behind an error
+ * that the provider reports only its usage is still read.
  */
 export class StreamRewriter {
   readonly #options: RewriterOptions;
@@ -52,6 +53,8 @@ export class StreamRewriter {
   #hasBegun = false;
   #isDone = false;
   #failure: ProviderFailure | undefined;
+  /** Behind an error that the provider reported more may come, until its [DONE]. */
+  #mayGoOn = false;
 
   /** What is for the client is added to `output`, as whole events. */
   constructor(options: RewriterOptions, output: GrowingBytes) {
@@ -92,6 +95,11 @@ export class StreamRewriter {
     return this.#failure;
   }
 
+  /** True behind an error that the provider reported, while it may still tell what the answer took. */
+  get mayReportUsage(): boolean {
+    return this.#mayGoOn && this.usage?.estimated !== false;
+  }
+
   /** True once the provider has sent its [DONE]. */
   get isDone(): boolean {
     return this.#isDone;
@@ -118,8 +126,14 @@ export class StreamRewriter {
     try {
       this.#splitter.push(bytes, this.#take, this.#takeRun);
     } catch (error) {
-      this.#noteFailure(error, before);
+      this.#noteFailure(error);
     }
+    this.#throwAtOnce(before);
+  }
+
+  /** Takes bytes that follow an error of the provider, for the usage in them. */
+  pushBehindError(bytes: Uint8Array): void {
+    this.#splitter.push(bytes, this.#take, this.#takeRun);
   }
 
   /** The provider has closed its stream. */
@@ -129,23 +143,28 @@ export class StreamRewriter {
     try {
       this.#splitter.end(this.#take);
     } catch (error) {
-      this.#noteFailure(error, before);
+      this.#noteFailure(error);
     }
+    this.#throwAtOnce(before);
   }
 
-  /** What came before a failure is still the client's: with such a piece the failure waits in `failure`. */
-  #noteFailure(error: unknown, lengthBefore: number): void {
-    this.#failure =
+  #noteFailure(error: unknown): void {
+    this.#mayGoOn = false;
+    this.#failure ??=
       error instanceof ProviderFailure
         ? error
         : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
-    if (this.#output.length === lengthBefore) throw this.#failure;
+  }
+
+  /** What came before a failure is still the client's: with such a piece the failure waits in `failure`. */
+  #throwAtOnce(lengthBefore: number): void {
+    if (this.#failure !== undefined && this.#output.length === lengthBefore) throw this.#failure;
   }
 
   /** Events that fit the template, many at once. */
   readonly #takeRun = (text: string, start: number): number => {
     const template = this.#template;
-    if (template === undefined || this.#isDone) return start;
+    if (template === undefined || this.#isDone || this.#failure !== undefined) return start;
     let end = start;
     let events = 0;
     for (;;) {
@@ -169,20 +188,29 @@ export class StreamRewriter {
     // Some servers keep their connections alive so.
     if (data === "") return;
     if (data.startsWith("[DONE]")) {
-      this.#isDone = true;
+      this.#mayGoOn = false;
+      this.#isDone = this.#failure === undefined;
       return;
     }
     const chunk = parseChunk(data);
-    if (tellsError(chunk)) throw this.#failureOf(chunk);
+    if (this.#failure !== undefined) {
+      this.#noteUsage(reportedUsage(chunk, this.#begun.size <= 1));
+      return;
+    }
+    const error = tellsError(chunk) ? chunk : failedChoice(chunk.choices);
+    // Read before the chunk is rewritten in place.
+    const failure = error && this.#failureOf(error);
+    this.#takeChunk(chunk, data, failure !== undefined);
+    this.#failure = failure;
+    this.#mayGoOn = failure !== undefined;
+  };
+
+  #takeChunk(chunk: Record<string, unknown>, data: string, isFailing: boolean): void {
     // The same in all chunks of a completion (OpenAI, "The chat completion chunk object").
     if (this.#begun.size === 0) this.#created = createdTime(chunk.created) ?? this.#created;
     const usage = reportedUsage(chunk, this.#begun.size <= 1);
-    const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices) : [];
-    if (usage !== undefined) {
-      this.#usage = usageBehind(this.#usage, usage);
-      // It knows of what came with it.
-      this.#toldTokens = this.#outputTokens;
-    }
+    const choices = Array.isArray(chunk.choices) ? this.#choices(chunk.choices, isFailing) : [];
+    this.#noteUsage(usage);
     if (choices.length === 0) return;
     for (const name of OTHERS_FIELDS) if (chunk[name] !== undefined) chunk[name] = undefined;
     normaliseHead(chunk);
@@ -194,7 +222,14 @@ export class StreamRewriter {
     const text = latin1OfText(JSON.stringify(chunk));
     this.#template = learnTemplate(data, text, choices);
     this.#output.add(`data: ${text}\n\n`);
-  };
+  }
+
+  #noteUsage(usage: Usage | undefined): void {
+    if (usage === undefined) return;
+    this.#usage = usageBehind(this.#usage, usage);
+    // It knows of what came with it.
+    this.#toldTokens = this.#outputTokens;
+  }
 
   #failureOf(chunk: Record<string, unknown>): ProviderFailure {
     return (
@@ -204,16 +239,17 @@ export class StreamRewriter {
   }
 
   /** Those that bring something, rewritten in place: they were parsed for this call alone. */
-  #choices(raw: readonly unknown[]): Record<string, unknown>[] {
+  #choices(raw: readonly unknown[], isFailing: boolean): Record<string, unknown>[] {
     const choices: Record<string, unknown>[] = [];
     for (const choice of raw) {
-      if (isFields(choice) && this.#rewriteChoice(choice)) choices.push(choice);
+      if (!isFields(choice) || !this.#rewriteChoice(choice, isFailing)) continue;
+      choices.push(choice);
     }
     return choices;
   }
 
-  /** False where the choice brings nothing. */
-  #rewriteChoice(choice: Record<string, unknown>): boolean {
+  /** False where the choice brings nothing. One that comes with an error has not ended. */
+  #rewriteChoice(choice: Record<string, unknown>, isFailing: boolean): boolean {
     const index = Number.isSafeInteger(choice.index) ? (choice.index as number) : 0;
     const delta: Record<string, unknown> = isFields(choice.delta) ? choice.delta : {};
     const known = this.#begun.get(index);
@@ -223,11 +259,10 @@ export class StreamRewriter {
     delete delta.role;
     const isEmpty = bringsNothing(delta);
     if (this.#options.hidesReasoning) hideReasoning(delta);
-    if (endsInFailure(choice)) throw this.#failureOf(choice);
-    const reason = state.reason(choice.finish_reason);
+    const reason = isFailing ? null : state.reason(choice.finish_reason);
     // It ends once: some end it twice, send usage in an empty delta, or tell the reason in each chunk.
     const wasFinished = state.isFinished;
-    if (wasFinished && isEmpty) return false;
+    if ((wasFinished || isFailing) && isEmpty) return false;
     const ends = reason !== null && !wasFinished;
     if (ends) {
       state.finish(reason, delta);

@@ -129,10 +129,17 @@ function hasTerms(model: CatalogueModel, terms: readonly (readonly string[])[]):
   return terms.flat().every((term) => words.some((word) => word.startsWith(term)));
 }
 
+function isServedBy(model: CatalogueModel, provider: string): boolean {
+  return (
+    model.provider === provider ||
+    model.endpoints.some((endpoint) => endpoint.provider === provider)
+  );
+}
+
 function matches(model: CatalogueModel, filter: ModelFilter): boolean {
   return (
     model.isActive === filter.isActive &&
-    (filter.provider === undefined || model.provider === filter.provider) &&
+    (filter.provider === undefined || isServedBy(model, filter.provider)) &&
     (filter.category === undefined || model.category === filter.category) &&
     (filter.capability === undefined || model.capabilities.includes(filter.capability))
   );

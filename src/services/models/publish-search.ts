@@ -12,6 +12,10 @@ export async function publishSearch(sql: Database, models: ModelIndex): Promise<
   await syncCatalogueSearch(sql, models.all().map(searchEntry));
 }
 
+function providersOf(model: CatalogueModel): string[] {
+  return [...new Set(model.endpoints.map(({ provider }) => provider))];
+}
+
 /** What a model can be found by, weightiest first: its name, where it comes from, its description. */
 function searchEntry(model: CatalogueModel): CatalogueSearchEntry {
   const slug = wordsOf(model.id.slice(model.id.lastIndexOf("/") + 1));
@@ -19,7 +23,9 @@ function searchEntry(model: CatalogueModel): CatalogueSearchEntry {
     modelId: model.id,
     // In one piece too, because people write gpt4o.
     title: [...wordsOf(model.name), ...slug, slug.join("")].join(" "),
-    origin: wordsOf(`${model.id} ${model.provider} ${model.ownedBy}`).join(" "),
+    origin: wordsOf(
+      [model.id, model.provider, model.ownedBy, ...providersOf(model)].join(" "),
+    ).join(" "),
     description: wordsOf(model.description).join(" "),
   };
 }

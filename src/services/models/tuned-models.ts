@@ -1,6 +1,6 @@
 import { listTunedModels, type TunedModelRecord } from "../../../db/queries/tuned-models.ts";
 import type { Query } from "../../../db/query.ts";
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 
 /** Organizations whose models are in memory at a time. */
@@ -121,6 +121,10 @@ export class TunedModels {
     const shared = this.#dependencies.models;
     const byId = new Map(own.map((model) => [model.id, model]));
     return {
+      version: shared.version,
+      enabledTypes: shared.enabledTypes,
+      candidates: (name) => shared.candidates(name),
+      nearest: (name) => shared.nearest(name),
       byId: (id) => byId.get(id) ?? shared.byId(id),
       resolve: (name) => byId.get(name) ?? shared.resolve(name),
       all: () => [...shared.all(), ...own],
@@ -131,7 +135,13 @@ export class TunedModels {
   #modelOf(record: TunedModelRecord): CatalogueModel {
     const base = this.#dependencies.models.byId(record.baseModel);
     const title = record.suffix ?? record.jobId;
-    const prices = base?.fineTuning?.tunedPrices;
+    const tunedPrices = base?.fineTuning?.tunedPrices;
+    const terms: ModelTerms = {
+      contextLength: base?.contextLength ?? 0,
+      maxOutputTokens: base?.maxOutputTokens ?? 0,
+      prices: tunedPrices ?? NO_PRICES,
+      capabilities: base?.capabilities ?? [],
+    };
     return {
       id: record.id,
       name: `${base?.name ?? record.baseModel}: ${title}`,
@@ -139,13 +149,10 @@ export class TunedModels {
       provider: record.providerId,
       ownedBy: record.organizationId,
       category: base?.category ?? "chat",
-      contextLength: base?.contextLength ?? 0,
-      maxOutputTokens: base?.maxOutputTokens ?? 0,
-      prices: prices ?? NO_PRICES,
-      capabilities: base?.capabilities ?? [],
-      isActive: prices !== undefined,
+      ...terms,
+      isActive: tunedPrices !== undefined,
       created: Math.floor(record.createdAtMs / 1000),
-      endpoints: [{ provider: record.providerId, model: record.providerModel }],
+      endpoints: [{ provider: record.providerId, model: record.providerModel, ...terms }],
     };
   }
 }

@@ -1,12 +1,15 @@
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
-import type { CatalogueModel, ModelCategory } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelCategory, ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { ChatProvider } from "../../providers/interface.ts";
+import { unknownModel } from "../models/unknown-model.ts";
 
 /** One place where a call can be tried. */
 export interface Candidate {
   readonly model: CatalogueModel;
+  /** The prices and limits of the model at this provider. */
+  readonly terms: ModelTerms;
   readonly providerId: string;
   readonly provider: ChatProvider;
   /** The name the provider knows the model by. */
@@ -51,9 +54,7 @@ export function resolveModels(
   for (const name of preferences.models) {
     const model = index.resolve(name);
     if (model === undefined || !model.isActive) {
-      throw new GatewayError("model_not_found", `There is no model ${shown(name)}.`, {
-        param: preferences.modelsField,
-      });
+      throw unknownModel(index, name, preferences.modelsField);
     }
     if (!categories.includes(model.category)) {
       throw new GatewayError(
@@ -67,7 +68,12 @@ export function resolveModels(
   return [...models];
 }
 
-/** Throws 403 model_not_allowed where the key is restricted to other models. */
+/**
+ * Throws 403 model_not_allowed where the key is restricted to other models. A key that may use a model may
+ * use each of its endpoints by the provider's own name; one that may use such an endpoint may use that
+ * alone. Names are compared by what they resolve to now, so neither an alias nor another spelling opens
+ * what the list does not name.
+ */
 export function assertModelsAllowed(
   key: ApiKeyRecord,
   models: readonly CatalogueModel[],
@@ -77,14 +83,20 @@ export function assertModelsAllowed(
   const { allowedModels } = key;
   if (allowedModels === null) return;
   for (const model of models) {
-    if (allowedModels.includes(model.id)) continue;
-    if (allowedModels.some((name) => index.resolve(name)?.id === model.id)) continue;
+    const { id, canonicalId = id } = model;
+    if (allowedModels.some((name) => isOneOf(index.resolve(name)?.id ?? name, id, canonicalId))) {
+      continue;
+    }
     throw new GatewayError(
       "model_not_allowed",
       `This API key is not allowed to use the model ${shown(model.id)}.`,
       { param: field },
     );
   }
+}
+
+function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
+  return allowedId === id || allowedId === canonicalId;
 }
 
 /** The endpoints of the models in the order in which they are tried: the request's wish, then the catalogue's. */
@@ -100,6 +112,7 @@ export function planRoute(
       return [
         {
           model,
+          terms: endpoint,
           providerId: endpoint.provider,
           provider,
           upstreamModel: endpoint.model,
@@ -110,6 +123,11 @@ export function planRoute(
     return preferred(available, preferences);
   });
   return { models, candidates };
+}
+
+/** The terms that one hold covers: those of all candidates, or of the models where none is available. */
+export function coveredTerms({ models, candidates }: RoutePlan): readonly ModelTerms[] {
+  return candidates.length === 0 ? models : candidates.map(({ terms }) => terms);
 }
 
 function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {

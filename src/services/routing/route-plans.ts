@@ -4,7 +4,7 @@ import type { ChatProvider } from "../../providers/interface.ts";
 import { planRoute, type RoutePlan, type RoutePreferences, resolveModels } from "./plan-route.ts";
 
 export interface RoutePlansDependencies {
-  /** The catalogue that all organizations share, which stays as it is. */
+  /** The catalogue that all organizations share. */
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, ChatProvider>;
   /** Of the models that the endpoint serves. */
@@ -13,11 +13,12 @@ export interface RoutePlansDependencies {
 
 /**
  * Plans routes. Most requests name one model and wish nothing: the plans of those are kept, one for each
- * name that a model of the shared catalogue has.
+ * name that a model of the shared catalogue has, until the catalogue changes.
  */
 export class RoutePlans {
   readonly #dependencies: RoutePlansDependencies;
   readonly #plain = new Map<string, RoutePlan>();
+  #version = 0;
 
   constructor(dependencies: RoutePlansDependencies) {
     this.#dependencies = dependencies;
@@ -27,6 +28,10 @@ export class RoutePlans {
   plan(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
     if (index !== this.#dependencies.models || !isPlain(preferences)) {
       return this.#made(index, preferences);
+    }
+    if (this.#version !== index.version) {
+      this.#plain.clear();
+      this.#version = index.version;
     }
     const name = preferences.models[0]!;
     let plan = this.#plain.get(name);

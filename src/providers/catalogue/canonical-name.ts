@@ -1,0 +1,124 @@
+/** `author/slug` of a model, whoever serves it. */
+export interface CanonicalName {
+  readonly author: string;
+  readonly slug: string;
+}
+
+/** Vendors in the names of hosts, and the author that they stand for. */
+const AUTHOR_OF_VENDOR: Readonly<Record<string, string>> = {
+  "deepseek-ai": "deepseek",
+  meta: "meta-llama",
+  mistralai: "mistral",
+  moonshotai: "moonshot",
+  "x-ai": "xai",
+  "z-ai": "zai",
+  "zai-org": "zai",
+};
+
+/** The author of a name that no vendor stands before. The first that matches decides. */
+const AUTHOR_OF_NAME: readonly { readonly name: RegExp; readonly author: string }[] = [
+  { name: /^(gpt-|chatgpt-|o[134](-|$)|text-embedding-|whisper-|tts-|dall-e-)/, author: "openai" },
+  { name: /^claude-/, author: "anthropic" },
+  { name: /nemotron/, author: "nvidia" },
+  { name: /^deepseek-/, author: "deepseek" },
+  { name: /^(gemini-|gemma-)/, author: "google" },
+  { name: /^(mistral|mixtral|ministral|magistral|codestral|devstral|pixtral)-/, author: "mistral" },
+  { name: /^grok-/, author: "xai" },
+  { name: /^(qwen|qwq-)/, author: "qwen" },
+  { name: /^(kimi-|moonshot-)/, author: "moonshot" },
+  { name: /^glm-/, author: "zai" },
+  { name: /^phi-/, author: "microsoft" },
+  { name: /^minimax-/, author: "minimax" },
+  { name: /^sonar(-|$)/, author: "perplexity" },
+  { name: /^command-/, author: "cohere" },
+  // Others' models that are made of it have its name too.
+  { name: /^llama-(?!.*(groq|swallow|hermes|distill|sonar))/, author: "meta-llama" },
+];
+
+/**
+ * Slugs that are the same weights under another spelling. Where that is not certain two entries stay two:
+ * a model that is offered twice costs a caller nothing, one that is taken for another does.
+ */
+const SAME_SLUG: Readonly<Record<string, string>> = {
+  "gemma2-9b-it": "gemma-2-9b-it",
+  "kimi-k2-instruct": "kimi-k2",
+  "kimi-k2-instruct-0905": "kimi-k2-0905",
+  "kimi-k2-0905-preview": "kimi-k2-0905",
+  "kimi-k2-0711-preview": "kimi-k2",
+  "llama-3.1-8b": "llama-3.1-8b-instruct",
+  "llama-3.1-8b-instant": "llama-3.1-8b-instruct",
+  "llama-3.1-70b-versatile": "llama-3.1-70b-instruct",
+  "llama-3.3-70b": "llama-3.3-70b-instruct",
+  "llama-3.3-70b-versatile": "llama-3.3-70b-instruct",
+  "llama-4-maverick-17b-128e-instruct": "llama-4-maverick",
+  "llama-4-scout-17b-16e-instruct": "llama-4-scout",
+  "qwen3-235b-a22b-instruct-2507": "qwen3-235b-a22b-2507",
+  "qwen3-coder-480b": "qwen3-coder",
+  "qwen3-coder-480b-a35b-instruct": "qwen3-coder",
+};
+
+const FIREWORKS_PREFIX = /^accounts\/fireworks\/models\//;
+/** Ways of running the same weights, which hosts put behind a model's name. */
+const HOSTS_SUFFIX = /(-instruct|-\d+b|-a\d+b|-\d{4})-(turbo|fp8|fp8-tput|fast|bf16)$/;
+
+/**
+ * The canonical name of what a provider calls `name`.
+ *
+ * @param provider the provider's type
+ * @param isAuthor true where the provider makes its models itself, so that a bare name is its own
+ * @returns undefined where nothing tells the author: the model is then the provider's own
+ */
+export function canonicalName(
+  provider: string,
+  isAuthor: boolean,
+  name: string,
+): CanonicalName | undefined {
+  const bare = bareName(name);
+  const cut = bare.lastIndexOf("/");
+  const vendor = cut < 0 ? undefined : bare.slice(0, cut);
+  const spelled = spelledAlike(bare.slice(cut + 1));
+  const author =
+    vendor === undefined
+      ? isAuthor
+        ? provider
+        : authorOfName(spelled)
+      : Object.hasOwn(AUTHOR_OF_VENDOR, vendor)
+        ? AUTHOR_OF_VENDOR[vendor]
+        : vendor;
+  if (author === undefined || author.includes("/")) return undefined;
+  return { author, slug: slugOf(author, spelled) };
+}
+
+/** Who makes the model of that slug, as far as its name tells. */
+export function authorOfName(slug: string): string | undefined {
+  return AUTHOR_OF_NAME.find(({ name }) => name.test(slug))?.author;
+}
+
+/** An id under the name that the catalogue knows its author by; undefined where that is the id's own. */
+export function underKnownAuthor(id: string): string | undefined {
+  const cut = id.indexOf("/");
+  const vendor = id.slice(0, cut);
+  if (cut < 0 || !Object.hasOwn(AUTHOR_OF_VENDOR, vendor)) return undefined;
+  return `${AUTHOR_OF_VENDOR[vendor]}${id.slice(cut)}`;
+}
+
+function bareName(name: string): string {
+  const isOfFireworks = FIREWORKS_PREFIX.test(name);
+  const bare = name.replace(FIREWORKS_PREFIX, "").toLowerCase();
+  return isOfFireworks ? bare.replaceAll(/(\d)p(\d)/g, "$1.$2") : bare;
+}
+
+function spelledAlike(slug: string): string {
+  return slug
+    .replace(/^meta-llama-/, "llama-")
+    .replace(/^llama-?v?(\d+\.\d+)-/, "llama-$1-")
+    .replace(/^zai-glm-/, "glm-")
+    .replace(/^qwen-3-/, "qwen3-")
+    .replace(/^qwen2\.5-/, "qwen-2.5-");
+}
+
+function slugOf(author: string, spelled: string): string {
+  const isOpen = author === "meta-llama" || author === "qwen" || author === "moonshot";
+  const slug = isOpen ? spelled.replace(HOSTS_SUFFIX, "$1") : spelled;
+  return Object.hasOwn(SAME_SLUG, slug) ? SAME_SLUG[slug]! : slug;
+}

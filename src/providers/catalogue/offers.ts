@@ -1,0 +1,107 @@
+import { providerType } from "../../config/provider-types.ts";
+import type { ProviderConfig } from "../../config/providers.ts";
+import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
+import { canonicalName } from "./canonical-name.ts";
+
+/** A model as one enabled provider serves it. */
+export interface Offer {
+  readonly provider: ProviderConfig;
+  /** With one endpoint, which is the provider's. */
+  readonly model: CatalogueModel;
+}
+
+export interface MergedOffers {
+  /** Canonical models, each with an endpoint for each provider that serves it. */
+  readonly models: readonly CatalogueModel[];
+  /** By names that begin with a provider: that provider's endpoints alone. */
+  readonly pinned: ReadonlyMap<string, CatalogueModel>;
+}
+
+/** The model of `offer` as it is called at the provider, behind the names of the provider and of its type. */
+export function providerNames({ provider, model }: Offer): string[] {
+  const name = model.endpoints[0]!.model;
+  return provider.type === "openai-compatible"
+    ? [`${provider.id}/${name}`]
+    : [...new Set([`${provider.id}/${name}`, `${provider.type}/${name}`])];
+}
+
+/**
+ * Joins what providers offer of the same model under its author. The author's own endpoint comes first,
+ * then the cheaper ones. What a server of the operator's own offers is joined with nothing: its names are
+ * whatever was typed there.
+ */
+export function mergeOffers(offers: readonly Offer[]): MergedOffers {
+  const groups = new Map<string, Offer[]>();
+  for (const offer of offers) {
+    const canonical = canonicalIdOf(offer);
+    const group = groups.get(canonical);
+    const isAlike = group === undefined || group[0]!.model.category === offer.model.category;
+    const id = isAlike ? canonical : providerNames(offer)[0]!;
+    groups.set(id, [...(groups.get(id) ?? []), offer]);
+  }
+  const models = [...groups].map(([id, group]) => canonicalModel(id, group));
+  const pinned = new Map<string, CatalogueModel>();
+  for (const [id, group] of groups) {
+    for (const offer of group) {
+      for (const name of providerNames(offer)) {
+        if (!groups.has(name)) pinned.set(name, pin(name, id, offer, pinned.get(name)));
+      }
+    }
+  }
+  return { models, pinned };
+}
+
+function canonicalIdOf(offer: Offer): string {
+  const { provider, model } = offer;
+  const own = providerNames(offer).at(-1)!;
+  if (provider.type === "openai-compatible") return own;
+  const isAuthor = providerType(provider.type)?.isAuthor === true;
+  const name = canonicalName(provider.type, isAuthor, model.endpoints[0]!.model);
+  return name === undefined ? own : `${name.author}/${name.slug}`;
+}
+
+function canonicalModel(id: string, group: readonly Offer[]): CatalogueModel {
+  const author = id.slice(0, id.indexOf("/"));
+  const active = group.filter(({ model }) => model.isActive);
+  const ordered = (active.length > 0 ? active : [...group]).toSorted(
+    (one, other) =>
+      Number(isOfAuthor(other, author)) - Number(isOfAuthor(one, author)) ||
+      compare(typicalPrice(one.model.prices), typicalPrice(other.model.prices)),
+  );
+  const { model } = ordered[0]!;
+  return {
+    ...model,
+    id,
+    ownedBy: author,
+    endpoints: ordered.flatMap((offer) => offer.model.endpoints),
+  };
+}
+
+function pin(
+  name: string,
+  canonicalId: string,
+  { model }: Offer,
+  earlier: CatalogueModel | undefined,
+): CatalogueModel {
+  const endpoints: readonly ModelEndpoint[] = [...(earlier?.endpoints ?? []), ...model.endpoints];
+  return {
+    ...(earlier ?? model),
+    id: name,
+    ownedBy: canonicalId.slice(0, canonicalId.indexOf("/")),
+    canonicalId,
+    endpoints,
+  };
+}
+
+function isOfAuthor({ provider }: Offer, author: string): boolean {
+  return provider.type === author && providerType(provider.type)?.isAuthor === true;
+}
+
+/** Of prompts that are some times as long as their answers. */
+function typicalPrice({ inputTokenFemto, outputTokenFemto }: ModelPrices): bigint {
+  return 3n * inputTokenFemto + outputTokenFemto;
+}
+
+function compare(one: bigint, other: bigint): number {
+  return one < other ? -1 : Number(one > other);
+}
