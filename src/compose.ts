@@ -35,6 +35,7 @@ import { LastUse } from "./services/keys/last-use.ts";
 import { tellKeys } from "./services/master-key/tell-keys.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
+import { HeartbeatThread } from "./services/presence/heartbeat-thread.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { cleanWebhooks } from "./services/webhooks/delivery-cleaning.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
@@ -80,6 +81,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     connections,
     instance,
     company: areSeveral ? "several" : "alone",
+    // Nobody judges a lone gateway by its heartbeats: its lock says that it is alone.
+    heartbeats: areSeveral
+      ? new HeartbeatThread({ target: options.database, instance, onError })
+      : undefined,
     clock,
     telemetry,
     onChange: (kind, objectId) =>
