@@ -190,6 +190,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     () => tuning.runningJobs,
   );
   await membership.start();
+  webhooks.start();
 
   const inFlight = new InFlight();
   const bodies = new BodyBudget(clock);

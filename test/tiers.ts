@@ -19,6 +19,7 @@ export const LONG = [
   "test/simulation/",
   "test/start/",
   "test/webhooks/chaos.test.ts",
+  "test/webhooks/tenants.test.ts",
 ] as const;
 
 /**
@@ -43,6 +44,7 @@ export const THOROUGH_SETTINGS = {
   GATEWAY_TEST_CRASH_ROUNDS: "60",
   GATEWAY_TEST_DELIVERY_EVENTS: "10000",
   GATEWAY_TEST_FILE_MEGABYTES: "512",
+  GATEWAY_TEST_QUEUED_DELIVERIES: "300000",
   GATEWAY_TEST_RATE_SCHEDULES: "2000",
   GATEWAY_TEST_RATE_WINDOW_SECONDS: "60",
   GATEWAY_TEST_ROLLING_RATE: "200",

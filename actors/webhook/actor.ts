@@ -3,10 +3,10 @@ import { deliveryEffect } from "../../db/queries/delivery-commit.ts";
 import { loadWebhook } from "../../db/queries/webhook-load.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
-import { begin, callOff, end, keepSending, type Step, type WebhookState } from "./state.ts";
+import { begin, callOff, end, keepSending, type Step, unload, type WebhookState } from "./state.ts";
 
 /** Deliveries of one webhook that are in memory at a time. */
-const MAX_LOADED = 64;
+const MAX_LOADED = 32;
 
 /** What became of an attempt for its delivery. */
 export type AttemptVerdict = "delivered" | "ended" | "again" | "nothing";
@@ -61,22 +61,35 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
         return {
           state: ended.state,
           reply: verdictOf(ended.end.status),
-          effects: [deliveryEffect({ kind: "attempt", lease, attempt, ...ended.end })],
+          effects: [
+            deliveryEffect({
+              kind: "attempt",
+              lease,
+              organizationId: state.setting?.organizationId ?? "",
+              attempt,
+              ...ended.end,
+            }),
+          ],
         };
       },
 
-      /** Gives numbers to the events in sight. The state is to be loaded afresh afterwards. */
-      number: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
-        state,
+      /** Those that it has loaded are in the table alone again: it waits for long, and many may do so. */
+      unload: (state: WebhookState, _: undefined): Turn<WebhookState, undefined> => ({
+        state: unload(state),
         reply: undefined,
-        effects: [deliveryEffect({ kind: "number", lease })],
       }),
 
       /** Writes when there is something to do again. */
       rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
         state,
         reply: undefined,
-        effects: [deliveryEffect({ kind: "rest", lease })],
+        effects: [
+          deliveryEffect({
+            kind: "rest",
+            lease,
+            organizationId: state.setting?.organizationId ?? "",
+          }),
+        ],
       }),
     },
   });

@@ -14,7 +14,8 @@
  * idle → unread when events were numbered; unread → ready or waiting by loading; ready → sending by
  * `begin`; waiting → ready when its time has come; sending → ready, idle or unread where the delivery
  * ended, → waiting where it is to be sent again, → disabled where the attempts are used up (`end`);
- * sending → ready where nothing was sent after all (`callOff`). Any state → gone or disabled, and
+ * sending → ready where nothing was sent after all (`callOff`); ready → unread where its turn is far off
+ * (`unload`). Any state → gone or disabled, and
  * disabled → the others, by a request of its organization, which shows when it is loaded afresh.
  *
  * States of a delivery: pending → delivered by a 2xx, → failed by an answer that is final (4xx but 408
@@ -108,6 +109,11 @@ export function begin(
 /** sending → ready: nothing was sent after all. In every other state nothing changes. */
 export function callOff(state: WebhookState): WebhookState {
   return state.sending === undefined ? state : { ...state, sending: undefined };
+}
+
+/** ready, waiting or idle → unread. While an attempt is under way nothing changes. */
+export function unload(state: WebhookState): WebhookState {
+  return state.sending === undefined ? { ...state, pending: [], hasMore: true } : state;
 }
 
 /** What is to be written of an attempt. */

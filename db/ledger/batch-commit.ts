@@ -30,13 +30,8 @@ function withoutVerdicts(totals: ReadonlyMap<string, AccountTotals>): CommittedB
   return { accountIds: totals.keys(), totals, verdicts: NO_VERDICTS };
 }
 
-/** Where several share the database: holds stand in it. `onFree` is told what every account has free. */
-export function commitSharedHolds(
-  onFree: (freeNano: ReadonlyMap<string, bigint | null>) => void,
-): CommitBatch {
-  return async (sql, instance, batch) => {
-    const { freeNano, verdicts } = await exchangeLedgerBatch(sql, instance, batch);
-    onFree(freeNano);
-    return { accountIds: freeNano.keys(), totals: NO_TOTALS, verdicts };
-  };
-}
+/** Where several share the database: holds stand in it. */
+export const commitSharedHolds: CommitBatch = async (sql, instance, batch) => {
+  const { accountIds, verdicts } = await exchangeLedgerBatch(sql, instance, batch);
+  return { accountIds, totals: NO_TOTALS, verdicts };
+};

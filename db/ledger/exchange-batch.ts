@@ -6,20 +6,18 @@ import { settlementRows } from "./settlement-rows.ts";
 
 export interface ExchangeBatch {
   readonly checkpoints: readonly Checkpoint[];
-  /** Where the hold of one is among `holds`, it is posted if that is granted. */
   readonly settlements: readonly Settlement[];
   readonly releases: readonly HoldRelease[];
   readonly holds: readonly HoldDemand[];
   readonly knownAccounts: ReadonlySet<string>;
   /** Set where an earlier try's outcome is unknown. That try must be over: see endEarlierSession. */
   readonly recheck: boolean;
-  /** Set for what dead instances left: one that was alone has held in its memory. */
+  /** Set for what dead instances left: a single-node one has held in its memory. */
   readonly isReaping?: boolean;
 }
 
 export interface ExchangeOutcome {
-  /** What each account that was touched has free now; null where it has no limit. */
-  readonly freeNano: ReadonlyMap<string, bigint | null>;
+  readonly accountIds: readonly string[];
   readonly verdicts: ReadonlyMap<string, HoldVerdict>;
 }
 
@@ -50,15 +48,12 @@ export async function exchangeLedgerBatch(
 ): Promise<ExchangeOutcome> {
   const places = new Places(batch.knownAccounts);
   const json = batchJson(instance, batch, places);
-  const [row] = await sql<{ outcome: { free: (string | null)[]; verdicts: VerdictRow[] } }[]>`
+  const [row] = await sql<{ outcome: { verdicts: VerdictRow[] } }[]>`
     SELECT ledger_exchange(${json}::text::jsonb) AS outcome`;
-  const { free, verdicts } = row!.outcome;
-  const freeNano = new Map<string, bigint | null>();
-  for (const [id, place] of places.byId) {
-    const text = free[place - 1] ?? null;
-    freeNano.set(id, text === null ? null : BigInt(text));
-  }
-  return { freeNano, verdicts: verdictsOf(batch.holds, verdicts) };
+  return {
+    accountIds: [...places.byId.keys()],
+    verdicts: verdictsOf(batch.holds, row!.outcome.verdicts),
+  };
 }
 
 /** The accounts of a batch and their places in it, from 1. */
@@ -108,11 +103,6 @@ class Places {
 
 function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Places): string {
   const { checkpoints, settlements, releases, holds, recheck } = batch;
-  const asked = new Set(holds.map(({ requestId }) => requestId));
-  const charges = new Map<string, bigint>();
-  for (const { requestId, chargeNano } of settlements) {
-    if (asked.has(requestId)) charges.set(requestId, chargeNano);
-  }
   const ended: Record<string, unknown>[] = [];
   const end = (of: RequestAccounts & { readonly requestId: string }, charge?: bigint): void => {
     ended.push({ n: ended.length + 1, r: of.requestId, ...places.of(of), c: charge?.toString() });
@@ -120,18 +110,16 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
   const attempts: string[] = [];
   for (const settlement of settlements) {
     const { requestId, hasAttempt, chargeNano } = settlement;
-    if (!asked.has(requestId)) end(settlement, chargeNano);
+    end(settlement, chargeNano);
     if (hasAttempt || recheck) attempts.push(requestId);
   }
   for (const release of releases) {
     end(release);
     if (release.hasAttempt) attempts.push(release.requestId);
   }
-  const rows = holds.map((demand) =>
-    holdRow(demand, places.withRows(demand), charges.get(demand.requestId)),
-  );
+  const rows = holds.map((demand) => holdRow(demand, places.withRows(demand)));
   if (recheck) for (const demand of holds) end(demand);
-  const posted = settlements.length === 0 ? undefined : postingRows(settlements, asked, places);
+  const posted = settlements.length === 0 ? undefined : postingRows(settlements, places);
   return JSON.stringify({
     instance: instance.id,
     epoch: instance.epoch.toString(),
@@ -149,21 +137,14 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
 
 function postingRows(
   settlements: readonly Settlement[],
-  asked: ReadonlySet<string>,
   places: Places,
 ): ReturnType<typeof settlementRows> {
   for (const settlement of settlements) places.withRows(settlement);
-  const { groups, settlements: rows } = settlementRows(settlements, places);
-  for (const row of rows) if (asked.has(row.r as string)) row.h = true;
-  return { groups, settlements: rows };
+  return settlementRows(settlements, places);
 }
 
 /** Members that are absent are null; see ledger_exchange for their names. */
-function holdRow(
-  demand: HoldDemand,
-  places: ReturnType<Places["of"]>,
-  chargeNano: bigint | undefined,
-): Record<string, unknown> {
+function holdRow(demand: HoldDemand, places: ReturnType<Places["of"]>): Record<string, unknown> {
   const { lowering, manner } = demand;
   const row: Record<string, unknown> = {
     r: demand.requestId,
@@ -172,7 +153,6 @@ function holdRow(
     q: demand.leastNano.toString(),
   };
   if (manner !== "waiting") row.w = manner;
-  if (chargeNano !== undefined) row.c = chargeNano.toString();
   if (lowering !== undefined) {
     row.fx = lowering.fixedFemto.toString();
     row.pt = lowering.perTokenFemto.toString();

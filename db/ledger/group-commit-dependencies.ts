@@ -15,6 +15,11 @@ export interface GroupCommitDependencies {
   onFenced(): void;
   /** A charge became durable although its caller had given it up: it has to be refunded. Must not throw. */
   onPostedAbandoned(settlement: Settlement): void;
+  /**
+   * A CHECK constraint of the accounts has refused to write this alone: the program is at fault, and would
+   * have overspent. Must not throw.
+   */
+  onGuardViolated(error: unknown, requestIds: readonly string[]): void;
   onBatch?(sizeUnits: number, durationMs: number): void;
   /** How a batch is written where holds stand in the database; else they are in memory. */
   readonly commitBatch?: CommitBatch;

@@ -39,6 +39,7 @@ const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03"]);
 const UNIQUE_VIOLATION = "23505";
 /** An account that a charge needs has no row. */
 const NOT_NULL_VIOLATION = "23502";
+const CHECK_VIOLATION = "23514";
 
 /**
  * Commits what queued during the last commit with the next one: no timer, no added wait. One commit is
@@ -222,12 +223,22 @@ export class GroupCommit {
     const isSure = !recheck && sqlState(error) !== undefined;
     const rest = isSure ? units : await this.#withoutWritten(units);
     if (units.length === 1 || sqlState(error) === FENCED) {
+      this.#reportViolation(rest, error);
       for (const unit of rest) unit.reject(error);
       return;
     }
     const middle = rest.length >> 1;
     await this.#settleUnits(rest.slice(0, middle));
     await this.#settleUnits(rest.slice(middle));
+  }
+
+  #reportViolation(units: readonly Unit[], error: unknown): void {
+    if (sqlState(error) !== CHECK_VIOLATION) return;
+    const requestIds = units.flatMap(({ settlements, hold }) => [
+      ...settlements.map(({ requestId }) => requestId),
+      ...(hold === undefined ? [] : [hold.demand.requestId]),
+    ]);
+    this.#dependencies.onGuardViolated(error, requestIds);
   }
 
   /** Units that an earlier try has not written. The others are told that they are. */
@@ -257,7 +268,10 @@ export class GroupCommit {
       committed = await commitStatements(writer, units);
     } catch (error) {
       if (sqlState(error) === FENCED) this.#dependencies.onFenced();
-      if (units.length === 1) return units[0]!.reject(error);
+      if (units.length === 1) {
+        this.#reportViolation(units, error);
+        return units[0]!.reject(error);
+      }
       for (const unit of units) await this.#writeUnits([unit]);
       return;
     }

@@ -12,9 +12,9 @@ export interface HoldDemand extends RequestAccounts {
   readonly lowering: HoldLowering | undefined;
   /**
    * `waiting` stands behind earlier ones that need the same money, and keeps later ones behind itself;
-   * `early` stands behind, but keeps nobody; `last` looks past those before it, and keeps nobody.
+   * `last` looks past those before it, and keeps nobody.
    */
-  readonly manner: "waiting" | "early" | "last";
+  readonly manner: "waiting" | "last";
 }
 
 export interface HoldLowering {

@@ -1,13 +1,8 @@
 import type { HoldDemand, HoldVerdict } from "./hold-rows.ts";
-import type { Checkpoint, Settlement } from "./rows.ts";
 
-/** A hold that is asked for with the next batch, and what its request has already come to. */
+/** A hold that is asked for with the next batch. */
 export interface HoldUnit {
   readonly demand: HoldDemand;
-  /** Written with the hold if that is granted. */
-  readonly checkpoint?: Checkpoint | undefined;
-  /** The request has ended: it is charged, if its hold is granted, and holds nothing. */
-  readonly settlement?: Settlement | undefined;
   /** Called once the batch is durable. Must not throw. */
   decided(verdict: HoldVerdict): void;
   /** Nothing was written. Must not throw. */

@@ -33,10 +33,11 @@ export async function settleDead(sql: Database, reaper: InstanceIdentity): Promi
   let settled = 0;
   let released = 0;
   for (let after = ""; ; ) {
-    const settlements = await orphanedAttempts(sql, after);
-    if (settlements.length === 0) break;
-    after = settlements.at(-1)!.requestId;
+    const { settlements, releases, last } = await orphanedAttempts(sql, after);
+    if (last === undefined) break;
+    after = last;
     settled += await settle(sql, reaper, { settlements, releases: [] }, failures);
+    released += await settle(sql, reaper, { settlements: [], releases }, failures);
   }
   for (let after = ""; ; ) {
     const releases = await orphanedHolds(sql, after);
@@ -56,6 +57,7 @@ async function settle(
 ): Promise<number> {
   const { settlements, releases } = estate;
   const count = settlements.length + releases.length;
+  if (count === 0) return 0;
   for (let tries = 1; ; tries++) {
     try {
       await exchangeLedgerBatch(sql, reaper, {
@@ -90,13 +92,34 @@ async function settle(
   return first + (await settle(sql, reaper, half(estate, middle), failures));
 }
 
-/** What dead instances had delivered, as settlements at their last checkpoints. */
-async function orphanedAttempts(sql: Database, after: string): Promise<Settlement[]> {
+interface OrphanedAttempts {
+  /** What dead instances had delivered, at their last checkpoints. */
+  readonly settlements: readonly Settlement[];
+  /** Attempts whose holds have ended: nothing can be charged for them. */
+  readonly releases: readonly HoldRelease[];
+  readonly last: string | undefined;
+}
+
+/** Only who holds can be charged: by a row in the database, or in the memory of a single-node gateway. */
+async function orphanedAttempts(sql: Database, after: string): Promise<OrphanedAttempts> {
   const rows = await sql<Record<string, never>[]>`
-    SELECT a.* FROM attempts a LEFT JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
+    SELECT a.*, (a.hold_nano = 0 OR h.id IS NOT NULL OR coalesce(i.is_alone, false)) AS is_held
+    FROM attempts a LEFT JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
+    LEFT JOIN holds h ON h.id = a.request_id
     WHERE (i.id IS NULL OR NOT i.alive) AND a.request_id > ${after}
     ORDER BY a.request_id LIMIT ${BATCH}`;
-  return rows.map((row: Record<string, unknown>) => ({
+  const held: Settlement[] = [];
+  const releases: HoldRelease[] = [];
+  for (const row of rows) {
+    const settlement = settlementOf(row);
+    if ((row as Record<string, unknown>).is_held) held.push(settlement);
+    else releases.push({ ...settlement, hasAttempt: true });
+  }
+  return { settlements: held, releases, last: rows.at(-1)?.request_id };
+}
+
+function settlementOf(row: Record<string, unknown>): Settlement {
+  return {
     requestId: row.request_id as string,
     organizationId: row.organization_id as string,
     keyId: row.key_id as string,
@@ -116,7 +139,7 @@ async function orphanedAttempts(sql: Database, after: string): Promise<Settlemen
     details: row.details as Record<string, unknown> | null,
     description: `Chat completion: ${row.model as string} (cut off)`,
     hasAttempt: true,
-  }));
+  };
 }
 
 /** Holds of dead instances of which nothing was delivered. */

@@ -127,8 +127,8 @@ function and<Row>(rows: readonly Row[], row: Row): readonly Row[] {
 export function unitOfHold(hold: HoldUnit): Unit {
   return {
     abandonment: undefined,
-    checkpoints: hold.checkpoint ? [hold.checkpoint] : NONE,
-    settlements: hold.settlement ? [hold.settlement] : NONE,
+    checkpoints: NONE,
+    settlements: NONE,
     releases: NONE,
     statements: NONE,
     hold,

@@ -84,8 +84,7 @@ function isWritten({ settlements, checkpoints, hold }: Unit, found: Found): bool
 }
 
 function grantedOf(demand: HoldDemand, { holds }: Found): HoldVerdict {
-  // One that was charged in the same commit holds nothing any more.
-  const holdNano = holds.get(demand.requestId) ?? demand.fullNano;
+  const holdNano = holds.get(demand.requestId)!;
   const { lowering, fullNano } = demand;
   if (lowering === undefined || holdNano >= fullNano) return { kind: "granted", holdNano };
   // As ledger_exchange reckons it.

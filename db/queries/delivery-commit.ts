@@ -9,6 +9,8 @@ export type DeliveryChange =
   | {
       readonly kind: "attempt";
       readonly lease: Lease;
+      /** Commits are shared out by it. */
+      readonly organizationId: string;
       readonly outboxId: bigint;
       /** Attempts before this one. */
       readonly attemptCount: number;
@@ -17,10 +19,8 @@ export type DeliveryChange =
       readonly delayMs: number | null;
       readonly disablesVersion: bigint | undefined;
     }
-  /** The events that are in sight get their numbers. */
-  | { readonly kind: "number"; readonly lease: Lease }
   /** The time is written at which it has something to do again. */
-  | { readonly kind: "rest"; readonly lease: Lease };
+  | { readonly kind: "rest"; readonly lease: Lease; readonly organizationId: string };
 
 /** Written by the batching writer of deliveries, and by nobody else. */
 export interface DeliveryEffect extends StatementEffect {
@@ -45,47 +45,29 @@ export function deliveryChange(effect: Effect): DeliveryChange {
   return (effect as DeliveryEffect).change;
 }
 
-export interface DeliveryCommit {
-  /** Webhooks whose lease has passed on: nothing of theirs was written. */
-  readonly lost: ReadonlySet<string>;
-  /** How many events of each webhook were numbered. */
-  readonly numbered: ReadonlyMap<string, number>;
-}
-
-export interface DeliveryCommitOptions {
-  readonly eventTypes: readonly string[];
-  /** Events that are numbered for one webhook at a time. */
-  readonly maxNumbered: number;
-}
-
-/** Writes the changes in one statement (function commit_deliveries). May be run again on them. */
+/**
+ * Writes the changes in one statement (function commit_deliveries). May be run again on them. Returns the
+ * webhooks whose lease has passed on: nothing of theirs was written.
+ */
 export async function commitDeliveries(
   sql: Database,
   instance: InstanceIdentity,
   changes: readonly DeliveryChange[],
-  options: DeliveryCommitOptions,
-): Promise<DeliveryCommit> {
-  const [row] = await sql<{ done: { lost: string[]; numbered: Record<string, number> } }[]>`
-    SELECT commit_deliveries(${batchJson(instance, changes, options)}::text::jsonb) AS done`;
-  const { lost, numbered } = row!.done;
-  return { lost: new Set(lost), numbered: new Map(Object.entries(numbered)) };
+): Promise<ReadonlySet<string>> {
+  const [row] = await sql<{ done: { lost: string[] } }[]>`
+    SELECT commit_deliveries(${batchJson(instance, changes)}::text::jsonb) AS done`;
+  return new Set(row!.done.lost);
 }
 
-function batchJson(
-  instance: InstanceIdentity,
-  changes: readonly DeliveryChange[],
-  options: DeliveryCommitOptions,
-): string {
+function batchJson(instance: InstanceIdentity, changes: readonly DeliveryChange[]): string {
   const leases = new Map<string, bigint>();
   const attempts: unknown[] = [];
   const disabled: unknown[] = [];
   const rested = new Set<string>();
-  const numbered = new Set<string>();
   for (const change of changes) {
     const { id, epoch } = change.lease;
     leases.set(id, epoch);
-    if (change.kind === "number") numbered.add(id);
-    else if (change.kind === "rest") rested.add(id);
+    if (change.kind === "rest") rested.add(id);
     else {
       attempts.push(attemptRow(change));
       if (change.delayMs !== null) rested.add(id);
@@ -101,11 +83,6 @@ function batchJson(
     ...(attempts.length > 0 && { attempts }),
     ...(disabled.length > 0 && { disabled }),
     ...(rested.size > 0 && { rested: [...rested] }),
-    ...(numbered.size > 0 && {
-      numbered: [...numbered],
-      types: options.eventTypes,
-      limit: options.maxNumbered,
-    }),
   });
 }
 

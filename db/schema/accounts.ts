@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { bigint, date, index, integer, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { bigint, check, date, index, integer, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
 /**
  * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
@@ -36,5 +36,19 @@ export const accounts = pgTable(
     budgetEvents: integer("budget_events").notNull().default(0),
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
   },
-  (table) => [index("accounts_key").on(table.keyId, table.kind, table.periodStart)],
+  (table) => [
+    index("accounts_key").on(table.keyId, table.kind, table.periodStart),
+    /**
+     * The database's own guard of every balance, whatever the program does: what is spent and held is covered
+     * by credit and credit limit. (Holds that a single-node gateway has in its memory are not in held_nano.)
+     * Budgets are no part of it: they may be lowered below what is spent.
+     */
+    check(
+      "accounts_within_credit",
+      sql`kind <> 'org' OR credit_nano + credit_limit_nano >= posted_nano + held_nano`,
+    ),
+    check("accounts_posted", sql`posted_nano >= 0`),
+    check("accounts_held", sql`held_nano >= 0`),
+    check("accounts_credit_limit", sql`credit_limit_nano BETWEEN 0 AND 1000000000000000000`),
+  ],
 );

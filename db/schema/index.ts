@@ -8,6 +8,7 @@ export { chargeRefunds } from "./charge-refunds.ts";
 export { commitMarks } from "./commit-marks.ts";
 export { creditCommands } from "./credit-commands.ts";
 export { deliveries } from "./deliveries.ts";
+export { eventQueues, unnumberedEvents } from "./event-numbering.ts";
 export { fileRemovals, fileStores, fileUploads, fileUsage, fileUses } from "./file-storage.ts";
 export { files } from "./files.ts";
 export { fineTuningEvents } from "./fine-tuning-events.ts";

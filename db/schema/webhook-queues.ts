@@ -11,12 +11,19 @@ export const webhookQueues = pgTable(
     webhookId: text("webhook_id")
       .primaryKey()
       .references(() => webhooks.id, { onDelete: "cascade" }),
-    /** Events of transactions that it shows as finished have their deliveries; the others are to come. */
+    /** A trigger fills it in, so that instances of the previous version need not know of it. */
+    organizationId: text("organization_id").notNull().default(""),
+    /** Events of transactions that it shows as finished are older than the webhook: it does not get them. */
     numbered: pgSnapshot("numbered").notNull().default(sql`pg_current_snapshot()`),
-    /** Number of the last delivery. */
+    /** Of the previous version, which numbered by webhook. */
     lastSequence: bigint("last_sequence", { mode: "bigint" }).notNull().default(sql`0`),
     /** When its first delivery is due; null while it has none, or is disabled. Looked up by sweeps. */
     dueAt: timestamp("due_at", { withTimezone: true }),
   },
-  (table) => [index("webhook_queues_due").on(table.dueAt).where(sql`due_at IS NOT NULL`)],
+  (table) => [
+    index("webhook_queues_due").on(table.dueAt).where(sql`due_at IS NOT NULL`),
+    index("webhook_queues_work")
+      .on(table.organizationId, table.dueAt)
+      .where(sql`due_at IS NOT NULL`),
+  ],
 );

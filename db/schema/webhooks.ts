@@ -1,5 +1,14 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, customType, index, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  customType,
+  index,
+  pgTable,
+  text,
+  timestamp,
+  uuid,
+} from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
@@ -28,6 +37,15 @@ export const webhooks = pgTable(
     disabledBy: text("disabled_by"),
     /** Counts changes: what was sent to an older version does not disable a newer one. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
+    /** Turns outbox ids into ids of deliveries, which must not tell how many events there are. */
+    deliveryIdKey: uuid("delivery_id_key").notNull().default(sql`gen_random_uuid()`),
+    /** Deliveries up to this outbox id were listed under ids that are the number itself. */
+    plainDeliveryIdsUpTo: bigint("plain_delivery_ids_up_to", { mode: "bigint" })
+      .notNull()
+      .default(sql`0`),
   },
-  (table) => [index("webhooks_listing").on(table.organizationId, table.createdAt, table.id)],
+  (table) => [
+    index("webhooks_listing").on(table.organizationId, table.createdAt, table.id),
+    index("webhooks_numbering").on(table.organizationId, table.id),
+  ],
 );

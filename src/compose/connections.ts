@@ -17,6 +17,8 @@ export interface Connections {
   readonly ledgerName: string;
   /** What owners of webhooks write. */
   readonly deliveries: Database;
+  /** What is looked for, numbered, read and removed for webhooks. */
+  readonly webhooks: Database;
   /** Heartbeats, and the lock of the gateway. */
   readonly lock: Database;
   /** Gives the connection of the heartbeats up, which does not answer, for a new one. */
@@ -27,7 +29,18 @@ export interface Connections {
 /** Whoever used them has ended; what does not end by then waits for what never comes. */
 const CLOSE_TIMEOUT_SECONDS = 2;
 
-/** Commits and heartbeats have connections of their own; everything else shares a pool. */
+const WEBHOOK_CONNECTIONS = 3;
+/**
+ * Work on webhooks is bounded in rows; where a statement takes this long something is wrong with it, and it
+ * must not keep its locks and its connection. Statements on few rows of large tables go by indexes.
+ */
+export const WEBHOOK_SETTINGS: Record<string, string> = {
+  statement_timeout: "5000",
+  enable_seqscan: "off",
+  jit: "off",
+};
+
+/** Commits, heartbeats and webhooks have connections of their own; everything else shares a pool. */
 export function openConnections(
   target: DatabaseTarget,
   options: {
@@ -57,12 +70,13 @@ export function openConnections(
   };
   const pool = open(options.poolSize, "pool");
   const ledger = open(1, "ledger", options.ledgerSettings);
-  const deliveries = open(1, "deliveries", LEDGER_SETTINGS);
+  const deliveries = open(1, "deliveries", { ...LEDGER_SETTINGS, ...WEBHOOK_SETTINGS });
+  const webhooks = open(WEBHOOK_CONNECTIONS, "webhooks", WEBHOOK_SETTINGS);
   const lock = open(1, "lock", HEARTBEAT_SETTINGS);
   const background = pool.database.sql;
   const watch = new ConnectionWatch(
     lock.database.sql,
-    [ledger, pool, deliveries],
+    [ledger, pool, deliveries, webhooks],
     options.onRenewed,
   );
   return {
@@ -71,6 +85,7 @@ export function openConnections(
     ledger: ledger.database.sql,
     ledgerName: ledger.applicationName,
     deliveries: deliveries.database.sql,
+    webhooks: webhooks.database.sql,
     lock: lock.database.sql,
     renewLock() {
       lock.database.renew();
@@ -79,7 +94,7 @@ export function openConnections(
     close() {
       watch.stop();
       return Promise.all(
-        [pool, ledger, deliveries, lock].map(({ database }) =>
+        [pool, ledger, deliveries, webhooks, lock].map(({ database }) =>
           database.sql.end({ timeout: CLOSE_TIMEOUT_SECONDS }),
         ),
       );

@@ -44,11 +44,24 @@ export function createMoney(parts: {
     onBackgroundError: parts.onError,
     notes: parts.notes,
   };
+  let violations = 0;
+  telemetry.counter(
+    "gateway_money_guard_violations_total",
+    "Writes that the database refused because they would have overspent: each is a fault of the gateway.",
+    () => violations,
+  );
   const sql = connections.ledger;
   const common = {
     sql,
     instance,
     onFenced: parts.onFenced,
+    onGuardViolated(error: unknown, requestIds: readonly string[]) {
+      violations++;
+      telemetry.log.fatal(
+        { err: error, request_ids: requestIds },
+        "the database refused to overspend: this is a fault of the gateway",
+      );
+    },
     endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
     onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
   };
@@ -56,7 +69,7 @@ export function createMoney(parts: {
     const money = new SeveralMoney(dependencies);
     const ledger = new GroupCommit({
       ...common,
-      commitBatch: commitSharedHolds((freeNano) => money.rooms.note(freeNano)),
+      commitBatch: commitSharedHolds,
       holds: money.desk,
       onCommitted: (settlements) => money.committed(settlements),
       onPostedAbandoned: (settlement) => money.refund(settlement),

@@ -21,7 +21,7 @@ export function tellOfChange(listeners: NewsListeners, kind: string, objectId: s
   else if (kind === "organization") world.organizations.forget(objectId);
   else if (kind === "credit-command") void orders.carryOut();
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
-  else if (kind === "outbox") webhooks.deliveries.nudge();
+  else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
 }
@@ -34,4 +34,5 @@ export function tellOfGap({ world, orders, webhooks, tuning }: NewsListeners): v
   void orders.carryOut();
   webhooks.subscriptions.forgetAll();
   webhooks.deliveries.changedAll();
+  webhooks.numbering.nudge();
 }

@@ -8,11 +8,14 @@ import { systemResolve } from "../egress/resolve.ts";
 import { ERROR_TABLE } from "../http/error-table.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
+import { FairSemaphore } from "../lib/fair-queue.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { CompletionEvents } from "../services/webhooks/completion-events.ts";
 import { Deliveries } from "../services/webhooks/deliveries.ts";
+import { BacklogWatch } from "../services/webhooks/delivery-backlog.ts";
 import { DeliveryWriter } from "../services/webhooks/delivery-writer.ts";
 import { EventWriter } from "../services/webhooks/event-writer.ts";
+import { Numbering } from "../services/webhooks/numbering.ts";
 import { createSendEvent } from "../services/webhooks/send-event.ts";
 import { SendSlots } from "../services/webhooks/send-slots.ts";
 import { Subscriptions } from "../services/webhooks/subscriptions.ts";
@@ -50,6 +53,9 @@ export interface WebhookParts {
   readonly subscriptions: Subscriptions;
   readonly completionEvents: CompletionEvents;
   readonly deliveries: Deliveries;
+  readonly numbering: Numbering;
+  /** To be called once this instance counts as alive. */
+  start(): void;
   passivateIdle(): void;
   /** Sends nothing more, waits a little for what is under way, and writes it. */
   stop(): Promise<void>;
@@ -57,6 +63,9 @@ export interface WebhookParts {
 
 /** Attempts under way at a time; half of what the platform lets out is left to providers. */
 const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
+/** Webhooks that are read at a time, and those of one organization: a connection stays free for looking. */
+const MAX_LOADS = 4;
+const MAX_LOADS_OF_ONE = 2;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
@@ -76,23 +85,24 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   const writer = new DeliveryWriter({
     sql: connections.deliveries,
     instance,
-    onNumbered: (webhookId, isMore) => deliveries.noteNumbered(webhookId, isMore),
     onLost: (lease) => ownership.noteLost(lease),
   });
   const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
     clock,
     turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
     commit: (effects) => writer.submit(effects),
-    read: (query) => query.run(connections.background),
+    read: (query) => query.run(connections.webhooks),
   });
   const slots = new SendSlots(
     Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
+    clock,
   );
   const deliveries: Deliveries = new Deliveries({
-    sql: connections.background,
+    sql: connections.webhooks,
     instanceId: instance.id,
     actors,
     ownership,
+    loads: new FairSemaphore(MAX_LOADS, MAX_LOADS_OF_ONE),
     slots,
     secrets,
     sendEvent,
@@ -102,6 +112,14 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     onError,
   });
   unowned.register(deliveries);
+  const numbering = new Numbering({
+    sql: connections.webhooks,
+    instance,
+    clock,
+    onNumbered: (webhooks) => deliveries.noteNumbered(webhooks),
+    onError,
+  });
+  const backlog = new BacklogWatch(connections.webhooks, clock, options.telemetry);
   const stopListening = options.wakes?.onWake(deliveries.kind, (id) => deliveries.wake(id));
   options.telemetry.gauge(
     "gateway_webhooks_owned",
@@ -116,7 +134,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   const subscriptions = new Subscriptions(connections.sql);
   const events = new EventWriter({
     sql: connections.background,
-    onWritten: () => deliveries.nudge(),
+    onWritten: () => numbering.nudge(),
     onError,
   });
   return {
@@ -136,13 +154,20 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       random: Math.random,
       errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
       write: (event) => events.add(event),
-      onWritten: () => deliveries.nudge(),
+      onWritten: () => numbering.nudge(),
     }),
     deliveries,
+    numbering,
+    start() {
+      numbering.start();
+      backlog.start();
+    },
     passivateIdle: () => actors.passivateIdle(),
     async stop() {
       stopListening?.();
+      backlog.stop();
       await events.close(STOP_MS);
+      await numbering.stop(STOP_MS);
       await deliveries.stop(STOP_MS);
       await writer.close(STOP_MS);
     },

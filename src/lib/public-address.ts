@@ -5,8 +5,20 @@ type Network = [Address, number];
 
 /** The one block that is handed out for the public internet (RFC 4291, IANA's registry). */
 const GLOBAL_UNICAST: Network = [ipaddr.parse("2000::"), 3];
-/** Inside it, and for documentation only (RFC 9637); the library does not know it yet. */
-const DOCUMENTATION: Network = [ipaddr.parse("3fff::"), 20];
+/**
+ * The library knows IANA's registries of special-purpose addresses (test/lib/public-address.test.ts holds
+ * each entry). These look public and are answered inside a cloud only, by the platform itself.
+ */
+const PLATFORM_NETWORKS: readonly Network[] = [
+  // Azure: DHCP, DNS, health probes, and the configuration and certificates of the virtual machine
+  "168.63.129.16/32",
+  // Google Cloud: private.googleapis.com and restricted.googleapis.com
+  "199.36.153.4/30",
+  "199.36.153.8/30",
+  // IBM Cloud: service endpoints
+  "161.26.0.0/16",
+  "166.8.0.0/14",
+].map((cidr) => ipaddr.parseCIDR(cidr));
 
 /**
  * Which addresses a URL of a user's may lead to: public ones, and what the operator allows besides.
@@ -24,15 +36,21 @@ export class AddressPolicy {
   /** @param text an IPv4 or IPv6 address; anything else, and one with a zone, is not allowed */
   allows(text: string): boolean {
     if (text.includes("%") || !ipaddr.isValid(text)) return false;
-    const address = ipaddr.process(text);
+    const address = ipaddr.process(withoutDots(text));
     return isPublic(address) || this.#allowed.some((network) => isWithin(address, network));
   }
 }
 
+/** The library takes `::1.2.3.4`, an address of its own, for the mapped `::ffff:1.2.3.4`. */
+function withoutDots(text: string): string {
+  if (!text.includes(":") || !text.includes(".")) return text;
+  return new URL(`http://[${text}]`).hostname.slice(1, -1);
+}
+
 function isPublic(address: Address): boolean {
   if (address.range() !== "unicast") return false;
-  if (address.kind() === "ipv4") return true;
-  return isWithin(address, GLOBAL_UNICAST) && !isWithin(address, DOCUMENTATION);
+  if (PLATFORM_NETWORKS.some((network) => isWithin(address, network))) return false;
+  return address.kind() === "ipv4" || isWithin(address, GLOBAL_UNICAST);
 }
 
 function isWithin(address: Address, [network, bits]: Network): boolean {

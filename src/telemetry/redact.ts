@@ -13,7 +13,7 @@ const MAX_DEPTH = 8;
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/\nparams: [\s\S]*$/, `\nparams: ${HIDDEN}`],
   // The first four characters of a key are shown in lists too; more of it is a secret.
-  [/(gateway_(?:sk|mgmt)_)[0-9A-Za-z]{5,256}/g, `$1${HIDDEN}`],
+  [/(gateway_(?:sk|mgmt|op)_)[0-9A-Za-z]{5,256}/g, `$1${HIDDEN}`],
   [/\b(sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_)[\w*-]{6,256}/g, `$1${HIDDEN}`],
   [/\b(AIza|AKIA|ASIA)[\w-]{12,256}/g, `$1${HIDDEN}`],
   [/\b(Bearer|Basic)\s{1,8}[\w.~+/=*-]{8,4096}/gi, `$1 ${HIDDEN}`],
@@ -31,7 +31,7 @@ const SECRET_NAMES =
 
 /** Whether a line may need a closer look; cheap, and never wrong in the harmless direction. */
 const SUSPECT =
-  /gateway_(?:sk|mgmt)_|sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_|AIza|AKIA|ASIA|bearer|basic|:\/\/|key|token|secret|password|passwd|pwd|signature|authorization|cookie|\\nparams: /i;
+  /gateway_(?:sk|mgmt|op)_|sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_|AIza|AKIA|ASIA|bearer|basic|:\/\/|key|token|secret|password|passwd|pwd|signature|authorization|cookie|\\nparams: /i;
 
 /** What terminals and log readers take for a line's end although JSON does not escape it. */
 const LINE_SEPARATORS = /[\u0085\u2028\u2029]/g;

@@ -40,15 +40,14 @@ async function several(): Promise<Opened> {
 }
 
 for (const shape of SHAPES) {
-  for (const [mode, open, mayBeginEarly] of [
-    ["alone", alone, false],
-    ["several", several, false],
-    ["several, early", several, true],
+  for (const [mode, open] of [
+    ["alone", alone],
+    ["several", several],
   ] as const) {
     const opened = await open();
     const payers: Payer[] = [];
     for (let i = 0; i < shape.keys; i++) payers.push(await opened.addOrganization(RICH));
-    const run = (requests: number) => drive(opened.money, payers, requests, shape, mayBeginEarly);
+    const run = (requests: number) => drive(opened.money, payers, requests, shape);
     await run(REQUESTS / 10);
     const ticks = await ledgerTicks(opened.sql);
     const [commits, cpu] = [opened.commits(), process.cpuUsage()];
@@ -76,13 +75,12 @@ async function drive(
   payers: readonly Payer[],
   requests: number,
   shape: (typeof SHAPES)[number],
-  mayBeginEarly: boolean,
 ): Promise<void> {
   let next = 0;
   const one = async (): Promise<void> => {
     while (next < requests) {
       const payer = payers[next++ % payers.length]!;
-      const held = await money.hold(requestOf(payer, 1_000, { mayBeginEarly }));
+      const held = await money.hold(requestOf(payer, 1_000));
       if (shape.answerMs > 0) await Bun.sleep(shape.answerMs);
       await money.settle(held, figures(100n));
     }

@@ -63,6 +63,7 @@ export async function openAloneMoney(options: AloneMoneyOptions = {}) {
       endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
       onCommitted: (settlements, totals) => money.committed(settlements, totals),
       onFenced: () => void backgroundErrors.push(new Error("fenced")),
+      onGuardViolated: (error) => void backgroundErrors.push(error),
       onPostedAbandoned: (settlement) => money.refund(settlement),
       onBatch: (units) => void batches.push(units),
     },

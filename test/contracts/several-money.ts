@@ -59,16 +59,16 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     applicationName,
     settings: SHARED_LEDGER_SETTINGS,
   });
-  const commitBatch = commitSharedHolds((freeNano) => money.rooms.note(freeNano));
   const ledger: GroupCommit = new WatchedLedger(
     {
       sql,
       instance,
-      commitBatch: (...batch) => work.during(() => commitBatch(...batch)),
+      commitBatch: (...batch) => work.during(() => commitSharedHolds(...batch)),
       holds: money.desk,
       endEarlierTry: () => endEarlierSession(sql, applicationName),
       onCommitted: (settlements) => money.committed(settlements),
       onFenced: () => void fenced++,
+      onGuardViolated: (error) => void backgroundErrors.push(error),
       onPostedAbandoned: (settlement) => money.refund(settlement),
       onBatch: (units) => void batches.push(units),
     },

@@ -123,7 +123,16 @@ describe("budget events of a key and its period", () => {
     await spend(payer, 0n);
     expect(await eventsOf(payer)).toEqual([]);
     await Promise.all([refuse(payer), refuse(payer), refuse(payer)]);
-    expect(await eventsOf(payer)).toEqual(["daily 100", "daily exhausted"]);
+    expect(await eventsOf(payer)).toEqual(ALL);
+  });
+
+  test("that a refusal passes over come before its own, so that none comes below a higher one", async () => {
+    const payer = await payerWith({ dailyBudgetNano: BUDGET });
+    await spend(payer, 7_000n);
+    await refuse(payer);
+    expect(await eventsOf(payer)).toEqual(ALL);
+    await spend(payer, 1_500n);
+    expect(await eventsOf(payer)).toEqual(ALL);
   });
 
   test("come with the change of a budget that makes it reached, and not again when it is raised", async () => {

@@ -26,6 +26,7 @@ describe("bounds", () => {
       endEarlierTry: () => Promise.resolve(),
       onCommitted() {},
       onFenced() {},
+      onGuardViolated() {},
       onPostedAbandoned() {},
     });
 

@@ -14,6 +14,8 @@ export interface RecordingLedger {
   readonly totals: Map<string, AccountTotals>;
   readonly postedAbandoned: Settlement[];
   readonly fenced: { times: number };
+  /** Requests that a guard of the database refused. */
+  readonly violations: readonly string[];
 }
 
 /** A group commit, and what it told those around it. */
@@ -27,6 +29,7 @@ export function recordingLedger(
   const totals = new Map<string, AccountTotals>();
   const postedAbandoned: Settlement[] = [];
   const fenced = { times: 0 };
+  const violations: string[] = [];
   const ledger = new GroupCommit({
     sql,
     instance,
@@ -38,13 +41,14 @@ export function recordingLedger(
     onFenced() {
       fenced.times++;
     },
+    onGuardViolated: (_, requestIds) => void violations.push(...requestIds),
     onPostedAbandoned(settlement) {
       postedAbandoned.push(settlement);
       onPostedAbandoned(settlement);
     },
     onBatch: (units) => void batches.push(units),
   });
-  return { ledger, batches, told, totals, postedAbandoned, fenced };
+  return { ledger, batches, told, totals, postedAbandoned, fenced, violations };
 }
 
 /** A statement that would leave a trace each time it were carried out. */

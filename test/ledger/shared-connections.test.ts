@@ -35,7 +35,7 @@ describe("a connection that breaks", () => {
         holds.map((held) => held.requestId).sort(),
       );
       expect(await faultsOf(grounds.books.sql)).toEqual([]);
-      const [plain, streamed, released, early] = holds as [Hold, Hold, Hold, Hold];
+      const [plain, streamed, released, last] = holds as [Hold, Hold, Hold, Hold];
       await step(plain.requestId, () => shared.money.settle(plain, figures(70n)));
       await step(streamed.requestId, () => shared.money.checkpoint(streamed, figures(30n)));
       await step(streamed.requestId, () => shared.money.settle(streamed, figures(80n)));
@@ -47,13 +47,13 @@ describe("a connection that breaks", () => {
           );
         });
       });
-      await shared.money.settle(early, figures(10n));
-      const request = requestOf(payer, 100, { mayBeginEarly: true });
+      await shared.money.settle(last, figures(10n));
+      const request = requestOf(payer, 100);
       await step(request.requestId, async () => {
         const begun = await shared.money.hold(request);
         await shared.money.settle(begun, figures(50n));
       });
-      const charged = [plain, streamed, early, request].map(({ requestId }) => requestId);
+      const charged = [plain, streamed, last, request].map(({ requestId }) => requestId);
       expect(await postedOf(grounds.books.sql, charged)).toHaveLength(4);
       expect(await grounds.spentOf(payer)).toBe(70n + 80n + 10n + 50n);
       await grounds.expectWhole(shared);

@@ -41,16 +41,9 @@ async function flood(options: Flood): Promise<{ answered: number; refusals: Map<
       const { money } = three[i % three.length]!;
       const request = requestOf(payer, tokens, { isLimitExplicit });
       try {
-        // As a call does it: where it began too early, it begins again.
-        for (const mayBeginEarly of [true, false]) {
-          const held = await money.hold({ ...request, mayBeginEarly });
-          await Bun.sleep(ANSWER_MS);
-          const charge = chargeNano > held.holdNano ? held.holdNano : chargeNano;
-          const error = await money.settle(held, figures(charge)).catch((thrown) => thrown);
-          if (error === undefined) break;
-          money.release(held);
-          if (!mayBeginEarly) throw error;
-        }
+        const held = await money.hold(request);
+        await Bun.sleep(ANSWER_MS);
+        await money.settle(held, figures(chargeNano > held.holdNano ? held.holdNano : chargeNano));
         answered++;
       } catch (error) {
         const { code } = error as GatewayError;

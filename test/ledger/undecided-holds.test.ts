@@ -61,29 +61,6 @@ describe("where the database does not answer in time", () => {
     await unlock();
     await expectAllFree(payer, 1_000);
   });
-
-  test("an answer whose hold and charge are both undecided fails with 503 and costs nothing in the end", async () => {
-    const payer = await owned.addOrganization(10_000n);
-    await owned.money.settle(await owned.money.hold(requestOf(payer, 1)), figures(0n));
-    const unlock = await lockAccount(owned.sql, `org:${payer.organizationId}`);
-    // One whose charge goes along with its hold, and one that is being decided when its charge comes.
-    const decided = await owned.money.hold(requestOf(payer, 100, { mayBeginEarly: true }));
-    const along = await owned.money.hold(requestOf(payer, 100, { mayBeginEarly: true }));
-    const charges = [codeOf(owned.money.settle(along, figures(70n)))];
-    await untilWaiting(owned.sql);
-    charges.push(codeOf(owned.money.settle(decided, figures(70n))));
-    const queued = await owned.money.hold(requestOf(payer, 100, { mayBeginEarly: true }));
-    charges.push(codeOf(owned.money.settle(queued, figures(70n))));
-    owned.clock.advance(PATIENCE_MS);
-    expect(new Set(await Promise.all(charges))).toEqual(new Set(["database_unavailable"]));
-    for (const held of [along, decided, queued]) owned.money.release(held);
-    await unlock();
-    await until("all has ended", () => !owned.isBusy() && owned.money.outstandingHolds === 0);
-    const [row] = await owned.sql`SELECT credit_nano - posted_nano AS balance FROM accounts
-      WHERE id = ${`org:${payer.organizationId}`}`;
-    expect(row!.balance).toBe(10_000n);
-    await expectAllFree(payer, 10_000);
-  });
 });
 
 test("a release that the database refuses is tried again until it is written", async () => {
@@ -103,7 +80,7 @@ test("a release that the database refuses is tried again until it is written", a
 test("holds wait for the ledger in bounded number: a further one is told that the gateway is overloaded", () => {
   const desk = new HoldDesk(new VirtualClock(), () => {});
   const pending = () =>
-    new PendingHold(requestOf({ organizationId: "org_1", keyId: "key_1" }, 1), false, {
+    new PendingHold(requestOf({ organizationId: "org_1", keyId: "key_1" }, 1), {
       granted() {},
       refused() {},
     });

@@ -180,6 +180,18 @@ test("a message is cut, well-formed, and never tells our key", () => {
   expect(failure.message).toStartWith("[redacted] is wrong: [redacted]");
 });
 
+test("a key that is too short to be a secret takes no words out of messages", () => {
+  const told = (apiKey: string, message: string) =>
+    failureOfStatus(400, new Headers(), JSON.stringify({ error: { message } }), {
+      nowMs: 0,
+      apiKey,
+    }).message;
+  expect(told("a", "a bad parameter")).toBe("a bad parameter");
+  expect(told("test", "the latest test")).toBe("the latest test");
+  expect(told("1234567", "at 12345678 ms")).toBe("at 12345678 ms");
+  expect(told("12345678", "key 12345678 is wrong")).toBe("key [redacted] is wrong");
+});
+
 test("a rate limit's wait is found in headers before the body, and Google's in its RetryInfo", () => {
   const google = readFileSync(
     join(import.meta.dir, "../fixtures/vercel-ai/google/google-429-retry-info.json"),

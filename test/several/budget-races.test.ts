@@ -117,10 +117,16 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
       async () => {
         const limit = EXACT_NANO * BigInt(PAID_REQUESTS);
         const key = await payerWith(limit);
+        await cluster.upstream.takeServed();
         const outcomes = await flood(instances, { key, body: EXACT, requests: REQUESTS });
         const successes = successesOf(outcomes, code);
         const { spent, charges } = await spentOf(key);
-        console.info(`${successes} of ${REQUESTS} succeeded, ${limit - spent} nano-USD are left`);
+        const begun = (await cluster.upstream.takeServed()).length;
+        console.info(
+          `${successes} of ${REQUESTS} succeeded, ${begun} calls began, ${limit - spent} nano-USD are left`,
+        );
+        // No call without its money: the provider bills the operator for each that begins.
+        expect(begun).toBe(charges);
         expect(successes).toBeWithin(195, PAID_REQUESTS + 1);
         expect(charges).toBe(successes);
         expect(spent).toBe(EXACT_NANO * BigInt(successes));
@@ -133,6 +139,7 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
       async () => {
         const limit = ROOMY_NANO * BigInt(PAID_REQUESTS);
         const key = await payerWith(limit);
+        await cluster.upstream.takeServed();
         const outcomes = await flood(instances, {
           key,
           body: ROOMY,
@@ -140,7 +147,8 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
           spreadMs: ARRIVAL_SECONDS * 1_000,
         });
         const successes = successesOf(outcomes, code);
-        const { spent } = await spentOf(key);
+        const { spent, charges } = await spentOf(key);
+        expect((await cluster.upstream.takeServed()).length).toBe(charges);
         console.info(`${successes} of ${REQUESTS} succeeded, ${limit - spent} nano-USD are left`);
         expect(successes).toBeGreaterThanOrEqual(180);
         expect(spent).toBeLessThanOrEqual(limit);

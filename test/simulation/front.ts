@@ -1,7 +1,6 @@
 import { sleep } from "../../src/lib/clock.ts";
 import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
 import { StreamCheckpoints } from "../../src/services/chat/stream-checkpoints.ts";
-import { EarlyHoldRefused } from "../../src/services/money/early-refusal.ts";
 import type { Hold, SettlementFigures } from "../../src/services/money/interface.ts";
 import type { SimulatedGateway } from "./gateway.ts";
 import type { RequestPlan } from "./plan.ts";
@@ -57,16 +56,6 @@ export class Front {
     const key = await this.#gateway.keys.get(record.plan.keyId).ask("inspect", undefined);
     if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
     if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
-    try {
-      await this.#holdAndServe(record, abort, true);
-    } catch (error) {
-      if (!(error instanceof EarlyHoldRefused)) throw error;
-      // Nothing has left: the request begins again, and this time waits for its hold.
-      await this.#holdAndServe(record, abort, false);
-    }
-  }
-
-  async #holdAndServe(record: RequestRecord, abort: Abort, mayBeginEarly: boolean): Promise<void> {
     const { plan } = record;
     const held = this.#gateway.money.hold({
       requestId: plan.requestId,
@@ -77,7 +66,6 @@ export class Front {
       outputTokens: plan.outputTokens,
       isLimitExplicit: plan.isLimitExplicit,
       feeBasisPoints: 0n,
-      mayBeginEarly,
     });
     const hold = held instanceof Promise ? await held : held;
     record.holdNano = hold.holdNano;
@@ -87,11 +75,8 @@ export class Front {
 
   async #complete(record: RequestRecord, hold: Hold, abort: Abort): Promise<void> {
     const { money, process, isAnswerAfterCharge } = this.#gateway;
-    const call = new Abort();
-    hold.confirmed?.catch((error) => call.raise(error));
-    abort.onRaised((error) => call.raise(error));
     try {
-      await call.within(sleep(process.clock, record.plan.upstreamMs));
+      await abort.within(sleep(process.clock, record.plan.upstreamMs));
       if (record.plan.upstreamFailure === "at once") throw providerFailure();
       const status = record.isDisconnected ? 499 : 200;
       const charged = money.settle(
@@ -116,10 +101,7 @@ export class Front {
       money.checkpoint(hold, this.#figures(record, hold, seen, 200)),
     );
     try {
-      const opening = new Abort();
-      hold.confirmed?.catch((error) => opening.raise(error));
-      abort.onRaised((error) => opening.raise(error));
-      await opening.within(sleep(process.clock, plan.upstreamMs));
+      await abort.within(sleep(process.clock, plan.upstreamMs));
       if (plan.upstreamFailure === "at once") throw providerFailure();
       seen = Math.ceil(all / plan.events);
       await checkpoints.cover(seen);

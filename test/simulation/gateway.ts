@@ -15,6 +15,7 @@ import { ModelledDriver } from "./postgres/driver.ts";
 import type { ModelContext } from "./postgres/model-context.ts";
 import type { ModelledServer } from "./postgres/server.ts";
 import { Process } from "./process.ts";
+import { Violation } from "./violation.ts";
 import type { World } from "./world.ts";
 
 /** What keeps the promises in the composition; a test takes one away at a time. */
@@ -33,6 +34,7 @@ export interface GatewayOptions {
   readonly guards: GatewayGuards;
   readonly name: string;
   readonly epoch: bigint;
+  readonly promises: { fault(error: unknown): void };
   onSend(name: string, connection: Connection): void;
 }
 
@@ -90,7 +92,14 @@ export class SimulatedGateway {
       connections: { ledger: ledgerDriver.sql, ledgerName },
       instance,
       clock,
-      telemetry: silentTelemetry,
+      // That a guard of the database was needed is a fault, although it has kept the promise.
+      telemetry: {
+        ...silentTelemetry,
+        log: {
+          fatal: ({ err }: { err: Error }) =>
+            options.promises.fault(new Violation("M1", err.message)),
+        },
+      } as unknown as Telemetry,
       notes: { add() {}, remove() {} },
       onFenced,
       onError,
@@ -160,4 +169,5 @@ const silentTelemetry = {
   countClampedCharge() {},
   observeCommit() {},
   gauge() {},
+  counter() {},
 } as unknown as Telemetry;

@@ -39,9 +39,6 @@ export class RandomBatches {
       ({ requestId }) => !asked.has(requestId),
     );
     const settlements = mayHave.map((request) => this.#settlement(request));
-    for (const demand of holds) {
-      if (random.chance(0.3)) settlements.push(this.#settlement(demand, demand.leastNano));
-    }
     const settled = new Set(settlements.map(({ requestId }) => requestId));
     const rest = distinct(some(4)).filter(
       ({ requestId }) => !asked.has(requestId) && !settled.has(requestId),
@@ -98,7 +95,7 @@ export class RandomBatches {
       lowering: isLowered
         ? { fixedFemto, perTokenFemto, feeBasisPoints, maxTokens: Math.min(tokens, 400) }
         : undefined,
-      manner: random.pick(["waiting", "waiting", "early", "last"] as const),
+      manner: random.pick(["waiting", "waiting", "waiting", "last"] as const),
     };
   }
 

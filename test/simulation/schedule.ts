@@ -69,7 +69,7 @@ class Schedule {
     this.#world = world;
     this.#seed = seed;
     const { random } = world;
-    const tables = createTables();
+    const tables = createTables(guards.limitInHold);
     this.#context = {
       tables,
       guards,

@@ -106,6 +106,7 @@ test("a receiver that never answers slows no other one", async () => {
   await owner.addHook(receiver);
   for (let i = 0; i < 20; i++) await owner.emit(`key ${i}`);
   await untilReceived(receiver, 20);
+  await untilReceived(stuck, 1);
   expect(stuck.received).toHaveLength(1);
   answer();
   await untilReceived(stuck, 20);

@@ -1,7 +1,8 @@
 import type { Database } from "../../db/client.ts";
+import { numberEvents } from "../../db/queries/event-numbering.ts";
+import { insertInstance } from "../../db/queries/instances.ts";
 import { createOrganization } from "../../db/queries/organization-create.ts";
 import { insertWebhook } from "../../db/queries/webhook-write.ts";
-import { EVENT_TYPES } from "../../src/lib/event-types.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { prepareOrganization } from "../../src/services/organizations/new-organization.ts";
 import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
@@ -41,20 +42,28 @@ export async function addHook(
 
 /** An organization in a database in which nobody else's webhooks and events are left. */
 export async function addOnlyOrganization(sql: Database): Promise<string> {
-  await sql`TRUNCATE deliveries, outbox, webhook_queues, webhooks, actor_leases`;
+  await sql`TRUNCATE deliveries, outbox, webhook_queues, webhooks, actor_leases, unnumbered_events, event_queues`;
   return addOrganization(sql);
 }
 
-/** How many deliveries these webhooks got numbers for. */
-export async function numberDeliveries(
-  sql: Database,
-  hooks: readonly string[],
-  limit = 1_000,
-): Promise<number> {
-  const rows = await sql<{ numbered_count: bigint }[]>`
-    SELECT numbered_count FROM number_deliveries(${sql.array([...hooks])}::text[],
-      ${sql.array([...EVENT_TYPES])}::text[], ${limit})`;
-  return rows.reduce((sum, row) => sum + Number(row.numbered_count), 0);
+/** An instance that numbers and does nothing else. */
+const NUMBERER = { id: "ins_numberer", epoch: 1n };
+
+/** One turn of numbering, over all organizations. */
+export async function numberTurn(sql: Database, maxRows = 2_048, after = "") {
+  await insertInstance(sql, NUMBERER).catch(() => {});
+  return numberEvents(sql, NUMBERER, after, { maxOrganizations: 64, maxRows });
+}
+
+/** Numbers all there is. Returns how many deliveries that made. */
+export async function numberAll(sql: Database, maxRows?: number): Promise<number> {
+  let numbered = 0;
+  for (let isMore = true; isMore; ) {
+    const turn = await numberTurn(sql, maxRows);
+    numbered += turn.numbered;
+    isMore = turn.isMore;
+  }
+  return numbered;
 }
 
 /** One event for each number, in as many transactions as there are calls. */

@@ -29,9 +29,12 @@ const membership = createMembership({
   telemetry,
   onChange(kind, objectId) {
     if (kind === "webhook") deliveries.changed(objectId);
-    else if (kind === "outbox") deliveries.nudge();
+    else if (kind === "outbox") parts.numbering.nudge();
   },
-  onGap: () => deliveries.changedAll(),
+  onGap() {
+    deliveries.changedAll();
+    parts.numbering.nudge();
+  },
   onFenced() {
     process.exit(1);
   },
@@ -55,6 +58,7 @@ const parts = createWebhooks({
 const { deliveries } = parts;
 await membership.enter();
 await membership.start();
+parts.start();
 console.log("ready");
 const saying = setInterval(() => console.log(`owns ${deliveries.size}`), 1_000);
 

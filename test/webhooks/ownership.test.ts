@@ -5,7 +5,9 @@ import { webhookActor } from "../../actors/webhook/actor.ts";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
+import { deliveryEffect } from "../../db/queries/delivery-commit.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { FairSemaphore } from "../../src/lib/fair-queue.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { Deliveries } from "../../src/services/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../src/services/webhooks/delivery-writer.ts";
@@ -15,7 +17,7 @@ import { addOwner, age, type TestOwner } from "../ownership/instances.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { until } from "../support/until.ts";
-import { addHook, addOrganization, emit } from "./many-hooks.ts";
+import { addHook, addOrganization, emit, numberAll } from "./many-hooks.ts";
 
 let database: OpenTestDatabase;
 let sql: Database;
@@ -63,7 +65,6 @@ async function addInstance(
   const writer = new DeliveryWriter({
     sql: deliveriesSql,
     instance: owner.instance,
-    onNumbered: (id, isMore) => deliveries.noteNumbered(id, isMore),
     onLost: (lease) => ownership.noteLost(lease),
   });
   const deliveries: Deliveries = new Deliveries({
@@ -76,7 +77,8 @@ async function addInstance(
       read: (query) => read(() => query.run(sql)),
     }),
     ownership,
-    slots: new SendSlots(10),
+    loads: new FairSemaphore(4, 2),
+    slots: new SendSlots(10, systemClock),
     secrets: new WebhookSecrets(await testKeyring(sql)),
     sendEvent: (_, event) => {
       const { number } = event.data as { number: number };
@@ -105,6 +107,7 @@ const hookWith = async (numbers: readonly number[]): Promise<string> => {
   const organizationId = await addOrganization(sql);
   const hook = await addHook(sql, organizationId);
   await emit(sql, organizationId, numbers);
+  await numberAll(sql);
   return hook;
 };
 
@@ -226,22 +229,26 @@ test("a refusal of the guard is told as a lost lease, for that webhook alone", a
   const writer = new DeliveryWriter({
     sql: deliveriesSql,
     instance: owner.instance,
-    onNumbered() {},
     onLost: (one) => void lost.push(one),
   });
-  const change = (one: Lease) => ({
-    kind: "statement" as const,
-    name: "delivery-number",
-    tables: [],
-    events: [],
-    change: { kind: "number" as const, lease: one },
-    run: async () => {},
-  });
+  const change = (one: Lease) =>
+    deliveryEffect({
+      kind: "attempt",
+      lease: one,
+      organizationId: "org",
+      outboxId: first!.outbox_id,
+      attemptCount: 0,
+      status: "delivered",
+      attempt: accepted,
+      delayMs: null,
+      disablesVersion: undefined,
+    });
   const stale = { kind: "webhook", id: foreign, epoch: 1n };
+  const [first] = await sql`SELECT outbox_id FROM deliveries WHERE webhook_id = ${mine}`;
   const written = writer.submit([change(lease!)]);
   const refused = writer.submit([change(stale)]).catch((error: unknown) => error);
   await written;
   expect(await refused).toBeInstanceOf(LeaseLostError);
   expect(lost).toEqual([stale]);
-  expect([await statusesOf(mine), await statusesOf(foreign)]).toEqual([["pending"], []]);
+  expect([await statusesOf(mine), await statusesOf(foreign)]).toEqual([["delivered"], ["pending"]]);
 });

@@ -30,6 +30,9 @@ export class PostgresOwnership implements Ownership {
   /** Asked for, with the answer under way. */
   readonly #claiming = new Map<string, number>();
   readonly #listeners = new Set<(lease: Lease) => void>();
+  #toRelease: Lease[] = [];
+  #nextRelease: Promise<void> | undefined;
+  #lastRelease: Promise<void> = Promise.resolve();
 
   constructor(dependencies: PostgresOwnershipDependencies) {
     this.#dependencies = dependencies;
@@ -79,8 +82,22 @@ export class PostgresOwnership implements Ownership {
     else this.#claiming.delete(name);
   }
 
-  async release(leases: readonly Lease[]): Promise<void> {
+  /** What is given back while a statement is under way shares the next one. */
+  release(leases: readonly Lease[]): Promise<void> {
     for (const lease of leases) this.#drop(lease);
+    this.#toRelease.push(...leases);
+    this.#nextRelease ??= this.#lastRelease.then(() => {
+      const all = this.#toRelease;
+      this.#toRelease = [];
+      const release = this.#releaseNow(all);
+      this.#lastRelease = release.catch(() => {});
+      this.#nextRelease = undefined;
+      return release;
+    });
+    return this.#nextRelease;
+  }
+
+  async #releaseNow(leases: readonly Lease[]): Promise<void> {
     const { sql, instance } = this.#dependencies;
     for (const part of partsOf(leases)) await releaseLeases(sql, instance, part);
   }

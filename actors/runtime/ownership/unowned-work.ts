@@ -33,6 +33,7 @@ const MAX_FOUND = 1_000;
 const MAX_ROUNDS_A_SWEEP = 20;
 /** Less than the time between two sweeps: what is still nobody's by then is anyone's. */
 const LEFT_OVER_MS = 750;
+const REMEMBERED_MS = 3_000;
 
 interface SweptKind {
   readonly owned: OwnedKind;
@@ -96,7 +97,7 @@ export class UnownedWork {
   }
 
   async #sweepKind(kind: SweptKind): Promise<void> {
-    const leftToOthers = new Map<string, number>();
+    const leftToOthers = this.#remembered(kind.leftToOthers);
     for (let round = 0; round < MAX_ROUNDS_A_SWEEP; round++) {
       const found = await kind.owned.findWork(MAX_FOUND);
       const mine = this.#shareOf(found, kind.leftToOthers, leftToOthers);
@@ -105,6 +106,12 @@ export class UnownedWork {
       if (claimed === 0 || found.length < MAX_FOUND) break;
     }
     kind.leftToOthers = leftToOthers;
+  }
+
+  /** A look need not find all there is, so what one left to others is remembered for some more. */
+  #remembered(leftToOthers: ReadonlyMap<string, number>): Map<string, number> {
+    const sinceMs = this.#dependencies.clock.nowMs() - REMEMBERED_MS;
+    return new Map([...leftToOthers].filter(([, atMs]) => atMs > sinceMs));
   }
 
   async #claim(owned: OwnedKind, ids: readonly string[]): Promise<number> {
@@ -128,7 +135,10 @@ export class UnownedWork {
     return found.filter((id) => {
       if (hashOf(id) % Math.max(1, count) === rank) return true;
       const sinceMs = seenBefore.get(id) ?? nowMs;
-      if (nowMs - sinceMs >= LEFT_OVER_MS) return true;
+      if (nowMs - sinceMs >= LEFT_OVER_MS) {
+        leftToOthers.delete(id);
+        return true;
+      }
       leftToOthers.set(id, sinceMs);
       return false;
     });

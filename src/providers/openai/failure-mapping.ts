@@ -4,6 +4,11 @@ import { tellsTooLong } from "./context-overflow.ts";
 import { complaintOf, type ProviderComplaint, readComplaint } from "./error-body.ts";
 
 export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
+/**
+ * Local servers are given keys such as "a" or "test": nothing is kept secret by them, and taken out of a
+ * message they take its words with them.
+ */
+const MIN_SECRET_CHARACTERS = 8;
 /** An account without money does not recover by waiting seconds: the endpoint is left alone this long. */
 export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;
 
@@ -138,7 +143,8 @@ function waitOf(
 
 /** A provider may quote the key it was called with: that never leaves this file. */
 function publishable(text: string, apiKey: string | undefined): string {
-  const safe = apiKey ? text.replaceAll(apiKey, "[redacted]") : text;
+  const isSecret = apiKey !== undefined && apiKey.length >= MIN_SECRET_CHARACTERS;
+  const safe = isSecret ? text.replaceAll(apiKey, "[redacted]") : text;
   return withoutCredentials(safe.slice(0, MAX_FAILURE_MESSAGE_CHARACTERS)).toWellFormed();
 }
 

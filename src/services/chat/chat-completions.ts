@@ -7,7 +7,6 @@ import { type RateHeaders, takeRate } from "../billing/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
 import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
-import { EarlyHoldRefused } from "../money/early-refusal.ts";
 import type { Hold } from "../money/interface.ts";
 import { feeBasisPoints } from "../plans.ts";
 import {
@@ -76,7 +75,7 @@ export class ChatCompletions {
       return this.#completeSlowly(context, plan, claim, taken);
     }
     log.headers = taken;
-    return this.#serve(context, plan, undefined, true);
+    return this.#serve(context, plan, undefined);
   }
 
   /** The way of a request whose limit or idempotency key has to be waited for. */
@@ -88,7 +87,7 @@ export class ChatCompletions {
   ): Promise<ChatOutcome> {
     const headers = await taken;
     context.log.headers = headers;
-    if (claim === undefined) return this.#serve(context, plan, claim, true);
+    if (claim === undefined) return this.#serve(context, plan, claim);
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, context.clientSignal);
     if (replay !== undefined) {
@@ -98,7 +97,7 @@ export class ChatCompletions {
     try {
       // The wait for another call may have been long, and the key changed meanwhile.
       const current = { ...context, caller: await context.arrival.admitAgain() };
-      return await this.#serve(current, await this.#route(current), claim, false);
+      return await this.#serve(current, await this.#route(current), claim);
     } catch (error) {
       await idempotency.free(claim);
       throw error;
@@ -109,26 +108,11 @@ export class ChatCompletions {
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    mayBeginEarly: boolean,
   ): Promise<ChatOutcome> {
-    const admitted = this.#admit(context, plan, claim, mayBeginEarly);
+    const admitted = this.#admit(context, plan, claim);
     return admitted instanceof Promise
-      ? admitted.then((chat) => this.#run(chat))
-      : this.#run(admitted);
-  }
-
-  #run(chat: AdmittedChat): Promise<ChatOutcome> {
-    const outcome = this.#answer(chat);
-    return chat.hold.confirmed === undefined
-      ? outcome
-      : outcome.catch((error) => this.#beginAgain(chat, error));
-  }
-
-  /** Nothing has left where a hold was refused late: the request begins again, and waits for its hold. */
-  #beginAgain(chat: AdmittedChat, error: unknown): Promise<ChatOutcome> {
-    if (!(error instanceof EarlyHoldRefused)) throw error;
-    delete chat.log.errorCode;
-    return this.#serve(chat, chat.plan, chat.claim, false);
+      ? admitted.then((chat) => this.#answer(chat))
+      : this.#answer(admitted);
   }
 
   #answer(chat: AdmittedChat): Promise<ChatOutcome> {
@@ -163,12 +147,11 @@ export class ChatCompletions {
     context: ChatContext,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    mayBeginEarly: boolean,
   ): AdmittedChat | Promise<AdmittedChat> {
     const { request, caller } = context;
     const organization = this.#dependencies.organizations.get(caller.key.organizationId);
     if (!organization.isActive) {
-      return organization.activate().then(() => this.#admit(context, plan, claim, mayBeginEarly));
+      return organization.activate().then(() => this.#admit(context, plan, claim));
     }
     const fee = feeOf(organization.turn("plan", undefined), plan);
     const size = promptSize(request);
@@ -182,7 +165,6 @@ export class ChatCompletions {
       outputTokens: bound.outputTokens,
       isLimitExplicit: statedOutputLimit(request) !== undefined,
       feeBasisPoints: fee,
-      mayBeginEarly,
     });
     return held instanceof Promise
       ? held.then((hold) => admittedChat(context, plan, size, hold, claim))

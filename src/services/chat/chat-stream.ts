@@ -12,7 +12,7 @@
  * a timeout or the client (what came is charged); settling → closed by the charge or the total timeout.
  */
 
-import { clientClosed, type GatewayError, stopping } from "../../lib/errors.ts";
+import { type GatewayError, stopping } from "../../lib/errors.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
@@ -50,8 +50,6 @@ export class ChatStream implements Ticking, EventListenerObject {
   #hasDelivered = false;
   /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
   #isReading = false;
-  /** Why the charge of all of it was not written. */
-  #unwritten: unknown;
 
   constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
     this.#dependencies = dependencies;
@@ -84,24 +82,6 @@ export class ChatStream implements Ticking, EventListenerObject {
   open(): Promise<void> {
     this.#opened ??= this.#opening.run();
     return this.#opened;
-  }
-
-  /**
-   * The same, and where the provider has ended before anything may leave, waits for the charge too:
-   * then all of the stream may leave at once, and `whole` has it. Rejects where it cannot be written.
-   */
-  async openOrFinish(): Promise<void> {
-    await this.open();
-    if (!this.#opening.isOver) return;
-    await this.#finishOnce();
-    if (this.#isGone) throw clientClosed();
-    // Nothing has left: what kept the charge from being written has a status of its own.
-    if (this.#unwritten !== undefined && !this.#output.hasBody) throw this.#unwritten;
-  }
-
-  /** Everything, where the stream was closed before its body was asked for: it needs none then. */
-  whole(): Uint8Array | undefined {
-    return this.#output.whole();
   }
 
   body(): ReadableStream<Uint8Array> {
@@ -149,7 +129,6 @@ export class ChatStream implements Ticking, EventListenerObject {
       if (!this.#opening.isDone) await this.open();
       const relay = this.#opening.relay!;
       while (!this.#isClosed) {
-        if (this.#opening.isOver) return await this.#finishOnce();
         if (relay.pendingBytes > 0) {
           const delivered = this.#deliver(relay);
           if (delivered !== undefined) await delivered;
@@ -207,7 +186,6 @@ export class ChatStream implements Ticking, EventListenerObject {
       this.#write(ending);
       this.#close();
     } catch (error) {
-      if (this.#isSettling) this.#unwritten = error;
       await this.#fail(error);
     }
   }

@@ -72,7 +72,6 @@ export async function completeChat(
     // Where a charge is under way or durable this does nothing.
     dependencies.money.release(chat.hold);
     explainFailure(chat, tries);
-    if (run.refusal !== undefined) throw run.refusal;
     if (!run.isExpired) throw error;
     throw dependencies.isCutShort() ? stopping() : expired(error);
   } finally {
@@ -94,8 +93,6 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
   isAnswered = false;
   /** The client had gone when the answer was ready. */
   isGone = false;
-  /** Why the hold was refused after the call had begun. */
-  refusal: unknown;
   readonly #dependencies: CompleteChatDependencies;
   readonly #chat: AdmittedChat;
   #figures: MeteredFigures | undefined;
@@ -106,15 +103,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     this.#chat = chat;
     this.tries = new CandidateTries(dependencies.calls, chat.plan.candidates, this);
     chat.clientSignal.addEventListener("abort", this);
-    if (chat.hold.confirmed !== undefined) this.#follow(chat.hold.confirmed);
     dependencies.deadlines.set(this);
-  }
-
-  #follow(confirmed: Promise<void>): void {
-    confirmed.catch((error) => {
-      this.refusal = error;
-      this.abort();
-    });
   }
 
   /** The client went away. */

@@ -48,12 +48,6 @@ export type ChatOutcome =
       readonly headers: Record<string, string>;
       readonly body: ReadableStream<Uint8Array>;
     }
-  /** A stream that was over before anything could leave. */
-  | {
-      readonly kind: "whole-stream";
-      readonly headers: Record<string, string>;
-      readonly body: Uint8Array;
-    }
   /** The stored result of an earlier call with the same idempotency key. */
   | {
       readonly kind: "replay";

@@ -51,21 +51,16 @@ export async function streamChat(
   let isOpen: boolean;
   try {
     // Where the answer begins before this is known, its body tells the failure.
-    isOpen = await doneBeforeDeadline(stream.openOrFinish(), dependencies.openings);
+    isOpen = await doneBeforeDeadline(stream.open(), dependencies.openings);
   } catch (error) {
     explainFailure(chat, stream);
     throw error;
   }
   const { candidate } = stream;
-  const whole = stream.whole();
-  // What is over needs no further care, and is told of like any other answer.
-  if (whole !== undefined) chat.log.isDeferred = false;
   const headers = answerHeaders(chat, isOpen ? candidate : undefined, stream);
   Object.assign(headers, STREAM_HEADERS);
   headers["x-gateway-latency-ms"] = String(Math.round(performance.now() - chat.startedMs));
-  return whole === undefined
-    ? { kind: "stream", headers, body: stream.body() }
-    : { kind: "whole-stream", headers, body: whole };
+  return { kind: "stream", headers, body: stream.body() };
 }
 
 /** What the stream of one chat completion is asked for. */

@@ -1,7 +1,6 @@
 import { asUnavailable } from "../../../db/unavailable.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
-import { readAheadUntil } from "./read-ahead.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
 import type { StreamAttempts } from "./stream-attempts.ts";
 import { StreamCharge } from "./stream-charge.ts";
@@ -10,8 +9,6 @@ import { StreamRelay } from "./stream-relay.ts";
 
 const MAX_BYTES_PER_TOKEN = 64;
 const SPARE_OUTPUT_BYTES = 65_536;
-/** What may be read before the first byte may leave. */
-const MAX_AHEAD_BYTES = 65_536;
 
 /**
  * The beginning of a stream: a candidate is found that sends its first event, and that event's checkpoint
@@ -30,8 +27,6 @@ export class StreamOpening {
   isUnderWay = true;
   /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
   isDone = false;
-  /** The provider had ended before anything left. */
-  isOver = false;
   #isAbandoned = false;
   /** Ends the wait for the database. */
   #endWait: ((failure: GatewayError) => void) | undefined;
@@ -54,15 +49,13 @@ export class StreamOpening {
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
   async run(): Promise<void> {
-    const { hold, log } = this.#call;
-    if (hold.confirmed !== undefined) this.#follow(hold.confirmed);
+    const { log } = this.#call;
     try {
       this.#assertClient();
       this.#begin(await this.#attempts.run());
       log.firstTokenMs = this.#dependencies.steadyClock.nowMs() - this.#startedMs;
       this.#assertClient();
-      const secured = this.#secureFirstEvent(this.relay!, this.charge!);
-      if (secured !== undefined) await this.#inTime(secured);
+      await this.#inTime(this.#coverFirstEvent(this.relay!, this.charge!));
       this.#assertClient();
       this.isDone = true;
     } catch (thrown) {
@@ -74,11 +67,6 @@ export class StreamOpening {
     } finally {
       this.isUnderWay = false;
     }
-  }
-
-  /** A hold that is refused late ends it. */
-  #follow(confirmed: Promise<void>): void {
-    confirmed.catch((error: GatewayError) => this.#attempts.fail(error));
   }
 
   /** The client went away: whoever opens the stream sees it at the next step. */
@@ -112,21 +100,11 @@ export class StreamOpening {
     );
   }
 
-  /** Undefined where the first event may leave already. */
-  #secureFirstEvent(relay: StreamRelay, charge: StreamCharge): Promise<void> | undefined {
+  #coverFirstEvent(relay: StreamRelay, charge: StreamCharge): Promise<void> {
     const { steadyClock } = this.#dependencies;
     const checkpoints = new StreamCheckpoints(steadyClock, () => charge.checkpoint());
     this.checkpoints = checkpoints;
-    // Where all of it has come by now, its charge stands for a checkpoint.
-    this.isOver = relay.readArrived(MAX_AHEAD_BYTES);
-    return this.isOver ? this.#call.hold.confirmed : this.#coverFirstEvent(checkpoints, relay);
-  }
-
-  async #coverFirstEvent(checkpoints: StreamCheckpoints, relay: StreamRelay): Promise<void> {
-    const covered = checkpoints.cover(relay.rewriter.outputTokens);
-    const mayReadOn = () => !this.#isAbandoned;
-    this.isOver = await readAheadUntil(covered, relay, MAX_AHEAD_BYTES, mayReadOn);
-    await (this.isOver ? this.#call.hold.confirmed : covered);
+    return checkpoints.cover(relay.rewriter.outputTokens);
   }
 
   /** Rejects where the stream's time is up before. */

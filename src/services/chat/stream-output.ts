@@ -56,12 +56,4 @@ export class StreamOutput {
     if (this.#early !== undefined) this.#isClosedEarly = true;
     else this.#controller?.close();
   }
-
-  /** Everything, where it was closed before there was a body; there will be none then. */
-  whole(): Uint8Array | undefined {
-    if (!this.#isClosedEarly || this.#early === undefined) return undefined;
-    const early = this.#early;
-    this.#early = undefined;
-    return early.length === 1 ? early[0] : Buffer.concat(early);
-  }
 }

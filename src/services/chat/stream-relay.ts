@@ -62,24 +62,6 @@ export class StreamRelay {
     return this.#output.take();
   }
 
-  /** Reads what has come already. True where that was everything, and came to its end in the ordinary way. */
-  readArrived(maxBytes: number): boolean {
-    const { rewriter } = this;
-    try {
-      while (this.#output.length < maxBytes && !rewriter.isDone && !rewriter.failure) {
-        const piece = this.#reader.take?.();
-        if (piece === undefined) return false;
-        rewriter.push(piece);
-      }
-    } catch {
-      // What came before is still to be delivered; the failure shows again when reading goes on.
-      return false;
-    }
-    if (!rewriter.isDone || !rewriter.hasFinished || this.#isBeyondLimit()) return false;
-    this.#drain();
-    return true;
-  }
-
   /** Reads one piece of the provider's stream, at once where it has come. False where that has ended. */
   read(): boolean | Promise<boolean> {
     const { rewriter } = this;
@@ -95,7 +77,6 @@ export class StreamRelay {
       return true;
     }
     this.#readingSinceMs ??= this.#steadyClock.nowMs();
-    // Reading ahead and reading on may wait for the same piece; whoever comes first takes it.
     this.#reading ??= this.#reader.read();
     return this.#readOn(this.#reading);
   }

@@ -24,7 +24,7 @@ import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { Refunds } from "./refund.ts";
 import { freeNano, isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { SettlePatience } from "./settle-patience.ts";
-import { checkpointOf, settlementOf } from "./settlement.ts";
+import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
@@ -143,9 +143,9 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
     }
   }
 
-  settle({ requestId }: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
-    const hold = this.#holds.get(requestId);
-    if (hold === undefined) return Promise.resolve();
+  settle(of: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
+    const hold = this.#holds.get(of.requestId);
+    if (hold === undefined) return Promise.reject(notHeld(of));
     if (hold.charge !== undefined) return hold.charge.settled;
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
     const settlement = settlementOf(hold, figures, hold.attempt !== "none");

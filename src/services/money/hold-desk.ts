@@ -4,7 +4,6 @@ import { AgeOrder } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { decideHold } from "./decide-hold.ts";
-import { EarlyHoldRefused } from "./early-refusal.ts";
 import type { PendingHold } from "./pending-hold.ts";
 import { isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { AccountsNow } from "./request-accounts.ts";
@@ -97,27 +96,17 @@ export class HoldDesk implements HoldSource {
       if (pending === undefined) break;
       this.#queued.remove(pending);
       const { organizationId, keyId } = pending.request;
-      if (pending.abandonment?.isAbandoned) {
-        pending.refuse(new Error("given up before it was written"));
-        continue;
-      }
       if (pending.isDue || this.#lines.get(organizationId)?.standsBefore(keyId) !== true) {
         units.push(this.#unitOf(pending));
-      } else if (pending.isEarly) pending.refuse(new EarlyHoldRefused());
-      else this.#joinLine(pending, "key");
+      } else this.#joinLine(pending, "key");
     }
     return units;
   }
 
   #unitOf(pending: PendingHold): HoldUnit {
     pending.place = "taken";
-    // An early one has its accounts already: they were fixed when its request began.
-    const accounts =
-      pending.isEarly && pending.demand ? pending.demand : this.accounts.of(pending.request);
     return {
-      demand: pending.ask(accounts),
-      checkpoint: pending.checkpoint,
-      settlement: pending.settlement,
+      demand: pending.ask(this.accounts.of(pending.request)),
       decided: (verdict) => this.#decided(pending, verdict),
       failed: (error) => this.#end(pending, error),
     };
@@ -131,8 +120,7 @@ export class HoldDesk implements HoldSource {
       pending.grant(verdict.holdNano, outputTokens, this.#clock.nowMs());
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
-    } else if (pending.isEarly) this.#end(pending, new EarlyHoldRefused());
-    else if (verdict.kind === "behind") this.#stay(pending, "key");
+    } else if (verdict.kind === "behind") this.#stay(pending, "key");
     else {
       const { request } = pending;
       const headroom = headroomOf(demand, verdict);

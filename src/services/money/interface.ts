@@ -17,11 +17,6 @@ export interface HoldRequest {
   /** True where the caller set the limit: then it is not lowered. */
   readonly isLimitExplicit: boolean;
   readonly feeBasisPoints: bigint;
-  /**
-   * True where the caller can begin before the hold is durable, and give up what it began: it lets nothing
-   * out before a checkpoint or the charge is durable, which fail with EarlyHoldRefused where the hold does.
-   */
-  readonly mayBeginEarly?: boolean;
 }
 
 /** Money set aside for one request until it is settled or released. */
@@ -36,8 +31,6 @@ export interface Hold extends RequestAccounts {
   /** True where it is lower than what the caller would have had. */
   readonly isLowered: boolean;
   readonly admittedAtMs: number;
-  /** Where the hold is not durable yet: resolves when it is, rejects with EarlyHoldRefused. */
-  readonly confirmed?: Promise<void>;
 }
 
 /** What was delivered of a request, and what that costs. */
@@ -85,7 +78,8 @@ interface LongHolds {
 
 /**
  * Holds money before the upstream is called and settles it afterwards, so that neither a balance nor a
- * budget is ever overspent. Each hold ends exactly once: by `settle` or by `release`.
+ * budget is ever overspent. Each hold ends exactly once: by `settle` or by `release`. Where several instances
+ * share the database, a hold is durable when `hold` returns it.
  */
 export interface MoneyPort extends LongHolds {
   /** Throws 402 insufficient_credits or budget_exhausted where the money is not there. */
@@ -94,7 +88,7 @@ export interface MoneyPort extends LongHolds {
   checkpoint(hold: Hold, figures: ChargeFigures): Promise<void>;
   /**
    * Resolves when the charge is durable, and `also` with it. Never charges more than the hold. Where it
-   * rejects, nothing was posted.
+   * rejects, nothing was posted. Rejects with a plain Error, a fault of the program, where nothing is held.
    */
   settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void>;
   /** Gives back what nothing was delivered for. What has a checkpoint stays held: it has to be settled. */

@@ -1,6 +1,5 @@
-import type { Abandonment } from "../../../db/ledger/group-commit.ts";
 import type { HoldDemand } from "../../../db/ledger/hold-rows.ts";
-import type { Checkpoint, RequestAccounts, Settlement } from "../../../db/ledger/rows.ts";
+import type { RequestAccounts } from "../../../db/ledger/rows.ts";
 import type { Aged } from "../../lib/age-order.ts";
 import { holdFor, leastHold, REDUCED_OUTPUT_TOKENS } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
@@ -15,13 +14,12 @@ import type { Headroom } from "./refusal.ts";
  *   ended     granted, refused or given up
  *
  * queued → taken → granted, refused or waiting; waiting → taken when money may have come free, and once
- * more when its time is up. An early one never waits.
+ * more when its time is up.
  */
 export class PendingHold implements Aged<PendingHold> {
   older: PendingHold | undefined;
   newer: PendingHold | undefined;
   readonly request: HoldRequest;
-  readonly isEarly: boolean;
   readonly fullNano: bigint;
   readonly leastNano: bigint;
   place: "queued" | "taken" | "waiting" | "ended" = "queued";
@@ -30,11 +28,6 @@ export class PendingHold implements Aged<PendingHold> {
   isInLine = false;
   /** Its time is up: it is looked at once more, past those before it. */
   isDue = false;
-  /** What the request has come to before its hold was decided: written with the hold. Early ones only. */
-  checkpoint: Checkpoint | undefined;
-  settlement: Settlement | undefined;
-  /** Of the settlement. */
-  abandonment: Abandonment | undefined;
   /** As it was last asked for. */
   demand: HoldDemand | undefined;
   readonly #told: {
@@ -44,17 +37,15 @@ export class PendingHold implements Aged<PendingHold> {
 
   constructor(
     request: HoldRequest,
-    isEarly: boolean,
     told: {
       granted(hold: Hold): void;
       refused(error: unknown, headroom: Headroom | undefined): void;
     },
   ) {
     this.request = request;
-    this.isEarly = isEarly;
     this.#told = told;
     this.fullNano = holdFor(request, request.outputTokens);
-    this.leastNano = isEarly ? this.fullNano : leastHold(request);
+    this.leastNano = leastHold(request);
   }
 
   /** What the database is asked. */
@@ -76,7 +67,7 @@ export class PendingHold implements Aged<PendingHold> {
               feeBasisPoints: request.feeBasisPoints,
               maxTokens: REDUCED_OUTPUT_TOKENS,
             },
-      manner: this.isEarly ? "early" : this.isDue ? "last" : "waiting",
+      manner: this.isDue ? "last" : "waiting",
     };
     return this.demand;
   }

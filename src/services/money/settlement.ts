@@ -64,3 +64,8 @@ export function settlementOf(
     hasAttempt,
   };
 }
+
+/** A charge that nothing is held for would take money that others were given. */
+export function notHeld({ requestId }: { readonly requestId: string }): Error {
+  return new Error(`${requestId} is not held: it was never, or its hold has ended`);
+}

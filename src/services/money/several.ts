@@ -5,10 +5,8 @@ import { keepHoldEffect, placeLongHoldEffect } from "../../../db/ledger/long-hol
 import type { Settlement } from "../../../db/ledger/rows.ts";
 import { ChurningMap } from "../../lib/churning-map.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { clientClosed } from "../../lib/errors.ts";
 import type { ApiKeyActors } from "./alone.ts";
 import { isFree } from "./decide-hold.ts";
-import { beginEarlyHold } from "./early-hold.ts";
 import { GiveBacks } from "./give-backs.ts";
 import { HoldDesk } from "./hold-desk.ts";
 import type {
@@ -19,17 +17,24 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
-import { KnownRooms } from "./known-rooms.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
 import { Refunds } from "./refund.ts";
-import type { RunningHold } from "./running-hold.ts";
-import { postCharge, writeCheckpoint } from "./running-writes.ts";
 import { SettlePatience } from "./settle-patience.ts";
-import { settlementOf } from "./settlement.ts";
+import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
+import { writtenInTheEnd } from "./write-again.ts";
+
+/** A hold that has not ended, as this instance sees it. */
+interface RunningHold {
+  readonly hold: Hold;
+  /** Whether a checkpoint was handed in, or is known to be written. */
+  attempt: "none" | "asked for" | "written";
+  checkpointing: Promise<void> | undefined;
+  settling: Promise<void> | undefined;
+}
 
 export interface SeveralMoneyDependencies {
   /** Remember for which periods budget.exhausted went out. */
@@ -44,12 +49,10 @@ export interface SeveralMoneyDependencies {
 
 /**
  * Money where several instances share a database: a hold is a row in it, inserted under the locks of its
- * accounts, so no two instances give the same money away. While there is ample money a request begins
- * before its hold is durable; its hold and its charge may then be one commit.
+ * accounts, so no two instances give the same money away. No provider is called before that row is durable.
  */
 export class SeveralMoney implements MoneyPort, ChargeOwner {
   readonly desk: HoldDesk;
-  readonly rooms: KnownRooms;
   readonly #dependencies: SeveralMoneyDependencies;
   readonly #running = new ChurningMap<RunningHold>();
   readonly #patience: SettlePatience;
@@ -61,7 +64,6 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
   constructor(dependencies: SeveralMoneyDependencies) {
     this.#dependencies = dependencies;
     this.desk = new HoldDesk(dependencies.clock, () => this.#ledger!.wake());
-    this.rooms = new KnownRooms(dependencies.clock);
     this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
       clock: dependencies.clock,
@@ -93,30 +95,47 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
   }
 
   hold(request: HoldRequest): Hold | Promise<Hold> {
-    if (isFree(request)) return this.#holdNothing(request);
-    return (request.mayBeginEarly === true && this.#beginEarly(request)) || this.#ask(request);
+    return isFree(request) ? this.#holdNothing(request) : this.#ask(request);
   }
 
   async checkpoint(hold: Hold, figures: ChargeFigures): Promise<void> {
     const running = this.#running.get(hold.requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
     if (running === undefined || running.settling !== undefined) return;
-    const hasEnded = () => !this.#running.has(hold.requestId);
-    const { clock } = this.#dependencies;
-    const writing = writeCheckpoint(this.#ledger!, running, figures, hasEnded, clock);
+    const writing = this.#writeCheckpoint(running, figures);
     running.checkpointing = writing;
     await writing;
   }
 
+  async #writeCheckpoint(running: RunningHold, figures: ChargeFigures): Promise<void> {
+    const { hold } = running;
+    if (running.attempt === "none") running.attempt = "asked for";
+    const checkpoint = checkpointOf(hold, figures);
+    try {
+      await writtenInTheEnd(
+        this.#dependencies.clock,
+        () => this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]),
+        () =>
+          running.attempt === "written" &&
+          running.settling === undefined &&
+          this.#running.has(hold.requestId),
+      );
+      running.attempt = "written";
+    } catch (error) {
+      if (running.attempt === "asked for") running.attempt = "none";
+      throw error;
+    }
+  }
+
   settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
     const running = this.#running.get(hold.requestId);
-    if (running === undefined) return Promise.resolve();
+    if (running === undefined) return Promise.reject(notHeld(hold));
     if (running.settling !== undefined) return running.settling;
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
     const settlement = settlementOf(hold, figures, running.attempt !== "none");
     const charge = new PendingCharge(this, this.#patience, settlement, also);
     running.settling = charge.settled;
-    postCharge(this.#ledger!, running, charge, (late) => this.refund(late));
+    this.#ledger!.post(charge);
     return charge.settled;
   }
 
@@ -142,8 +161,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     if (running === undefined || running.settling !== undefined) return;
     if (running.attempt === "written") return;
     this.#running.delete(hold.requestId);
-    if (running.early !== undefined) this.desk.giveUp(running.early, clientClosed());
-    else if (running.attempt === "none") this.#giveBacks.giveBack(hold, false);
+    if (running.attempt === "none") this.#giveBacks.giveBack(hold, false);
     else {
       // Nothing was delivered: the checkpoint goes too, once it is known what became of it.
       const giveBack = () => this.#giveBacks.giveBack(hold, true);
@@ -197,14 +215,13 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     const size = { holdNano: 0n, outputTokens: request.outputTokens };
     const accounts = this.desk.accounts.of(request);
     const hold = holdOf(request, accounts, size, this.#dependencies.clock.nowMs());
-    this.#begin(hold, undefined);
+    this.#begin(hold);
     return hold;
   }
 
-  #begin(hold: Hold, early: PendingHold | undefined): void {
+  #begin(hold: Hold): void {
     this.#running.set(hold.requestId, {
       hold,
-      early,
       attempt: "none",
       checkpointing: undefined,
       settling: undefined,
@@ -214,11 +231,11 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
   #ask(request: HoldRequest): Promise<Hold> {
     return new Promise((resolve, reject) => {
       let endPatience = (): void => {};
-      const pending = new PendingHold(request, false, {
+      const pending = new PendingHold(request, {
         granted: (hold) => {
           endPatience();
           if (pending.isGivenUp) return this.#giveBacks.giveBack(hold, false);
-          this.#begin(hold, undefined);
+          this.#begin(hold);
           resolve(hold);
         },
         refused: (error, headroom) => {
@@ -235,21 +252,5 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
         reject(error);
       });
     });
-  }
-
-  #beginEarly(request: HoldRequest): Hold | undefined {
-    const places = { desk: this.desk, rooms: this.rooms, clock: this.#dependencies.clock };
-    const begun = beginEarlyHold(places, request, (hold, pending) => this.#confirm(hold, pending));
-    if (begun !== undefined) this.#begin(begun.hold, begun.pending);
-    return begun?.hold;
-  }
-
-  /** An early hold is durable, or was charged with the same commit. */
-  #confirm(hold: Hold, pending: PendingHold): void {
-    const running = this.#running.get(hold.requestId);
-    if (running !== undefined) running.early = undefined;
-    else if (pending.settlement === undefined) {
-      this.#giveBacks.giveBack(hold, pending.checkpoint !== undefined);
-    }
   }
 }

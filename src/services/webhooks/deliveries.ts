@@ -5,14 +5,10 @@ import type { webhookActor } from "../../../actors/webhook/actor.ts";
 import type { WebhookState } from "../../../actors/webhook/state.ts";
 import type { Database } from "../../../db/client.ts";
 import { type Lease, LeaseLostError } from "../../../db/queries/actor-leases.ts";
-import {
-  type EventSnapshot,
-  findUnnumbered,
-  findWebhookWork,
-} from "../../../db/queries/webhook-work.ts";
+import { findDueAmong, findDueWebhooks } from "../../../db/queries/webhook-work.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
-import { EVENT_TYPES } from "../../lib/event-types.ts";
+import type { FairSemaphore } from "../../lib/fair-queue.ts";
 import { DeliveryLoop } from "./delivery-loop.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
@@ -25,6 +21,7 @@ export interface DeliveriesDependencies {
   readonly instanceId: string;
   readonly actors: WebhookActors;
   readonly ownership: Ownership;
+  readonly loads: FairSemaphore;
   readonly slots: SendSlots;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
@@ -36,12 +33,26 @@ export interface DeliveriesDependencies {
   onError(error: unknown): void;
 }
 
-/** Between two looks that remember nothing, which find what everything else has missed. */
-const FULL_LOOK_MS = 300_000;
+/** Between two looks at everything that is due, which find what nobody told of. */
+const FULL_LOOK_MS = 900;
 /** After a failure to read or write, before a webhook is given back to whoever takes it up. */
 const FAILURE_PAUSE_MS = 500;
 /** Calls to look now that come closer together than this share one look. */
 const MIN_LOOK_INTERVAL_MS = 20;
+/** Organizations that one statement looks at, and statements of one look at everything. */
+const MAX_ORGANIZATIONS = 256;
+const MAX_STATEMENTS_A_LOOK = 20;
+/** Beyond these, a webhook that was told of is found by the next look at everything. */
+const MAX_TOLD = 10_000;
+const MAX_TOLD_A_STATEMENT = 1_000;
+/** Other instances are told of so many webhooks without an owner at a time; they find the others by looking. */
+const MAX_WAKES_A_TURN = 256;
+/**
+ * Webhooks that one instance acts for. An organization takes up to a quarter of it, and a few in any
+ * case: those of others never keep its own from being acted for.
+ */
+export const MAX_WEBHOOKS_ACTED_FOR = 8_000;
+const FEW_WEBHOOKS = 4;
 
 /** Delivers events to webhooks: finds those with something to do, and acts for those that it owns. */
 export class Deliveries implements OwnedKind {
@@ -51,9 +62,12 @@ export class Deliveries implements OwnedKind {
     string,
     { readonly loop: DeliveryLoop; readonly ended: Promise<void> }
   >();
-  /** With new events and, when last looked at, without an owner. */
-  readonly #remembered = new Set<string>();
-  #snapshot: EventSnapshot | undefined;
+  /** Loops of each organization. */
+  readonly #loopCounts = new Map<string, number>();
+  /** Webhooks that may have something to do and may have no owner. */
+  readonly #told = new Set<string>();
+  /** Organizations of the webhooks that were found last. */
+  #found = new Map<string, string>();
   #fullLookAtMs = Number.NEGATIVE_INFINITY;
   #lookDue: Promise<void> | undefined;
   #isStopped = false;
@@ -70,65 +84,110 @@ export class Deliveries implements OwnedKind {
     return this.#loops.size;
   }
 
-  /** Events were, or may have been, emitted: looks soon. */
-  nudge(): void {
-    if (this.#isStopped) return;
-    this.#lookDue ??= new Promise<void>((resolve) => {
-      this.#dependencies.clock.after(MIN_LOOK_INTERVAL_MS, resolve);
-    }).then(() => {
-      this.#lookDue = undefined;
-      return this.#dependencies.sweep();
-    });
+  /** Deliveries were written, by this instance: whoever acts for these webhooks sends them now. */
+  noteNumbered(webhooks: ReadonlyMap<string, string | null>): void {
+    let wakes = 0;
+    for (const [id, owner] of webhooks) {
+      const own = this.#loops.get(id);
+      if (own !== undefined) own.loop.noteEvents();
+      if (own !== undefined || owner === this.#dependencies.instanceId) continue;
+      if (owner === null) this.#tell(id);
+      if (owner !== null || wakes++ < MAX_WAKES_A_TURN) this.#dependencies.wakeOwner(id);
+    }
   }
 
   /** A webhook was changed or deleted, here or elsewhere. */
   changed(webhookId: string): void {
-    this.#loops.get(webhookId)?.loop.noteChange();
-    this.nudge();
+    const own = this.#loops.get(webhookId);
+    if (own === undefined) this.#tell(webhookId);
+    else own.loop.noteChange();
   }
 
   /** News may have been missed. */
   changedAll(): void {
-    for (const { loop } of this.#loops.values()) loop.noteChange();
-    this.#snapshot = undefined;
-    this.nudge();
+    for (const { loop } of this.#loops.values()) {
+      loop.noteChange();
+      loop.noteEvents();
+    }
+    this.#fullLookAtMs = Number.NEGATIVE_INFINITY;
+    this.#lookSoon();
   }
 
-  /** Somebody saw events of a webhook that may be acted for here. */
+  /** Another instance saw that a webhook has something to do. */
   wake(webhookId: string): void {
-    this.#loops.get(webhookId)?.loop.noteEvents();
-  }
-
-  noteNumbered(webhookId: string, isMore: boolean): void {
-    if (isMore) this.wake(webhookId);
+    const own = this.#loops.get(webhookId);
+    if (own === undefined) this.#tell(webhookId);
+    else own.loop.noteEvents();
   }
 
   async findWork(limit: number): Promise<readonly string[]> {
-    try {
-      if (this.#snapshot === undefined || this.#isFullLookDue()) await this.#lookAtAll();
-      const work = await findWebhookWork(this.#dependencies.sql, {
-        since: this.#snapshot!,
-        remembered: [...this.#remembered],
-        limit,
-      });
-      for (const id of work.fresh) this.#remembered.add(id);
-      for (const { id, instanceId } of work.owned) this.#tellOwner(id, instanceId);
-      this.#snapshot = work.snapshot;
-      return work.unowned;
-    } catch (error) {
-      // A database that came back may count transactions differently.
-      this.#snapshot = undefined;
-      throw error;
+    const found = new Map<string, string>();
+    await this.#findTold(found);
+    const nowMs = this.#dependencies.clock.nowMs();
+    if (nowMs - this.#fullLookAtMs >= FULL_LOOK_MS) {
+      await this.#wakeIdle();
+      await this.#findAll(found, limit);
+      this.#fullLookAtMs = nowMs;
+    }
+    this.#found = this.#admitted(found);
+    return [...this.#found.keys()];
+  }
+
+  async #findTold(found: Map<string, string>): Promise<void> {
+    while (this.#told.size > 0) {
+      const ids = [...this.#told].slice(0, MAX_TOLD_A_STATEMENT);
+      const due = await findDueAmong(this.#dependencies.sql, ids);
+      for (const id of ids) this.#told.delete(id);
+      for (const { id, organizationId, owner } of due) {
+        if (owner === null) found.set(id, organizationId);
+        else this.#loops.get(id)?.loop.noteEvents();
+      }
     }
   }
 
+  async #findAll(found: Map<string, string>, limit: number): Promise<void> {
+    let after: string | undefined = "";
+    for (let count = 0; count < MAX_STATEMENTS_A_LOOK && after !== undefined; count++) {
+      const look = { after, maxOrganizations: MAX_ORGANIZATIONS, limit };
+      const { webhooks, last } = await findDueWebhooks(this.#dependencies.sql, look);
+      for (const { id, organizationId } of webhooks) found.set(id, organizationId);
+      after = last;
+    }
+  }
+
+  /** Those that have come to rest and were not told that there is something to do again. */
+  async #wakeIdle(): Promise<void> {
+    const idle = [...this.#loops].flatMap(([id, { loop }]) => (loop.isIdle ? id : []));
+    for (let first = 0; first < idle.length; first += MAX_TOLD_A_STATEMENT) {
+      const ids = idle.slice(first, first + MAX_TOLD_A_STATEMENT);
+      const due = await findDueAmong(this.#dependencies.sql, ids);
+      for (const { id } of due) this.#loops.get(id)?.loop.noteEvents();
+    }
+  }
+
+  /** Of what was found, what there is room for. */
+  #admitted(found: ReadonlyMap<string, string>): Map<string, string> {
+    const counts = new Map(this.#loopCounts);
+    let total = this.#loops.size;
+    const admitted = new Map<string, string>();
+    for (const [id, organizationId] of found) {
+      const count = counts.get(organizationId) ?? 0;
+      const isRoom = total < MAX_WEBHOOKS_ACTED_FOR && count < MAX_WEBHOOKS_ACTED_FOR / 4;
+      if (this.#loops.has(id) || (count >= FEW_WEBHOOKS && !isRoom)) continue;
+      counts.set(organizationId, count + 1);
+      total++;
+      admitted.set(id, organizationId);
+    }
+    return admitted;
+  }
+
   start(lease: Lease): void {
-    this.#remembered.delete(lease.id);
     if (this.#isStopped) return void this.#release(lease);
     const { actors, ownership } = this.#dependencies;
     const before = this.#loops.get(lease.id);
     before?.loop.stop();
-    const loop = new DeliveryLoop(lease, actors.get(lease.id), {
+    const organizationId = this.#found.get(lease.id) ?? before?.loop.organizationId ?? "";
+    const loop = new DeliveryLoop({ lease, organizationId }, actors.get(lease.id), {
       ...this.#dependencies,
       isHeld: (held) => ownership.isHeld(held),
     });
@@ -139,6 +198,8 @@ export class Deliveries implements OwnedKind {
         (error) => this.#ended(loop, error),
       );
     this.#loops.set(lease.id, { loop, ended });
+    if (before !== undefined) this.#count(before.loop, -1);
+    this.#count(loop, 1);
   }
 
   /** Sends nothing more, and waits for what is under way. */
@@ -150,27 +211,25 @@ export class Deliveries implements OwnedKind {
     await doneInTime(ended, this.#dependencies.clock, withinMs);
   }
 
-  #isFullLookDue(): boolean {
-    return this.#dependencies.clock.nowMs() - this.#fullLookAtMs >= FULL_LOOK_MS;
+  #tell(webhookId: string): void {
+    if (this.#told.size < MAX_TOLD) this.#told.add(webhookId);
+    this.#lookSoon();
   }
 
-  async #lookAtAll(): Promise<void> {
-    const { ids, snapshot } = await findUnnumbered(this.#dependencies.sql, EVENT_TYPES);
-    for (const id of ids) this.#remembered.add(id);
-    this.#snapshot = snapshot;
-    this.#fullLookAtMs = this.#dependencies.clock.nowMs();
+  #lookSoon(): void {
+    if (this.#isStopped) return;
+    this.#lookDue ??= new Promise<void>((resolve) => {
+      this.#dependencies.clock.after(MIN_LOOK_INTERVAL_MS, resolve);
+    }).then(() => {
+      this.#lookDue = undefined;
+      return this.#dependencies.sweep();
+    });
   }
 
-  #tellOwner(webhookId: string, instanceId: string): void {
-    const own = this.#loops.get(webhookId);
-    if (own === undefined && instanceId === this.#dependencies.instanceId) {
-      // It is being given back, and has not seen these events.
-      this.#remembered.add(webhookId);
-      return;
-    }
-    this.#remembered.delete(webhookId);
-    if (own !== undefined) own.loop.noteEvents();
-    else this.#dependencies.wakeOwner(webhookId);
+  #count({ organizationId }: DeliveryLoop, change: 1 | -1): void {
+    const count = (this.#loopCounts.get(organizationId) ?? 0) + change;
+    if (count === 0) this.#loopCounts.delete(organizationId);
+    else this.#loopCounts.set(organizationId, count);
   }
 
   #loopOf(lease: Lease): DeliveryLoop | undefined {
@@ -185,13 +244,15 @@ export class Deliveries implements OwnedKind {
       if (!this.#isStopped) onError(error);
       await new Promise<void>((resolve) => clock.after(FAILURE_PAUSE_MS, resolve));
     }
-    if (this.#loops.get(lease.id)?.loop === loop) {
+    const isLast = this.#loops.get(lease.id)?.loop === loop;
+    if (isLast) {
       this.#loops.delete(lease.id);
-      // What was seen between its last look and its end is for whoever acts next.
-      if (loop.hasNewEvents || error !== undefined) this.#remembered.add(lease.id);
+      this.#count(loop, -1);
     }
     // Also past the lease of this instance, which may live on: nobody else takes what the living own.
     await this.#release(lease);
+    // What came between its last look and its end.
+    if (isLast) this.#tell(lease.id);
   }
 
   async #release(lease: Lease): Promise<void> {

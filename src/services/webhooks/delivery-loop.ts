@@ -3,15 +3,18 @@ import type { webhookActor } from "../../../actors/webhook/actor.ts";
 import type { Step, WebhookState } from "../../../actors/webhook/state.ts";
 import type { Lease } from "../../../db/queries/actor-leases.ts";
 import type { Clock } from "../../lib/clock.ts";
+import type { FairSemaphore } from "../../lib/fair-queue.ts";
 import type { AttemptRecord } from "../../lib/webhook-record.ts";
 import type { SendEvent } from "./send-event.ts";
-import type { SendSlots } from "./send-slots.ts";
+import type { SendPlace, SendSlot, SendSlots } from "./send-slots.ts";
 import type { WebhookSecrets } from "./webhook-secrets.ts";
 
 export type WebhookCell = ActorCell<WebhookState, ReturnType<typeof webhookActor>["verbs"]>;
 
 export interface DeliveryLoopDependencies {
   readonly clock: Clock;
+  /** Bounds the webhooks that are being read, shared out by organization. */
+  readonly loads: FairSemaphore;
   readonly slots: SendSlots;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
@@ -29,27 +32,35 @@ const LINGER_MS = 5_000;
 const MAX_UNWRITTEN_SUCCESSES = 16;
 
 /**
- * Acts for one webhook while its lease is held: numbers what is new, sends the first delivery, writes
- * what became of it, and so on; with nothing left to do it ends. It never has more than one attempt
- * under way.
+ * Acts for one webhook while its lease is held: sends the first delivery, writes what became of it, and so
+ * on; with nothing left to do it ends. It never has more than one attempt under way.
  */
 export class DeliveryLoop {
   readonly lease: Lease;
+  readonly organizationId: string;
   readonly #cell: WebhookCell;
   readonly #dependencies: DeliveryLoopDependencies;
   #isStopped = false;
-  #hasNewEvents = true;
+  #hasNewEvents = false;
+  #isIdle = false;
   #wakeUp: (() => void) | undefined;
+  /** For the next attempt. */
+  #slot: SendSlot | undefined;
   #unwritten = new Set<Promise<unknown>>();
   #failure: unknown;
 
-  constructor(lease: Lease, cell: WebhookCell, dependencies: DeliveryLoopDependencies) {
+  constructor(
+    { lease, organizationId }: { readonly lease: Lease; readonly organizationId: string },
+    cell: WebhookCell,
+    dependencies: DeliveryLoopDependencies,
+  ) {
     this.lease = lease;
+    this.organizationId = organizationId;
     this.#cell = cell;
     this.#dependencies = dependencies;
   }
 
-  /** There are, or may be, events without a number. */
+  /** There are, or may be, deliveries that it has not read. */
   noteEvents(): void {
     this.#hasNewEvents = true;
     this.#wakeUp?.();
@@ -67,8 +78,9 @@ export class DeliveryLoop {
     this.#wakeUp?.();
   }
 
-  get hasNewEvents(): boolean {
-    return this.#hasNewEvents;
+  /** True where it has noted that there is nothing to do, and stays for a while. */
+  get isIdle(): boolean {
+    return this.#isIdle;
   }
 
   /** Resolves when there is nothing to do, or it was stopped. Rejects where something could not be written. */
@@ -80,21 +92,25 @@ export class DeliveryLoop {
       let isDone = false;
       while (!isDone && this.#mayGoOn()) isDone = await this.#turn();
     } finally {
+      this.#slot?.release();
       await Promise.all(this.#unwritten);
+      if (this.#cell.isActive) this.#cell.turn("unload", undefined);
     }
     if (this.#failure !== undefined) throw this.#failure;
   }
 
   /** True where there is nothing left to do. */
   async #turn(): Promise<boolean> {
-    if (!this.#cell.isActive) await this.#cell.activate();
+    await this.#activate();
+    if (!this.#cell.isActive) return false;
     const step = this.#cell.turn("begin", undefined);
     switch (step.kind) {
       case "send":
         await this.#send(step);
         return false;
       case "load":
-        await this.#reload();
+        this.#hasNewEvents = false;
+        this.#cell.forget();
         return false;
       case "wait":
         return this.#wait(step.untilMs);
@@ -103,10 +119,22 @@ export class DeliveryLoop {
     }
   }
 
+  async #activate(): Promise<void> {
+    if (this.#cell.isActive) return;
+    await this.#dependencies.loads.run(this.organizationId, () => this.#cell.activate());
+  }
+
   async #send({ setting, delivery }: Step & { kind: "send" }): Promise<void> {
-    const { slots, secrets, sendEvent, clock } = this.#dependencies;
-    const room = slots.take(setting.organizationId);
-    if (room !== undefined) await room;
+    const { secrets, sendEvent, clock } = this.#dependencies;
+    const place = { organizationId: setting.organizationId, host: hostOf(setting.url) };
+    const slot = this.#takeSlot(place);
+    if (slot instanceof Promise) {
+      // Thousands may wait for receivers that are slow: meanwhile what they are to send is not kept.
+      this.#cell.turn("callOff", undefined);
+      this.#cell.turn("unload", undefined);
+      this.#slot = await slot;
+      return;
+    }
     let attempt: AttemptRecord;
     try {
       // Nothing may come between this look and the sending.
@@ -114,16 +142,25 @@ export class DeliveryLoop {
       const keys = secrets.signing(setting.sealed, clock.nowMs());
       attempt = await sendEvent({ url: setting.url, secrets: keys }, delivery);
     } finally {
-      slots.give(setting.organizationId);
+      slot.release();
     }
     const written = this.#cell.ask("end", { attempt, lease: this.lease });
     if (attempt.error === null) await this.#writeBehind(written);
     else await written;
   }
 
+  /** The one that was waited for, unless the webhook leads elsewhere by now. */
+  #takeSlot(place: SendPlace): SendSlot | Promise<SendSlot> {
+    const held = this.#slot;
+    this.#slot = undefined;
+    if (held?.place.host === place.host) return held;
+    held?.release();
+    return this.#dependencies.slots.take(place);
+  }
+
   async #callOff(): Promise<void> {
-    if (!this.#cell.isActive) await this.#cell.activate();
-    this.#cell.turn("callOff", undefined);
+    await this.#activate();
+    if (this.#cell.isActive) this.#cell.turn("callOff", undefined);
   }
 
   async #writeBehind(written: Promise<unknown>): Promise<void> {
@@ -138,30 +175,34 @@ export class DeliveryLoop {
     if (this.#unwritten.size >= MAX_UNWRITTEN_SUCCESSES) await Promise.race(this.#unwritten);
   }
 
-  async #reload(): Promise<void> {
-    this.#cell.forget();
-    await this.#cell.activate();
-  }
-
+  /** From the moment it is noted that nothing is due, what comes into sight makes it due again. */
   async #rest(): Promise<boolean> {
+    this.#releaseSlot();
     if (this.#hasNewEvents) {
       this.#hasNewEvents = false;
-      await this.#cell.ask("number", this.lease);
-      await this.#reload();
+      this.#cell.forget();
       return false;
     }
-    await this.#pause(LINGER_MS);
-    if (this.#hasNewEvents || !this.#cell.isActive || !this.#mayGoOn()) return false;
     await this.#cell.ask("rest", this.lease);
+    if (this.#hasNewEvents || !this.#cell.isActive || !this.#mayGoOn()) return false;
+    this.#isIdle = true;
+    await this.#pause(LINGER_MS);
+    this.#isIdle = false;
     return !this.#hasNewEvents && this.#cell.isActive;
   }
 
   /** A delivery that is to be sent again long from now is found again when its time has come. */
   async #wait(untilMs: number): Promise<boolean> {
-    if (this.#hasNewEvents) return this.#rest();
+    this.#releaseSlot();
     const delayMs = untilMs - this.#dependencies.clock.nowMs();
-    await this.#pause(Math.min(Math.max(0, delayMs), LINGER_MS));
-    return delayMs > LINGER_MS && !this.#hasNewEvents && this.#cell.isActive;
+    if (delayMs > LINGER_MS) return true;
+    await this.#pause(Math.max(0, delayMs));
+    return false;
+  }
+
+  #releaseSlot(): void {
+    this.#slot?.release();
+    this.#slot = undefined;
   }
 
   async #pause(delayMs: number): Promise<void> {
@@ -177,4 +218,9 @@ export class DeliveryLoop {
   #mayGoOn(): boolean {
     return !this.#isStopped && this.#failure === undefined && this.#dependencies.isHeld(this.lease);
   }
+}
+
+/** Anything else was refused when it was set. */
+function hostOf(url: string): string {
+  return URL.parse(url)?.host ?? url;
 }

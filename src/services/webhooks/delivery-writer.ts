@@ -1,5 +1,5 @@
 import type { Database } from "../../../db/client.ts";
-import { isConnectionFailure, isServerUnable } from "../../../db/client.ts";
+import { isConnectionFailure, isServerUnable, sqlState } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { Effect } from "../../../db/ledger/effects.ts";
 import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
@@ -11,14 +11,12 @@ import {
 } from "../../../db/queries/delivery-commit.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
-import { EVENT_TYPES } from "../../lib/event-types.ts";
+import { FairQueue } from "../../lib/fair-queue.ts";
 
 export interface DeliveryWriterDependencies {
   /** A connection of its own: commits of deliveries stand behind nothing else. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** Events of a webhook were numbered; where `isMore`, there may be further ones. Must not throw. */
-  onNumbered(webhookId: string, isMore: boolean): void;
   /** Must not throw. */
   onLost(lease: Lease): void;
 }
@@ -30,19 +28,20 @@ interface Waiting {
 }
 
 const MAX_BATCH = 512;
-const MAX_NUMBERED = 1_000;
 const RETRY_DELAY_MS = 50;
 /** Conflicts that a new try resolves: with other writers, and with an earlier try that was still running. */
 const TRANSIENT_STATES = new Set(["40001", "40P01", "55P03", "23505"]);
+/** query_canceled: the statement took longer than it may. */
+const TIMED_OUT = "57014";
 
 /**
  * Writes what the owners of webhooks decide, of many webhooks in one commit: what queued during the last
- * commit goes into the next. There is no more of it than webhooks that are acted for and the few results
+ * commit goes into the next, of each organization an equal share. There is no more of it than webhooks that are acted for and the few results
  * that each may leave unwritten.
  */
 export class DeliveryWriter {
   readonly #dependencies: DeliveryWriterDependencies;
-  #queue: Waiting[] = [];
+  readonly #queue = new FairQueue<Waiting>();
   #running: Promise<void> | undefined;
   #isClosed = false;
 
@@ -54,7 +53,8 @@ export class DeliveryWriter {
   submit(effects: readonly Effect[]): Promise<void> {
     if (this.#isClosed) return Promise.reject(new Error("deliveries are written no more"));
     return new Promise((resolve, reject) => {
-      this.#queue.push({ changes: effects.map(deliveryChange), resolve, reject });
+      const changes = effects.map(deliveryChange);
+      this.#queue.push(changes[0]?.organizationId ?? "", { changes, resolve, reject });
       this.#running ??= Promise.resolve()
         .then(() => this.#pump())
         .finally(() => {
@@ -70,23 +70,19 @@ export class DeliveryWriter {
   }
 
   async #pump(): Promise<void> {
-    while (this.#queue.length > 0) {
-      const batch = this.#queue.slice(0, MAX_BATCH);
-      this.#queue = this.#queue.slice(MAX_BATCH);
+    while (this.#queue.size > 0) {
+      const batch: Waiting[] = [];
+      while (batch.length < MAX_BATCH && this.#queue.size > 0) batch.push(this.#queue.shift()!);
       await this.#write(batch);
     }
   }
 
   async #write(batch: readonly Waiting[]): Promise<void> {
-    const { sql, instance, onNumbered } = this.#dependencies;
+    const { sql, instance } = this.#dependencies;
     const changes = batch.flatMap((waiting) => waiting.changes);
     for (;;) {
       try {
-        const { lost, numbered } = await commitDeliveries(sql, instance, changes, {
-          eventTypes: EVENT_TYPES,
-          maxNumbered: MAX_NUMBERED,
-        });
-        for (const [id, count] of numbered) onNumbered(id, count >= MAX_NUMBERED);
+        const lost = await commitDeliveries(sql, instance, changes);
         for (const waiting of batch) this.#tell(waiting, lost);
         return;
       } catch (error) {
@@ -100,6 +96,12 @@ export class DeliveryWriter {
           }
           // One that cannot be written must not take the others with it.
           for (const waiting of batch) await this.#write([waiting]);
+          return;
+        }
+        if (sqlState(error) === TIMED_OUT && batch.length > 1) {
+          const half = batch.length >> 1;
+          await this.#write(batch.slice(0, half));
+          await this.#write(batch.slice(half));
           return;
         }
         await Bun.sleep(isUnable || isConnectionFailure(error) ? RETRY_DELAY_MS : 1);

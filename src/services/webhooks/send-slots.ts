@@ -1,79 +1,168 @@
-interface Share {
+import type { Clock } from "../../lib/clock.ts";
+import { FairQueue } from "../../lib/fair-queue.ts";
+
+/** Whose attempt it is, and where it goes. */
+export interface SendPlace {
+  readonly organizationId: string;
+  /** Host and port of the receiver. */
+  readonly host: string;
+}
+
+/** The right to have one attempt under way. */
+export interface SendSlot {
+  readonly place: SendPlace;
+  /** The attempt has ended. */
+  release(): void;
+}
+
+/** An attempt that takes longer makes its receiver a slow one, one that takes less a fast one again. */
+export const SLOW_ATTEMPT_MS = 1_000;
+/** Beyond this many, the receivers that turned slow first count as fast until they are seen to be slow again. */
+const MAX_SLOW_HOSTS = 10_000;
+
+interface Waiting {
+  readonly place: SendPlace;
+  enter(slot: SendSlot): void;
+}
+
+interface Lane {
+  readonly most: number;
+  readonly waiting: FairQueue<Waiting>;
   inFlight: number;
-  readonly waiting: (() => void)[];
 }
 
 /**
- * Bounds the attempts that are under way at a time. Organizations take turns, and none has more than half
- * of it: receivers of one that never answer leave room for those of the others.
+ * Bounds the attempts that are under way at a time. Receivers that answer late have a lane of their own,
+ * half as wide as the whole, so that they cannot keep attempts from those that answer at once. Within
+ * a lane organizations are served in turn, the one with the least under way first. None has more than a
+ * quarter of all, no receiver more than half, and no slow receiver more than an eighth.
  */
 export class SendSlots {
   readonly #most: number;
-  readonly #mostOfOne: number;
-  readonly #shares = new Map<string, Share>();
-  #inFlight = 0;
+  readonly #clock: Clock;
+  readonly #fast: Lane;
+  readonly #slow: Lane;
+  readonly #byOrganization = new Map<string, number>();
+  readonly #byHost = new Map<string, number>();
+  /** In the order in which they turned slow. */
+  readonly #slowHosts = new Set<string>();
 
-  constructor(most: number) {
+  constructor(most: number, clock: Clock) {
     this.#most = most;
-    this.#mostOfOne = Math.max(1, Math.floor(most / 2));
+    this.#clock = clock;
+    this.#fast = { most, waiting: new FairQueue(), inFlight: 0 };
+    this.#slow = { most: share(most, 2), waiting: new FairQueue(), inFlight: 0 };
   }
 
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#fast.inFlight + this.#slow.inFlight;
   }
 
-  /** Undefined where there is room now; else a promise of it. `give` ends what either began. */
-  take(organizationId: string): Promise<void> | undefined {
-    if (this.tryTake(organizationId)) return undefined;
-    const { waiting } = this.#shareOf(organizationId);
-    return new Promise((resolve) => waiting.push(resolve));
+  /** At once where there is room, else once there is. */
+  take(place: SendPlace): SendSlot | Promise<SendSlot> {
+    const slot = this.tryTake(place);
+    if (slot !== undefined) return slot;
+    const lane = this.#laneOf(place.host);
+    return new Promise((enter) => lane.waiting.push(keyOf(place), { place, enter }));
   }
 
-  /** False, with nothing taken, where there is no room now. */
-  tryTake(organizationId: string): boolean {
-    const share = this.#shareOf(organizationId);
-    const isRoom = this.#inFlight < this.#most && share.inFlight < this.#mostOfOne;
-    if (isRoom) this.#begin(share);
-    else this.#dropIdle(organizationId, share);
-    return isRoom;
+  /** Undefined, with nothing taken, where there is no room now. */
+  tryTake(place: SendPlace): SendSlot | undefined {
+    const lane = this.#laneOf(place.host);
+    return this.#isRoom(lane, place) ? this.#begin(lane, place) : undefined;
   }
 
-  give(organizationId: string): void {
-    const share = this.#shares.get(organizationId)!;
-    this.#inFlight--;
-    share.inFlight--;
-    this.#dropIdle(organizationId, share);
-    this.#letIn();
+  #laneOf(host: string): Lane {
+    return this.#slowHosts.has(host) ? this.#slow : this.#fast;
   }
 
-  #shareOf(organizationId: string): Share {
-    let share = this.#shares.get(organizationId);
-    if (share === undefined) {
-      share = { inFlight: 0, waiting: [] };
-      this.#shares.set(organizationId, share);
+  #isRoom(lane: Lane, { organizationId, host }: SendPlace): boolean {
+    const mostOfHost = share(this.#most, lane === this.#slow ? 8 : 2);
+    return (
+      lane.inFlight < lane.most &&
+      !this.#isFullFor(organizationId) &&
+      (this.#byHost.get(host) ?? 0) < mostOfHost
+    );
+  }
+
+  #isFullFor(organizationId: string): boolean {
+    return this.inFlight >= this.#most || this.#loadOf(organizationId) >= share(this.#most, 4);
+  }
+
+  #loadOf(organizationId: string): number {
+    return this.#byOrganization.get(organizationId) ?? 0;
+  }
+
+  #begin(first: Lane, place: SendPlace): SendSlot {
+    let lane = first;
+    lane.inFlight++;
+    add(this.#byOrganization, place.organizationId, 1);
+    add(this.#byHost, place.host, 1);
+    let isLate = false;
+    const cancel = this.#clock.after(SLOW_ATTEMPT_MS, () => {
+      isLate = true;
+      this.#noteSlow(place.host);
+      lane.inFlight--;
+      lane = this.#slow;
+      lane.inFlight++;
+      this.#letIn([this.#fast]);
+    });
+    let isReleased = false;
+    return {
+      place,
+      release: () => {
+        if (isReleased) return;
+        isReleased = true;
+        cancel();
+        const isFastAgain = !isLate && this.#slowHosts.delete(place.host);
+        const wasScarce = isFastAgain || this.#isFullFor(place.organizationId);
+        lane.inFlight--;
+        add(this.#byOrganization, place.organizationId, -1);
+        add(this.#byHost, place.host, -1);
+        // Else none of the other lane has waited for this one.
+        this.#letIn(wasScarce ? [this.#fast, this.#slow] : [lane]);
+      },
+    };
+  }
+
+  #noteSlow(host: string): void {
+    if (this.#slowHosts.size >= MAX_SLOW_HOSTS) {
+      for (const first of this.#slowHosts) {
+        this.#slowHosts.delete(first);
+        break;
+      }
     }
-    return share;
+    this.#slowHosts.add(host);
   }
 
-  #dropIdle(organizationId: string, share: Share): void {
-    if (share.inFlight === 0 && share.waiting.length === 0) this.#shares.delete(organizationId);
-  }
-
-  #letIn(): void {
-    for (const [organizationId, share] of this.#shares) {
-      if (this.#inFlight >= this.#most) return;
-      if (share.waiting.length === 0 || share.inFlight >= this.#mostOfOne) continue;
-      this.#begin(share);
-      share.waiting.shift()!();
-      // It goes to the end of the row.
-      this.#shares.delete(organizationId);
-      this.#shares.set(organizationId, share);
-      return;
+  #letIn(lanes: readonly Lane[]): void {
+    for (const lane of lanes) {
+      while (this.inFlight < this.#most && lane.inFlight < lane.most) {
+        const next = lane.waiting.shift(
+          ({ place }) => this.#loadOf(place.organizationId),
+          ({ place }) => this.#isRoom(lane, place) || this.#laneOf(place.host) !== lane,
+        );
+        if (next === undefined) break;
+        const { place } = next;
+        // Its receiver may have turned slow, or fast, since it began to wait.
+        const own = this.#laneOf(place.host);
+        if (this.#isRoom(own, place)) next.enter(this.#begin(own, place));
+        else own.waiting.push(keyOf(place), next);
+      }
     }
   }
+}
 
-  #begin(share: Share): void {
-    this.#inFlight++;
-    share.inFlight++;
-  }
+function keyOf({ organizationId, host }: SendPlace): string {
+  return `${organizationId} ${host}`;
+}
+
+function share(most: number, parts: number): number {
+  return Math.max(1, Math.floor(most / parts));
+}
+
+function add(counts: Map<string, number>, key: string, change: 1 | -1): void {
+  const count = (counts.get(key) ?? 0) + change;
+  if (count === 0) counts.delete(key);
+  else counts.set(key, count);
 }

@@ -198,7 +198,9 @@ export class Webhooks {
     event: EventToSend,
   ): Promise<AttemptRecord> {
     const { slots, secrets, sendEvent, clock } = this.#dependencies;
-    if (!slots.tryTake(record.organizationId)) {
+    const { host } = new URL(record.url);
+    const slot = slots.tryTake({ organizationId: record.organizationId, host });
+    if (slot === undefined) {
       throw new GatewayError("overloaded", "Too many deliveries are under way.", {
         retryAfterSeconds: 1,
       });
@@ -207,7 +209,7 @@ export class Webhooks {
       const signing = secrets.signing(sealed, clock.nowMs());
       return await sendEvent({ url: record.url, secrets: signing }, event);
     } finally {
-      slots.give(record.organizationId);
+      slot.release();
     }
   }
 

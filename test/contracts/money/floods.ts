@@ -73,7 +73,9 @@ export function describeFloods(hands: MoneyHands): void {
           if (way === 0) {
             hands.money.release(held);
             hands.money.release(held);
-            await hands.money.settle(held, figures(chargeNano));
+            await expect(hands.money.settle(held, figures(chargeNano))).rejects.toThrow(
+              "is not held",
+            );
             return;
           }
           charged += chargeNano;

@@ -32,7 +32,6 @@ export interface SettlementRow {
   readonly r: string;
   readonly c: number | string;
   readonly t: number | string;
-  readonly h?: boolean;
 }
 
 export interface ChargedAccountRow {
@@ -57,8 +56,7 @@ export interface DemandRow {
   readonly m: number;
   readonly f: string;
   readonly q: string;
-  readonly w?: "early" | "last";
-  readonly c?: string;
+  readonly w?: "last";
   readonly fx?: string;
   readonly pt?: string;
   readonly fee?: string;
@@ -98,7 +96,6 @@ export interface Charge extends Omit<GroupRow, "g"> {
   readonly place: number;
   /** Of these charges, up to this one. */
   readonly sumNano: bigint;
-  readonly isOfThisHold: boolean;
 }
 
 export function chargesOf(batch: BatchRows): Charge[] {
@@ -111,6 +108,5 @@ export function chargesOf(batch: BatchRows): Charge[] {
       chargeNano: BigInt(row.c),
       place: row.n,
       sumNano: BigInt(row.t),
-      isOfThisHold: row.h === true,
     }));
 }

@@ -48,9 +48,7 @@ function reached(
   isExhausted: boolean,
 ): number {
   const isAt = (nano: bigint): boolean => posted > 0n && posted >= nano;
-  return (
-    (isAt(budget - budget / 2n) ? 1 : 0) |
-    (isAt(budget - budget / 5n) ? 2 : 0) |
-    (isExhausted || isAt(budget) ? 4 : 0)
-  );
+  if (isExhausted || isAt(budget)) return 7;
+  if (isAt(budget - budget / 5n)) return 3;
+  return isAt(budget - budget / 2n) ? 1 : 0;
 }

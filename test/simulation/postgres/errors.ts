@@ -10,6 +10,7 @@ export class ModelledError extends Error {
 }
 
 export const UNIQUE_VIOLATION = "23505";
+export const CHECK_VIOLATION = "23514";
 export const NOT_NULL_VIOLATION = "23502";
 export const DEADLOCK = "40P01";
 export const LOCK_TIMEOUT = "55P03";

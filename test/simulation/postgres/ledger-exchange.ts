@@ -55,7 +55,7 @@ export function* ledgerExchange(
   );
   const places = placesOf(context, transaction, batch);
   const held = yield* endHolds(context, transaction, batch, places);
-  chargeEnded(batch, places, held, postedBefore);
+  chargeEnded(context, transaction, batch, { places, held, postedBefore });
   const decided = decideHolds(context, batch, places, postedBefore);
   for (const { row, nano } of decided.granted) {
     yield* tables.holds.insert(transaction, row.r, {
@@ -71,11 +71,13 @@ export function* ledgerExchange(
   yield* moveTotals(context, transaction, places);
   yield* keepCheckpoints(context, transaction, batch, decided.refused);
   if (batch.settlements !== undefined) {
-    const isPostedNow = ({ requestId, isOfThisHold }: Charge): boolean =>
-      !postedBefore.has(requestId) && !(isOfThisHold && decided.refused.has(requestId));
-    yield* postAll(context, transaction, places, charges.filter(isPostedNow));
+    const due = charges.filter(({ requestId }) => !postedBefore.has(requestId));
+    yield* postAll(context, transaction, places, due);
     const moved = places.filter(({ count }) => count > 0n).map(({ id }) => id);
     yield* emitBudgetEvents(context, transaction, moved, false);
+  }
+  if (batch.recheck === true) {
+    for (const id of decided.refused) yield* tables.attempts.delete(transaction, id);
   }
   for (const id of batch.attempts ?? []) yield* tables.attempts.delete(transaction, id);
   return {
@@ -109,18 +111,33 @@ function* endHolds(
   return held;
 }
 
+interface Ended {
+  readonly places: readonly Place[];
+  readonly held: ReadonlyMap<number, bigint>;
+  readonly postedBefore: ReadonlySet<string>;
+}
+
 function chargeEnded(
+  context: ModelContext,
+  transaction: Transaction,
   batch: BatchRows,
-  places: readonly Place[],
-  held: ReadonlyMap<number, bigint>,
-  postedBefore: ReadonlySet<string>,
+  { places, held, postedBefore }: Ended,
 ): void {
   for (const row of batch.ended ?? []) {
     if (row.c === undefined || postedBefore.has(row.r)) continue;
     const nano = BigInt(row.c);
-    if (nano > (held.get(row.n) ?? 0n) && batch.reaping !== true) throw beyondHold();
+    const ofAttempt = batch.reaping === true ? heldInMemory(context, transaction, row.r) : 0n;
+    if (nano > (held.get(row.n) ?? ofAttempt)) throw beyondHold();
     for (const at of [row.o, row.d, row.m]) charge(places[at - 1]!, nano);
   }
+}
+
+/** What a dead single-node gateway had held in its memory, as its attempt tells. */
+function heldInMemory({ tables }: ModelContext, transaction: Transaction, id: string): bigint {
+  const attempt = tables.attempts.read(transaction, id);
+  const instance = attempt && tables.instances.read(transaction, attempt.instance_id);
+  const isAlone = instance?.is_alone === true && instance.epoch === attempt!.epoch;
+  return isAlone ? attempt!.hold_nano : 0n;
 }
 
 function charge(place: Place, nano: bigint): void {
@@ -179,13 +196,10 @@ function decideHolds(
       refused.add(row.r);
       continue;
     }
-    if (row.c === undefined) granted.push({ row, nano });
-    else if (BigInt(row.c) > nano) throw beyondHold();
+    granted.push({ row, nano });
     for (const place of of) {
-      if (row.c === undefined) {
-        place.moved += nano;
-        if (place.free !== null) place.free -= nano;
-      } else charge(place, BigInt(row.c));
+      place.moved += nano;
+      if (place.free !== null) place.free -= nano;
     }
   }
   return { granted, refused, verdicts };

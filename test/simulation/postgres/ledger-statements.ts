@@ -9,6 +9,7 @@ import { postCredit } from "./post-credit.ts";
 import { refundCharge } from "./refund-charge.ts";
 import type { Listed } from "./statement-text.ts";
 import type { ModelledStatement } from "./statements.ts";
+import type { AttemptRow } from "./tables.ts";
 
 /** Statements of db/ledger, and those that effects carry into its transactions. */
 export const ledgerStatements: readonly ModelledStatement[] = [
@@ -134,8 +135,15 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   ),
   {
     name: "attempts of the dead",
-    begins: "SELECT a.* FROM attempts a LEFT JOIN instances i",
+    begins:
+      "SELECT a.*, (a.hold_nano = 0 OR h.id IS NOT NULL OR coalesce(i.is_alone, false)) AS is_h",
     look({ tables }, transaction, [after, limit]) {
+      const isHeld = (row: AttemptRow): boolean => {
+        const instance = tables.instances.read(transaction, row.instance_id);
+        const isAlone = instance?.epoch === row.epoch && instance.is_alone;
+        const hold = tables.holds.read(transaction, row.request_id);
+        return row.hold_nano === 0n || hold !== undefined || isAlone;
+      };
       const rows = [...tables.attempts.all(transaction)]
         .filter((row) => {
           const instance = tables.instances.read(transaction, row.instance_id);
@@ -143,7 +151,7 @@ export const ledgerStatements: readonly ModelledStatement[] = [
           return isOrphan && row.request_id > after;
         })
         .sort((one, other) => (one.request_id < other.request_id ? -1 : 1));
-      return rowsOf(rows.slice(0, limit));
+      return rowsOf(rows.slice(0, limit).map((row) => ({ ...row, is_held: isHeld(row) })));
     },
   },
   {

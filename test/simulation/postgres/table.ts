@@ -1,4 +1,4 @@
-import { ModelledError, UNIQUE_VIOLATION } from "./errors.ts";
+import { CHECK_VIOLATION, ModelledError, UNIQUE_VIOLATION } from "./errors.ts";
 import { type LockMode, RowLock } from "./row-locks.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
@@ -15,10 +15,13 @@ export interface Row<Value> {
 /** A table of the model: rows are replaced as a whole, never changed in place. */
 export class Table<Value> {
   readonly name: string;
+  /** The name of a CHECK constraint that the row violates; undefined where it is in order. */
+  readonly #violated: (value: Value) => string | undefined;
   readonly #rows = new Map<string, Row<Value>>();
 
-  constructor(name: string) {
+  constructor(name: string, violated: (value: Value) => string | undefined = () => undefined) {
     this.name = name;
+    this.#violated = violated;
   }
 
   /** What the transaction sees of the row now, without any lock. */
@@ -123,6 +126,10 @@ export class Table<Value> {
     const row = this.#rows.get(id)!;
     if (row.writer !== undefined && row.writer !== transaction) {
       throw new Error(`${this.name} ${id} is written without its lock`);
+    }
+    const violated = value && this.#violated(value);
+    if (violated !== undefined) {
+      throw new ModelledError(CHECK_VIOLATION, `${this.name} ${id} violates ${violated}`);
     }
     row.writer = transaction;
     row.pending = value;

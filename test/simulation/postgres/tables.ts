@@ -123,9 +123,20 @@ export interface Tables {
   readonly usages: Table<{ readonly requestId: string; readonly transactionId: string }>;
 }
 
-export function createTables(): Tables {
+/** The CHECK constraints of db/schema/accounts.ts. */
+function violatedByAccount(row: AccountRow): string | undefined {
+  const { kind, credit_nano: credit, credit_limit_nano: limit } = row;
+  if (kind === "org" && limit !== null && credit + limit < row.posted_nano + row.held_nano) {
+    return "accounts_within_credit";
+  }
+  if (row.posted_nano < 0n) return "accounts_posted";
+  return row.held_nano < 0n ? "accounts_held" : undefined;
+}
+
+/** With `limits` false nothing of the database keeps a balance within its credit. */
+export function createTables(limits = true): Tables {
   return {
-    accounts: new Table("accounts"),
+    accounts: new Table("accounts", limits ? violatedByAccount : undefined),
     apiKeys: new Table("api_keys"),
     attempts: new Table("attempts"),
     changes: new Table("changes"),
