@@ -11,7 +11,7 @@ import { openCoordination, restoreRateWindows } from "./compose/coordination.ts"
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
-import { registerGauges } from "./compose/gauges.ts";
+import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
@@ -227,6 +227,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
+  const balances = watchBalances({ telemetry, sql: background, clock, presence, onError });
   const routes = mountedRoutes({
     config,
     telemetry,
@@ -276,6 +277,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     deadlines,
     sweep,
     lag,
+    balances,
     orders,
     notes: owed.notes,
     tuning,

@@ -100,7 +100,7 @@ const SETTINGS = [
   {
     name: "GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS",
     default: "5000",
-    meaning: "until a connection to a provider stands",
+    meaning: "until a connection to a provider stands, TLS and a proxy's tunnel included",
   },
   {
     name: "GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS",

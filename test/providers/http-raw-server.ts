@@ -129,6 +129,12 @@ function takeRequest(connection: RawConnection): string | undefined {
   const { received } = connection;
   const headEnd = received.indexOf("\r\n\r\n");
   if (headEnd === -1) return undefined;
+  if (received.slice(0, headEnd).includes("transfer-encoding: chunked")) {
+    const lastChunk = received.indexOf("\r\n0\r\n\r\n", headEnd);
+    if (lastChunk === -1) return undefined;
+    connection.received = received.slice(lastChunk + 7);
+    return received.slice(0, lastChunk + 7);
+  }
   const length = Number(/content-length: (\d+)/.exec(received.slice(0, headEnd))?.[1] ?? 0);
   const end = headEnd + 4 + length;
   if (received.length < end) return undefined;

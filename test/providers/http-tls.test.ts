@@ -3,6 +3,7 @@ import { connect as connectTcp, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { createServer as createTlsServer, type TLSSocket } from "node:tls";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import { IDLE_TIMEOUT_MS } from "../../src/providers/transport/connection-pool.ts";
 import type { HttpError } from "../../src/providers/transport/http-error.ts";
 import type { Connect, SocketEvents } from "../../src/providers/transport/socket-events.ts";
 import {
@@ -211,13 +212,14 @@ test("TLS to a port of plain HTTP, and plain HTTP to one of TLS, fail at once", 
 });
 
 /** Passes bytes on to a port, until it is told to end the client's connections. */
-async function startRelay(port: number) {
+async function startRelay(port: number, options: { allowHalfOpen?: boolean } = {}) {
   const clients = new Set<Socket>();
-  const relay = createServer((client) => {
+  let isMute = false;
+  const relay = createServer(options, (client) => {
     clients.add(client);
     const server = connectTcp(port, "127.0.0.1");
     client.on("data", (bytes) => server.write(bytes));
-    server.on("data", (bytes) => client.write(bytes));
+    server.on("data", (bytes) => isMute || client.write(bytes));
     client.on("close", () => server.destroy());
     client.on("error", () => undefined);
     server.on("error", () => undefined);
@@ -226,6 +228,14 @@ async function startRelay(port: number) {
   return {
     port: (relay.address() as { port: number }).port,
     end: (how: (client: Socket) => void) => clients.forEach(how),
+    /** Passes on nothing more of what the server says. */
+    mute: () => {
+      isMute = true;
+    },
+    untilEnded: () =>
+      Promise.all(
+        [...clients].map((client) => new Promise((resolve) => client.on("end", resolve))),
+      ),
     async untilAllClosed() {
       const open = [...clients].filter((client) => !client.closed);
       await Promise.all(
@@ -289,6 +299,29 @@ test.each(["length", "chunks"] as const)(
     expect(await outcomeOf(createHttpFetch(), server.url)).toBe("CONNECTION_CLOSED");
   },
 );
+
+test("a connection is closed at once, although its server never ends it from its side", async () => {
+  await using server = startRawServer(answerOk, undefined, "good");
+  using relay = await startRelay(portOf(server), { allowHalfOpen: true });
+  const clock = new VirtualClock();
+  let closed = 0;
+  const connect: Connect = (options) => {
+    const { close } = options.socket;
+    const counted = (socket: Bun.Socket<SocketEvents>, error?: Error) => {
+      closed++;
+      return close!(socket, error);
+    };
+    return Bun.connect({ ...options, socket: { ...options.socket, close: counted } });
+  };
+  const afterInBackground = clock.after.bind(clock);
+  const httpFetch = createHttpFetch({ clock, connect, afterInBackground });
+  expect(await outcomeOf(httpFetch, `https://127.0.0.1:${relay.port}/`)).toBe("200 ok");
+  const ended = relay.untilEnded();
+  relay.mute();
+  clock.advance(IDLE_TIMEOUT_MS);
+  await ended;
+  expect(closed).toBe(1);
+});
 
 test("a second handshake on a connection fails its call and sends nothing again", async () => {
   let requests = 0;

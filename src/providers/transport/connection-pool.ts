@@ -8,7 +8,9 @@ import type { Connect } from "./socket-events.ts";
 
 /** Servers close idle connections after a few seconds or minutes; ours go before most do. */
 export const IDLE_TIMEOUT_MS = 30_000;
-export const MAX_IDLE_CONNECTIONS = 1_024;
+export const MAX_IDLE_CONNECTIONS_OF_ORIGIN = 1_024;
+/** Of all origins together: each takes a descriptor, and with TLS some kilobytes. */
+export const MAX_IDLE_CONNECTIONS = 4_096;
 /** Of one origin, idle and busy together: as many as there can be ports. */
 export const MAX_OPEN_CONNECTIONS = 65_536;
 
@@ -18,6 +20,8 @@ export interface PoolDependencies {
   readonly authorities: TrustedAuthorities;
   /** Like the clock's, but without keeping the process alive. */
   readonly afterInBackground: Clock["after"];
+  /** The idle connections of all pools of a client, counted. */
+  readonly idle: { connections: number };
 }
 
 /** The connections of one origin, by one way to it. The one that was used last is used next, so that a few stay warm. */
@@ -40,8 +44,12 @@ export class ConnectionPool implements ConnectionOwner {
 
   dispatch(exchange: Exchange): void {
     const connection = exchange.onNewConnection ? undefined : this.#idle.pop();
-    if (connection === undefined) this.#open(exchange);
-    else connection.reuse(exchange);
+    if (connection === undefined) {
+      this.#open(exchange);
+      return;
+    }
+    this.#dependencies.idle.connections--;
+    connection.reuse(exchange);
   }
 
   /**
@@ -60,10 +68,15 @@ export class ConnectionPool implements ConnectionOwner {
   };
 
   onIdle(connection: HttpConnection): void {
-    if (this.#idle.length >= MAX_IDLE_CONNECTIONS) {
+    const { idle } = this.#dependencies;
+    if (
+      this.#idle.length >= MAX_IDLE_CONNECTIONS_OF_ORIGIN ||
+      idle.connections >= MAX_IDLE_CONNECTIONS
+    ) {
       connection.close();
       return;
     }
+    idle.connections++;
     this.#idle.push(connection);
     if (!this.#isSweepDue) this.#sweepIn(IDLE_TIMEOUT_MS);
   }
@@ -71,7 +84,9 @@ export class ConnectionPool implements ConnectionOwner {
   onGone(connection: HttpConnection): void {
     this.#openConnections--;
     const at = this.#idle.lastIndexOf(connection);
-    if (at !== -1) this.#idle.splice(at, 1);
+    if (at === -1) return;
+    this.#idle.splice(at, 1);
+    this.#dependencies.idle.connections--;
   }
 
   onStale(exchange: Exchange): void {
@@ -103,6 +118,7 @@ export class ConnectionPool implements ConnectionOwner {
     const nowMs = this.nowMs();
     const expired = this.#idle.findIndex((one) => nowMs - one.idleSinceMs < IDLE_TIMEOUT_MS);
     const gone = this.#idle.splice(0, expired === -1 ? this.#idle.length : expired);
+    this.#dependencies.idle.connections -= gone.length;
     for (const connection of gone) connection.close();
     const oldest = this.#idle[0];
     if (oldest !== undefined) this.#sweepIn(oldest.idleSinceMs + IDLE_TIMEOUT_MS - nowMs);

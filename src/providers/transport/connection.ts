@@ -131,7 +131,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#exchange = undefined;
     this.#leave();
     if (isBroken) this.#socket!.terminate();
-    else this.#socket!.end();
+    else this.#socket!.close();
     if (exchange === undefined) return;
     if (this.#isStale(exchange)) this.#owner.onStale(exchange);
     else exchange.connectionEnded(error, this.#isReused);
@@ -161,11 +161,11 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#owner.onIdle(this);
   }
 
-  /** Ends an idle connection in the ordinary way. */
+  /** Ends an idle connection in the ordinary way: with TLS, `end()` would wait for the server's end, for ever. */
   close(): void {
     if (this.#isGone) return;
     this.#leave();
-    this.#socket?.end();
+    this.#socket?.close();
   }
 
   destroy(): void {

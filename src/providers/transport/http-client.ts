@@ -33,6 +33,7 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
       connect: options.connect ?? (async (connection) => Bun.connect(connection)),
       authorities: new TrustedAuthorities(options.authorities),
       afterInBackground: options.afterInBackground ?? afterUnheld,
+      idle: { connections: 0 },
     },
     options.proxies ?? NO_PROXIES,
   );
