@@ -125,7 +125,15 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
-  const models = await composeModels(config, background, telemetry);
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
+  const { index: models, lists: modelLists } = await composeModels({
+    config,
+    sql: background,
+    telemetry,
+    clock,
+    httpClient,
+    onError,
+  });
   const read = <Result>(query: Query<Result>): Promise<Result> =>
     untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({
@@ -160,7 +168,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
-  const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -272,6 +279,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const ending = composeEnding({
     inFlight,
+    modelLists,
     bodies,
     ticker,
     deadlines,
@@ -290,5 +298,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     coordination,
     connections,
   });
+  if (config.modelListsSeconds > 0) modelLists.start();
   return { app, ...ending };
 }
