@@ -58,6 +58,10 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       commits.duration.observe(durationMs / 1000);
     },
     gauge: (name, help, read) => registry.registerValue({ name, help, type: "gauge" }, read),
+    labelledGauge: (name, help, label, read) =>
+      registry.register({ name, help, type: "gauge" }, () =>
+        Array.from(read(), ([labelValue, value]) => ({ labels: { [label]: labelValue }, value })),
+      ),
     counter: (name, help, read) => registry.registerValue({ name, help, type: "counter" }, read),
     metrics: () => (gather === undefined ? registry.text() : gathered(registry, gather)),
     report: () => registry.report(),

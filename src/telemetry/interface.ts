@@ -31,6 +31,13 @@ export interface Telemetry {
   observeCommit(units: number, durationMs: number): void;
   /** A value read when metrics are collected. */
   gauge(name: string, help: string, read: () => number): void;
+  /** A gauge with one series for each value of a label; whoever reads them bounds their number. */
+  labelledGauge(
+    name: string,
+    help: string,
+    label: string,
+    read: () => Iterable<readonly [labelValue: string, value: number]>,
+  ): void;
   /** The same for a value that only grows; its name ends in _total. */
   counter(name: string, help: string, read: () => number): void;
   /** Prometheus text. */
