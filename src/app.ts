@@ -2,6 +2,7 @@ import http from "node:http";
 import { Elysia } from "elysia";
 import { createCors } from "./http/cors.ts";
 import { errorResponse } from "./http/error-response.ts";
+import { MissingRoutes } from "./http/missing-route.ts";
 import { compileRoute, type PipelineDependencies } from "./http/pipeline.ts";
 import { IDLE_TIMEOUT_SECONDS, RequestRun } from "./http/request-run.ts";
 import type { RouteDefinition } from "./http/route.ts";
@@ -63,17 +64,19 @@ export function createApp(
         ({ request }) =>
           isPreflight
             ? identified(cors.preflight(request, methods))
-            : readable(request, refuse("method_not_allowed", methods)),
+            : readable(request, refuseMethod(request.method, path, methods)),
         { parse: "none" },
       );
     }
   }
+  const missing = new MissingRoutes(methodsByPath.keys());
   return app.onError(({ code, request }) => {
-    if (code !== "NOT_FOUND") return readable(request, refuse("internal"));
+    if (code !== "NOT_FOUND") return readable(request, refuse("internal", INTERNAL));
     // Of a request without a host the address is its path alone, whose beginning is then taken for a host.
     if (request.url.startsWith("/"))
       return app.handle(new Request(ANY_HOST + request.url, request));
-    return readable(request, refuse("route_not_found"));
+    const { pathname } = new URL(request.url);
+    return readable(request, refuse("route_not_found", missing.message(request.method, pathname)));
   });
 }
 
@@ -115,15 +118,18 @@ function identified(response: Response): Response {
   return response;
 }
 
+const INTERNAL = "Something went wrong inside the gateway.";
+
+function refuseMethod(method: string, path: string, allowed: readonly string[]): Response {
+  const methods = allowed.join(", ");
+  const message = `${path} does not take ${method}, but ${methods}.`;
+  return refuse("method_not_allowed", message, { allow: methods });
+}
+
 function refuse(
   code: "route_not_found" | "method_not_allowed" | "internal",
-  allowed?: string[],
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
 ): Response {
-  const messages = {
-    route_not_found: "There is no such endpoint.",
-    method_not_allowed: "This endpoint does not take that method.",
-    internal: "Something went wrong inside the gateway.",
-  };
-  const headers = allowed && { allow: allowed.join(", ") };
-  return errorResponse(new GatewayError(code, messages[code], { headers }), newId("req"));
+  return errorResponse(new GatewayError(code, message, { headers }), newId("req"));
 }

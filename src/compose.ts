@@ -11,7 +11,7 @@ import { openCoordination, restoreRateWindows } from "./compose/coordination.ts"
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
-import { registerGauges } from "./compose/gauges.ts";
+import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { createMembership } from "./compose/membership.ts";
 import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
@@ -35,6 +35,7 @@ import { LastUse } from "./services/keys/last-use.ts";
 import { tellKeys } from "./services/master-key/tell-keys.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
+import { HeartbeatThread } from "./services/presence/heartbeat-thread.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { cleanWebhooks } from "./services/webhooks/delivery-cleaning.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
@@ -80,6 +81,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     connections,
     instance,
     company: areSeveral ? "several" : "alone",
+    // Nobody judges a lone gateway by its heartbeats: its lock says that it is alone.
+    heartbeats: areSeveral
+      ? new HeartbeatThread({ target: options.database, instance, onError })
+      : undefined,
     clock,
     telemetry,
     onChange: (kind, objectId) =>
@@ -88,8 +93,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
-      // Where several share a folder, one that does not come back has left its notes to the others.
-      async () => void owed.notes.settleLeft(),
       () =>
         cleanWebhooks(background, (webhookId, events) =>
           telemetry.log.warn(
@@ -120,7 +123,15 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
-  const models = await composeModels(config, background, telemetry);
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
+  const { index: models, lists: modelLists } = await composeModels({
+    config,
+    sql: background,
+    telemetry,
+    clock,
+    httpClient,
+    onError,
+  });
   const read = <Result>(query: Query<Result>): Promise<Result> =>
     untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({
@@ -155,7 +166,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
-  const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -222,6 +232,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
+  const balances = watchBalances({ telemetry, sql: background, clock, presence, onError });
   const routes = mountedRoutes({
     config,
     telemetry,
@@ -266,11 +277,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const ending = composeEnding({
     inFlight,
+    modelLists,
     bodies,
     ticker,
     deadlines,
     sweep,
     lag,
+    balances,
     orders,
     notes: owed.notes,
     tuning,
@@ -283,5 +296,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     coordination,
     connections,
   });
+  if (config.modelListsSeconds > 0) modelLists.start();
   return { app, ...ending };
 }

@@ -11,6 +11,7 @@ import { descriptionRoutes } from "./routes/description/index.ts";
 import { fileRoutes } from "./routes/files/index.ts";
 import { fineTuningRoutes } from "./routes/fine-tuning/index.ts";
 import { healthRoutes } from "./routes/health/index.ts";
+import { homeRoutes } from "./routes/home/index.ts";
 import { keyRoutes } from "./routes/keys/index.ts";
 import { metricsRoutes } from "./routes/metrics/index.ts";
 import { modelRoutes } from "./routes/models/index.ts";
@@ -67,6 +68,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       token: config.metricsToken,
       isLoopback: config.hostIsLoopback,
     }),
+    ...homeRoutes(config.publicUrl),
     ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
   ];
   return routes;

@@ -30,6 +30,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/routes/files",
     "src/routes/fine-tuning",
     "src/routes/health",
+    "src/routes/home",
     "src/routes/keys",
     "src/routes/metrics",
     "src/routes/models",

@@ -23,6 +23,8 @@ export const accounts = pgTable(
     creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** How far the balance may go below zero; null is without limit. Organizations only. */
     creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }).default(sql`0`),
+    /** Amount of the last top-up, which the threshold of credits.low follows. Organizations only. */
+    lastTopupNano: bigint("last_topup_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of all charges; in a key's periods, without those that were given back. */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of the rows in `holds` that name this account. */

@@ -5,6 +5,7 @@ import type { DeadlineQueue } from "../lib/deadline-queue.ts";
 import type { StreamTicker } from "../services/chat/stream-ticker.ts";
 import type { Idempotency } from "../services/idempotency/idempotency.ts";
 import type { LastUse } from "../services/keys/last-use.ts";
+import type { BalanceWatch } from "../services/money/balance-watch.ts";
 import type { CreditOrders } from "../services/money/credit-orders.ts";
 import type { OwedRefunds } from "../services/money/owed-refunds.ts";
 import type { InFlight } from "../services/presence/in-flight.ts";
@@ -29,8 +30,10 @@ export interface EndingParts {
   readonly bodies: BodyBudget;
   readonly ticker: StreamTicker;
   readonly deadlines: DeadlineQueue;
+  readonly modelLists: { stop(): void };
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
+  readonly balances: BalanceWatch;
   readonly orders: CreditOrders;
   readonly notes: OwedRefunds;
   readonly tuning: FineTuningParts;
@@ -62,7 +65,9 @@ export function composeEnding(parts: EndingParts): Ending {
     },
     async close() {
       clearInterval(parts.sweep);
+      parts.modelLists.stop();
       parts.lag.stop();
+      parts.balances.stop();
       parts.orders.close();
       parts.notes.close();
       await parts.tuning.close();

@@ -1,5 +1,9 @@
+import type { Database } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Clock } from "../lib/clock.ts";
+import { usdNumber } from "../lib/money.ts";
 import type { StreamTicker } from "../services/chat/stream-ticker.ts";
+import { BalanceWatch } from "../services/money/balance-watch.ts";
 import type { MoneyPort } from "../services/money/interface.ts";
 import type { InFlight } from "../services/presence/in-flight.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
@@ -46,4 +50,28 @@ export function registerGauges(
     "Actors in memory.",
     () => world.keys.size + world.organizations.size + world.endpoints.size,
   );
+}
+
+/** Watches the balances for `gateway_balance_usd`, until it is stopped. */
+export function watchBalances(parts: {
+  readonly telemetry: Telemetry;
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly presence: { peers(): { readonly rank: number } };
+  onError(error: unknown): void;
+}): BalanceWatch {
+  const { telemetry, sql, clock, presence, onError } = parts;
+  const isOurTurn = () => presence.peers().rank === 0;
+  const watch = new BalanceWatch({ sql, clock, isOurTurn, onError });
+  telemetry.labelledGauge(
+    "gateway_balance_usd",
+    "Balance of an organization, up to 10 seconds old; told by one instance, of at most 1,000 organizations.",
+    "organization",
+    () =>
+      watch.balances.map(
+        ({ organizationId, balanceNano }) => [organizationId, usdNumber(balanceNano)] as const,
+      ),
+  );
+  void watch.start();
+  return watch;
 }

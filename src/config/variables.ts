@@ -134,6 +134,11 @@ const SETTINGS = [
       "bearer token of `/metrics`; unset, `/metrics` answers only where `HOST` is a loopback address, to a loopback `Host` header, and not to requests that a proxy forwarded (`X-Forwarded-*`, `Forwarded`, `Via`, `X-Real-IP`)",
   },
   {
+    name: "GATEWAY_MODEL_LISTS_SECONDS",
+    default: "3600",
+    meaning: "time between two readings of the providers' own lists of models; 0 reads none",
+  },
+  {
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",

@@ -16,8 +16,43 @@ export function acceptedType(header: string | null, offered: readonly string[]):
   return best.type;
 }
 
+/** Whether a client takes a type, which it does too where it sends no Accept header. */
+export function acceptsType(header: string | null, type: string): boolean {
+  if (header === null || header.trim() === "") return true;
+  let best = { precision: 0, quality: 0 };
+  for (const range of header.split(",", MAX_RANGES)) {
+    const [name = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    if (name !== type && !covers(name, type)) continue;
+    const precision = name === type ? 3 : name === "*/*" ? 1 : 2;
+    if (precision > best.precision) best = { precision, quality: qualityOf(parameters) };
+  }
+  return best.quality > 0;
+}
+
 function covers(range: string, type: string): boolean {
   return range === "*/*" || (range.endsWith("/*") && type.startsWith(range.slice(0, -1)));
+}
+
+/**
+ * The content coding that an Accept-Encoding header asks for (RFC 9110, section 12.5.3), of those offered,
+ * the best first; undefined where none of them is accepted, or none is asked for.
+ */
+export function acceptedCoding<Coding extends string>(
+  header: string | null,
+  offered: readonly Coding[],
+): Coding | undefined {
+  let best: { coding: Coding; quality: number } | undefined;
+  const ranges = (header ?? "").split(",", MAX_RANGES).map((range) => {
+    const [name = "", ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    return { name, quality: qualityOf(parameters) };
+  });
+  for (const coding of offered) {
+    const range =
+      ranges.find(({ name }) => name === coding) ?? ranges.find(({ name }) => name === "*");
+    const quality = range?.quality ?? 0;
+    if (quality > (best?.quality ?? 0)) best = { coding, quality };
+  }
+  return best?.coding;
 }
 
 function qualityOf(parameters: readonly string[]): number {

@@ -4,6 +4,7 @@ export const EVENT_TYPES = [
   "completion.error",
   "budget.threshold",
   "budget.exhausted",
+  "credits.low",
   "key.created",
   "key.deleted",
   "key.updated",

@@ -5,6 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { KeyLookup } from "./keys/key-lookup.ts";
 import type { ApiKeyActors } from "./money/alone.ts";
+import { malformedKey, missingKey, refusedHeader } from "./refused-key.ts";
 
 /** Longer than any well-formed header; nothing beyond is looked at. */
 const MAX_HEADER_CHARACTERS = 256;
@@ -42,7 +43,7 @@ export class Authentication {
 
   async #load(secret: string, hash: string, knownId: string | undefined): Promise<ApiKeyRecord> {
     // The checksum spares the database every key that was mistyped or made up.
-    if (knownId === undefined && parseApiKey(secret) === null) throw invalid();
+    if (knownId === undefined && parseApiKey(secret) === null) throw malformedKey(secret);
     const keyId = knownId ?? (await this.#lookup.find(hash));
     if (keyId === undefined) throw invalid();
     return this.#admitted(hash, await this.#dependencies.keys.get(keyId).ask("inspect", undefined));
@@ -64,19 +65,20 @@ export class Authentication {
 /** What an Authorization header brings, whether or not that is a key. */
 function bearerOf(authorization: string | null): string {
   if (authorization === null || authorization.trim() === "") {
-    throw new GatewayError(
-      "missing_api_key",
-      "No API key was given. Send it as: Authorization: Bearer <API_KEY>",
-    );
+    throw missingKey();
   }
-  if (authorization.length > MAX_HEADER_CHARACTERS) throw invalid();
+  if (authorization.length > MAX_HEADER_CHARACTERS) throw refusedHeader();
   if (authorization.startsWith(USUAL_SCHEME) && authorization[USUAL_SCHEME.length] !== " ") {
     return authorization.slice(USUAL_SCHEME.length);
   }
-  if (!BEARER.test(authorization)) throw invalid();
+  if (!BEARER.test(authorization)) {
+    throw /^Bearer$/i.test(authorization) ? malformedKey("") : refusedHeader();
+  }
   return authorization.replace(BEARER, "");
 }
 
+/** A well-formed key that no record belongs to. */
 function invalid(): GatewayError {
-  return new GatewayError("invalid_api_key", "The API key is not valid.");
+  const message = "The API key is not valid: it was deleted, or is one of another gateway.";
+  return new GatewayError("invalid_api_key", message);
 }

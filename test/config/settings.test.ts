@@ -44,6 +44,7 @@ describe("without any variable", () => {
       uploadMinBytesPerSecond: 32_768,
       corsOrigins: [],
       metricsToken: undefined,
+      modelListsSeconds: 3600,
       keepaliveMs: 15_000,
       shutdownGraceMs: 25_000,
       stripe: undefined,

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { openApiDocument } from "../../src/http/openapi.ts";
 import { descriptionRoutes } from "../../src/routes/description/index.ts";
 import { SAMPLE_ROUTES } from "./description-samples.ts";
@@ -82,5 +83,39 @@ describe("GET /docs/scalar.js", () => {
     expect(await again.response.text()).toBe("");
     const other = await callPublic(routes, "/docs/scalar.js", { "if-none-match": '"other"' });
     expect(other.response.status).toBe(200);
+  });
+
+  test.each([
+    ["br", "gzip, deflate, br, zstd", (bytes: Uint8Array) => brotliDecompressSync(bytes)],
+    ["zstd", "gzip;q=0.5, zstd", (bytes: Uint8Array) => Bun.zstdDecompressSync(bytes)],
+    ["gzip", "gzip, br;q=0", (bytes: Uint8Array) => gunzipSync(bytes)],
+  ])("is compressed as %s for who asks with %s, once", async (coding, accepted, expand) => {
+    const headers = { "accept-encoding": accepted };
+    const { response } = await callPublic(routes, "/docs/scalar.js", headers);
+    expect(response.headers.get("content-encoding")).toBe(coding);
+    expect(response.headers.get("vary")).toBe("accept-encoding");
+    const bytes = await response.bytes();
+    const { response: plain } = await callPublic(routes, "/docs/scalar.js");
+    const script = await plain.bytes();
+    expect(Buffer.compare(expand(bytes), script)).toBe(0);
+    expect(bytes.length).toBeLessThan(script.length / 3);
+    const etag = response.headers.get("etag")!;
+    expect(etag).not.toBe(plain.headers.get("etag"));
+    const startedMs = performance.now();
+    const again = await callPublic(routes, "/docs/scalar.js", headers);
+    expect(performance.now() - startedMs).toBeLessThan(20);
+    expect(again.response.headers.get("etag")).toBe(etag);
+    const known = { ...headers, "if-none-match": `"other", W/${etag}` };
+    expect((await callPublic(routes, "/docs/scalar.js", known)).response.status).toBe(304);
+  });
+
+  test("is sent as it is to who takes no compression", async () => {
+    for (const accepted of ["identity", "deflate", "gzip;q=0", "*;q=0"]) {
+      const { response } = await callPublic(routes, "/docs/scalar.js", {
+        "accept-encoding": accepted,
+      });
+      expect(response.headers.get("content-encoding")).toBeNull();
+      await response.body?.cancel();
+    }
   });
 });

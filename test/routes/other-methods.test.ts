@@ -36,7 +36,7 @@ function allowed(response: Response): string[] {
 test("every path refuses each method that it does not take, and tells those that it takes", async () => {
   for (const [path, methods] of paths) {
     for (const method of METHODS.filter((each) => !methods.includes(each))) {
-      for (const form of [path, `${path}/`, `${path}?limit=x`]) {
+      for (const form of [path, ...(path === "/" ? [] : [`${path}/`]), `${path}?limit=x`]) {
         const response = await sendRaw(gateway, { method, path: form });
         const told = { method, form, status: response.status, allowed: allowed(response) };
         expect(told).toEqual({ method, form, status: 405, allowed: methods.toSorted() });
@@ -46,8 +46,49 @@ test("every path refuses each method that it does not take, and tells those that
   }
 });
 
+test("a refused method is told with those that the path takes", async () => {
+  const response = await sendRaw(gateway, { method: "GET", path: "/v1/chat/completions" });
+  const { error } = await expectError(response, 405, "method_not_allowed");
+  expect(error.message).toBe("/v1/chat/completions does not take GET, but POST.");
+});
+
+test.each([
+  ["POST", "/chat/completions", "/v1/chat/completions", true],
+  ["POST", "/v1/v1/chat/completions", "/v1/chat/completions", true],
+  ["POST", "/api/v1/chat/completions", "/v1/chat/completions", true],
+  ["POST", "/v1/completions", "/v1/chat/completions", false],
+  ["POST", "/v1/chat/completion", "/v1/chat/completions", false],
+  ["POST", "/v1/chat", "/v1/chat/completions", false],
+  ["GET", "/models", "/v1/models", true],
+  ["GET", "/v1/model", "/v1/models", false],
+  ["GET", "/v1", "/v1/models", false],
+  ["GET", "/health", "/healthz", false],
+  ["GET", "/doc", "/docs", false],
+])("%s %s, which is not there, is told as %s", async (method, path, meant, isBaseUrl) => {
+  const response = await sendRaw(gateway, { method, path });
+  const { error } = await expectError(response, 404, "route_not_found");
+  expect(error.message).toContain(`${method} ${path}`);
+  expect(error.message).toContain(`Did you mean ${meant}?`);
+  expect(error.message.includes("The base URL of clients ends in /v1")).toBe(isBaseUrl);
+});
+
+test("a path that is like none is shown cut, and the description is named", async () => {
+  for (const path of [
+    "/wp-login.php",
+    `/${"x".repeat(5_000)}`,
+    "/a/b/c/d/e/f/g/h/i/j",
+    "/%22%0a",
+  ]) {
+    const response = await sendRaw(gateway, { method: "GET", path });
+    const { error } = await expectError(response, 404, "route_not_found");
+    expect(error.message).toEndWith("All endpoints are described at /docs.");
+    expect(error.message.length).toBeLessThan(250);
+    expect(error.message).not.toMatch(/\n/);
+  }
+});
+
 test("what is beside the paths is no endpoint for any method", async () => {
-  for (const path of ["/", "/v1", "/v1/keys/x/y", "/v1/files//content", "/docs/scalarxjs"]) {
+  for (const path of ["/v1", "/v1/keys/x/y", "/v1/files//content", "/docs/scalarxjs"]) {
     for (const method of METHODS) {
       expect([method, path, (await sendRaw(gateway, { method, path })).status]).toEqual([
         method,

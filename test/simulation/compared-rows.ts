@@ -4,7 +4,7 @@ import type { Tables } from "./postgres/tables.ts";
 /** What of the database is compared, in an order of its own. */
 export async function rowsOfReal(real: Database): Promise<unknown> {
   const accounts =
-    await real`SELECT id, credit_nano, credit_limit_nano, posted_nano, held_nano, sequence, budget_events
+    await real`SELECT id, credit_nano, credit_limit_nano, last_topup_nano, posted_nano, held_nano, sequence, budget_events
     FROM accounts ORDER BY id COLLATE "C"`;
   const holds =
     await real`SELECT id, instance_id, org_account, day_account, month_account, hold_nano
@@ -41,6 +41,7 @@ export function rowsOfModel(tables: Tables): unknown {
         id,
         credit_nano,
         credit_limit_nano,
+        last_topup_nano,
         posted_nano,
         held_nano,
         sequence,
@@ -49,6 +50,7 @@ export function rowsOfModel(tables: Tables): unknown {
         id,
         credit_nano,
         credit_limit_nano,
+        last_topup_nano,
         posted_nano,
         held_nano,
         sequence,

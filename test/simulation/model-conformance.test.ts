@@ -31,7 +31,7 @@ import { SeededRandom } from "./seeded-random.ts";
  * the SQL functions and to the model of them; what comes back and what is written must be the same.
  * GATEWAY_SIM_CONFORMANCE_ROUNDS: how many times over; GATEWAY_SIM_CONFORMANCE_SEED: from which seed.
  */
-const ROUNDS = Number(process.env.GATEWAY_SIM_CONFORMANCE_ROUNDS ?? 12);
+const ROUNDS = Number(process.env.GATEWAY_SIM_CONFORMANCE_ROUNDS ?? 20);
 const STEPS = 60;
 const SEED = Number(process.env.GATEWAY_SIM_CONFORMANCE_SEED ?? 1);
 const TIMEOUT_MS = 600_000;
@@ -41,6 +41,8 @@ const payers: Payers = {
     { id: "org_0", creditNano: 20_000, creditLimitNano: 0 },
     { id: "org_1", creditNano: 3_000, creditLimitNano: 2_000 },
     { id: "org_2", creditNano: 500, creditLimitNano: null },
+    // A little above the threshold of credits.low, which is 1 USD.
+    { id: "org_3", creditNano: 1_000_002_000, creditLimitNano: 0 },
   ],
   keys: [
     { id: "key_0", organizationId: "org_0", dailyBudgetNano: 4_000, monthlyBudgetNano: null },
@@ -49,6 +51,7 @@ const payers: Payers = {
     { id: "key_3", organizationId: "org_1", dailyBudgetNano: null, monthlyBudgetNano: null },
     { id: "key_4", organizationId: "org_2", dailyBudgetNano: null, monthlyBudgetNano: null },
     { id: "key_5", organizationId: "org_2", dailyBudgetNano: 3_000, monthlyBudgetNano: null },
+    { id: "key_6", organizationId: "org_3", dailyBudgetNano: null, monthlyBudgetNano: null },
   ],
 };
 const instance: InstanceIdentity = { id: "ins_one", epoch: 1n };
@@ -67,6 +70,7 @@ const KINDS = [
   "GW002",
   "refunded",
   "not refunded",
+  "credits.low",
 ];
 const seen = new Map<string, number>();
 
@@ -150,7 +154,8 @@ function stepOf(
   }
   if (kind < 0.91) {
     const amountNano = BigInt(random.integer(-6_000, 4_000));
-    const entry = { organizationId, type: "adjustment" as const, amountNano, description: "d" };
+    const type = amountNano > 2_000n ? ("topup" as const) : ("adjustment" as const);
+    const entry = { organizationId, type, amountNano, description: "d" };
     return async (sql) => {
       const posted = await postCredit(sql, { transactionId: `txn_c${count}`, ...entry });
       return posted && { ...posted, createdAtMs: 0 };
@@ -207,6 +212,8 @@ async function compare(
   }
   expect(rowsOfModel(tables)).toEqual(await rowsOfReal(real));
   for (const kind of kindsOf(expected)) seen.set(kind, (seen.get(kind) ?? 0) + 1);
+  const lows = [...tables.outbox.all()].filter(({ type }) => type === "credits.low").length;
+  seen.set("credits.low", (seen.get("credits.low") ?? 0) + lows);
 }
 
 function kindsOf(outcome: unknown): string[] {

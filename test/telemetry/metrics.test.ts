@@ -155,6 +155,10 @@ describe("other metrics", () => {
     const telemetry = start();
     let held = 3;
     telemetry.gauge("gateway_holds_outstanding", "Holds.", () => held);
+    telemetry.labelledGauge("gateway_labelled", "Labelled.", "organization", () => [
+      ["org_a", 1.5],
+      ['org_"b', -2],
+    ]);
     telemetry.gauge("gateway_broken", "Broken.", () => {
       throw new Error("no");
     });
@@ -163,6 +167,8 @@ describe("other metrics", () => {
     const samples = await scrape(telemetry);
     expect(samples.get("gateway_holds_outstanding")).toBe(0);
     expect(samples.get("gateway_broken")).toBeNaN();
+    expect(samples.get('gateway_labelled{organization="org_a"}')).toBe(1.5);
+    expect(samples.get('gateway_labelled{organization="org_\\"b"}')).toBe(-2);
   });
 
   test("refuse a name that is taken", () => {

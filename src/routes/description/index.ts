@@ -1,6 +1,6 @@
 import type { RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
-import { page, pageWithoutSlash, readerScript } from "./reference-page.ts";
+import { page, pageWithoutSlash, ReaderScript } from "./reference-page.ts";
 
 export interface DescriptionDependencies {
   /** The OpenAPI document; asked once, when it is first needed. */
@@ -10,6 +10,7 @@ export interface DescriptionDependencies {
 /** The API's description for programs, and the same for people. */
 export function descriptionRoutes(dependencies: DescriptionDependencies): RouteDefinition[] {
   let text: Uint8Array | undefined;
+  const script = new ReaderScript();
   return [
     {
       ...publicGet("/openapi.json", "OpenAPI document"),
@@ -35,7 +36,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
         200: { description: "The script.", contentType: "text/javascript" },
         304: { description: "The script that the browser has is current." },
       },
-      handle: ({ request }) => readerScript(request.headers.get("if-none-match")),
+      handle: ({ request }) => script.answer(request),
     },
   ];
 }

@@ -1,5 +1,9 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { brotliCompress, constants, gzip } from "node:zlib";
+import { acceptedCoding } from "../../http/accepted-type.ts";
+import { bodyInPieces } from "../../lib/body-pieces.ts";
 
 const PAGE_PATH = fileURLToPath(new URL("./reference-page.html", import.meta.url));
 /** Scalar's API reference as one file, which its package holds beside its modules. */
@@ -45,20 +49,63 @@ export function pageWithoutSlash(): Response {
   return new Response(null, { status: 308, headers: { location: "../docs" } });
 }
 
-/**
- * Sent from the disk, not held in memory.
- *
- * @param known the If-None-Match header
- */
-export function readerScript(known: string | null): Response {
-  const file = Bun.file(SCRIPT_PATH);
-  const etag = `"${file.size.toString(36)}-${file.lastModified.toString(36)}"`;
-  const headers = {
-    "content-type": "text/javascript; charset=utf-8",
-    "cache-control": `public, max-age=${SCRIPT_MAX_AGE_SECONDS}`,
-    "x-content-type-options": "nosniff",
-    etag,
-  };
-  if (known === etag) return new Response(null, { status: 304, headers });
-  return new Response(file, { headers });
+/** Best first; brotli's default effort would take seconds. */
+const CODINGS = ["br", "zstd", "gzip"] as const;
+type Coding = (typeof CODINGS)[number];
+const BROTLI_QUALITY = 6;
+
+const compress: Readonly<Record<Coding, (bytes: Uint8Array) => Promise<Uint8Array>>> = {
+  br: (bytes) =>
+    promisify(brotliCompress)(bytes, {
+      params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY },
+    }),
+  zstd: (bytes) => Bun.zstdCompress(bytes),
+  gzip: (bytes) => promisify(gzip)(bytes),
+};
+
+/** The script as a browser takes it; each form is made once, off the event loop, and kept in memory. */
+export class ReaderScript {
+  readonly #compressed = new Map<Coding, Promise<Uint8Array>>();
+
+  /** Uncompressed it is sent from the disk. */
+  async answer(request: Request): Promise<Response> {
+    const file = Bun.file(SCRIPT_PATH);
+    const coding = acceptedCoding(request.headers.get("accept-encoding"), CODINGS);
+    const version = `${file.size.toString(36)}-${file.lastModified.toString(36)}`;
+    const etag = `"${version}${coding === undefined ? "" : `-${coding}`}"`;
+    const headers: Record<string, string> = {
+      "content-type": "text/javascript; charset=utf-8",
+      "cache-control": `public, max-age=${SCRIPT_MAX_AGE_SECONDS}`,
+      "x-content-type-options": "nosniff",
+      vary: "accept-encoding",
+      etag,
+    };
+    if (isKnown(request.headers.get("if-none-match"), etag)) {
+      return new Response(null, { status: 304, headers });
+    }
+    if (coding === undefined) return new Response(file, { headers });
+    headers["content-encoding"] = coding;
+    return new Response(bodyInPieces(await this.#made(coding)), { headers });
+  }
+
+  #made(coding: Coding): Promise<Uint8Array> {
+    const made = this.#compressed.get(coding) ?? this.#make(coding);
+    this.#compressed.set(coding, made);
+    return made;
+  }
+
+  async #make(coding: Coding): Promise<Uint8Array> {
+    try {
+      return await compress[coding](await Bun.file(SCRIPT_PATH).bytes());
+    } catch (error) {
+      this.#compressed.delete(coding);
+      throw error;
+    }
+  }
+}
+
+/** Whether an If-None-Match header names the tag (RFC 9110, section 13.1.2). */
+function isKnown(header: string | null, etag: string): boolean {
+  if (header === null) return false;
+  return header.split(",").some((one) => one.trim().replace(/^W\//, "") === etag);
 }

@@ -1,8 +1,10 @@
 import type { KeyHeadroom, PeriodHeadroom } from "../../../actors/api-key/state.ts";
 import type { OrganizationHeadroom } from "../../../actors/organization/state.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import { usdText } from "../../lib/money.ts";
-import { affordableTokens, decideHold } from "./decide-hold.ts";
+import { utcDay, utcMonth } from "../../lib/periods.ts";
+import { affordableTokens, decideHold, leastHold } from "./decide-hold.ts";
 import type { HoldRequest } from "./interface.ts";
 
 /** Everything that limits one request: the balance, and the budgets of its key. */
@@ -41,7 +43,7 @@ export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolea
   );
 }
 
-/** The 402 of a request, which says what would have been affordable. */
+/** The 402 of a request, which says what is missing, what would help, and what would have been affordable. */
 export function refusal(headroom: Headroom, request: HoldRequest): GatewayError {
   const tightest = headroom.key.limits.find((limit) => !decideHold(request, limit.freeNano).isHeld);
   const available = freeNano(headroom);
@@ -56,13 +58,34 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
     const period = tightest.kind === "day" ? "daily" : "monthly";
     return new GatewayError(
       "budget_exhausted",
-      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left.${afford}`,
+      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left. ${budgetRemedy(tightest, request)}${afford}`,
     );
   }
+  const { freeNano: free, unspentNano } = headroom.organization;
+  const remedy = decideHold(request, unspentNano).isHeld
+    ? `${missing(request, free)}: top up, or try again when running requests have ended.`
+    : `${missing(request, free)}: top up the organization's credits.`;
   return new GatewayError(
     "insufficient_credits",
-    `The organization's credits do not cover this request: ${usdText(positive(headroom.organization.freeNano))} USD is available.${afford}`,
+    `The organization's credits do not cover this request: ${usdText(positive(free))} USD is available. ${remedy}${afford}`,
   );
+}
+
+function budgetRemedy(limit: PeriodHeadroom, request: HoldRequest): string {
+  const lacks = missing(request, limit.freeNano);
+  if (decideHold(request, limit.unspentNano).isHeld) {
+    return `${lacks}: raise the budget, or try again when running requests have ended.`;
+  }
+  // A new period does not help what is larger than the whole budget.
+  if (!decideHold(request, limit.budgetNano).isHeld) return `${lacks}: raise the budget.`;
+  const startMs = Date.parse(limit.periodStart);
+  const { endMs } = limit.kind === "day" ? utcDay(startMs) : utcMonth(startMs);
+  return `${lacks}: raise the budget, or wait until it renews at ${isoTime(endMs)}.`;
+}
+
+/** What the least hold that will do takes beyond what is free. */
+function missing(request: HoldRequest, free: bigint): string {
+  return `${usdText(positive(leastHold(request) - positive(free)))} USD more is needed`;
 }
 
 /** The key was deleted or switched off between its authentication and its hold. */

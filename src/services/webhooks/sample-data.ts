@@ -11,6 +11,7 @@ const SAMPLES: Readonly<Record<EventType, Readonly<Record<string, unknown>>>> = 
   }),
   "budget.threshold": budget(80, 8),
   "budget.exhausted": budget(100, 10),
+  "credits.low": { balance_usd: 0.95, threshold_usd: 1 },
   "key.created": { ...key(), key_prefix: "gateway_sk_Ab3d…" },
   "key.deleted": key(),
   "key.updated": { ...key(), changed: ["rate_limit_rpm"] },

@@ -50,6 +50,32 @@ export function describeRefusals(hands: MoneyHands): void {
       expect(await eventsOf(none)).toBe(1);
     });
 
+    test("says what is missing, and what would help", async () => {
+      const messageOf = async (payer: Payer, tokens: number, over = {}) => {
+        const refused = hands.hold(requestOf(payer, tokens, over));
+        return refused.then(String, (thrown: Error) => thrown.message);
+      };
+      const poor = await hands.payerOf(1_000n);
+      expect(await messageOf(poor, 1_500)).toContain(
+        "0.000001 USD is available. 0.0000005 USD more is needed: top up the organization's credits.",
+      );
+      const open = { isLimitExplicit: false };
+      const almost = await hands.payerOf(100n);
+      // What is needed is the least that will do: 256 tokens.
+      expect(await messageOf(almost, 5_000, open)).toContain("0.000000156 USD more is needed");
+      const daily = await hands.payerOf(RICH, { dailyBudgetNano: 1_000n });
+      await hands.money.settle(await hands.hold(requestOf(daily, 600)), figures(600n));
+      expect(await messageOf(daily, 500)).toMatch(
+        /0\.0000001 USD more is needed: raise the budget, or wait until it renews at \d{4}-\d\d-\d\dT00:00:00(\.000)?Z\./,
+      );
+      expect(await messageOf(daily, 1_001)).toContain(
+        "0.000000601 USD more is needed: raise the budget. ",
+      );
+      const monthly = await hands.payerOf(RICH, { monthlyBudgetNano: 1_000n });
+      await hands.money.settle(await hands.hold(requestOf(monthly, 600)), figures(600n));
+      expect(await messageOf(monthly, 500)).toMatch(/until it renews at \d{4}-\d\d-01T00:00:00/);
+    });
+
     test("names the budget that is in the way, and what is left of it", async () => {
       const payer = await hands.payerOf(RICH, {
         dailyBudgetNano: 2_000_000_000n,

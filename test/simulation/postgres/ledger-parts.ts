@@ -12,6 +12,7 @@ export function emptyAccount(
     ...row,
     credit_nano: 0n,
     credit_limit_nano: 0n,
+    last_topup_nano: 0n,
     posted_nano: 0n,
     held_nano: 0n,
     sequence: 0n,

@@ -23,7 +23,12 @@ export function* postCredit(
       return undefined;
     }
     const { amountNano } = credit;
-    return { ...row, credit_nano: row.credit_nano + amountNano, sequence: row.sequence + 1n };
+    return {
+      ...row,
+      credit_nano: row.credit_nano + amountNano,
+      last_topup_nano: credit.type === "topup" ? amountNano : row.last_topup_nano,
+      sequence: row.sequence + 1n,
+    };
   });
   if (account === undefined) return undefined;
   const balance = account.credit_nano - account.posted_nano;

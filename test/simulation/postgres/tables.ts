@@ -1,4 +1,5 @@
 import type { KeyRow } from "../../../db/queries/key-rows.ts";
+import { AccountTable } from "./credits-low.ts";
 import { Table } from "./table.ts";
 
 /* Rows of the tables that the ledger and the actors use; columns as in db/schema. */
@@ -11,6 +12,7 @@ export interface AccountRow {
   readonly period_start: string | null;
   readonly credit_nano: bigint;
   readonly credit_limit_nano: bigint | null;
+  readonly last_topup_nano: bigint;
   readonly posted_nano: bigint;
   readonly held_nano: bigint;
   readonly sequence: bigint;
@@ -135,8 +137,9 @@ function violatedByAccount(row: AccountRow): string | undefined {
 
 /** With `limits` false nothing of the database keeps a balance within its credit. */
 export function createTables(limits = true): Tables {
+  const outbox = new Table<OutboxRow>("outbox");
   return {
-    accounts: new Table("accounts", limits ? violatedByAccount : undefined),
+    accounts: new AccountTable(outbox, limits ? violatedByAccount : undefined),
     apiKeys: new Table("api_keys"),
     attempts: new Table("attempts"),
     changes: new Table("changes"),
@@ -145,7 +148,7 @@ export function createTables(limits = true): Tables {
     holds: new Table("holds"),
     instances: new Table("instances"),
     organizations: new Table("organizations"),
-    outbox: new Table("outbox"),
+    outbox,
     outboxIds: new Table("outbox_ids"),
     refunds: new Table("refunds"),
     transactions: new Table("transactions"),
