@@ -91,7 +91,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       // Where several share a folder, one that does not come back has left its notes to the others.
       async () => void owed.notes.settleLeft(),
       () =>
-        cleanWebhooks(background, (webhookId, events) =>
+        cleanWebhooks(connections.webhooks, (webhookId, events) =>
           telemetry.log.warn(
             { webhook_id: webhookId, events },
             "dropped events of a webhook that was disabled for three days",
