@@ -40,7 +40,6 @@ test.each([
   [["org", "create", "--name", "a".repeat(257)], "--name"],
   [["org", "create", "--name", "A", "--plan", "gold"], "--plan"],
   [["keys", "create", "--org", "org_1"], "--name"],
-  [["keys", "create", "--name", "k"], "--org"],
   [["keys", "create", "--org", "o", "--name", "k", "--kind", "root"], "--kind"],
   [["keys", "create", "--org", "o", "--name", "k", "--scopes", ""], "--scopes"],
   [["keys", "create", "--org", "o", "--name", "k", "--scopes", "audio,all"], "--scopes"],
