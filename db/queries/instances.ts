@@ -36,6 +36,13 @@ export async function heartbeat(sql: Database, instance: InstanceIdentity): Prom
   return { isAlive: row!.is_alive, liveIds: row!.live_ids, hasEstate: row!.has_estate };
 }
 
+/** A heartbeat alone. False where this instance was declared dead. */
+export async function beat(sql: Database, instance: InstanceIdentity): Promise<boolean> {
+  const beaten = await sql`UPDATE instances SET heartbeat_at = clock_timestamp()
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive`;
+  return beaten.count > 0;
+}
+
 /*
  * An instance is declared dead under FOR UPDATE of its row: transactions that have passed the fence hold
  * that row by a key share, so none of them is under way any more, and none passes from then on.

@@ -24,14 +24,27 @@ export interface SealedSecrets {
   readonly previousSecretUntilMs: number | null;
 }
 
+export interface FoundWebhook {
+  readonly record: WebhookRecord;
+  readonly sealed: SealedSecrets;
+  /** What ids of its deliveries are made with. */
+  readonly deliveryIds: { readonly key: string; readonly plainUpTo: bigint };
+}
+
 /** One webhook of an organization, with its secrets as they are stored. */
 export async function findWebhook(
   sql: Database,
   { id, organizationId }: { readonly id: string; readonly organizationId: string },
-): Promise<{ record: WebhookRecord; sealed: SealedSecrets } | undefined> {
+): Promise<FoundWebhook | undefined> {
   const [row] = await sql<WebhookRow[]>`
     SELECT * FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId}`;
-  return row && { record: webhookRecord(row), sealed: sealedSecrets(row) };
+  return (
+    row && {
+      record: webhookRecord(row),
+      sealed: sealedSecrets(row),
+      deliveryIds: { key: row.delivery_id_key, plainUpTo: row.plain_delivery_ids_up_to },
+    }
+  );
 }
 
 export function sealedSecrets(row: WebhookRow): SealedSecrets {

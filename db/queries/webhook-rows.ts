@@ -15,6 +15,8 @@ export interface WebhookRow {
   readonly disabled_at: Date | null;
   readonly disabled_by: string | null;
   readonly version: bigint;
+  readonly delivery_id_key: string;
+  readonly plain_delivery_ids_up_to: bigint;
 }
 
 export function webhookRecord(row: WebhookRow): WebhookRecord {

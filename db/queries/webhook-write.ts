@@ -12,15 +12,33 @@ export interface NewWebhook extends WebhookSettings {
   readonly createdAtMs: number;
 }
 
-/** Undefined, with nothing written, where the organization has `most` webhooks already. */
+/** An organization has as many webhooks as it may have: nothing was written. */
+export class TooManyWebhooksError extends Error {
+  readonly maxWebhooks: number;
+
+  constructor(maxWebhooks: number) {
+    super(`the organization has its ${maxWebhooks} webhooks`);
+    this.name = "TooManyWebhooksError";
+    this.maxWebhooks = maxWebhooks;
+  }
+}
+
+/**
+ * Creates a webhook. The lock of the organization makes its limit exact over all instances. Throws
+ * TooManyWebhooksError beyond it: what the operator has set, or `defaultMax`.
+ */
 export function insertWebhook(
   sql: Database,
   webhook: NewWebhook,
-  most: number,
-): Promise<WebhookRecord | undefined> {
+  defaultMax: number,
+): Promise<WebhookRecord> {
   return sql.begin(async (transaction) => {
     const secret = webhook.secret(await sealingKeyId(transaction));
     const createdAt = new Date(webhook.createdAtMs).toISOString();
+    const [organization] = await transaction<{ max_webhooks: number | null }[]>`
+      SELECT max_webhooks FROM organizations WHERE id = ${webhook.organizationId} FOR NO KEY UPDATE`;
+    const maxWebhooks = organization?.max_webhooks ?? defaultMax;
+    // A statement of its own, whose snapshot is younger than the lock.
     const [row] = await transaction<WebhookRow[]>`
       INSERT INTO webhooks (id, organization_id, url, events, description, enabled, secret, created_at,
         disabled_at, disabled_by)
@@ -29,9 +47,9 @@ export function insertWebhook(
         ${secret as Buffer}, ${createdAt}::text::timestamptz,
         CASE WHEN NOT ${webhook.enabled} THEN ${createdAt}::text::timestamptz END,
         CASE WHEN NOT ${webhook.enabled} THEN 'request' END
-      WHERE (SELECT count(*) FROM webhooks WHERE organization_id = ${webhook.organizationId}) < ${most}
+      WHERE (SELECT count(*) FROM webhooks WHERE organization_id = ${webhook.organizationId}) < ${maxWebhooks}
       RETURNING *`;
-    if (row === undefined) return undefined;
+    if (row === undefined) throw new TooManyWebhooksError(maxWebhooks);
     await transaction`INSERT INTO webhook_queues (webhook_id) VALUES (${webhook.id})`;
     await recordChange(transaction, "subscriptions", webhook.organizationId);
     return webhookRecord(row);
@@ -102,6 +120,9 @@ export function deleteWebhook(
     const deleted = await transaction`
       DELETE FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId}`;
     if (deleted.count === 0) return false;
+    // Also of one that nobody has acted for: by its lease is found what it has left.
+    await transaction`
+      INSERT INTO actor_leases (kind, id, epoch) VALUES ('webhook', ${id}, 0) ON CONFLICT DO NOTHING`;
     await tellOfWebhook(transaction, { id, organizationId });
     return true;
   });

@@ -8,6 +8,7 @@ import type { Clock } from "../lib/clock.ts";
 import { ChangeNews } from "../services/presence/change-news.ts";
 import { Cleaning } from "../services/presence/cleaning.ts";
 import { ClockWatch } from "../services/presence/clock-watch.ts";
+import type { HeartbeatThread } from "../services/presence/heartbeat-thread.ts";
 import { join, takeOver } from "../services/presence/joining.ts";
 import { Presence } from "../services/presence/presence.ts";
 import { Reaper } from "../services/presence/reaper.ts";
@@ -18,6 +19,8 @@ export interface MembershipOptions {
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
   readonly company: Company;
+  /** Heartbeats that do not wait for the event loop, where others judge this instance by them. */
+  readonly heartbeats?: HeartbeatThread | undefined;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
   onChange(kind: string, objectId: string): void;
@@ -69,6 +72,7 @@ export function createMembership(options: MembershipOptions): Membership {
     company,
     reconnect: () => connections.renewLock(),
     news: new ChangeNews({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
+    threadAgeMs: options.heartbeats?.ageMs,
     onGap: options.onGap,
     onLateHeartbeat: () => ownership.verify(),
     onEstate: () => reaper.reap(),
@@ -94,6 +98,7 @@ export function createMembership(options: MembershipOptions): Membership {
     },
     async start() {
       await presence.start();
+      options.heartbeats?.start();
       cleaning.start();
       clockWatch.start();
       unowned.start();
@@ -101,6 +106,7 @@ export function createMembership(options: MembershipOptions): Membership {
     },
     async leave() {
       clearInterval(verifying);
+      options.heartbeats?.stop();
       cleaning.stop();
       clockWatch.stop();
       await unowned.stop();

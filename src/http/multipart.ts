@@ -22,7 +22,8 @@ export interface FormFileHeading {
 export interface FormFileReceiver {
   /** Resolves when it can take more: a slow one holds the client back. The piece is gone then. */
   write(piece: Uint8Array): Promise<void>;
-  end(): void;
+  /** Rejects to refuse the file as a whole. */
+  end(): Promise<void>;
 }
 
 export interface FormLimits {
@@ -220,7 +221,7 @@ async function receiveFile(
     throw error === streamError ? unreadable("it ends in the middle of a part", error) : error;
   }
   if (streamError !== undefined) throw unreadable("it ends in the middle of a part", streamError);
-  receiver.end();
+  await receiver.end();
 }
 
 /** Resolves when the parser can take more, which waits for whoever takes the file. */

@@ -197,8 +197,72 @@ test("400 for what cannot be tested, and for a page of deliveries that is none",
     const refused = await owner.call("GET", `/v1/webhooks/${id}/deliveries${query}`);
     await expectError(refused, 400, "invalid_query");
   }
-  const empty = await owner.call("GET", `/v1/webhooks/${id}/deliveries?after=dlv_00000000000000ff`);
-  expect(await empty.json()).toEqual({ data: [], has_more: false });
+});
+
+test("ids of deliveries tell nothing, page the list, and those of before the upgrade are understood", async () => {
+  const fresh = await addHookOwner(gateway);
+  const { sql } = gateway;
+  const { id } = await (
+    await fresh.call("POST", "/v1/webhooks", body({ events: ["key.updated"], enabled: false }))
+  ).json();
+  const path = `/v1/webhooks/${id}/deliveries`;
+  await sql`INSERT INTO deliveries (webhook_id, outbox_id, sequence, event_id, event_type)
+    SELECT ${id}, n, n, 'evt_' || n, 'key.updated' FROM generate_series(1, 5) AS n`;
+  const page = async (query: string) => (await fresh.call("GET", `${path}${query}`)).json();
+  const { data } = await page("?limit=1000");
+  const ids: string[] = data.map((delivery: { id: string }) => delivery.id);
+  for (const one of ids) expect(one).toMatch(/^dlv_[0-9a-f]{32}$/);
+  // Numbers that follow one another have nothing in common.
+  expect(new Set(ids.map((one) => one.slice(0, 12))).size).toBe(5);
+  const next = await page(`?limit=2&after=${ids[1]}`);
+  expect(next.data.map((delivery: { id: string }) => delivery.id)).toEqual(ids.slice(2, 4));
+  expect(next.has_more).toBeTrue();
+
+  const plain = "dlv_0000000000000003";
+  const foreign = await (await fresh.call("POST", "/v1/webhooks", body())).json();
+  for (const unknown of [plain, "dlv_00000000000000000000000000000003", "dlv_x"]) {
+    await expectError(await fresh.call("GET", `${path}?after=${unknown}`), 400, "invalid_query");
+  }
+  const elsewhere = `/v1/webhooks/${foreign.id}/deliveries?after=${ids[0]}`;
+  await expectError(await fresh.call("GET", elsewhere), 400, "invalid_query");
+
+  await sql`UPDATE webhooks SET plain_delivery_ids_up_to = 3 WHERE id = ${id}`;
+  expect((await page(`?after=${plain}`)).data).toHaveLength(2);
+  const later = await fresh.call("GET", `${path}?after=dlv_0000000000000004`);
+  await expectError(later, 400, "invalid_query");
+});
+
+describe("the number of an organization's webhooks", () => {
+  const add = (to: HookOwner) => to.call("POST", "/v1/webhooks", body());
+
+  test("is 100 at most, unless the operator has set it otherwise", async () => {
+    const fresh = await addHookOwner(gateway);
+    const { sql } = gateway;
+    const { id } = await (await add(fresh)).json();
+    await sql`INSERT INTO webhooks (id, organization_id, url, events, enabled, secret, created_at)
+      SELECT id || '_' || n, organization_id, url, events, enabled, secret, created_at
+      FROM webhooks, generate_series(1, 98) AS n WHERE id = ${id}`;
+    expect((await add(fresh)).status).toBe(201);
+    await expectError(await add(fresh), 403, "quota_exceeded");
+    expect((await fresh.call("DELETE", `/v1/webhooks/${id}`)).status).toBe(200);
+    expect((await add(fresh)).status).toBe(201);
+    await expectError(await add(fresh), 403, "quota_exceeded");
+    await sql`UPDATE organizations SET max_webhooks = 101 WHERE id = ${fresh.organizationId}`;
+    expect((await add(fresh)).status).toBe(201);
+    await sql`UPDATE organizations SET max_webhooks = 0 WHERE id = ${fresh.organizationId}`;
+    await expectError(await add(fresh), 403, "quota_exceeded");
+  });
+
+  test("is exact, however many are created at the same time", async () => {
+    const fresh = await addHookOwner(gateway);
+    await gateway.sql`UPDATE organizations SET max_webhooks = 3 WHERE id = ${fresh.organizationId}`;
+    const statuses = await Promise.all(
+      Array.from({ length: 24 }, async () => (await add(fresh)).status),
+    );
+    expect(statuses.filter((status) => status === 201)).toHaveLength(3);
+    expect(statuses.filter((status) => status === 403)).toHaveLength(21);
+    expect((await (await fresh.call("GET", "/v1/webhooks")).json()).total).toBe(3);
+  });
 });
 
 describe("who may", () => {

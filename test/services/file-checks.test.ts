@@ -88,6 +88,12 @@ test("a file of blank lines takes no time of anybody", () => {
 describe("a training line is refused, and named, that", () => {
   test.each([
     ["is no JSON", "{", "line 2", "is not valid JSON"],
+    [
+      "holds more small members than are parsed in a moment",
+      `{"messages":[{"role":"user","content":"x"}],"x":{${'"":1,'.repeat(200_000)}"":1}}`,
+      "line 2",
+      "holds more than 200000 objects, arrays and members",
+    ],
     ["is a bare value", '"x"', "line 2", "is not a JSON object"],
     ["is null", "null", "line 2", "is not a JSON object"],
     ["has two values", `${GOOD}${GOOD}`, "line 2", "is not valid JSON"],

@@ -102,7 +102,7 @@ for (const [name, size] of Object.entries(FLOODS)) {
           const [row] = await sql`SELECT count(*)::int AS count FROM deliveries`;
           return row!.count >= QUEUED + emitted;
         },
-        60_000,
+        240_000,
       );
     } finally {
       await receiver.stop();

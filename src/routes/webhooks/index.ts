@@ -1,12 +1,11 @@
 import { jsonResponse } from "../../http/json-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import { GatewayError } from "../../lib/errors.ts";
 import type { EventType } from "../../lib/event-types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { DeliveryStatus, WebhookSettings } from "../../lib/webhook-record.ts";
 import type { Webhooks } from "../../services/webhooks/webhooks.ts";
 import * as schema from "./schema.ts";
-import { deliveryShape, outboxIdOf, sentShape, webhookShape } from "./shape.ts";
+import { deliveryShape, sentShape, webhookShape } from "./shape.ts";
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
 /** Events tell of other keys, so a limited key subscribes to none. */
@@ -179,7 +178,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
         const limit = query.limit ?? DEFAULT_PAGE;
         const found = await webhooks.deliveries(organizationOf(context), context.params.id!, {
           limit,
-          after: cursorOf(query.after),
+          after: query.after,
           status: query.status,
         });
         const data = found.slice(0, limit).map(deliveryShape);
@@ -199,7 +198,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
         const { delivery, attempt } = await webhooks.redeliver(
           organizationOf(context),
           context.params.id!,
-          outboxIdOf(context.params.delivery_id!),
+          context.params.delivery_id!,
         );
         return jsonResponse({
           ...deliveryShape(delivery),
@@ -212,13 +211,4 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
 
 function organizationOf(context: RequestContext): string {
   return context.caller.key.organizationId;
-}
-
-function cursorOf(after: string | undefined): bigint | undefined {
-  if (after === undefined) return undefined;
-  const cursor = outboxIdOf(after);
-  if (cursor !== undefined) return cursor;
-  throw new GatewayError("invalid_query", "after must be the id of a delivery.", {
-    param: "after",
-  });
 }

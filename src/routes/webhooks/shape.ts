@@ -1,6 +1,6 @@
-import type { ListedDelivery } from "../../../db/queries/delivery-list.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { AttemptRecord, WebhookRecord } from "../../lib/webhook-record.ts";
+import type { NamedDelivery } from "../../services/webhooks/webhooks.ts";
 
 /** Never holds a secret. */
 export function webhookShape(record: WebhookRecord) {
@@ -16,10 +16,10 @@ export function webhookShape(record: WebhookRecord) {
   };
 }
 
-export function deliveryShape(delivery: ListedDelivery) {
+export function deliveryShape(delivery: NamedDelivery) {
   const { nextAttemptAtMs } = delivery;
   return {
-    id: deliveryId(delivery.outboxId),
+    id: delivery.id,
     event_id: delivery.eventId,
     event_type: delivery.eventType,
     status: delivery.status,
@@ -37,20 +37,4 @@ export function sentShape(eventId: string, attempt: AttemptRecord) {
     latency_ms: attempt.latency_ms,
     error: attempt.error,
   };
-}
-
-const ID = /^dlv_([0-9a-f]{16})$/;
-const MAX_BIGINT = 2n ** 63n - 1n;
-
-/** Unique among the deliveries of one webhook. */
-function deliveryId(outboxId: bigint): string {
-  return `dlv_${outboxId.toString(16).padStart(16, "0")}`;
-}
-
-/** Undefined where it is the id of no delivery. */
-export function outboxIdOf(id: string): bigint | undefined {
-  const digits = ID.exec(id)?.[1];
-  if (digits === undefined) return undefined;
-  const outboxId = BigInt(`0x${digits}`);
-  return outboxId <= MAX_BIGINT ? outboxId : undefined;
 }

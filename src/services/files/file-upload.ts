@@ -1,10 +1,10 @@
 import { GatewayError } from "../../lib/errors.ts";
 import type { FileRecord, UploadPurpose } from "../../lib/file-record.ts";
 import { newId, timeOfId } from "../../lib/ids.ts";
-import { checkOf, type FileCheck, UndecidedCheck } from "./file-check.ts";
 import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./purposes.ts";
 import { asStorageFailure } from "./storage-failure.ts";
 import type { StoredUpload } from "./stored-upload.ts";
+import type { CheckingThread, ThreadedCheck } from "./threaded-check.ts";
 
 export interface FileHeading {
   readonly filename: string;
@@ -23,11 +23,17 @@ export class FileUpload {
   readonly #leastBytes: number;
   #purpose: UploadPurpose | undefined;
   #heading: FileHeading | undefined;
-  #undecided: UndecidedCheck | undefined;
-  #check: FileCheck | undefined;
+  readonly #checking: CheckingThread;
+  #check: ThreadedCheck | undefined;
 
-  constructor(stored: StoredUpload, organizationId: string, leastBytes: number) {
+  constructor(
+    stored: StoredUpload,
+    checking: CheckingThread,
+    organizationId: string,
+    leastBytes: number,
+  ) {
     this.#stored = stored;
+    this.#checking = checking;
     this.#organizationId = organizationId;
     this.#leastBytes = leastBytes;
   }
@@ -43,9 +49,8 @@ export class FileUpload {
     }
     this.#purpose = purpose;
     assertSize(this.#stored.bytes, purpose);
-    if (this.#heading === undefined) this.#check = checkOf(purpose);
-    else this.#check = this.#undecided?.decide(purpose);
-    this.#undecided = undefined;
+    if (this.#heading === undefined) this.#check = this.#checking.begin(purpose);
+    else this.#check?.decide(purpose);
   }
 
   /** Throws 400, 403, 413. */
@@ -54,14 +59,14 @@ export class FileUpload {
     assertFilename(heading.filename);
     assertSize(this.#leastBytes, this.#purpose);
     this.#heading = heading;
-    if (this.#purpose === undefined) this.#undecided = new UndecidedCheck();
+    if (this.#purpose === undefined) this.#check = this.#checking.begin(undefined);
     await this.#stored.reserve(this.#leastBytes);
   }
 
   /** Resolves when more can be taken. Throws 400, 403, 413, 503. */
   async write(piece: Uint8Array): Promise<void> {
     assertSize(this.#stored.bytes + piece.byteLength, this.#purpose);
-    (this.#check ?? this.#undecided)?.write(piece);
+    await this.#check?.write(piece);
     try {
       await this.#stored.write(piece);
     } catch (error) {
@@ -69,9 +74,14 @@ export class FileUpload {
     }
   }
 
-  /** The file's last byte has come. */
-  end(): void {
-    (this.#check ?? this.#undecided)?.end();
+  /** The file's last byte has come. Throws 400, 503. */
+  async end(): Promise<void> {
+    await this.#check?.end();
+  }
+
+  /** To be called in any case, when nothing more comes. */
+  close(): void {
+    this.#check?.drop();
   }
 
   /** Everything has come. Throws what `admitAgain` throws, 400, 403, 503. */
@@ -80,6 +90,7 @@ export class FileUpload {
     const heading = this.#heading;
     if (heading === undefined) throw invalid("file", "file is missing.");
     if (purpose === undefined) throw invalid("purpose", "purpose is missing.");
+    await this.#check?.passed();
     const stated = MEDIA_TYPE.test(heading.contentType) ? heading.contentType : DEFAULT_TYPE;
     try {
       await this.#stored.end();

@@ -3,6 +3,7 @@ import type { FileRecord } from "../../lib/file-record.ts";
 import { newId } from "../../lib/ids.ts";
 import { FileUpload } from "./file-upload.ts";
 import { StoredUpload, type StoredUploadDependencies } from "./stored-upload.ts";
+import { CheckingThread } from "./threaded-check.ts";
 import { UploadSlots } from "./upload-slots.ts";
 
 const RENEW_MS = 10_000;
@@ -18,11 +19,13 @@ export interface UploadOptions {
 export class FileUploads {
   readonly #dependencies: StoredUploadDependencies;
   readonly #slots = new UploadSlots();
+  readonly #checking: CheckingThread;
   readonly #running = new Set<string>();
   #cancelTimer: (() => void) | undefined;
 
   constructor(dependencies: StoredUploadDependencies) {
     this.#dependencies = dependencies;
+    this.#checking = new CheckingThread(dependencies.onError);
   }
 
   /**
@@ -36,9 +39,13 @@ export class FileUploads {
   ): Promise<FileRecord> {
     const { leastBytes, admitAgain } = options;
     return this.store(organizationId, async (stored) => {
-      const upload = new FileUpload(stored, organizationId, leastBytes);
-      await receive(upload);
-      return upload.finish(admitAgain);
+      const upload = new FileUpload(stored, this.#checking, organizationId, leastBytes);
+      try {
+        await receive(upload);
+        return await upload.finish(admitAgain);
+      } finally {
+        upload.close();
+      }
     });
   }
 
@@ -68,6 +75,7 @@ export class FileUploads {
   close(): void {
     this.#running.clear();
     this.#cancelTimer?.();
+    this.#checking.close();
   }
 
   /** As long as there are uploads, says now and then that they are alive. */

@@ -1,12 +1,24 @@
 import { blankLines } from "../../lib/blank-lines.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import {
+  type JsonExcess,
+  JsonScan,
+  MAX_JSON_DEPTH,
+  MAX_JSON_ELEMENTS,
+  MAX_JSON_PARTS,
+} from "../../lib/json-scan.ts";
 import type { FileCheck } from "./file-check.ts";
 
 /** A longer line is refused, so that a file without line breaks does not fill the memory. */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
-/** As for request bodies: what parses deeper nesting survives, what writes it out again does not. */
-const MAX_DEPTH = 64;
 const LINE_FEED = 10;
+/** A shorter line cannot hold too much to be parsed in a moment. */
+const LONG_LINE_BYTES = 262_144;
+const EXCESSES: Readonly<Record<JsonExcess, string>> = {
+  depth: `is nested deeper than ${MAX_JSON_DEPTH} levels`,
+  parts: `holds more than ${MAX_JSON_PARTS} objects, arrays and members`,
+  elements: `holds more than ${MAX_JSON_ELEMENTS} elements of arrays`,
+};
 
 /** What is wrong with a line: the field, where one is at fault, and a sentence's end. */
 export interface LineFault {
@@ -69,6 +81,8 @@ export class JsonLinesCheck implements FileCheck {
     const bytes = this.#begunBytes === 0 ? rest : Buffer.concat([...this.#begun, rest]);
     this.#begun = [];
     this.#begunBytes = 0;
+    const excess = bytes.length > LONG_LINE_BYTES ? new JsonScan().push(bytes) : undefined;
+    if (excess !== undefined) throw this.#fault({ what: EXCESSES[excess] });
     const text = this.#decode(bytes);
     if (text.trim() === "") return;
     this.#objects++;
@@ -100,9 +114,7 @@ export class JsonLinesCheck implements FileCheck {
       throw this.#fault({ what: "is not valid JSON" });
     }
     if (!isObject(value)) throw this.#fault({ what: "is not a JSON object" });
-    if (isDeeperThan(value, MAX_DEPTH)) {
-      throw this.#fault({ what: `is nested deeper than ${MAX_DEPTH} levels` });
-    }
+    if (isDeeperThan(value, MAX_JSON_DEPTH)) throw this.#fault({ what: EXCESSES.depth });
     // As little as in request bodies. Such characters can only have come from an escape.
     if (text.includes("\\u") && holdsUnfitText(value)) {
       throw this.#fault({

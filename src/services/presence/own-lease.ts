@@ -10,16 +10,23 @@ const MAX_STEADY_GAP_MS = 1_000;
  */
 export class OwnLease {
   readonly #nowMs: () => number;
+  readonly #threadAgeMs: () => number;
   #beganMs = Number.NEGATIVE_INFINITY;
   #steadySinceMs = Number.POSITIVE_INFINITY;
   #waiting: (() => void)[] = [];
 
-  constructor(nowMs: () => number = () => performance.now()) {
+  /** `threadAgeMs`: how long ago the last heartbeat of the heartbeat thread began, where there is one. */
+  constructor(
+    nowMs: () => number = () => performance.now(),
+    threadAgeMs: () => number = () => Number.POSITIVE_INFINITY,
+  ) {
     this.#nowMs = nowMs;
+    this.#threadAgeMs = threadAgeMs;
   }
 
   get isCurrent(): boolean {
-    return this.#nowMs() - this.#beganMs < INSTANCE_LEASE_MS;
+    if (this.#nowMs() - this.#beganMs < INSTANCE_LEASE_MS) return true;
+    return this.#threadAgeMs() < INSTANCE_LEASE_MS;
   }
 
   /** Undefined while the lease lasts; else resolves when it does again. */

@@ -12,6 +12,8 @@ export interface PresenceDependencies {
   readonly instance: InstanceIdentity;
   readonly company: Company;
   readonly news: ChangeNews;
+  /** Milliseconds since the last heartbeat of the heartbeat thread began. */
+  readonly threadAgeMs?: (() => number) | undefined;
   /** Gives the connection up, which does not answer, for a new one: what is under way on it rejects. */
   reconnect(): void;
   /** News may have been missed: nothing in memory can be trusted. */
@@ -40,7 +42,7 @@ export const MAX_WAITING_REQUESTS = 20_000;
 
 /** This instance's life in the database: heartbeats, and what they tell of the others. */
 export class Presence {
-  readonly lease = new OwnLease();
+  readonly lease: OwnLease;
   readonly #dependencies: PresenceDependencies;
   #liveIds: readonly string[];
   #freshAtMs = Number.NEGATIVE_INFINITY;
@@ -50,6 +52,7 @@ export class Presence {
 
   constructor(dependencies: PresenceDependencies) {
     this.#dependencies = dependencies;
+    this.lease = new OwnLease(undefined, dependencies.threadAgeMs);
     this.#liveIds = [dependencies.instance.id];
   }
 

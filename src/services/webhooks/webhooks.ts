@@ -9,11 +9,12 @@ import {
   findOutboxEvent,
   noteRedelivery,
 } from "../../../db/queries/delivery-redeliver.ts";
-import { findWebhook, listWebhooks, type SealedSecrets } from "../../../db/queries/webhook-list.ts";
+import { type FoundWebhook, findWebhook, listWebhooks } from "../../../db/queries/webhook-list.ts";
 import {
   deleteWebhook,
   insertWebhook,
   replaceWebhookSecret,
+  TooManyWebhooksError,
   updateWebhook,
 } from "../../../db/queries/webhook-write.ts";
 import type { EgressGuard } from "../../egress/guard.ts";
@@ -29,6 +30,7 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../../lib/webhook-record.ts";
+import { DeliveryIds } from "./delivery-ids.ts";
 import { sampleData } from "./sample-data.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
@@ -46,8 +48,13 @@ export interface WebhooksDependencies {
   onSubscriptionChange(organizationId: string): void;
 }
 
-/** The specification names no limit; this one keeps what a single event costs within bounds. */
-export const MAX_WEBHOOKS = 20_000;
+/** A delivery under the id that its organization sees. */
+export interface NamedDelivery extends ListedDelivery {
+  readonly id: string;
+}
+
+/** Of an organization for which the operator has set none (contract §5). */
+export const DEFAULT_MAX_WEBHOOKS = 100;
 /** A name that answers slowly is looked at again at each delivery. */
 const URL_CHECK_MS = 2_000;
 
@@ -74,13 +81,19 @@ export class Webhooks {
       secret: secrets.sealing(secret),
       createdAtMs: clock.nowMs(),
     };
-    const record = await insertWebhook(sql, webhook, MAX_WEBHOOKS);
-    this.#dependencies.onSubscriptionChange(organizationId);
-    if (record !== undefined) return { record, secret };
-    throw new GatewayError(
-      "quota_exceeded",
-      `An organization can have at most ${MAX_WEBHOOKS} webhooks.`,
-    );
+    try {
+      const record = await insertWebhook(sql, webhook, DEFAULT_MAX_WEBHOOKS);
+      return { record, secret };
+    } catch (error) {
+      if (!(error instanceof TooManyWebhooksError)) throw error;
+      throw new GatewayError(
+        "quota_exceeded",
+        `An organization can have at most ${error.maxWebhooks} webhooks. The operator can raise this limit.`,
+        { cause: error },
+      );
+    } finally {
+      this.#dependencies.onSubscriptionChange(organizationId);
+    }
   }
 
   list(
@@ -151,28 +164,39 @@ export class Webhooks {
     return { eventId, attempt };
   }
 
-  /** One more than `limit` where there are more. */
+  /** One more than `limit` where there are more. Throws 400 for a cursor that is no delivery's id. */
   async deliveries(
     organizationId: string,
     id: string,
     page: {
       readonly limit: number;
-      readonly after: bigint | undefined;
+      readonly after: string | undefined;
       readonly status: DeliveryStatus | undefined;
     },
-  ): Promise<ListedDelivery[]> {
-    const { record } = await this.#found(organizationId, id);
-    return listDeliveries(this.#dependencies.sql, { webhookId: record.id, ...page });
+  ): Promise<NamedDelivery[]> {
+    const { record, deliveryIds } = await this.#found(organizationId, id);
+    const ids = new DeliveryIds(deliveryIds);
+    const after = page.after === undefined ? undefined : ids.outboxIdOf(page.after);
+    if (page.after !== undefined && after === undefined) {
+      throw new GatewayError("invalid_query", "after must be the id of a delivery.", {
+        param: "after",
+      });
+    }
+    const wanted = { webhookId: record.id, ...page, after };
+    const found = await listDeliveries(this.#dependencies.sql, wanted);
+    return found.map((delivery) => ({ ...delivery, id: ids.idOf(delivery.outboxId) }));
   }
 
   /** Sends the event of a delivery again, at once, once, outside the order. Throws 404 once it is gone. */
   async redeliver(
     organizationId: string,
     id: string,
-    outboxId: bigint | undefined,
-  ): Promise<{ delivery: ListedDelivery; attempt: AttemptRecord }> {
+    deliveryId: string,
+  ): Promise<{ delivery: NamedDelivery; attempt: AttemptRecord }> {
     const { sql } = this.#dependencies;
     const found = await this.#found(organizationId, id);
+    const ids = new DeliveryIds(found.deliveryIds);
+    const outboxId = ids.outboxIdOf(deliveryId);
     if (outboxId === undefined) throw deliveryNotFound();
     const name = { webhookId: id, outboxId };
     const [known, event] = await Promise.all([
@@ -183,7 +207,7 @@ export class Webhooks {
     const attempt = await this.#sendNow(found, event);
     const delivery = await noteRedelivery(sql, name, attempt);
     if (delivery === undefined) throw deliveryNotFound();
-    return { delivery, attempt };
+    return { delivery: { ...delivery, id: ids.idOf(delivery.outboxId) }, attempt };
   }
 
   async #found(organizationId: string, id: string) {
@@ -193,10 +217,7 @@ export class Webhooks {
   }
 
   /** Throws 503 at once where too much is under way: nobody waits for receivers of others. */
-  async #sendNow(
-    { record, sealed }: { readonly record: WebhookRecord; readonly sealed: SealedSecrets },
-    event: EventToSend,
-  ): Promise<AttemptRecord> {
+  async #sendNow({ record, sealed }: FoundWebhook, event: EventToSend): Promise<AttemptRecord> {
     const { slots, secrets, sendEvent, clock } = this.#dependencies;
     const { host } = new URL(record.url);
     const slot = slots.tryTake({ organizationId: record.organizationId, host });
