@@ -107,6 +107,10 @@ describe("secrets", () => {
   const HIDDEN = "hunter2";
   const cases: Record<string, Record<string, string>> = {
     "a malformed management key": { GATEWAY_MANAGEMENT_KEY: `gateway_mgmt_${HIDDEN}` },
+    "a malformed operator key": { GATEWAY_OPERATOR_KEY: `gateway_op_${HIDDEN}` },
+    "a management key in place of an operator key": {
+      GATEWAY_OPERATOR_KEY: generateApiKey("management").key,
+    },
     "a secret key in place of a management key": {
       GATEWAY_MANAGEMENT_KEY: generateApiKey("secret").key,
     },

@@ -5,9 +5,9 @@ import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { quotaOfTerms } from "../../services/files/purposes.ts";
 import { planFeeBasisPoints } from "../../services/plans.ts";
+import { DEFAULT_MAX_WEBHOOKS } from "../../services/webhooks/webhooks.ts";
 
 const BASIS_POINTS_PER_PERCENT = 100;
-export const DEFAULT_MAX_WEBHOOKS = 100;
 
 /** What is in force for an organization, and which of it is set for it alone. */
 export function organizationShape(organization: OperatedOrganization) {
