@@ -2,7 +2,7 @@ import type { NanoUsd } from "../lib/money.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 
-const PLANS = ["free", "pro", "byok", "enterprise"] as const;
+export const PLANS = ["free", "pro", "byok", "enterprise"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 const POSTGRES_URL: DatabaseUrlForm = {
   schemes: ["postgres", "postgresql"],

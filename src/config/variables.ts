@@ -55,6 +55,12 @@ const SETTINGS = [
       "first secret key of the default organization, used at the first start; unset, one is generated",
   },
   {
+    name: "GATEWAY_OPERATOR_KEY",
+    default: null,
+    meaning:
+      "an operator key (`gateway_op_…`) for `/v1/admin`, added at each start unless it is known; another value adds another key, `keys revoke` ends one",
+  },
+  {
     name: "GATEWAY_MASTER_KEY",
     default: null,
     meaning:

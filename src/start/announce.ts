@@ -1,7 +1,7 @@
 import type { FirstOrganization } from "../../db/queries/organization-first.ts";
 import type { GatewayConfig } from "../config.ts";
 import { usdText } from "../lib/money.ts";
-import { feeBasisPoints } from "../services/plans.ts";
+import { planFeeBasisPoints } from "../services/plans.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { baseUrl, type FirstKeys, type FirstStart } from "./first-keys.ts";
 import { writeFirstKeys } from "./first-keys-file.ts";
@@ -24,7 +24,7 @@ const BASIS_POINTS_OF_A_PERCENT = 100;
 
 function describe(organization: FirstOrganization): string {
   const { id, name, plan, balanceNano, creditLimitNano } = organization;
-  const fee = organization.feeBasisPoints ?? feeBasisPoints(plan);
+  const fee = organization.feeBasisPoints ?? planFeeBasisPoints(plan);
   const percent = Number(fee) / BASIS_POINTS_OF_A_PERCENT;
   const limit =
     creditLimitNano === null
