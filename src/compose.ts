@@ -5,6 +5,7 @@ import type { Query } from "../db/query.ts";
 import { untilReachable } from "../db/until-reachable.ts";
 import { createApp } from "./app.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
+import { composeAdministration } from "./compose/administration.ts";
 import { composeChat } from "./compose/chat.ts";
 import { openConnections } from "./compose/connections.ts";
 import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
@@ -35,6 +36,7 @@ import { LastUse } from "./services/keys/last-use.ts";
 import { tellKeys } from "./services/master-key/tell-keys.ts";
 import { TunedModels } from "./services/models/tuned-models.ts";
 import { CreditOrders } from "./services/money/credit-orders.ts";
+import { Suspensions } from "./services/organizations/suspensions.ts";
 import { HeartbeatThread } from "./services/presence/heartbeat-thread.ts";
 import { InFlight } from "./services/presence/in-flight.ts";
 import { cleanWebhooks } from "./services/webhooks/delivery-cleaning.ts";
@@ -88,15 +90,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     clock,
     telemetry,
     onChange: (kind, objectId) =>
-      tellOfChange({ world, orders, webhooks, tuning, keyring }, kind, objectId),
-    onGap: () => tellOfGap({ world, orders, webhooks, tuning, keyring }),
+      tellOfChange({ world, suspensions, orders, webhooks, tuning, keyring }, kind, objectId),
+    onGap: () => tellOfGap({ world, suspensions, orders, webhooks, tuning, keyring }),
     onFenced: owed.onFenced,
     onError,
     cleaningTasks: [
-      // Where several share a folder, one that does not come back has left its notes to the others.
-      async () => void owed.notes.settleLeft(),
       () =>
-        cleanWebhooks(background, (webhookId, events) =>
+        cleanWebhooks(connections.webhooks, (webhookId, events) =>
           telemetry.log.warn(
             { webhook_id: webhookId, events },
             "dropped events of a webhook that was disabled for three days",
@@ -125,7 +125,15 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await membership.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
-  const models = await composeModels(config, background, telemetry);
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
+  const { index: models, lists: modelLists } = await composeModels({
+    config,
+    sql: background,
+    telemetry,
+    clock,
+    httpClient,
+    onError,
+  });
   const read = <Result>(query: Query<Result>): Promise<Result> =>
     untilReachable(clock, () => query.run(sql));
   const world = createActorWorld({
@@ -133,6 +141,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     read,
     commit: (effects, lineage) => ledger.submit(effects, lineage),
   });
+  const suspensions = new Suspensions({ read });
   const { money, ledger } = createMoney({
     areSeveral,
     world,
@@ -160,7 +169,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
-  const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -227,8 +235,21 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight });
+  const { admin, administrativeRate } = composeAdministration({
+    config,
+    sql,
+    clock,
+    instanceId: instance.id,
+    world,
+    suspensions,
+    orders,
+    models,
+    rates: coordination.rates,
+    read,
+  });
   const balances = watchBalances({ telemetry, sql: background, clock, presence, onError });
   const routes = mountedRoutes({
+    admin,
     config,
     telemetry,
     tunedModels,
@@ -244,11 +265,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     coordination,
   });
   const app = createApp(routes, {
-    authentication: new Authentication({ keys: world.keys, clock, read }),
+    authentication: new Authentication({ keys: world.keys, suspensions, clock, read }),
     whenAdmitting: () => presence.whenFresh(),
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
+    administrativeRate,
     longBodies: new LongBodyAdmission({ rates: coordination.rates, clock, read }),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
@@ -272,6 +294,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const ending = composeEnding({
     inFlight,
+    modelLists,
     bodies,
     ticker,
     deadlines,
@@ -290,5 +313,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     coordination,
     connections,
   });
+  if (config.modelListsSeconds > 0) modelLists.start();
   return { app, ...ending };
 }

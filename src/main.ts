@@ -7,6 +7,7 @@ import { freePort } from "./start/listen.ts";
 import { openMasterKeys } from "./start/master-key.ts";
 import { serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop-signals.ts";
+import { shareMetrics } from "./start/worker-metrics.ts";
 import { READY_MESSAGE } from "./start/worker-processes.ts";
 import { tellAlive } from "./start/worker-watch.ts";
 import { startWorkers } from "./start/workers.ts";
@@ -81,6 +82,7 @@ async function startAsWorker(
   const database = foreignDatabase(url);
   const { keyring } = await openMasterKeys(config, database.target);
   const onStopFailed = fail;
+  shareMetrics(telemetry);
   await serve({ config, database, keyring, telemetry, signals, sharesPort: true, onStopFailed });
   process.send(READY_MESSAGE);
   tellAlive();

@@ -5,6 +5,7 @@ import type { Coordination } from "./coordination/interface.ts";
 import { openApiDocument } from "./http/openapi.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import type { Clock } from "./lib/clock.ts";
+import { type AdminServices, adminRoutes } from "./routes/admin/index.ts";
 import { chatRoutes } from "./routes/chat/index.ts";
 import { creditRoutes } from "./routes/credits/index.ts";
 import { descriptionRoutes } from "./routes/description/index.ts";
@@ -30,6 +31,7 @@ import type { Webhooks } from "./services/webhooks/webhooks.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 
 export interface RouteDependencies {
+  readonly admin: AdminServices;
   readonly config: GatewayConfig;
   readonly telemetry: Telemetry;
   readonly tunedModels: TunedModels;
@@ -51,7 +53,10 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
   const routes: RouteDefinition[] = [
     ...chatRoutes(chat),
     ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
-    ...keyRoutes(new ApiKeys({ sql, ...world, clock }), clock),
+    ...keyRoutes(
+      new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
+      clock,
+    ),
     ...creditRoutes(sql),
     ...webhookRoutes(dependencies.webhooks),
     ...fileRoutes({
@@ -62,6 +67,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       uploadMinBytesPerSecond: config.uploadMinBytesPerSecond,
     }),
     ...fineTuningRoutes(dependencies.fineTuning),
+    ...adminRoutes(dependencies.admin),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),
     ...metricsRoutes({
       telemetry,

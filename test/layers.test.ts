@@ -24,6 +24,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/services"],
   ["src/http"],
   [
+    "src/routes/admin",
     "src/routes/chat",
     "src/routes/credits",
     "src/routes/description",

@@ -18,6 +18,7 @@ import {
   noteTotals,
   type OrganizationHeadroom,
   type OrganizationState,
+  type OrganizationTerms,
   organizationState,
   setCreditLimit,
 } from "./state.ts";
@@ -36,7 +37,11 @@ export const organizationActor = defineActor({
     const loaded = await context.read(loadOrganization(id));
     return organizationState({
       id,
-      record: loaded && { name: loaded.name, plan: loaded.plan },
+      record: loaded && {
+        name: loaded.name,
+        plan: loaded.plan,
+        feeBasisPoints: loaded.feeBasisPoints === null ? undefined : BigInt(loaded.feeBasisPoints),
+      },
       creditNano: loaded?.creditNano ?? 0n,
       creditLimitNano: loaded === undefined ? 0n : loaded.creditLimitNano,
       postedNano: loaded?.postedNano ?? 0n,
@@ -56,13 +61,11 @@ export const organizationActor = defineActor({
       _: undefined,
     ): Turn<OrganizationState, OrganizationHeadroom> => ({ state, reply: headroom(state) }),
 
-    plan: (
+    /** Undefined where there is no such organization. */
+    terms: (
       state: OrganizationState,
       _: undefined,
-    ): Turn<OrganizationState, string | undefined> => ({
-      state,
-      reply: state.record?.plan,
-    }),
+    ): Turn<OrganizationState, OrganizationTerms | undefined> => ({ state, reply: state.record }),
 
     /** Replies the account that it is held in. Undefined, and nothing is held, where it is not free. */
     hold(state: OrganizationState, holdNano: bigint): Turn<OrganizationState, string | undefined> {

@@ -14,7 +14,7 @@ import { orgAccountId } from "../../db/ledger/rows.ts";
 export interface OrganizationFacts {
   readonly id: string;
   /** Undefined where there is no such organization. */
-  readonly record: { readonly name: string; readonly plan: string } | undefined;
+  readonly record: OrganizationTerms | undefined;
   readonly creditNano: bigint;
   /** How far the balance may go below zero; null is without limit. */
   readonly creditLimitNano: bigint | null;
@@ -22,6 +22,13 @@ export interface OrganizationFacts {
   readonly sequence: bigint;
   readonly heldNano: bigint;
   readonly longHeldNano: bigint;
+}
+
+export interface OrganizationTerms {
+  readonly name: string;
+  readonly plan: string;
+  /** Undefined: the plan's. */
+  readonly feeBasisPoints?: bigint | undefined;
 }
 
 export interface OrganizationState extends OrganizationFacts {

@@ -5,6 +5,8 @@ export const CHANGES_CHANNEL = "gateway_changes";
 export type ChangeKind =
   | "api-key"
   | "organization"
+  /** An organization was suspended, or is not any more. */
+  | "suspension"
   | "credit-command"
   /** The object is the organization whose models they are. */
   | "tuned-model"

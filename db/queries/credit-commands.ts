@@ -54,6 +54,70 @@ export async function insertCreditCommand(
   await recordChange(sql, "credit-command", order.id);
 }
 
+/** What was ordered under an id before, and what became of it. */
+export interface KnownOrder extends CreditCommandOutcome {
+  readonly organizationId: string;
+  readonly kind: string;
+  readonly amountNano: bigint;
+  readonly description: string;
+}
+
+export function findCreditCommand(id: string): Query<KnownOrder | undefined> {
+  return {
+    name: "credit-command-find",
+    tables: ["credit_commands"],
+    async run(sql) {
+      const [row] = await sql<
+        {
+          organization_id: string;
+          kind: string;
+          amount_nano: bigint;
+          description: string;
+          done_at: Date | null;
+          transaction_id: string | null;
+          refused_code: string | null;
+        }[]
+      >`SELECT organization_id, kind, amount_nano, description, done_at, transaction_id, refused_code
+        FROM credit_commands WHERE id = ${id}`;
+      return (
+        row && {
+          organizationId: row.organization_id,
+          kind: row.kind,
+          amountNano: row.amount_nano,
+          description: row.description,
+          isDone: row.done_at !== null,
+          isRefused: row.refused_code !== null,
+          transactionId: row.transaction_id,
+        }
+      );
+    },
+  };
+}
+
+/** Forgets a refused order, so that it can be given again under its id. */
+export async function forgetRefusedCommand(sql: Database, id: string): Promise<void> {
+  await sql`DELETE FROM credit_commands WHERE id = ${id} AND refused_code IS NOT NULL`;
+}
+
+export interface RefundOrder {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly amountNano: bigint;
+  readonly description: string;
+  readonly transactionId: string;
+}
+
+/** A refund has no state of its own: its row is done in the transaction that posts it. */
+export async function insertDoneRefund(
+  sql: DatabaseTransaction,
+  refund: RefundOrder,
+): Promise<void> {
+  await sql`INSERT INTO credit_commands (id, organization_id, kind, amount_nano, description, done_at,
+      transaction_id)
+    VALUES (${refund.id}, ${refund.organizationId}, 'refund', ${refund.amountNano.toString()}::bigint,
+      ${refund.description}, clock_timestamp(), ${refund.transactionId})`;
+}
+
 /** Orders that are not carried out yet, oldest first. */
 export function pendingCreditCommands(): Query<CreditOrder[]> {
   return {

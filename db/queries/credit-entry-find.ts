@@ -25,7 +25,7 @@ export async function findCreditEntry(
       created_at: Date;
     }[]
   >`SELECT type, amount_nano, balance_after_nano, description, created_at FROM transactions
-    WHERE organization_id = ${organizationId} AND id = ${id} ORDER BY sequence DESC LIMIT 1`;
+    WHERE organization_id = ${organizationId} AND id = ${id} AND type <> 'usage' ORDER BY sequence DESC LIMIT 1`;
   return (
     row && {
       id,

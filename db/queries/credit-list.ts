@@ -24,6 +24,8 @@ export async function creditTotals(
 export interface TransactionListing {
   readonly organizationId: string;
   readonly type: string | undefined;
+  /** Leaves out what belongs to another key than this one; undefined: nothing. */
+  readonly ofKeyId?: string | undefined;
   /** Inclusive. */
   readonly fromMs: number | undefined;
   /** Exclusive. */
@@ -72,9 +74,11 @@ export function listTransactions(
   sql: Database,
   listing: TransactionListing,
 ): Promise<TransactionPage> {
-  const { type, fromMs, beforeMs } = listing;
-  const isFiltered = type !== undefined || fromMs !== undefined || beforeMs !== undefined;
-  return isFiltered ? listMatching(sql, listing) : listAll(sql, listing);
+  const { type, ofKeyId, fromMs, beforeMs } = listing;
+  const filters = [type, ofKeyId, fromMs, beforeMs];
+  return filters.some((filter) => filter !== undefined)
+    ? listMatching(sql, listing)
+    : listAll(sql, listing);
 }
 
 interface TransactionPage {
@@ -105,11 +109,13 @@ function listMatching(sql: Database, listing: TransactionListing): Promise<Trans
   return inOneSnapshot(sql, async (snapshot) => {
     const matching = snapshot`organization_id = ${listing.organizationId}
       ${ofType(snapshot, listing.type)}
+      ${listing.ofKeyId === undefined ? snapshot`` : snapshot`AND (key_id IS NULL OR key_id = ${listing.ofKeyId})`}
       ${listing.fromMs === undefined ? snapshot`` : snapshot`AND created_at >= ${new Date(listing.fromMs)}`}
       ${listing.beforeMs === undefined ? snapshot`` : snapshot`AND created_at < ${new Date(listing.beforeMs)}`}`;
-    const isOfAllTime = listing.fromMs === undefined && listing.beforeMs === undefined;
+    const { ofKeyId, fromMs, beforeMs } = listing;
+    const isOfAll = ofKeyId === undefined && fromMs === undefined && beforeMs === undefined;
     const total =
-      listing.type === USAGE && isOfAllTime
+      listing.type === USAGE && isOfAll
         ? await countUsage(snapshot, listing.organizationId)
         : await count(snapshot, matching);
     const rows = await snapshot<TransactionRow[]>`

@@ -8,13 +8,19 @@ import { queueRemovals, releaseReservations } from "./file-removals.ts";
  * their ids, so that none waits for another in a circle.
  */
 
-/** Notes an upload before its first byte is stored. Resolves with the organization's plan. */
+export interface QuotaTerms {
+  readonly plan: string;
+  /** Null: the plan's. */
+  readonly fileQuotaBytes: number | null;
+}
+
+/** Notes an upload before its first byte is stored. Resolves with what decides the organization's quota. */
 export async function beginFileUpload(
   sql: Database,
   instance: InstanceIdentity,
   upload: { readonly storageKey: string; readonly organizationId: string },
-): Promise<string> {
-  const [organization] = await sql<{ plan: string }[]>`
+): Promise<QuotaTerms> {
+  const [organization] = await sql<{ plan: string; file_quota_bytes: bigint | null }[]>`
     WITH usage AS (
       INSERT INTO file_usage (organization_id) VALUES (${upload.organizationId})
       ON CONFLICT DO NOTHING
@@ -22,8 +28,9 @@ export async function beginFileUpload(
       INSERT INTO file_uploads (storage_key, organization_id, instance_id, epoch)
       VALUES (${upload.storageKey}, ${upload.organizationId}, ${instance.id}, ${instance.epoch.toString()}::bigint)
     )
-    SELECT plan FROM organizations WHERE id = ${upload.organizationId}`;
-  return organization!.plan;
+    SELECT plan, file_quota_bytes FROM organizations WHERE id = ${upload.organizationId}`;
+  const { plan, file_quota_bytes: quota } = organization!;
+  return { plan, fileQuotaBytes: quota === null ? null : Number(quota) };
 }
 
 /** `lost`: the upload was taken for dead and its row is gone. */

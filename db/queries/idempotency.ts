@@ -87,6 +87,26 @@ export async function runningIdempotencyKeys(
   return new Set(rows.map(({ place }) => place));
 }
 
+/** SQLSTATE of a transaction that keeps a result under a claim that is not there any more. */
+const CLAIM_ENDED = "GW003";
+
+/** Ends the transaction of a charge whose claim was freed: another call may have been given the key since. */
+class ClaimEndedError extends Error {
+  readonly code = CLAIM_ENDED;
+
+  constructor() {
+    super("the idempotency key was freed before its charge was written");
+  }
+}
+
+export interface StoreOptions {
+  /**
+   * True where nothing of the answer has left: with its claim gone, the whole transaction fails, and nothing
+   * is charged. What was delivered is charged in any case.
+   */
+  readonly isClaimNeeded: boolean;
+}
+
 /**
  * Keeps the result, in the transaction of its charge, sealed with the key that `keyring` has for it or, where
  * another one seals by now, with that one.
@@ -95,6 +115,7 @@ export function storeResultEffect(
   claim: IdempotencyClaim,
   result: NewResult,
   keyring: { readonly sealingId: string; noteSealing(id: string): void },
+  { isClaimNeeded }: StoreOptions,
 ): StatementEffect {
   let isKept = false;
   return {
@@ -109,9 +130,11 @@ export function storeResultEffect(
         keyring.noteSealing(outcome.sealingId);
         outcome = await storeResult(sql, claim, result, outcome.sealingId);
       }
+      if (isClaimNeeded && !outcome.isKept) throw new ClaimEndedError();
       isKept = outcome.isKept;
     },
-    keepsAnswer: () => isKept,
+    // One that was too large to be kept cannot be replayed.
+    keepsAnswer: () => isKept && result.body !== null,
   };
 }
 

@@ -4,6 +4,8 @@ export interface LoadedOrganization {
   readonly id: string;
   readonly name: string;
   readonly plan: string;
+  /** Null: the plan's. */
+  readonly feeBasisPoints: number | null;
   readonly creditNano: bigint;
   /** How far the balance may go below zero; null is without limit. */
   readonly creditLimitNano: bigint | null;
@@ -28,9 +30,10 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
           posted_nano: bigint;
           sequence: bigint;
           held_nano: bigint;
+          fee_basis_points: number | null;
         }[]
       >`SELECT o.id, o.name, o.plan, a.credit_nano, a.credit_limit_nano, a.posted_nano, a.sequence,
-          a.held_nano
+          a.held_nano, o.fee_basis_points
         FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id WHERE o.id = ${id}`;
       return (
         row && {
@@ -42,6 +45,7 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
           postedNano: row.posted_nano,
           sequence: row.sequence,
           heldNano: row.held_nano,
+          feeBasisPoints: row.fee_basis_points,
         }
       );
     },

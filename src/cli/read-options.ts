@@ -1,4 +1,5 @@
 import { SCOPES, type Scope } from "../lib/api-key-record.ts";
+import { parseIsoTime } from "../lib/iso-time.ts";
 import { type NanoUsd, nanoFromUsd } from "../lib/money.ts";
 import { UsageError } from "./command.ts";
 
@@ -9,6 +10,8 @@ const MAX_PAGE = 1_000;
 const DEFAULT_PAGE = 100;
 const AMOUNT = /^-?\d{1,10}(\.\d{1,9})?$/;
 const MAX_AMOUNT_NANO: NanoUsd = 1_000_000_000n * 1_000_000_000n;
+const MAX_MODELS = 1_000;
+const FEE = /^\d{1,3}(\.\d{1,2})?$/;
 const WHOLE_NUMBER = /^(0|[1-9]\d{0,14})$/;
 
 /** A name of one line. Throws UsageError. */
@@ -60,6 +63,57 @@ export function readScopes(option: string, text: string | undefined): Scope[] | 
   );
 }
 
+/** An amount of at least 0, exactly, in nano-USD; undefined where the option was left out. Throws UsageError. */
+export function readLimitNano(option: string, text: string | undefined): NanoUsd | undefined {
+  if (text === undefined) return undefined;
+  const nano = AMOUNT.test(text) ? nanoFromUsd(text) : -1n;
+  if (nano >= 0n && nano <= MAX_AMOUNT_NANO) return nano;
+  throw new UsageError(
+    `--${option} must be an amount in USD from 0 to 1000000000, with at most 9 decimals`,
+  );
+}
+
+/** Different names of models. Undefined where the option was left out. Throws UsageError. */
+export function readModels(option: string, text: string | undefined): string[] | undefined {
+  if (text === undefined) return undefined;
+  const names = text.split(",").map((name) => readLine(option, name.trim(), MAX_NAME_CHARACTERS));
+  if (new Set(names).size === names.length && names.length <= MAX_MODELS) return names;
+  throw new UsageError(
+    `--${option} must be at most ${MAX_MODELS} different models, parted by commas`,
+  );
+}
+
+/** Milliseconds since the epoch. Undefined where the option was left out. Throws UsageError. */
+export function readFutureTime(
+  option: string,
+  text: string | undefined,
+  nowMs: number,
+): number | undefined {
+  if (text === undefined) return undefined;
+  const time = parseIsoTime(text);
+  if (time !== undefined && time.ms > nowMs) return time.ms;
+  throw new UsageError(`--${option} must be an ISO 8601 time in the future`);
+}
+
+/** What an option may be besides a value, to have the default again. */
+export const DEFAULT_WORD = "default";
+
+/** Null for `default`, undefined where the option was left out. Throws UsageError. */
+export function readOverride<Value>(
+  text: string | undefined,
+  read: (text: string) => Value,
+): Value | null | undefined {
+  if (text === undefined) return undefined;
+  return text === DEFAULT_WORD ? null : read(text);
+}
+
+/** In hundredths of a percent. Throws UsageError. */
+export function readFeeBasisPoints(option: string, text: string): number {
+  const basisPoints = FEE.test(text) ? Math.round(Number(text) * 100) : Number.NaN;
+  if (basisPoints <= 10_000) return basisPoints;
+  throw new UsageError(`--${option} must be from 0 to 100, with at most 2 decimals`);
+}
+
 /** Throws UsageError. */
 export function readPage(options: Readonly<Record<string, string | undefined>>): {
   limit: number;
@@ -78,7 +132,12 @@ export const PAGE_OPTIONS = {
   offset: { value: "N", meaning: "how many to pass over" },
 } as const;
 
-function readWholeNumber(option: string, text: string, minimum: number, maximum: number): number {
+export function readWholeNumber(
+  option: string,
+  text: string,
+  minimum: number,
+  maximum: number,
+): number {
   const value = WHOLE_NUMBER.test(text) ? Number(text) : Number.NaN;
   if (value >= minimum && value <= maximum) return value;
   throw new UsageError(`--${option} must be a whole number from ${minimum} to ${maximum}`);

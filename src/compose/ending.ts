@@ -30,6 +30,7 @@ export interface EndingParts {
   readonly bodies: BodyBudget;
   readonly ticker: StreamTicker;
   readonly deadlines: DeadlineQueue;
+  readonly modelLists: { stop(): void };
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
@@ -64,6 +65,7 @@ export function composeEnding(parts: EndingParts): Ending {
     },
     async close() {
       clearInterval(parts.sweep);
+      parts.modelLists.stop();
       parts.lag.stop();
       parts.balances.stop();
       parts.orders.close();

@@ -1,22 +1,79 @@
 import type { Database } from "../../db/client.ts";
+import { asksForModels } from "../config/provider-types.ts";
 import type { GatewayConfig } from "../config.ts";
-import { buildCatalogue, type ProviderReport } from "../providers/catalogue/build-catalogue.ts";
+import type { Clock } from "../lib/clock.ts";
+import { askModelList } from "../providers/catalogue/ask-model-list.ts";
+import {
+  buildCatalogue,
+  type Catalogue,
+  type ProviderReport,
+} from "../providers/catalogue/build-catalogue.ts";
 import { createModelIndex, LiveModelIndex } from "../providers/catalogue/model-index.ts";
+import {
+  keepLists,
+  type ModelLists,
+  readKeptLists,
+} from "../providers/catalogue/model-list-cache.ts";
+import { builtInModels } from "../providers/catalogue/provider-models.ts";
+import type { HttpClient } from "../providers/transport/provider-response.ts";
+import { ProvidersModelLists } from "../services/models/model-lists.ts";
 import { publishSearch } from "../services/models/publish-search.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
-/** The models that are offered, which can be searched for from then on. */
-export async function composeModels(
-  config: GatewayConfig,
-  sql: Database,
-  { log }: Telemetry,
-): Promise<LiveModelIndex> {
-  const { providers, models, sandbox } = config;
-  const catalogue = await buildCatalogue({ providers, models, sandbox, now: new Date() });
-  for (const report of catalogue.reports) logReport(log, report);
+interface ModelParts {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  readonly telemetry: Telemetry;
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  onError(error: unknown): void;
+}
+
+/** The models that are offered, which can be searched for from then on, and what brings new ones. */
+export async function composeModels(parts: ModelParts) {
+  const { config, sql, telemetry, clock, httpClient, onError } = parts;
+  const asked = config.providers.filter(({ type }) => asksForModels(type));
+  const kept =
+    config.modelListsSeconds === 0
+      ? new Map()
+      : await readKeptLists(config.dataDir, asked, clock.nowMs());
+  const builtIn = memoised((typeName) => builtInModels(typeName, new Date()));
+  const build = (discovered: ModelLists): Promise<Catalogue> => {
+    const { providers, models, sandbox } = config;
+    return buildCatalogue({ providers, models, sandbox, now: new Date(), discovered, builtIn });
+  };
+  const lists = new ProvidersModelLists({
+    providers: asked,
+    clock,
+    intervalMs: config.modelListsSeconds * 1_000,
+    random: Math.random,
+    ask: (provider) => askModelList(httpClient, provider),
+    kept,
+    keep: (read) => keepLists(config.dataDir, asked, read),
+    async changed(discovered) {
+      const catalogue = await build(discovered);
+      for (const report of catalogue.reports) logReport(telemetry.log, report);
+      index.replace(createModelIndex(catalogue));
+      await publishSearch(sql, index);
+    },
+    onUnanswered: ({ id }, reason) =>
+      telemetry.log.warn({ provider: id }, `provider ${id} does not list its models: ${reason}`),
+    onError,
+  });
+  const catalogue = await build(lists.lists);
+  for (const report of catalogue.reports) logReport(telemetry.log, report);
   const index = new LiveModelIndex(createModelIndex(catalogue));
   await publishSearch(sql, index);
-  return index;
+  return { index, lists };
+}
+
+function memoised<Value>(make: (key: string) => Promise<Value>): (key: string) => Promise<Value> {
+  const made = new Map<string, Promise<Value>>();
+  return (key) => {
+    const value = made.get(key) ?? make(key);
+    made.set(key, value);
+    return value;
+  };
 }
 
 function logReport(log: Telemetry["log"], report: ProviderReport): void {

@@ -1,5 +1,6 @@
 import type { Keyring } from "../lib/keyring.ts";
 import type { CreditOrders } from "../services/money/credit-orders.ts";
+import type { Suspensions } from "../services/organizations/suspensions.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
@@ -7,6 +8,7 @@ import type { WebhookParts } from "./webhooks.ts";
 /** What hears of changes that another instance, or an operator's command, has made. */
 export interface NewsListeners {
   readonly world: ActorWorld;
+  readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
@@ -15,10 +17,11 @@ export interface NewsListeners {
 
 /** One thing has changed. */
 export function tellOfChange(listeners: NewsListeners, kind: string, objectId: string): void {
-  const { world, orders, webhooks, tuning, keyring } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, keyring } = listeners;
   tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
+  else if (kind === "suspension") suspensions.forget();
   else if (kind === "credit-command") void orders.carryOut();
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
   else if (kind === "outbox") webhooks.numbering.nudge();
@@ -27,7 +30,9 @@ export function tellOfChange(listeners: NewsListeners, kind: string, objectId: s
 }
 
 /** For a while nothing was heard: anything may have changed. */
-export function tellOfGap({ world, orders, webhooks, tuning }: NewsListeners): void {
+export function tellOfGap(listeners: NewsListeners): void {
+  const { world, suspensions, orders, webhooks, tuning } = listeners;
+  suspensions.forget();
   world.keys.forgetAll();
   world.organizations.forgetAll();
   tuning.onGap();

@@ -42,7 +42,7 @@ export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsPa
     },
     begin(those: Noting): void {
       noting = those;
-      void notes.settleLeft();
+      notes.watch();
     },
   };
 }

@@ -14,6 +14,8 @@ export interface AccessKeys extends MasterKeySettings {
   /** For the first start only, like `secretKey`. */
   readonly managementKey: string | undefined;
   readonly secretKey: string | undefined;
+  /** Added at every start unless it exists or was revoked. */
+  readonly operatorKey: string | undefined;
 }
 
 /** Throws ConfigError, which never shows a key. */
@@ -25,13 +27,14 @@ export function readAccessKeys(
   return {
     managementKey: apiKey(reader, "GATEWAY_MANAGEMENT_KEY", "management", "gateway_mgmt_"),
     secretKey: apiKey(reader, "GATEWAY_SECRET_KEY", "secret", "gateway_sk_"),
+    operatorKey: apiKey(reader, "GATEWAY_OPERATOR_KEY", "operator", "gateway_op_"),
     ...reader.check(() => readMasterKeys(reader, databaseUrl), none),
   };
 }
 
 function apiKey(
   reader: EnvironmentReader,
-  name: "GATEWAY_MANAGEMENT_KEY" | "GATEWAY_SECRET_KEY",
+  name: "GATEWAY_MANAGEMENT_KEY" | "GATEWAY_SECRET_KEY" | "GATEWAY_OPERATOR_KEY",
   kind: ApiKeyKind,
   prefix: string,
 ): string | undefined {
@@ -40,7 +43,7 @@ function apiKey(
     if (text === undefined || parseApiKey(text)?.kind === kind) return text;
     throw refuseSecret(
       name,
-      `a ${kind} key: ${prefix}, 32 letters or digits, and their 6-character checksum (bun run cli keys generate --kind ${kind})`,
+      `${kind === "operator" ? "an" : "a"} ${kind} key: ${prefix}, 32 letters or digits, and their 6-character checksum (bun run cli keys generate --kind ${kind})`,
     );
   }, undefined);
 }

@@ -2,7 +2,7 @@ import type { NanoUsd } from "../lib/money.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 
-const PLANS = ["free", "pro", "byok", "enterprise"] as const;
+export const PLANS = ["free", "pro", "byok", "enterprise"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 const POSTGRES_URL: DatabaseUrlForm = {
   schemes: ["postgres", "postgresql"],
@@ -50,6 +50,8 @@ export interface Settings {
   /** Origins, or `*` alone. */
   readonly corsOrigins: readonly string[];
   readonly metricsToken: string | undefined;
+  /** Between two readings of the providers' own lists of models; 0 reads none. */
+  readonly modelListsSeconds: number;
   readonly keepaliveMs: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
@@ -91,6 +93,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     ),
     corsOrigins: reader.check(() => corsOrigins(reader), []),
     metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
+    modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),

@@ -55,6 +55,12 @@ const SETTINGS = [
       "first secret key of the default organization, used at the first start; unset, one is generated",
   },
   {
+    name: "GATEWAY_OPERATOR_KEY",
+    default: null,
+    meaning:
+      "an operator key (`gateway_op_…`) for `/v1/admin`, added at each start unless it is known; another value adds another key, `keys revoke` ends one",
+  },
+  {
     name: "GATEWAY_MASTER_KEY",
     default: null,
     meaning:
@@ -132,6 +138,11 @@ const SETTINGS = [
     default: null,
     meaning:
       "bearer token of `/metrics`; unset, `/metrics` answers only where `HOST` is a loopback address, to a loopback `Host` header, and not to requests that a proxy forwarded (`X-Forwarded-*`, `Forwarded`, `Via`, `X-Real-IP`)",
+  },
+  {
+    name: "GATEWAY_MODEL_LISTS_SECONDS",
+    default: "3600",
+    meaning: "time between two readings of the providers' own lists of models; 0 reads none",
   },
   {
     name: "GATEWAY_KEEPALIVE_MS",

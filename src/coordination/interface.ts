@@ -15,6 +15,8 @@ export interface RateDecision {
 export interface RateWindows {
   /** Takes one of `limit` admissions in any 60 s window, or refuses; never admits more. */
   take(key: string, limit: number): RateDecision | Promise<RateDecision>;
+  /** How many of `limit` admissions `take` would give now. Takes none, and never rejects. */
+  remaining(key: string, limit: number): number | Promise<number>;
 }
 
 /** Wake-ups of owned actors, over all instances. */

@@ -55,6 +55,13 @@ export class MemoryRateWindows implements RateWindows {
     };
   }
 
+  remaining(key: string, limit: number): number {
+    this.#tick();
+    const window = this.#windows.get(key);
+    window?.expire(this.#lastMs);
+    return Math.max(0, limit - (window?.total ?? 0));
+  }
+
   /**
    * Counts what a predecessor has admitted: in the order of time, and before anything else is admitted. Keys
    * beyond those that fit are left out.

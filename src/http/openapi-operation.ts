@@ -34,7 +34,10 @@ export function describeOperation(route: RouteDefinition, path: string): object 
     summary: route.summary,
     operationId: operationId(route.method, path),
     description: accessText(route.access),
-    security: route.access.kind === "public" ? [] : [{ [SECURITY_SCHEME]: [route.access.scope] }],
+    security:
+      route.access.kind === "public"
+        ? []
+        : [{ [SECURITY_SCHEME]: "scope" in route.access ? [route.access.scope] : [] }],
     ...(parameters.length > 0 && { parameters }),
     ...(route.body && { requestBody: requestBody(route.body, route.allowsUnknownFields ?? false) }),
     ...(route.form && {
@@ -65,11 +68,13 @@ function operationId(method: string, path: string): string {
 
 function accessText(access: Access): string {
   if (access.kind === "public") return "Needs no API key.";
-  if (access.kind !== "administration")
+  if (access.kind === "self") return "Needs a secret key or a management key.";
+  if (access.kind === "operator") return "Needs an operator key.";
+  if (access.kind === "model" || access.kind === "storage") {
     return `Needs a secret key with the scope \`${access.scope}\`.`;
-  const secret = access.refusesLimitedKeys
-    ? "a secret key without limits of its own"
-    : "a secret key";
+  }
+  const isUnlimited = access.kind === "administration" && access.refusesLimitedKeys;
+  const secret = isUnlimited ? "a secret key without limits of its own" : "a secret key";
   return `Needs a management key, or ${secret} with the scope \`${access.scope}\`.`;
 }
 

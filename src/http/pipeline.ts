@@ -20,6 +20,8 @@ export interface PipelineDependencies {
   /** Throws 503 where calls of models are more than can be served. */
   readonly loadGate: { admit(): void };
   readonly bodies: BodyBudget;
+  /** Throws 429 where the organization made too many administrative calls. */
+  readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly longBodies: LongBodyAdmission;
   record(request: RequestRecord): void;
   /** Told of faults of the gateway and of what it depends on, with their private causes. */

@@ -42,6 +42,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   readonly #route: CompiledRoute;
   readonly #server: ConnectionTimeouts | null;
   #caller: Caller | undefined;
+  #operatorKeyId: string | undefined;
   #isKeptForBody = false;
   /** The response that carries the request's id already. */
   #named: Response | undefined;
@@ -58,14 +59,18 @@ export class RequestRun implements RequestContext, BodyConnection {
     this.#server = server;
   }
 
-  /** The caller's key; none on public routes, which do not ask. */
+  /** The caller's key; none on public routes, which do not ask, and on those of operators. */
   get caller(): Caller {
     return this.#caller!;
   }
 
+  get operatorKeyId(): string {
+    return this.#operatorKeyId!;
+  }
+
   /**
    * The checks that every request passes, in this order: authentication, kind and scope, content type and
-   * size, body; what follows is the route's own. Never rejects.
+   * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
    */
   async answer(): Promise<Response> {
     const { definition, dependencies, checkBody, maxBodyBytes } = this.#route;
@@ -88,6 +93,10 @@ export class RequestRun implements RequestContext, BodyConnection {
         if (isLong) await turnOfLoop();
       }
       this.query = this.#route.readQuery(this.request.url);
+      if (access.kind === "administration") {
+        const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
+        if (counting instanceof Promise) await counting;
+      }
       const answered = definition.handle(this);
       return this.#leave(answered instanceof Promise ? await answered : answered);
     } catch (thrown) {
@@ -96,7 +105,8 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   async admitAgain(): Promise<Caller> {
-    return this.#admit();
+    await this.#admit();
+    return this.caller;
   }
 
   keepOpen(): () => void {
@@ -133,24 +143,30 @@ export class RequestRun implements RequestContext, BodyConnection {
     return this.#named;
   }
 
-  /** The caller as it stands now, at once where that is known. Throws where its key may not call this route. */
-  #admit(): Caller | Promise<Caller> {
+  /** Notes the caller as it stands now, at once where that is known. Throws where its key may not call this route. */
+  #admit(): void | Promise<void> {
     const admitting = this.#route.dependencies.whenAdmitting();
     return admitting === undefined
       ? this.#authenticate()
       : admitting.then(() => this.#authenticate());
   }
 
-  #authenticate(): Caller | Promise<Caller> {
-    const { authentication } = this.#route.dependencies;
-    const found = authentication.authenticate(this.request.headers.get("authorization"));
+  #authenticate(): void | Promise<void> {
+    const { definition, dependencies } = this.#route;
+    const { authentication } = dependencies;
+    const authorization = this.request.headers.get("authorization");
+    if (definition.access.kind === "operator") {
+      return authentication.authenticateOperator(authorization).then(({ id }) => {
+        this.#operatorKeyId = id;
+      });
+    }
+    const found = authentication.authenticate(authorization);
     return found instanceof Promise ? found.then((key) => this.#accept(key)) : this.#accept(found);
   }
 
-  #accept(key: ApiKeyRecord): Caller {
+  #accept(key: ApiKeyRecord): void {
     this.#caller = { key };
     assertAccess(this.#route.definition.access, key);
-    return this.#caller;
   }
 
   #isKeyOld(): boolean {
@@ -203,7 +219,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       status: log.status ?? status,
       latencyMs: performance.now() - this.startedMs,
       organizationId: key?.organizationId,
-      keyId: key?.id,
+      keyId: key?.id ?? this.#operatorKeyId,
       model: log.model,
       provider: log.provider,
       promptTokens: log.promptTokens,
@@ -224,9 +240,9 @@ function assertStorable(params: Readonly<Record<string, string>>): void {
 }
 
 function assertAccess(access: Access, key: ApiKeyRecord): void {
-  if (access.kind === "public") return;
+  if (access.kind === "public" || access.kind === "operator" || access.kind === "self") return;
   if (key.kind === "management") {
-    if (access.kind === "administration") return;
+    if (access.kind === "administration" || access.kind === "catalogue") return;
     throw new GatewayError(
       "wrong_key_kind",
       "A management key cannot call this endpoint; use a secret key.",

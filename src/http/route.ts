@@ -6,13 +6,19 @@ import type { Caller } from "../services/caller.ts";
 /** Who may call a route. */
 export type Access =
   | { readonly kind: "public" }
-  /** Administrative endpoints: a management key, or a secret key that holds the scope. */
+  /** Administrative endpoints: a management key, or a secret key that holds the scope. Calls are counted. */
   | {
       readonly kind: "administration";
       readonly scope: Scope;
       /** Not a secret key that has a limit itself: through this it could escape it. */
       readonly refusesLimitedKeys?: true;
     }
+  /** What describes the models: as administration, but not counted among administrative calls. */
+  | { readonly kind: "catalogue"; readonly scope: Scope }
+  /** What tells a key of an organization about itself: no scope is needed. */
+  | { readonly kind: "self" }
+  /** An operator key, and no key of an organization. */
+  | { readonly kind: "operator" }
   /** Model endpoints: a secret key that holds the scope; a management key is of the wrong kind. */
   | { readonly kind: "model"; readonly scope: Scope }
   /** Endpoints of secret keys that charge nothing, such as those of files. */
@@ -36,8 +42,10 @@ export interface RequestContext {
   readonly params: Readonly<Record<string, string>>;
   /** Query parameters, checked against the route's schema; numbers and booleans are parsed strictly. */
   readonly query: Readonly<Record<string, unknown>>;
-  /** The caller's key; absent on public routes. */
+  /** The caller's key; absent on public routes and on those of operators. */
   readonly caller: Caller;
+  /** The operator key; absent on all other routes. */
+  readonly operatorKeyId: string;
   /** The same as it stands now, for who has waited. Rejects where the key may not call any more. */
   admitAgain(): Promise<Caller>;
   /** The parsed body, checked against the route's schema. */

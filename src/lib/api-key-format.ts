@@ -2,7 +2,7 @@
  * The text form of API keys: a prefix that tells the kind, 32 base62 characters from a secure source, and
  * 6 characters of checksum, so that a mistyped or invented key is refused without a database read.
  */
-export type ApiKeyKind = "secret" | "management";
+export type ApiKeyKind = "secret" | "management" | "operator";
 
 interface GeneratedApiKey {
   /** The full secret; shown once, never stored. */
@@ -16,6 +16,7 @@ interface GeneratedApiKey {
 const PREFIXES: Readonly<Record<ApiKeyKind, string>> = {
   secret: "gateway_sk_",
   management: "gateway_mgmt_",
+  operator: "gateway_op_",
 };
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const BASE = ALPHABET.length;
@@ -55,6 +56,7 @@ function checksum(prefixAndBody: string): string {
 function kindByPrefix(text: string): ApiKeyKind | null {
   if (text.startsWith(PREFIXES.secret)) return "secret";
   if (text.startsWith(PREFIXES.management)) return "management";
+  if (text.startsWith(PREFIXES.operator)) return "operator";
   return null;
 }
 

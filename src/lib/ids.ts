@@ -2,6 +2,7 @@
 export type IdPrefix =
   | "req"
   | "key"
+  | "opk"
   | "org"
   | "txn"
   | "evt"

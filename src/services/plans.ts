@@ -6,7 +6,17 @@ const FEE_BASIS_POINTS: Readonly<Record<string, bigint>> = {
   enterprise: 0n,
 };
 
-export function feeBasisPoints(plan: string): bigint {
+/** What an organization is charged: a fee of its own, or that of its plan. */
+export interface FeeTerms {
+  readonly plan: string;
+  readonly feeBasisPoints?: bigint | undefined;
+}
+
+export function feeOfTerms({ plan, feeBasisPoints }: FeeTerms): bigint {
+  return feeBasisPoints ?? planFeeBasisPoints(plan);
+}
+
+export function planFeeBasisPoints(plan: string): bigint {
   const fee = FEE_BASIS_POINTS[plan];
   if (fee === undefined) throw new Error(`unknown plan ${plan}`);
   return fee;

@@ -5,6 +5,7 @@ import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { createFirstOrganization } from "../services/organizations/first-start.ts";
+import { addOperatorKey } from "../services/organizations/operator-keys.ts";
 import { asDataFolderFault } from "./data-folder.ts";
 import { type FirstKeysFile, readFirstKeys, writeFirstKeys } from "./first-keys-file.ts";
 
@@ -18,7 +19,8 @@ export type FirstKeys =
 /**
  * Creates the default organization at the first start. Its keys are shown once, before they are in force:
  * on a terminal, or in a file that only its owner can read. At a later start it is that file, for as long
- * as it is there: the first start may have ended before it could say where it is.
+ * as it is there: the first start may have ended before it could say where it is. An operator key of the
+ * environment is added at any start.
  */
 export async function createFirstKeys(
   config: GatewayConfig,
@@ -55,6 +57,10 @@ export async function createFirstKeys(
         kept = { kind: "file", path, file };
       },
     );
+    if (config.operatorKey !== undefined) {
+      const key = { name: "GATEWAY_OPERATOR_KEY", secret: config.operatorKey };
+      await addOperatorKey(sql, { ...key, nowMs: Date.now() });
+    }
     return prepared === undefined ? await keptBefore(sql, path) : kept;
   } finally {
     await sql.end({ timeout: 5 });

@@ -1,4 +1,5 @@
 import { WORKER_FLAG } from "./command-line.ts";
+import { WorkerMetrics } from "./worker-metrics.ts";
 import { WorkerWatch } from "./worker-watch.ts";
 
 export interface WorkerProcessesOptions {
@@ -36,6 +37,7 @@ export class WorkerProcesses {
   readonly #places: Place[];
   readonly #serving = Promise.withResolvers<void>();
   readonly #watch: WorkerWatch<Bun.Subprocess>;
+  readonly #metrics = new WorkerMetrics();
   #readyCount = 0;
   #isStopping = false;
   #hasFailed = false;
@@ -64,6 +66,7 @@ export class WorkerProcesses {
   async stop(): Promise<boolean> {
     this.#isStopping = true;
     this.#watch.stop();
+    this.#metrics.stop();
     const running = this.#places.filter(({ child }) => child !== undefined);
     const wereServing = running.map(({ isServing }) => isServing);
     const children = running.map(({ child }) => child!);
@@ -77,6 +80,10 @@ export class WorkerProcesses {
     return codes.every((code, n) => code === 0 || !wereServing[n]);
   }
 
+  #servingChildren(): Bun.Subprocess[] {
+    return this.#places.flatMap(({ child, isServing }) => (child && isServing ? [child] : []));
+  }
+
   #launch(place: Place): void {
     const { script, environment, log } = this.#options;
     const startedMs = performance.now();
@@ -87,7 +94,9 @@ export class WorkerProcesses {
       detached: true,
       ipc: (message) => {
         // What it said last may come behind its end.
-        if (place.child === child) this.#watch.heard(child);
+        if (place.child !== child) return;
+        this.#watch.heard(child);
+        if (this.#metrics.take(child, message, this.#servingChildren())) return;
         if (message === READY_MESSAGE) this.#noteServing(place);
       },
     });
@@ -96,6 +105,7 @@ export class WorkerProcesses {
     void child.exited.then((code) => {
       place.child = undefined;
       this.#watch.forget(child);
+      this.#metrics.retire(child);
       if (this.#isStopping) return;
       if (this.#readyCount < this.#options.count) return this.#fail();
       if (performance.now() - startedMs > SETTLED_LIFE_MS) {

@@ -3,6 +3,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   unlinkSync,
 } from "node:fs";
@@ -51,14 +52,21 @@ export class NoteFile<Note> {
     const own = `${this.#name}${SUFFIX}`;
     return namesIn(this.#folder)
       .filter((file) => file.endsWith(SUFFIX) && file !== own)
-      .map((file) => {
+      .flatMap((file) => {
         const path = join(this.#folder, file);
-        return {
-          name: file.slice(0, -SUFFIX.length),
-          notes: notesOf<Note>(readFileSync(path, "utf8")),
-          writtenAtMs: statSync(path).mtimeMs,
-          discard: () => unlinkSync(path),
-        };
+        try {
+          const left: LeftNotes<Note> = {
+            name: file.slice(0, -SUFFIX.length),
+            notes: notesOf<Note>(readFileSync(path, "utf8")),
+            writtenAtMs: statSync(path).mtimeMs,
+            discard: () => rmSync(path, { force: true }),
+          };
+          return [left];
+        } catch (error) {
+          // Its owner, or another process of the folder, has removed it meanwhile.
+          if ((error as { code?: string }).code === "ENOENT") return [];
+          throw error;
+        }
       });
   }
 

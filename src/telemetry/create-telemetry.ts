@@ -4,7 +4,8 @@ import { errorFields } from "./error-fields.ts";
 import { Histogram } from "./histogram.ts";
 import type { Telemetry } from "./interface.ts";
 import { type LogDestination, LogWriter } from "./log-writer.ts";
-import { MetricRegistry } from "./metric-registry.ts";
+import { type GatheredMetrics, mergeMetrics } from "./merged-metrics.ts";
+import { MetricRegistry, metricsText } from "./metric-registry.ts";
 import { EventLoopLag, registerProcessMetrics } from "./process-metrics.ts";
 import { redactLine } from "./redact.ts";
 import { requestLine } from "./request-line.ts";
@@ -34,6 +35,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const time = isoTimes(clock);
   const log = createLog(options.level, destination, time);
   let clampedCharges = 0;
+  let gather: (() => Promise<GatheredMetrics>) | undefined;
 
   registerProcessMetrics(registry);
   registerOwnMetrics(registry, { lag, destination, clampedCharges: () => clampedCharges });
@@ -61,7 +63,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
         Array.from(read(), ([labelValue, value]) => ({ labels: { [label]: labelValue }, value })),
       ),
     counter: (name, help, read) => registry.registerValue({ name, help, type: "counter" }, read),
-    metrics: () => registry.text(),
+    metrics: () => (gather === undefined ? registry.text() : gathered(registry, gather)),
+    report: () => registry.report(),
+    gatherMetricsWith(of) {
+      gather = of;
+    },
     metricsContentType: registry.contentType,
     async close() {
       lag.stop();
@@ -69,6 +75,19 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       await destination.close();
     },
   };
+}
+
+async function gathered(
+  registry: MetricRegistry,
+  gather: () => Promise<GatheredMetrics>,
+): Promise<string> {
+  let metrics: GatheredMetrics;
+  try {
+    metrics = await gather();
+  } catch {
+    return registry.text();
+  }
+  return metricsText(mergeMetrics(metrics));
 }
 
 /** pino calls the destination's flushSync after a fatal line. */

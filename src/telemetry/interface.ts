@@ -1,4 +1,6 @@
 import type { Logger } from "pino";
+import type { GatheredMetrics } from "./merged-metrics.ts";
+import type { MetricReport } from "./metric-registry.ts";
 
 /** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
 export interface RequestRecord {
@@ -40,6 +42,10 @@ export interface Telemetry {
   counter(name: string, help: string, read: () => number): void;
   /** Prometheus text. */
   metrics(): Promise<string>;
+  /** What this process alone measured. */
+  report(): MetricReport[];
+  /** Has `metrics` tell of several processes; where they cannot be gathered, of this one. */
+  gatherMetricsWith(gather: () => Promise<GatheredMetrics>): void;
   metricsContentType: string;
   /** Writes what is buffered and stops the timers, within about a second; later lines are dropped. */
   close(): Promise<void>;

@@ -17,6 +17,18 @@ export interface MetricDescription {
   readonly type: "counter" | "gauge" | "histogram";
 }
 
+/** A metric with its values at one moment, as one process tells it another. */
+export interface MetricReport extends MetricDescription {
+  readonly samples: readonly Sample[];
+}
+
+/** Prometheus text of values that are there already. */
+export function metricsText(reports: readonly MetricReport[]): Promise<string> {
+  const registry = new MetricRegistry();
+  for (const { samples, ...description } of reports) registry.register(description, () => samples);
+  return registry.text();
+}
+
 /**
  * Metrics whose values are read when they are collected. Counting itself happens in plain objects:
  * prom-client's own counters look their labels up at each increment, which is too slow for the path
@@ -24,6 +36,7 @@ export interface MetricDescription {
  */
 export class MetricRegistry {
   readonly #registry = new Registry();
+  readonly #reads: (() => MetricReport)[] = [];
 
   get contentType(): string {
     return this.#registry.contentType;
@@ -37,11 +50,16 @@ export class MetricRegistry {
       reset: () => {},
     };
     this.#registry.registerMetric(metric as unknown as Metric);
+    this.#reads.push(() => ({ ...description, samples: [...read()] }));
   }
 
   /** A single value; NaN where reading fails, so that one broken gauge leaves the others readable. */
   registerValue(description: MetricDescription, read: () => number): void {
     this.register(description, () => [{ labels: {}, value: readOrNaN(read) }]);
+  }
+
+  report(): MetricReport[] {
+    return this.#reads.map((read) => read());
   }
 
   text(): Promise<string> {

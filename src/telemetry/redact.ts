@@ -27,7 +27,7 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
 ];
 
 const SECRET_NAMES =
-  /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|x-goog-api-key|api[-_]?key|(?:.{1,32}_)?(?:password|secret|token)|(?:gateway_|previous_?)?master_?key(?:_previous)?|secret_?key|management_?key)$/i;
+  /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|x-goog-api-key|api[-_]?key|(?:.{1,32}_)?(?:password|secret|token)|(?:gateway_|previous_?)?master_?key(?:_previous)?|secret_?key|management_?key|operator_?key)$/i;
 
 /** Whether a line may need a closer look; cheap, and never wrong in the harmless direction. */
 const SUSPECT =

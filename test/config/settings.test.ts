@@ -27,6 +27,7 @@ describe("without any variable", () => {
       configFile: undefined,
       managementKey: undefined,
       secretKey: undefined,
+      operatorKey: undefined,
       masterKey: undefined,
       previousMasterKey: undefined,
       startingCreditNanoUsd: 10_000_000_000n,
@@ -44,6 +45,7 @@ describe("without any variable", () => {
       uploadMinBytesPerSecond: 32_768,
       corsOrigins: [],
       metricsToken: undefined,
+      modelListsSeconds: 3600,
       keepaliveMs: 15_000,
       shutdownGraceMs: 25_000,
       stripe: undefined,
@@ -220,7 +222,7 @@ describe("what is set without effect is told", () => {
 
 /** Contract §2. */
 const CONTRACT_VARIABLES = `PORT HOST DATA_DIR DATABASE_URL REDIS_URL GATEWAY_CONFIG
-  GATEWAY_MANAGEMENT_KEY GATEWAY_SECRET_KEY GATEWAY_MASTER_KEY GATEWAY_STARTING_CREDIT_USD
+  GATEWAY_MANAGEMENT_KEY GATEWAY_SECRET_KEY GATEWAY_OPERATOR_KEY GATEWAY_MASTER_KEY GATEWAY_STARTING_CREDIT_USD
   GATEWAY_PLAN GATEWAY_COMPLETION_SUCCESS_SAMPLE GATEWAY_WEBHOOK_RETRY_DELAYS
   GATEWAY_WEBHOOK_ALLOW_HTTP GATEWAY_EGRESS_ALLOW GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS
   GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS

@@ -47,6 +47,27 @@ export function describeRateWindows(
       { numRuns: 150 },
     );
 
+  describe("what remains", () => {
+    test("is what further takes admit, and asking for it takes none", () =>
+      property(async ({ windows, advance }, limit, gaps) => {
+        for (const gap of gaps.slice(0, 30)) {
+          await advance(gap);
+          const before = await windows.remaining("key", limit);
+          expect(await windows.remaining("key", limit)).toBe(before);
+          const taken = await windows.take("key", limit);
+          expect(taken.isAdmitted).toBe(before > 0);
+          expect(taken.remaining).toBe(Math.max(0, before - 1));
+          expect(await windows.remaining("key", limit)).toBe(taken.remaining);
+        }
+      }));
+
+    test("is the whole limit for a key that took nothing", async () => {
+      const { windows } = await open();
+      expect(await windows.remaining("unused", 7)).toBe(7);
+      expect((await windows.take("unused", 7)).remaining).toBe(6);
+    });
+  });
+
   describe("whatever the times at which requests come", () => {
     test("no 60 seconds ever see more admissions than the limit", () =>
       property(async ({ windows, nowMs, advance }, limit, gaps) => {

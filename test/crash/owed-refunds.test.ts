@@ -132,6 +132,33 @@ describe("a gateway that told 503 for a charge whose fate it did not know, and w
   );
 
   test(
+    "is followed by one that replays the answer where it was kept under an idempotency key",
+    async () => {
+      const gateway = launch(network.url);
+      const baseUrl = await gateway.listening;
+      const key = firstKeys(dataDir).secret_key;
+      await send("plain", baseUrl, key).ended;
+      network.arm("hold its reply", "commit\0");
+      const { sent, ended } = send("insistent", baseUrl, key);
+      await until("it is charged", () => billOf(database.url, sent));
+      network.swallow();
+      await ended;
+      expect(sent).toMatchObject({ status: 503, errorCode: "database_unavailable" });
+      gateway.signal("SIGKILL");
+      await gateway.exited;
+      network.breakDown();
+      const successor = launch(database.url);
+      await receive(sent, await successor.listening, key);
+      expect(sent).toMatchObject({ status: 200, isWhole: true, isReplay: true });
+      expect(await billOf(database.url, sent)).toMatchObject({ isRefunded: false });
+      await expectBooks(database.url, 0);
+      successor.signal("SIGTERM");
+      expect(await exitOf(successor)).toBe(0);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "is followed by one that gives nothing back where nothing was charged",
     async () => {
       const sent = await die(false);
@@ -148,6 +175,62 @@ describe("a gateway that told 503 for a charge whose fate it did not know, and w
 });
 
 const redisBinary = Bun.which("redis-server");
+/** The lease, and the looks of the reaper and at the folder behind it. */
+const GIVEN_BACK_MS = INSTANCE_LEASE_MS + 6_000;
+describe.skipIf(redisBinary === null)("one of several that is back within its lease", () => {
+  const grounds = new Grounds("owed-refunds-back");
+  let redis: RedisServer;
+  let cluster: Cluster;
+  let network: CuttingProxy;
+  beforeAll(async () => {
+    redis = await RedisServer.start(redisBinary!);
+    cluster = await openCluster(redis.url);
+    network = await startCuttingProxy(cluster.databaseUrl);
+    // The first of them does what one does for all.
+    await cluster.start();
+  }, TIMEOUT_MS);
+  afterAll(async () => {
+    await cluster?.stop();
+    await network?.stop();
+    await redis?.kill();
+    await grounds.clear();
+  });
+
+  test(
+    "gives back what its predecessor owed, as soon as that is declared dead",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const killed = await cluster.start(0, { DATABASE_URL: network.url, DATA_DIR: dataDir });
+      await send("plain", killed.baseUrl, cluster.secretKey).ended;
+      const { sent, ended } = send("plain", killed.baseUrl, cluster.secretKey);
+      network.arm("hold its reply", sent.tag);
+      await until("it is charged", () => billOf(cluster.databaseUrl, sent));
+      // Its heartbeats go on.
+      network.swallow("gateway-ledger");
+      await ended;
+      expect(sent).toMatchObject({ status: 503, errorCode: "database_unavailable" });
+      expect(notesIn(dataDir)).toHaveLength(1);
+      killed.gateway.signal("SIGKILL");
+      await killed.gateway.exited;
+      await cluster.start(0, { DATA_DIR: dataDir });
+      const [left] = await look(
+        cluster.databaseUrl,
+        (sql) => sql`SELECT count(*)::int AS alive FROM instances WHERE alive`,
+      );
+      // The first, the successor, and the one whose lease has not ended.
+      expect(left).toEqual({ alive: 3 });
+      await until(
+        "it is given back",
+        async () => (await billOf(cluster.databaseUrl, sent))?.isRefunded,
+        GIVEN_BACK_MS,
+      );
+      await until("nothing is noted any more", () => notesIn(dataDir).length === 0);
+      await expectBooks(cluster.databaseUrl, 1);
+    },
+    TIMEOUT_MS,
+  );
+});
+
 describe.skipIf(redisBinary === null)(
   "a gateway that stood still past its lease in a stream",
   () => {

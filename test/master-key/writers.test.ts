@@ -62,7 +62,9 @@ const WRITERS: Record<string, (transaction: DatabaseTransaction) => Promise<unkn
   },
   async result(transaction) {
     const body = (keyId: string) => keyring.sealUnder(keyId, Buffer.from("an answer"));
-    await storeResultEffect(claim, { status: 200, headers: {}, body }, keyring).run(transaction);
+    await storeResultEffect(claim, { status: 200, headers: {}, body }, keyring, {
+      isClaimNeeded: false,
+    }).run(transaction);
   },
 };
 
@@ -129,7 +131,9 @@ test("a stored result too, once, and its writer knows from then on", async () =>
     return keyring.sealUnder(keyId, Buffer.from("an answer"));
   };
   const oldId = keyring.sealingId;
-  const effect = storeResultEffect(claim, { status: 200, headers: {}, body }, keyring);
+  const effect = storeResultEffect(claim, { status: 200, headers: {}, body }, keyring, {
+    isClaimNeeded: false,
+  });
   await sql.begin((transaction) => effect.run(transaction));
   expect(effect.keepsAnswer!()).toBe(true);
   expect(sealedUnder).toEqual([oldId, keyring.sealingId]);

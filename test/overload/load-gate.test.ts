@@ -42,6 +42,7 @@ function answerOf(
       loadGate: gate,
       longBodies: { admit: async () => ({}) } as never,
       bodies: new BodyBudget(systemClock),
+      administrativeRate: { count() {} },
       record() {},
       onInternalError() {},
     },

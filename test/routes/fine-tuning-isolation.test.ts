@@ -96,6 +96,23 @@ test("deleting takes a management key or the scope models:write", async () => {
   expect((await gateway.request("DELETE", path, undefined, options)).status).toBe(404);
 }, 60_000);
 
+test("a key that is restricted to other models deletes no tuned one; one that names it does", async () => {
+  const { id } = await gateway.tune();
+  const model = (await gateway.ended(id)).fine_tuned_model!;
+  const statusFor = async (allowed: string) => {
+    const created = await gateway.request(
+      "POST",
+      "/v1/keys",
+      { name: crypto.randomUUID(), scopes: ["models:write"], allowed_models: [allowed] },
+      { key: gateway.managementKey },
+    );
+    const { key } = (await created.json()) as { key: string };
+    return (await gateway.request("DELETE", `/v1/models/${model}`, undefined, { key })).status;
+  };
+  expect(await statusFor(UPSTREAM_BASE)).toBe(403);
+  expect(await statusFor(model)).toBe(200);
+}, 60_000);
+
 test("a model that was made a moment ago is known before the news of it comes", async () => {
   const { id } = await gateway.tune();
   const model = (await gateway.ended(id)).fine_tuned_model!;

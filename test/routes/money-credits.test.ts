@@ -235,6 +235,21 @@ describe("who may look", () => {
     await expectError(await get(path, other), 403, "missing_scope");
   });
 
+  test("a limited key sees what is its own and what is no key's, and no other key's", async () => {
+    const mine = await gateway.addKey({ rate_limit_rpm: 100 });
+    const other = await gateway.addKey({});
+    expect((await gateway.chat(mine.secret)).status).toBe(200);
+    expect((await gateway.chat(other.secret)).status).toBe(200);
+    const keysOf = async (query: string, key: string) =>
+      (await list(query, key)).data.map((entry) => (entry as { key_id?: string }).key_id);
+    expect(await keysOf("?limit=2", gateway.managementKey)).toEqual([other.id, mine.id]);
+    expect(await keysOf("?type=usage", mine.secret)).toEqual([mine.id]);
+    expect(await list("?type=usage", mine.secret)).toMatchObject({ total: 1, has_more: false });
+    const seen = new Set(await keysOf("?limit=200", mine.secret));
+    expect(seen).toEqual(new Set([mine.id, undefined]));
+    expect(await keysOf("?limit=1", other.secret)).toEqual([other.id]);
+  });
+
   test("another organization sees its own balance and transactions alone", async () => {
     const stranger = await gateway.addOrganization({ creditUsd: 3 });
     for (const key of [stranger.managementKey, stranger.secretKey]) {

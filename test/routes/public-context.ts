@@ -16,6 +16,7 @@ export async function callPublic(
     params: {},
     query: {},
     caller: undefined as never,
+    operatorKeyId: undefined as never,
     admitAgain: () => Promise.reject(new Error("nobody called")),
     body: undefined,
     bodyText: "",

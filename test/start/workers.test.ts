@@ -75,6 +75,51 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
   );
 
   test(
+    "answer for all of them when metrics are asked for, within a second also where one stands still",
+    async () => {
+      const dataDir = grounds.newDataDir();
+      const gateway = grounds.launch({
+        dataDir,
+        parameters: ["--workers", "2"],
+        environment: { REDIS_URL: redis!.url, GATEWAY_SHUTDOWN_GRACE_MS: "2000" },
+      });
+      const baseUrl = await gateway.listening;
+      const { secret_key: key } = firstKeys(dataDir);
+      const CALLS = 24;
+      for (let n = 0; n < CALLS; n++) expect((await chat(baseUrl, key)).status).toBe(200);
+      const scrape = async () => {
+        const headers = { connection: "close" };
+        const text = await (await fetch(`${baseUrl}/metrics`, { headers })).text();
+        const samples = text.split("\n").filter((line) => !line.startsWith("#"));
+        const sum = (pattern: RegExp) =>
+          samples
+            .filter((line) => pattern.test(line))
+            .reduce((total, line) => total + Number(line.slice(line.lastIndexOf(" "))), 0);
+        return {
+          calls: sum(/^gateway_requests_total\{.*chat\/completions/),
+          workers: sum(/^gateway_workers /),
+          answered: sum(/^gateway_workers_answered /),
+        };
+      };
+      for (let n = 0; n < 8; n++) {
+        expect(await scrape()).toEqual({ calls: CALLS, workers: 2, answered: 2 });
+      }
+      const [stuck] = workersOf(gateway);
+      process.kill(stuck!, "SIGSTOP");
+      const startedMs = performance.now();
+      // The kernel hands some of the connections to the one that stands still.
+      const found = await Promise.any(Array.from({ length: 10 }, scrape));
+      const tookMs = performance.now() - startedMs;
+      process.kill(stuck!, "SIGCONT");
+      expect(found).toEqual({ calls: CALLS, workers: 2, answered: 1 });
+      expect(tookMs).toBeLessThan(1_900);
+      gateway.signal("SIGTERM");
+      await exitOf(gateway);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
     "are replaced where they stand still, so that no connection waits at one for ever",
     async () => {
       const gateway = grounds.launch({

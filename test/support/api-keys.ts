@@ -1,6 +1,6 @@
 import { insertKey } from "../../db/queries/key-write.ts";
-import { type ApiKeyKind, generateApiKey } from "../../src/lib/api-key-format.ts";
-import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
+import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import type { ApiKeySettings, KeyKind } from "../../src/lib/api-key-record.ts";
 import { newKey } from "../../src/services/organizations/new-organization.ts";
 import type { TestGateway } from "./gateway.ts";
 
@@ -10,7 +10,7 @@ export const addSecretKey = (gateway: TestGateway, settings: Partial<ApiKeySetti
 
 /** The same of either kind. */
 export async function addKeyOf(
-  kind: ApiKeyKind,
+  kind: KeyKind,
   gateway: TestGateway,
   settings: Partial<ApiKeySettings> = {},
 ): Promise<string> {

@@ -134,6 +134,7 @@ function readTestConfig(databaseUrl: string, options: TestGatewayOptions): Gatew
         DATABASE_URL: databaseUrl,
         GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
         DATABASE_POOL_SIZE: "4",
+        GATEWAY_MODEL_LISTS_SECONDS: "0",
         GATEWAY_CONFIG: configPath,
         ...environment,
       },

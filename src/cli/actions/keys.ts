@@ -1,32 +1,47 @@
 import { type Database, sqlState } from "../../../db/client.ts";
 import { lockKey } from "../../../db/queries/key-lock.ts";
-import { deleteKeyEffect, insertKeyEffect } from "../../../db/queries/key-write.ts";
+import {
+  deleteKeyEffect,
+  insertKeyEffect,
+  TooManyKeysError,
+} from "../../../db/queries/key-write.ts";
+import { revokeOperatorKey } from "../../../db/queries/operator-keys.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
-import type { ApiKeyRecord, KeyKind, Scope } from "../../lib/api-key-record.ts";
+import {
+  ALL_SCOPES,
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  areAllScopes,
+  type KeyKind,
+} from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { newKey } from "../../services/organizations/new-organization.ts";
 
-export interface KeyWish {
+export interface KeyRequest {
   readonly organizationId: string;
   readonly kind: KeyKind;
-  readonly name: string;
-  /** Undefined: all. */
-  readonly scopes: readonly Scope[] | undefined;
+  /** Without scopes: all. */
+  readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
 }
 
 const UNIQUE_VIOLATION = "23505";
 const FOREIGN_KEY_VIOLATION = "23503";
 
-/** Creates a key; its secret is told this once. Throws name_taken, organization_not_found. */
+/** Creates a key; its secret is shown this once. Throws name_taken, organization_not_found, quota_exceeded. */
 export async function addKey(
   sql: Database,
-  wish: KeyWish,
+  request: KeyRequest,
   nowMs: number,
 ): Promise<{ record: ApiKeyRecord; secret: string }> {
-  const { organizationId, kind, name, scopes } = wish;
+  const { organizationId, kind } = request;
+  const { name, scopes } = request.settings;
+  const settings =
+    scopes !== undefined && areAllScopes(scopes)
+      ? { ...request.settings, scopes: ALL_SCOPES }
+      : request.settings;
   const { key: secret } = generateApiKey(kind);
-  const record = newKey({ organizationId, kind, secret, nowMs, settings: { name, scopes } });
+  const record = newKey({ organizationId, kind, secret, nowMs, settings });
   const insertion = insertKeyEffect(record, {
     eventId: newId("evt"),
     organizationId,
@@ -42,6 +57,12 @@ export async function addKey(
 }
 
 function refusal(error: unknown): unknown {
+  if (error instanceof TooManyKeysError) {
+    return new GatewayError(
+      "quota_exceeded",
+      `The organization has ${error.maxKeys} API keys, which is as many as it may have.`,
+    );
+  }
   if (sqlState(error) === UNIQUE_VIOLATION) {
     return new GatewayError("name_taken", "The organization has an API key of this name already.");
   }
@@ -53,6 +74,7 @@ function refusal(error: unknown): unknown {
 
 /** Revokes a key for good; a running gateway hears of it at once. Throws key_not_found. */
 export async function revokeKey(sql: Database, id: string): Promise<void> {
+  if (await revokeOperatorKey(sql, id)) return;
   await sql.begin(async (transaction) => {
     const key = await lockKey(transaction, id);
     if (key === undefined) throw new GatewayError("key_not_found", "There is no such API key.");

@@ -1,6 +1,7 @@
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import { adjustCredit } from "../actions/adjust-credit.ts";
+import { organizationIdOf } from "../actions/organizations.ts";
 import type { Command } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
 import { renderFields } from "../print/table.ts";
@@ -14,7 +15,7 @@ const adjust: Command = {
   verb: "adjust",
   summary: "Adds to a balance, or takes from what of it is not held, and prints the transaction.",
   options: {
-    org: { value: "ID", meaning: "the organization", isRequired: true },
+    org: { value: "ID", meaning: "the organization; not needed where there is only one" },
     "amount-usd": {
       value: "X",
       meaning: "USD, at most 9 decimals; a negative amount takes",
@@ -24,15 +25,19 @@ const adjust: Command = {
   },
   run: ({ options }, context) => {
     const request = {
-      organizationId: options.org!,
       amountNano: readAmountNano("amount-usd", options["amount-usd"]!),
       description: readDescription("description", options.description!),
     };
     return withDatabase(context, async (sql) => {
-      const entry = await adjustCredit(sql, request, {
-        timeoutMs: ORDER_TIMEOUT_MS,
-        interrupted: context.interrupted,
-      });
+      const organizationId = await organizationIdOf(sql, options.org);
+      const entry = await adjustCredit(
+        sql,
+        { ...request, organizationId },
+        {
+          timeoutMs: ORDER_TIMEOUT_MS,
+          interrupted: context.interrupted,
+        },
+      );
       return {
         data: {
           id: entry.id,

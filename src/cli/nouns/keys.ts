@@ -1,57 +1,146 @@
 import { listKeys } from "../../../db/queries/key-list.ts";
-import { generateApiKey } from "../../lib/api-key-format.ts";
-import type { KeyKind } from "../../lib/api-key-record.ts";
+import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator-keys.ts";
+import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import { utcDay, utcMonth } from "../../lib/periods.ts";
 import { createdKeyShape, keyItemShape } from "../../routes/keys/shape.ts";
+import { addOperatorKey } from "../../services/organizations/operator-keys.ts";
 import { addKey, revokeKey } from "../actions/keys.ts";
-import { requireOrganization } from "../actions/organizations.ts";
-import { type Command, UsageError } from "../command.ts";
+import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
+import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
-import { createdKeyText, keyTable } from "../print/keys.ts";
+import {
+  createdKeyText,
+  createdOperatorKeyText,
+  keyTable,
+  operatorKeyTable,
+} from "../print/keys.ts";
 import { moreLine } from "../print/table.ts";
-import { PAGE_OPTIONS, readChoice, readName, readPage, readScopes } from "../read-options.ts";
+import {
+  PAGE_OPTIONS,
+  readChoice,
+  readFutureTime,
+  readLimitNano,
+  readModels,
+  readName,
+  readPage,
+  readScopes,
+  readWholeNumber,
+} from "../read-options.ts";
 
-const KINDS: readonly KeyKind[] = ["secret", "management"];
-const KIND_OPTION = { value: "KIND", meaning: "secret or management; secret if not said" };
-const ORGANIZATION_OPTION = { value: "ID", meaning: "the organization", isRequired: true };
+const KINDS: readonly ApiKeyKind[] = ["secret", "management", "operator"];
+const KIND_OPTION = { value: "KIND", meaning: `${KINDS.join(", ")}; secret if not said` };
+const ORGANIZATION_OPTION = {
+  value: "ID",
+  meaning: "the organization; not needed where there is only one",
+};
+const MAX_RATE_LIMIT_RPM = 2_147_483_647;
+
+/** What a key of an organization can have and an operator key cannot. */
+const SETTING_OPTIONS = {
+  org: ORGANIZATION_OPTION,
+  scopes: { value: "A,B", meaning: "what it may do; everything if not said" },
+  "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
+  "daily-budget-usd": { value: "X", meaning: "what it may spend in a UTC day" },
+  "monthly-budget-usd": { value: "X", meaning: "what it may spend in a UTC month" },
+  models: { value: "A,B", meaning: "the only models it may use" },
+  "expires-at": { value: "TIME", meaning: "when it ends, in ISO 8601" },
+} as const;
 
 const create: Command = {
   noun: "keys",
   verb: "create",
-  summary: "Creates a key of an organization and shows it this once.",
+  summary: "Creates a key and shows it this once.",
   options: {
-    org: ORGANIZATION_OPTION,
     name: {
       value: "NAME",
       meaning: "what it is called; unique in its organization",
       isRequired: true,
     },
     kind: KIND_OPTION,
-    scopes: { value: "A,B", meaning: "what it may do; everything if not said" },
+    ...SETTING_OPTIONS,
   },
   run: ({ options }, context) => {
-    const wish = {
-      organizationId: options.org!,
-      name: readName("name", options.name!),
-      kind: readChoice("kind", options.kind, KINDS) ?? "secret",
-      scopes: readScopes("scopes", options.scopes),
-    };
+    const name = readName("name", options.name!);
+    const kind = readChoice("kind", options.kind, KINDS) ?? "secret";
+    if (kind === "operator") return createOperatorKey(name, options, context);
+    const settings = { name, ...readSettings(options, context.nowMs()) };
     return withDatabase(context, async (sql) => {
-      const { record, secret } = await addKey(sql, wish, context.nowMs());
+      const organizationId = await organizationIdOf(sql, options.org);
+      const { record, secret } = await addKey(
+        sql,
+        { organizationId, kind, settings },
+        context.nowMs(),
+      );
       return { data: createdKeyShape(record, secret), text: createdKeyText(record, secret) };
     });
   },
 };
 
+function readSettings(options: CommandInput["options"], nowMs: number) {
+  const rpm = options["rate-limit-rpm"];
+  return {
+    scopes: readScopes("scopes", options.scopes),
+    rateLimitRpm:
+      rpm === undefined ? null : readWholeNumber("rate-limit-rpm", rpm, 1, MAX_RATE_LIMIT_RPM),
+    dailyBudgetNano: readLimitNano("daily-budget-usd", options["daily-budget-usd"]) ?? null,
+    monthlyBudgetNano: readLimitNano("monthly-budget-usd", options["monthly-budget-usd"]) ?? null,
+    allowedModels: readModels("models", options.models) ?? null,
+    expiresAtMs: readFutureTime("expires-at", options["expires-at"], nowMs) ?? null,
+  };
+}
+
+function createOperatorKey(
+  name: string,
+  options: CommandInput["options"],
+  context: Parameters<Command["run"]>[1],
+) {
+  const foreign = Object.keys(SETTING_OPTIONS).find((option) => options[option] !== undefined);
+  if (foreign !== undefined) throw new UsageError(`an operator key takes no --${foreign}`);
+  return withDatabase(context, async (sql) => {
+    const { key, secret } = await addOperatorKey(sql, { name, nowMs: context.nowMs() });
+    const { key_prefix: _, ...shape } = operatorKeyShape(key);
+    return { data: { ...shape, key: secret }, text: createdOperatorKeyText(key, secret) };
+  });
+}
+
+function operatorKeyShape(key: OperatorKey) {
+  return {
+    id: key.id,
+    name: key.name,
+    key_prefix: key.keyPrefix,
+    kind: "operator",
+    created_at: isoTime(key.createdAtMs),
+  };
+}
+
 const list: Command = {
   noun: "keys",
   verb: "list",
-  summary: "Lists the keys of an organization, newest first, without their secrets.",
-  options: { org: ORGANIZATION_OPTION, ...PAGE_OPTIONS },
+  summary: "Lists keys, newest first, without their secrets.",
+  options: {
+    org: ORGANIZATION_OPTION,
+    kind: {
+      value: "KIND",
+      meaning: "operator: the keys of operators, instead of an organization's",
+    },
+    ...PAGE_OPTIONS,
+  },
   run: ({ options }, context) => {
     const page = readPage(options);
+    if (readChoice("kind", options.kind, ["operator"] as const) === "operator") {
+      if (options.org !== undefined) throw new UsageError("operator keys belong to no --org");
+      return withDatabase(context, async (sql) => {
+        const { keys, total } = await listOperatorKeys(sql, page);
+        return {
+          data: { data: keys.map(operatorKeyShape), total },
+          text: operatorKeyTable(keys) + moreLine(keys.length, page.offset, total),
+        };
+      });
+    }
     return withDatabase(context, async (sql) => {
-      const { id: organizationId } = await requireOrganization(sql, options.org!);
+      const id = await organizationIdOf(sql, options.org);
+      const { id: organizationId } = await requireOrganization(sql, id);
       const nowMs = context.nowMs();
       const { keys, total } = await listKeys(sql, {
         ...page,

@@ -1,14 +1,27 @@
 import { listOrganizations } from "../../../db/queries/organization-list.ts";
-import type { PlanName } from "../../config/settings.ts";
+import { PLANS } from "../../config/settings.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
-import { addOrganization } from "../actions/organizations.ts";
-import type { Command } from "../command.ts";
+import { organizationShape } from "../../routes/admin/shape.ts";
+import type { OrganizationChange } from "../../services/organizations/organization-administration.ts";
+import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
+import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
 import { moreLine, renderFields, renderTable } from "../print/table.ts";
-import { PAGE_OPTIONS, readChoice, readName, readPage } from "../read-options.ts";
+import {
+  PAGE_OPTIONS,
+  readChoice,
+  readFeeBasisPoints,
+  readLimitNano,
+  readName,
+  readOverride,
+  readPage,
+  readWholeNumber,
+} from "../read-options.ts";
 
-const PLANS: readonly PlanName[] = ["free", "pro", "byok", "enterprise"];
+/** How long a running gateway may take to carry out an order on a credit limit. */
+const ORDER_TIMEOUT_MS = 10_000;
+const MAX_COUNT = 2_147_483_647;
 
 const create: Command = {
   noun: "org",
@@ -85,4 +98,73 @@ const list: Command = {
   },
 };
 
-export const organizationCommands: readonly Command[] = [create, list];
+const update: Command = {
+  noun: "org",
+  verb: "update",
+  summary: "Changes what an organization pays, may store, owe and have; or suspends it.",
+  options: {
+    org: { value: "ID", meaning: "the organization; not needed where there is only one" },
+    name: { value: "NAME", meaning: "what it is called" },
+    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; brings its credit limit` },
+    "fee-percent": { value: "X", meaning: "on top of provider cost; default: the plan's" },
+    "file-quota-bytes": { value: "N", meaning: "what it may store; default: the plan's" },
+    "credit-limit-usd": { value: "X", meaning: "how far the balance may go below zero, or none" },
+    "max-keys": { value: "N", meaning: "API keys it may have, or default" },
+    "max-webhooks": { value: "N", meaning: "webhooks it may have, or default" },
+    suspended: { value: "BOOLEAN", meaning: "true refuses every call of its keys" },
+  },
+  run: ({ options }, context) => {
+    const change = readChange(options);
+    if (Object.keys(change).length === 0)
+      throw new UsageError("org update needs something to change");
+    return withDatabase(context, async (sql) => {
+      const id = await organizationIdOf(sql, options.org);
+      const updated = await updateOrganization(sql, id, change, {
+        timeoutMs: ORDER_TIMEOUT_MS,
+        interrupted: context.interrupted,
+      });
+      const data = organizationShape(updated);
+      const creditLimit = data.credit_limit_usd;
+      return {
+        data,
+        text: renderFields([
+          ["Organization", data.name],
+          ["Id", data.id],
+          ["Plan", data.plan],
+          ["Fee", `${data.fee_percent} %`],
+          ["File quota", `${data.file_quota_bytes} bytes`],
+          ["Credit limit", creditLimit === null ? "none" : `${creditLimit} USD`],
+          ["Keys at most", String(data.max_keys)],
+          ["Webhooks at most", String(data.max_webhooks)],
+          ["Suspended", data.suspended ? "yes" : "no"],
+        ]),
+      };
+    });
+  },
+};
+
+const NO_LIMIT = "none";
+
+function readChange(options: CommandInput["options"]): OrganizationChange {
+  const count = (option: string, maximum = MAX_COUNT) =>
+    readOverride(options[option], (text) => readWholeNumber(option, text, 0, maximum));
+  const limit = options["credit-limit-usd"];
+  const suspended = readChoice("suspended", options.suspended, ["true", "false"] as const);
+  const change = {
+    name: options.name === undefined ? undefined : readName("name", options.name),
+    plan: readChoice("plan", options.plan, PLANS),
+    feeBasisPoints: readOverride(options["fee-percent"], (text) =>
+      readFeeBasisPoints("fee-percent", text),
+    ),
+    fileQuotaBytes: count("file-quota-bytes", Number.MAX_SAFE_INTEGER),
+    maxKeys: count("max-keys"),
+    maxWebhooks: count("max-webhooks"),
+    creditLimitNano: limit === NO_LIMIT ? null : readLimitNano("credit-limit-usd", limit),
+    isSuspended: suspended === undefined ? undefined : suspended === "true",
+  };
+  return Object.fromEntries(
+    Object.entries(change).filter(([, value]) => value !== undefined),
+  ) as OrganizationChange;
+}
+
+export const organizationCommands: readonly Command[] = [create, list, update];

@@ -1,4 +1,5 @@
 import type { ListedKey } from "../../../db/queries/key-list.ts";
+import type { OperatorKey } from "../../../db/queries/operator-keys.ts";
 import { type ApiKeyRecord, scopeNames } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdText } from "../../lib/money.ts";
@@ -13,6 +14,26 @@ export function createdKeyText(record: ApiKeyRecord, secret: string): string {
     ["Key", secret],
   ]);
   return `${fields}The key is shown this once.\n`;
+}
+
+export function createdOperatorKeyText(key: OperatorKey, secret: string): string {
+  const fields = renderFields([
+    ["Name", key.name],
+    ["Id", key.id],
+    ["Kind", "operator"],
+    ["Key", secret],
+  ]);
+  return `${fields}The key is shown this once.\n`;
+}
+
+export function operatorKeyTable(keys: readonly OperatorKey[]): string {
+  const rows = keys.map(({ id, name, keyPrefix, createdAtMs }) => [
+    id,
+    name,
+    keyPrefix,
+    isoTime(createdAtMs),
+  ]);
+  return renderTable(["ID", "NAME", "KEY", "CREATED"], rows, "No operator keys.");
 }
 
 export function keyTable(keys: readonly ListedKey[], nowMs: number): string {

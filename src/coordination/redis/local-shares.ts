@@ -48,6 +48,12 @@ export class LocalShares {
     return this.#live.most(liveInstances().length, clock.nowMs());
   }
 
+  remaining(key: string, limit: number): number {
+    const live = this.countInstances();
+    if (this.#options.clock.nowMs() < this.#ignorantUntilMs) return 0;
+    return this.own.remainingShare(key, Math.max(1, Math.floor(limit / live)));
+  }
+
   /** Throws 503 where more keys than fit were used within a window. */
   take(key: string, limit: number): RateDecision {
     const nowMs = this.#options.clock.nowMs();

@@ -62,6 +62,11 @@ export class OwnAdmissions {
     return decision;
   }
 
+  /** How many of `share` admissions are left here. */
+  remainingShare(key: string, share: number): number {
+    return this.#windows.remaining(key, share);
+  }
+
   /** The counters in Redis are gone: they have to be told of everything. */
   forgetTold(): void {
     this.#untold = new Map();

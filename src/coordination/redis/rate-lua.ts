@@ -156,6 +156,17 @@ end
 return answers`;
 }
 
+/** KEYS marker, present, window. ARGV generation, instance, deadline, buckets. Answers what the window holds. */
+export function countLua(bucketMs: number, clockKey?: string): string {
+  return `${preamble(clockKey)}${CHECK}
+local buckets = tonumber(ARGV[4])
+${leaveTime(bucketMs)}${EXPIRE}
+local gone = expire(KEYS[3])
+if not gone then return {${CARRIED_OUT}, now, 0} end
+local last = redis.call('LRANGE', KEYS[3], -1, -1)
+return {${CARRIED_OUT}, now, tonumber(last[1]) - gone}`;
+}
+
 /**
  * Adds admissions that were made without Redis to the windows, at their ages. KEYS marker, present, windows.
  * ARGV generation, instance, deadline, whether all is told and the instance takes part from now on, buckets,

@@ -6,6 +6,7 @@ import type { Untold } from "./own-admissions.ts";
 import {
   attendLua,
   CARRIED_OUT,
+  countLua,
   GENERATION_CHANGED,
   leaveLua,
   mergeLua,
@@ -65,6 +66,7 @@ interface Scripts {
   gatewayAttend(...words: (string | number)[]): Promise<[number, number, string]>;
   gatewayTake(...words: (string | number)[]): Promise<number[]>;
   gatewayMerge(...words: (string | number)[]): Promise<number[]>;
+  gatewayCount(...words: (string | number)[]): Promise<number[]>;
   gatewayLeave(...words: (string | number)[]): Promise<number[]>;
 }
 
@@ -84,6 +86,7 @@ export class RateScripts {
     redis.defineCommand("gatewayAttend", { numberOfKeys: 2, lua: attendLua(clockKey) });
     redis.defineCommand("gatewayTake", { lua: takeLua(BUCKET_MS, clockKey) });
     redis.defineCommand("gatewayMerge", { lua: mergeLua(BUCKET_MS, clockKey) });
+    redis.defineCommand("gatewayCount", { numberOfKeys: 3, lua: countLua(BUCKET_MS, clockKey) });
     redis.defineCommand("gatewayLeave", { numberOfKeys: 1, lua: leaveLua(clockKey) });
     this.#scripts = redis as unknown as Scripts;
   }
@@ -138,6 +141,22 @@ export class RateScripts {
       });
     }
     return answers;
+  }
+
+  /** How many admissions of a key its window holds. Throws as `take`. */
+  async count(generation: string, key: string): Promise<number> {
+    const reply = await this.#timed(() =>
+      this.#scripts.gatewayCount(
+        this.#marker,
+        this.#present(generation),
+        this.#windowPrefix(generation) + key,
+        generation,
+        this.#options.instanceId,
+        this.#deadlineMs(),
+        this.#buckets,
+      ),
+    );
+    return reply[2]!;
   }
 
   /** Adds what was admitted without Redis; with `isAll` this instance takes part from then on. Throws as `take`. */

@@ -128,6 +128,18 @@ export class RedisRateWindows implements RateWindows {
     });
   }
 
+  async remaining(key: string, limit: number): Promise<number> {
+    if (this.#state === "joined") {
+      try {
+        const admitted = await this.#options.scripts.count(this.#generation!, key);
+        return Math.max(0, limit - admitted);
+      } catch {
+        // The next take notices what is wrong with Redis.
+      }
+    }
+    return this.#shares.remaining(key, limit);
+  }
+
   #wait(take: WaitingTake): void {
     this.#waiting.push(take);
     if (this.#isFlushing) return;

@@ -65,7 +65,7 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
   const stated = statedOffers(offers, entries, (entry, builtIn) =>
     fileModel(entry, builtIn, context),
   );
-  const { models, pinned } = mergeOffers(stated);
+  const { models, pinned } = await mergeOffers(stated);
   const catalogue = new Map(models.map((model) => [model.id, model]));
   if (input.sandbox) for (const model of sandboxModels()) catalogue.set(model.id, model);
   const knownElsewhere = await modelsOfOtherTypes(input, catalogue);
@@ -97,7 +97,7 @@ async function offersOf(input: CatalogueInput) {
     const discovered = discoveredOffers(
       provider,
       listed,
-      input.discovered?.get(provider.id),
+      isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id),
       builtIn.leftOut,
     );
     offers.push(...discovered.offers);
@@ -108,6 +108,19 @@ async function offersOf(input: CatalogueInput) {
 
 function builtInOf({ builtIn, now }: CatalogueInput, typeName: string): Promise<BuiltInModels> {
   return builtIn === undefined ? builtInModels(typeName, now) : builtIn(typeName);
+}
+
+/**
+ * A local server of which the file names models offers those alone: what else it lists may be the same
+ * ones under other names, and would cost nothing.
+ */
+function isNamedInFile({ id, type }: ProviderConfig, models: readonly ModelConfig[]): boolean {
+  if (type !== "openai-compatible") return false;
+  return models.some((entry) =>
+    entry.endpoints === undefined
+      ? entry.id.startsWith(`${id}/`)
+      : entry.endpoints.some(({ provider }) => provider === id),
+  );
 }
 
 function servedBy(model: CatalogueModel, { id }: ProviderConfig): CatalogueModel {

@@ -17,6 +17,8 @@ export interface MergedOffers {
   readonly pinned: ReadonlyMap<string, CatalogueModel>;
 }
 
+const OFFERS_AT_A_TIME = 250;
+
 /** The model of `offer` as it is called at the provider, behind the names of the provider and of its type. */
 export function providerNames({ provider, model }: Offer): string[] {
   const name = model.endpoints[0]!.model;
@@ -30,18 +32,23 @@ export function providerNames({ provider, model }: Offer): string[] {
  * then the cheaper ones. What a server of the operator's own offers is joined with nothing: its names are
  * whatever was typed there.
  */
-export function mergeOffers(offers: readonly Offer[]): MergedOffers {
+export async function mergeOffers(offers: readonly Offer[]): Promise<MergedOffers> {
   const groups = new Map<string, Offer[]>();
-  for (const offer of offers) {
+  for (const [at, offer] of offers.entries()) {
+    if (at % OFFERS_AT_A_TIME === 0) await letOthersRun();
     const canonical = canonicalIdOf(offer);
-    const group = groups.get(canonical);
-    const isAlike = group === undefined || group[0]!.model.category === offer.model.category;
+    const first = groups.get(canonical)?.[0];
+    const isAlike = first === undefined || first.model.category === offer.model.category;
     const id = isAlike ? canonical : providerNames(offer)[0]!;
-    groups.set(id, [...(groups.get(id) ?? []), offer]);
+    const group = groups.get(id);
+    if (group === undefined) groups.set(id, [offer]);
+    else group.push(offer);
   }
-  const models = [...groups].map(([id, group]) => canonicalModel(id, group));
+  const models: CatalogueModel[] = [];
   const pinned = new Map<string, CatalogueModel>();
   for (const [id, group] of groups) {
+    if (models.length % OFFERS_AT_A_TIME === 0) await letOthersRun();
+    models.push(canonicalModel(id, group));
     for (const offer of group) {
       for (const name of providerNames(offer)) {
         if (!groups.has(name)) pinned.set(name, pin(name, id, offer, pinned.get(name)));
@@ -49,6 +56,11 @@ export function mergeOffers(offers: readonly Offer[]): MergedOffers {
     }
   }
   return { models, pinned };
+}
+
+/** The event loop is not to be held: a catalogue is also built while requests are served. */
+function letOthersRun(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
 }
 
 function canonicalIdOf(offer: Offer): string {

@@ -7,6 +7,7 @@ import {
 } from "../../../db/queries/credit-list.ts";
 import { jsonResponse } from "../../http/json-response.ts";
 import type { Access, RouteDefinition } from "../../http/route.ts";
+import { isLimited } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isoTime, MAX_TIME_MS, parseIsoTime } from "../../lib/iso-time.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -57,9 +58,11 @@ export function creditRoutes(sql: Database): RouteDefinition[] {
       async handle(context) {
         const query = context.query as TransactionsQuery;
         const offset = query.offset ?? 0;
+        const { key } = context.caller;
         const { transactions, total } = await listTransactions(sql, {
-          organizationId: context.caller.key.organizationId,
+          organizationId: key.organizationId,
           type: query.type,
+          ofKeyId: key.kind === "secret" && isLimited(key) ? key.id : undefined,
           ...timeSpan(query),
           limit: query.limit ?? DEFAULT_PAGE,
           offset,

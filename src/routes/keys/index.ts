@@ -5,7 +5,7 @@ import type { Clock } from "../../lib/clock.ts";
 import type { ApiKeys } from "../../services/keys/api-keys.ts";
 import * as schema from "./schema.ts";
 import { type KeyBody, settingsOf } from "./settings.ts";
-import { createdKeyShape, keyItemShape } from "./shape.ts";
+import { createdKeyShape, keyItemShape, ownKeyShape } from "./shape.ts";
 
 const access: Access = { kind: "administration", scope: "keys:manage" };
 /** A limited key would escape its limits through other keys, and their figures are not its own. */
@@ -69,6 +69,18 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       async handle(context) {
         const found = await keys.find(context.caller.key, context.params.id!);
         return jsonResponse(keyItemShape(found));
+      },
+    },
+    {
+      method: "GET",
+      path: "/v1/key",
+      tag,
+      summary: "Show the calling key to itself, with what is left of its limits",
+      access: { kind: "self" },
+      responses: { 200: { description: "The calling key", schema: schema.ownKey } },
+      async handle(context) {
+        const { key, remainingRpm } = await keys.own(context.caller.key);
+        return jsonResponse(ownKeyShape(key, remainingRpm));
       },
     },
     {

@@ -93,5 +93,19 @@ export const keyListItem = Type.Object({
   expires_at: nullable(Type.String()),
 });
 
+const leftOver = { description: "Null where there is no such limit" };
+
+export const ownKey = Type.Object({
+  ...keyListItem.properties,
+  remaining_today_usd: Type.Union([Type.Number(), Type.Null()], {
+    description:
+      "Daily budget minus usage_today_usd; running requests may hold a part. Null: no budget",
+  }),
+  remaining_month_usd: Type.Union([Type.Number(), Type.Null()], {
+    description: "As remaining_today_usd, of the UTC month",
+  }),
+  remaining_rpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
+});
+
 export const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
 export const deletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });

@@ -1,7 +1,7 @@
 import type { ListedKey } from "../../../db/queries/key-list.ts";
 import { type ApiKeyRecord, scopeNames } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";
-import { usdNumber } from "../../lib/money.ts";
+import { type NanoUsd, usdNumber } from "../../lib/money.ts";
 
 function settingsShape(record: ApiKeyRecord) {
   return {
@@ -34,4 +34,21 @@ export function keyItemShape(key: ListedKey) {
     usage_month_usd: usdNumber(key.spentThisMonthNano),
     last_used_at: key.lastUsedAtMs === null ? null : isoTime(key.lastUsedAtMs),
   };
+}
+
+/** A key as it sees itself. */
+export function ownKeyShape(key: ListedKey, remainingRpm: number | null) {
+  const { dailyBudgetNano, monthlyBudgetNano } = key.record;
+  return {
+    ...keyItemShape(key),
+    remaining_today_usd: remainingUsd(dailyBudgetNano, key.spentTodayNano),
+    remaining_month_usd: remainingUsd(monthlyBudgetNano, key.spentThisMonthNano),
+    remaining_rpm: remainingRpm,
+  };
+}
+
+/** A budget that was lowered below what is spent leaves nothing. */
+function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | null {
+  if (budgetNano === null) return null;
+  return usdNumber(budgetNano > spentNano ? budgetNano - spentNano : 0n);
 }

@@ -20,7 +20,7 @@ interface SearchQuery {
 
 const common = {
   tag: "Models",
-  access: { kind: "administration", scope: "models:read" },
+  access: { kind: "catalogue", scope: "models:read" },
 } as const;
 
 /** The catalogue of models (spec 4.4). A model's id has slashes, hence the wildcards. */
@@ -54,7 +54,7 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
         404: { description: "There is no such model" },
       },
       async handle(context) {
-        const id = await catalogue.remove(organizationOf(context), askedName(context));
+        const id = await catalogue.remove(context.caller.key, askedName(context));
         return jsonResponse({ id, object: "model", deleted: true });
       },
     },

@@ -8,7 +8,7 @@ import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
 import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
 import type { Hold } from "../money/interface.ts";
-import { feeBasisPoints } from "../plans.ts";
+import { type FeeTerms, feeOfTerms } from "../plans.ts";
 import {
   assertModelsAllowed,
   coveredTerms,
@@ -153,7 +153,7 @@ export class ChatCompletions {
     if (!organization.isActive) {
       return organization.activate().then(() => this.#admit(context, plan, claim));
     }
-    const fee = feeOf(organization.turn("plan", undefined), plan);
+    const fee = feeOf(organization.turn("terms", undefined), plan);
     const size = promptSize(request);
     const bound = costBound(request, size, coveredTerms(plan));
     const held = this.#dependencies.money.hold({
@@ -198,11 +198,10 @@ function admittedChat(
   };
 }
 
-function feeOf(planName: string | undefined, plan: RoutePlan): bigint {
-  if (planName === undefined)
-    throw new GatewayError("invalid_api_key", "The API key is not valid.");
-  if (planName === "byok") assertOwnKeys(plan);
-  return feeBasisPoints(planName);
+function feeOf(terms: FeeTerms | undefined, plan: RoutePlan): bigint {
+  if (terms === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
+  if (terms.plan === "byok") assertOwnKeys(plan);
+  return feeOfTerms(terms);
 }
 
 /** On the BYOK plan the provider bills the caller directly, which takes a provider key of the caller. */

@@ -175,7 +175,9 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     const stored =
       claim === undefined || this.isGone
         ? undefined
-        : idempotency.store(claim, 200, outcome.headers, new TextEncoder().encode(outcome.body));
+        : idempotency.store(claim, 200, outcome.headers, new TextEncoder().encode(outcome.body), {
+            isClaimNeeded: true,
+          });
     const settled = settlementFigures(this.#figures!, this.isGone ? 499 : 200);
     const errorCode = this.isGone ? "client_closed_request" : undefined;
     const wanted = events?.ofCharge(hold, settled, errorCode);

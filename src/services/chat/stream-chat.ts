@@ -130,7 +130,9 @@ class StreamedChat implements ChatStreamCall {
     return {
       store: (bytes: Uint8Array | null) => {
         const headers = answerHeaders(this.#chat, this.stream.candidate, this.stream);
-        return idempotency.store(claim, 200, Object.assign(headers, STREAM_HEADERS), bytes);
+        return idempotency.store(claim, 200, Object.assign(headers, STREAM_HEADERS), bytes, {
+          isClaimNeeded: false,
+        });
       },
       free: () => idempotency.free(claim),
     };

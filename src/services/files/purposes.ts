@@ -29,7 +29,15 @@ const QUOTA_BYTES: Readonly<Record<string, number>> = {
   enterprise: 1024 * GIGABYTE,
 };
 
-export function quotaBytes(plan: string): number {
+/** Of an organization: its own, or that of its plan. */
+export function quotaOfTerms(terms: {
+  readonly plan: string;
+  readonly fileQuotaBytes: number | null;
+}): number {
+  return terms.fileQuotaBytes ?? planQuotaBytes(terms.plan);
+}
+
+export function planQuotaBytes(plan: string): number {
   const quota = QUOTA_BYTES[plan];
   if (quota === undefined) throw new Error(`unknown plan ${plan}`);
   return quota;

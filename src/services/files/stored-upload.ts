@@ -14,7 +14,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { FileRecord } from "../../lib/file-record.ts";
 import type { FileStorage, StorageWriter } from "../../storage/interface.ts";
-import { quotaBytes } from "./purposes.ts";
+import { quotaOfTerms } from "./purposes.ts";
 
 export interface StoredUploadDependencies {
   readonly sql: Database;
@@ -54,8 +54,8 @@ export class StoredUpload {
     dependencies: StoredUploadDependencies,
     upload: { readonly storageKey: string; readonly organizationId: string },
   ): Promise<StoredUpload> {
-    const plan = await beginFileUpload(dependencies.sql, dependencies.instance, upload);
-    return new StoredUpload(dependencies, upload.storageKey, quotaBytes(plan));
+    const terms = await beginFileUpload(dependencies.sql, dependencies.instance, upload);
+    return new StoredUpload(dependencies, upload.storageKey, quotaOfTerms(terms));
   }
 
   private constructor(

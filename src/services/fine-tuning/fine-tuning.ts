@@ -27,7 +27,7 @@ import type { Caller } from "../caller.ts";
 import type { TunedModels } from "../models/tuned-models.ts";
 import type { OrganizationActors } from "../money/alone.ts";
 import type { MoneyPort } from "../money/interface.ts";
-import { feeBasisPoints } from "../plans.ts";
+import { feeOfTerms } from "../plans.ts";
 import { assertModelsAllowed } from "../routing/plan-route.ts";
 import { endJob } from "./end-job.ts";
 import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";
@@ -219,17 +219,17 @@ export class FineTuning {
   async #feeOf(organizationId: string, { endpoint }: TunableModel): Promise<bigint> {
     const organization = this.#dependencies.organizations.get(organizationId);
     if (!organization.isActive) await organization.activate();
-    const { plan } = organization.turn("headroom", undefined);
-    if (plan === undefined) {
+    const terms = organization.turn("terms", undefined);
+    if (terms === undefined) {
       throw new GatewayError("invalid_api_key", "The API key is not valid.");
     }
-    if (plan === "byok" && endpoint.provider !== KEYLESS_PROVIDER) {
+    if (terms.plan === "byok" && endpoint.provider !== KEYLESS_PROVIDER) {
       throw new GatewayError(
         "insufficient_credits",
         `The organization's plan is BYOK, and it has no provider key for ${endpoint.provider}.`,
       );
     }
-    return feeBasisPoints(plan);
+    return feeOfTerms(terms);
   }
 
   #orderOf(

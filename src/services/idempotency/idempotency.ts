@@ -7,6 +7,7 @@ import {
   claimIdempotencyKey,
   type IdempotencyClaim,
   type StoredResult,
+  type StoreOptions,
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
 import { untilReachable } from "../../../db/until-reachable.ts";
@@ -107,11 +108,12 @@ export class Idempotency {
     status: number,
     headers: Record<string, string>,
     body: Uint8Array | null,
+    options: StoreOptions,
   ): StatementEffect {
     const { keyring } = this.#dependencies;
     const kept = body !== null && body.byteLength <= MAX_STORED_RESULT_BYTES ? body : null;
     const sealed = kept && ((keyId: string) => keyring.sealUnder(keyId, kept));
-    return storeResultEffect(claim, { status, headers, body: sealed }, keyring);
+    return storeResultEffect(claim, { status, headers, body: sealed }, keyring, options);
   }
 
   /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */

@@ -1,6 +1,7 @@
 import { type Database, sqlState } from "../../../db/client.ts";
 import { findListedKey, type ListedKey, listKeys } from "../../../db/queries/key-list.ts";
 import { ScopesNotHeldError, TooManyKeysError } from "../../../db/queries/key-write.ts";
+import type { RateWindows } from "../../coordination/interface.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
 import type { ApiKeyRecord, ApiKeySettings } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -22,6 +23,7 @@ export interface ApiKeysDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly clock: Clock;
+  readonly rates: RateWindows;
 }
 
 const UNIQUE_VIOLATION = "23505";
@@ -73,6 +75,15 @@ export class ApiKeys {
     });
     if (found === undefined) throw notFound();
     return found;
+  }
+
+  /** The calling key, and what is left of its rate limit: null where it has none. Throws 404. */
+  async own(caller: ApiKeyRecord): Promise<{ key: ListedKey; remainingRpm: number | null }> {
+    const key = await this.find(caller, caller.id);
+    const { rateLimitRpm } = key.record;
+    if (rateLimitRpm === null) return { key, remainingRpm: null };
+    const remainingRpm = await this.#dependencies.rates.remaining(caller.id, rateLimitRpm);
+    return { key, remainingRpm };
   }
 
   /** Throws 403, 404, 409. */

@@ -1,6 +1,7 @@
 import type { Database } from "../../../db/client.ts";
 import { searchCatalogue } from "../../../db/queries/catalogue-search.ts";
 import { deleteTunedModel } from "../../../db/queries/tuned-models.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
@@ -9,6 +10,7 @@ import {
   type ModelDescription,
   type ModelDetail,
 } from "../../providers/catalogue/describe-model.ts";
+import { assertModelsAllowed } from "../routing/plan-route.ts";
 import { findModel } from "./find-model.ts";
 import { termsOf, wordsOf } from "./search-words.ts";
 import type { TunedModels } from "./tuned-models.ts";
@@ -95,10 +97,15 @@ export class ModelCatalogue {
 
   /**
    * Deletes a tuned model of the organization; its job deletes it at the provider. Returns its id.
-   * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns.
+   * Throws 404 for a model that is not there, 403 for one of the catalogue, which no caller owns, and for one
+   * that is not in the key's model list.
    */
-  async remove(organizationId: string, name: string): Promise<string> {
-    const { id } = findModel(await this.#tunedModels.indexFor(organizationId, [name]), name);
+  async remove(key: ApiKeyRecord, name: string): Promise<string> {
+    const { organizationId } = key;
+    const index = await this.#tunedModels.indexFor(organizationId, [name]);
+    const model = findModel(index, name);
+    if (key.kind === "secret") assertModelsAllowed(key, [model], "model", index);
+    const { id } = model;
     const isDeleted = (await deleteTunedModel(this.#sql, organizationId, id)) !== undefined;
     this.#tunedModels.forget(organizationId);
     if (isDeleted) return id;

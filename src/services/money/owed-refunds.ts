@@ -1,7 +1,7 @@
 import type { Database } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { isInstanceDead, requestsWithAttempts } from "../../../db/queries/undelivered.ts";
-import { type Clock, sleep } from "../../lib/clock.ts";
+import type { Clock } from "../../lib/clock.ts";
 import type { LeftNotes, NoteFile } from "../../storage/note-file.ts";
 import { refundEffect } from "./refund.ts";
 import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
@@ -14,15 +14,18 @@ export interface OwedRefundsDependencies {
   onError(error: unknown): void;
 }
 
-const RETRY_MS = 1_000;
+const LOOK_MS = 1_000;
 /** Of an instance that this database does not know, or not any more: notes of another one, perhaps. */
 const MAX_NOTE_AGE_MS = 7 * 86_400_000;
 
 /** Notes of what was not delivered, and the refunds that those of dead processes are owed. */
 export class OwedRefunds implements UndeliveredNotes {
   readonly #dependencies: OwedRefundsDependencies;
-  #settling: Promise<void> | undefined;
+  #isSettling = false;
   #isClosed = false;
+  #cancelNext = (): void => {};
+  /** Files of unknown instances whose refunds this process has asked for: once is enough. */
+  readonly #asked = new Set<string>();
 
   constructor(dependencies: OwedRefundsDependencies) {
     this.#dependencies = dependencies;
@@ -47,48 +50,45 @@ export class OwedRefunds implements UndeliveredNotes {
   }
 
   /**
-   * Gives what other processes of this folder owe that have died, until nothing is left to give: their
-   * successor does at its start, and where several share a folder, those that live now and then.
+   * Gives what other processes of this folder owe that have died: at once, and from then on as soon as one is
+   * declared dead, whichever instance does that. So every instance looks after its own folder, also one that
+   * was back before the lease of its predecessor had ended. A look costs the reading of a folder.
    */
-  settleLeft(): Promise<void> {
-    this.#settling ??= this.#settleLeft().finally(() => {
-      this.#settling = undefined;
-    });
-    return this.#settling;
+  watch(): void {
+    if (this.#isClosed || this.#isSettling) return;
+    this.#isSettling = true;
+    this.#settleLeft()
+      .catch(this.#dependencies.onError)
+      .finally(() => {
+        this.#isSettling = false;
+        if (this.#isClosed) return;
+        this.#cancelNext = this.#dependencies.clock.after(LOOK_MS, () => this.watch());
+      });
   }
 
   async #settleLeft(): Promise<void> {
-    while (!this.#isClosed) {
-      let isAllSettled = true;
-      try {
-        for (const left of this.#dependencies.file.left()) {
-          if (!(await this.#settle(left))) isAllSettled = false;
-        }
-      } catch (error) {
-        isAllSettled = false;
-        this.#dependencies.onError(error);
-      }
-      if (isAllSettled) return;
-      await sleep(this.#dependencies.clock, RETRY_MS);
-    }
+    for (const left of this.#dependencies.file.left()) await this.#settle(left);
   }
 
   close(): void {
     this.#isClosed = true;
+    this.#cancelNext();
   }
 
-  /** Each refund is given once, by whomever and however often it is asked for. False: look again. */
-  async #settle({ name, notes, writtenAtMs, discard }: LeftNotes<Undelivered>): Promise<boolean> {
+  /** Each refund is given once, by whichever process and however often it is asked for. */
+  async #settle({ name, notes, writtenAtMs, discard }: LeftNotes<Undelivered>): Promise<void> {
     const { sql, submit, clock } = this.#dependencies;
     const isDead = await isInstanceDead(sql, name);
     // One that lives settles its notes by itself, and what it sent may yet be written.
-    if (isDead === false) return true;
+    if (isDead === false) return;
+    const isOld = clock.nowMs() - writtenAtMs > MAX_NOTE_AGE_MS;
+    if (this.#asked.has(name) && !isOld) return;
     const requestIds = notes.map(({ requestId }) => requestId);
     // Whoever reaps the dead one is about to charge these.
     const undecided = await requestsWithAttempts(sql, requestIds);
     for (const note of notes) if (!undecided.has(note.requestId)) await submit(refundEffect(note));
-    if (undecided.size > 0) return false;
-    if (isDead || clock.nowMs() - writtenAtMs > MAX_NOTE_AGE_MS) discard();
-    return true;
+    if (undecided.size > 0) return;
+    if (isDead || isOld) discard();
+    else this.#asked.add(name);
   }
 }

@@ -95,6 +95,14 @@ export function assertModelsAllowed(
   }
 }
 
+/** Under which the health of an endpoint is kept. */
+export function endpointIdOf(endpoint: {
+  readonly provider: string;
+  readonly model: string;
+}): string {
+  return `${endpoint.provider}/${endpoint.model}`;
+}
+
 function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
   return allowedId === id || allowedId === canonicalId;
 }
@@ -116,7 +124,7 @@ export function planRoute(
           providerId: endpoint.provider,
           provider,
           upstreamModel: endpoint.model,
-          endpointId: `${endpoint.provider}/${endpoint.model}`,
+          endpointId: endpointIdOf(endpoint),
         },
       ];
     });

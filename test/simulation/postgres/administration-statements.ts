@@ -31,7 +31,7 @@ export const administrationStatements: readonly ModelledStatement[] = [
       if (organization === undefined || account === undefined) return rowsOf([]);
       const { credit_nano, credit_limit_nano, posted_nano, sequence, held_nano } = account;
       const totals = { credit_nano, credit_limit_nano, posted_nano, sequence, held_nano };
-      return rowsOf([{ ...organization, ...totals }]);
+      return rowsOf([{ ...organization, fee_basis_points: null, ...totals }]);
     },
   },
   {

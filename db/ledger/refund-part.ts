@@ -1,0 +1,34 @@
+import type { DatabaseTransaction } from "../client.ts";
+
+export interface PartialRefund {
+  readonly transactionId: string;
+  readonly organizationId: string;
+  /** The usage transaction. */
+  readonly chargeId: string;
+  /** Undefined: all that was not given back yet. */
+  readonly amountNano: bigint | undefined;
+  readonly description: string;
+}
+
+export type RefundOutcome =
+  | { readonly kind: "posted"; readonly amountNano: bigint }
+  /** More than `leftNano`, which was not given back yet; nothing was posted. */
+  | { readonly kind: "too much"; readonly leftNano: bigint }
+  | { readonly kind: "unknown charge" };
+
+/**
+ * Gives a part of a charge back to its organization, at most what was not given back yet, also where an
+ * answer that never left is given back at the same time. Budgets of keys stay as they are.
+ */
+export async function refundPart(
+  sql: DatabaseTransaction,
+  { transactionId, organizationId, chargeId, amountNano, description }: PartialRefund,
+): Promise<RefundOutcome> {
+  const [row] = await sql<{ left_nano: bigint; amount_nano: bigint | null }[]>`
+    SELECT left_nano, amount_nano FROM ledger_refund_part(${transactionId}, ${organizationId},
+      ${chargeId}, ${amountNano?.toString() ?? null}::bigint, ${description})`;
+  if (row === undefined) return { kind: "unknown charge" };
+  return row.amount_nano === null
+    ? { kind: "too much", leftNano: row.left_nano }
+    : { kind: "posted", amountNano: row.amount_nano };
+}

@@ -1,0 +1,71 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import type { Query } from "../query.ts";
+
+export interface OperatorKey {
+  readonly id: string;
+  readonly name: string;
+  readonly keyPrefix: string;
+  readonly createdAtMs: number;
+}
+
+/** A key that is not revoked. Asked anew for each call, so a revocation takes effect at once everywhere. */
+export function findOperatorKey(hash: string): Query<OperatorKey | undefined> {
+  return {
+    name: "operator-key-find",
+    tables: ["operator_keys"],
+    async run(sql) {
+      const [row] = await sql<OperatorKeyRow[]>`
+        SELECT id, name, key_prefix, created_at FROM operator_keys
+        WHERE key_hash = ${hash} AND revoked_at IS NULL`;
+      return row && operatorKey(row);
+    },
+  };
+}
+
+/** Inserts a key unless that key exists, revoked or not. True where it was inserted. */
+export async function insertOperatorKey(
+  sql: Database | DatabaseTransaction,
+  key: OperatorKey & { readonly keyHash: string },
+): Promise<boolean> {
+  const inserted = await sql`
+    INSERT INTO operator_keys (id, name, key_hash, key_prefix, created_at)
+    VALUES (${key.id}, ${key.name}, ${key.keyHash}, ${key.keyPrefix}, ${new Date(key.createdAtMs)})
+    ON CONFLICT (key_hash) DO NOTHING`;
+  return inserted.count > 0;
+}
+
+/** Keys that are not revoked, newest first, and how many there are. */
+export async function listOperatorKeys(
+  sql: Database,
+  page: { readonly limit: number; readonly offset: number },
+): Promise<{ keys: OperatorKey[]; total: number }> {
+  const [count] = await sql<{ total: bigint }[]>`
+    SELECT count(*) AS total FROM operator_keys WHERE revoked_at IS NULL`;
+  const rows = await sql<OperatorKeyRow[]>`
+    SELECT id, name, key_prefix, created_at FROM operator_keys WHERE revoked_at IS NULL
+    ORDER BY created_at DESC, id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
+  return { keys: rows.map(operatorKey), total: Number(count!.total) };
+}
+
+/** True where the key was there to revoke. */
+export async function revokeOperatorKey(sql: Database, id: string): Promise<boolean> {
+  const revoked = await sql`UPDATE operator_keys SET revoked_at = clock_timestamp()
+    WHERE id = ${id} AND revoked_at IS NULL`;
+  return revoked.count > 0;
+}
+
+interface OperatorKeyRow {
+  readonly id: string;
+  readonly name: string;
+  readonly key_prefix: string;
+  readonly created_at: Date;
+}
+
+function operatorKey(row: OperatorKeyRow): OperatorKey {
+  return {
+    id: row.id,
+    name: row.name,
+    keyPrefix: row.key_prefix,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

@@ -1,0 +1,41 @@
+import type { Database } from "../../db/client.ts";
+import type { Query } from "../../db/query.ts";
+import type { GatewayConfig } from "../config.ts";
+import type { RateWindows } from "../coordination/interface.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { CreditOrders } from "../services/money/credit-orders.ts";
+import { OperatorCredit } from "../services/money/operator-credit.ts";
+import { AdministrativeRate } from "../services/organizations/administrative-rate.ts";
+import { OrganizationAdministration } from "../services/organizations/organization-administration.ts";
+import type { Suspensions } from "../services/organizations/suspensions.ts";
+import { ProviderHealth } from "../services/routing/provider-health.ts";
+import type { ActorWorld } from "./actor-world.ts";
+
+/** What operators reach, and what bounds the administration of organizations. */
+export function composeAdministration(parts: {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly instanceId: string;
+  readonly world: ActorWorld;
+  readonly suspensions: Suspensions;
+  readonly orders: CreditOrders;
+  readonly models: ModelIndex;
+  readonly rates: RateWindows;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}) {
+  const { config, world } = parts;
+  return {
+    administrativeRate: new AdministrativeRate(parts.rates),
+    admin: {
+      organizations: new OrganizationAdministration({
+        ...parts,
+        organizations: world.organizations,
+        defaults: { plan: config.plan, startingCreditNano: config.startingCreditNanoUsd },
+      }),
+      credit: new OperatorCredit({ ...parts, organizations: world.organizations }),
+      providers: new ProviderHealth({ ...parts, endpoints: world.endpoints }),
+    },
+  };
+}

@@ -1,0 +1,119 @@
+import { isLocalServer } from "../../config/local-server.ts";
+import type { ProviderConfig } from "../../config/providers.ts";
+import { readWhole } from "../openai/bounded-body.ts";
+import { requestHeaders } from "../openai/chat-provider.ts";
+import { endpointUrl } from "../openai/endpoint-url.ts";
+import { wireDialect } from "../openai/wire-dialects.ts";
+import { type HttpClient, sent } from "../transport/provider-response.ts";
+import type { DiscoveredModel } from "./discovered-model.ts";
+import { membersOf, readModelList } from "./read-model-list.ts";
+
+const TIMEOUT_MS = 15_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+/** The longest list is OpenRouter's, of some 800 KB. */
+const MAX_LIST_BYTES = 4 * 1024 * 1024;
+const MAX_DETAIL_BYTES = 1024 * 1024;
+/** Models of a local server whose context length is asked for one by one. */
+const MAX_ASKED_MODELS = 64;
+
+/**
+ * The models that a provider lists at `GET /models`, with its key, over the way that calls take. Rejects
+ * with an Error of one line where it gives none in time.
+ */
+export async function askModelList(
+  client: HttpClient,
+  provider: ProviderConfig,
+): Promise<DiscoveredModel[]> {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const asking: Asking = { client, provider, headers: headersOf(provider), signal };
+  const url = endpointUrl(provider.baseUrl, "/models");
+  const answer = await ask(asking, "GET", url, "", MAX_LIST_BYTES);
+  const models = readModelList(provider.type, answer);
+  if (models === undefined) throw new Error("its answer to GET /models is no list of models");
+  return isLocalServer(provider) ? withContextLengths(asking, models) : models;
+}
+
+interface Asking {
+  readonly client: HttpClient;
+  readonly provider: ProviderConfig;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+}
+
+function headersOf(provider: ProviderConfig): Readonly<Record<string, string>> {
+  const settings = {
+    ...provider,
+    apiKey: provider.apiKey,
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+  };
+  return requestHeaders(settings, wireDialect(provider.type));
+}
+
+/** What a local server's own interface tells: LM Studio's list, or Ollama's description of each model. */
+async function withContextLengths(
+  asking: Asking,
+  models: readonly DiscoveredModel[],
+): Promise<DiscoveredModel[]> {
+  if (models.every(({ contextLength }) => contextLength !== undefined)) return [...models];
+  const { origin } = new URL(asking.provider.baseUrl);
+  const lmStudio = await ask(asking, "GET", `${origin}/api/v0/models`, "", MAX_LIST_BYTES)
+    .then((answer) => readModelList(asking.provider.type, answer))
+    .catch(() => undefined);
+  const known = new Map((lmStudio ?? []).map((model) => [model.name, model.contextLength]));
+  let isOllama = lmStudio === undefined;
+  const described: DiscoveredModel[] = [];
+  for (const [at, model] of models.entries()) {
+    let contextLength = model.contextLength ?? known.get(model.name);
+    if (contextLength === undefined && isOllama && at < MAX_ASKED_MODELS) {
+      contextLength = await ollamasContextLength(asking, `${origin}/api/show`, model.name).catch(
+        () => {
+          isOllama = false;
+          return undefined;
+        },
+      );
+    }
+    described.push(contextLength === undefined ? model : { ...model, contextLength });
+  }
+  return described;
+}
+
+/** https://github.com/ollama/ollama/blob/main/docs/api.md, "Show Model Information" */
+async function ollamasContextLength(
+  asking: Asking,
+  url: string,
+  name: string,
+): Promise<number | undefined> {
+  const body = JSON.stringify({ model: name });
+  const shown = membersOf(await ask(asking, "POST", url, body, MAX_DETAIL_BYTES));
+  const info = Object.entries(membersOf(shown?.model_info) ?? {});
+  const length = info.find(([key]) => key.endsWith(".context_length"))?.[1];
+  const isCount = typeof length === "number" && Number.isSafeInteger(length) && length > 0;
+  return isCount ? length : undefined;
+}
+
+async function ask(
+  { client, headers, signal }: Asking,
+  method: string,
+  url: string,
+  body: string,
+  maxBytes: number,
+): Promise<unknown> {
+  const response = await sent(client, url, {
+    method,
+    headers: { ...headers, accept: "application/json" },
+    body,
+    signal,
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+  });
+  if (response.status !== 200) {
+    await response.body?.cancel().catch(() => undefined);
+    throw new Error(`it answers ${method} ${new URL(url).pathname} with ${response.status}`);
+  }
+  const text = await readWhole(response, maxBytes);
+  if (text === undefined) throw new Error(`its answer is longer than ${maxBytes} bytes`);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error("its answer is not JSON");
+  }
+}

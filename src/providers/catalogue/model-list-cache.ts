@@ -1,0 +1,107 @@
+import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { ProviderConfig } from "../../config/providers.ts";
+import type { DiscoveredModel } from "./discovered-model.ts";
+import { MAX_LISTED_MODELS, membersOf } from "./read-model-list.ts";
+
+const FILE = "model-lists.json";
+const VERSION = 1;
+const MAX_FILE_BYTES = 32 * 1024 * 1024;
+/** Prices of an older list are not trusted any more. */
+const MAX_AGE_MS = 7 * 86_400_000;
+const CATEGORIES: readonly unknown[] = ["chat", "embedding", "image", "code", "audio"];
+const PRICES: readonly unknown[] = ["input", "output", "cachedInput", "cacheWrite"];
+const FEMTO = /^\d{1,16}$/;
+
+export type ModelLists = ReadonlyMap<string, readonly DiscoveredModel[]>;
+
+/** A provider's list as it was read last. */
+export interface KeptList {
+  readonly models: readonly DiscoveredModel[];
+  readonly readAtMs: number;
+}
+
+/**
+ * The lists that an earlier run kept of these providers, at the same addresses. Never rejects: a file that
+ * is not there, broken or too large holds none.
+ */
+export async function readKeptLists(
+  dataDir: string,
+  providers: readonly ProviderConfig[],
+  nowMs: number,
+): Promise<Map<string, KeptList>> {
+  const kept = new Map<string, KeptList>();
+  const path = join(dataDir, FILE);
+  try {
+    if ((await stat(path)).size > MAX_FILE_BYTES) return kept;
+    const file = membersOf(JSON.parse(await readFile(path, "utf8")));
+    if (file?.version !== VERSION) return kept;
+    const lists = membersOf(file.lists) ?? {};
+    for (const provider of providers) {
+      const list = Object.hasOwn(lists, provider.id) ? membersOf(lists[provider.id]) : undefined;
+      if (list === undefined || list.source !== sourceOf(provider)) continue;
+      const { models, read_at_ms: readAtMs } = list;
+      if (typeof readAtMs !== "number" || !(nowMs - readAtMs < MAX_AGE_MS)) continue;
+      if (!Array.isArray(models) || models.length > MAX_LISTED_MODELS) continue;
+      if (models.every(isDiscoveredModel)) kept.set(provider.id, { models, readAtMs });
+    }
+  } catch {
+    // What cannot be read is asked for anew.
+  }
+  return kept;
+}
+
+/** Keeps the lists for the next start: whole or not at all. */
+export async function keepLists(
+  dataDir: string,
+  providers: readonly ProviderConfig[],
+  lists: ReadonlyMap<string, KeptList>,
+): Promise<void> {
+  const entries = providers.flatMap((provider) => {
+    const list = lists.get(provider.id);
+    if (list === undefined) return [];
+    const { models, readAtMs: read_at_ms } = list;
+    return [[provider.id, { source: sourceOf(provider), read_at_ms, models }] as const];
+  });
+  const path = join(dataDir, FILE);
+  const unfinished = `${path}.${process.pid}.unfinished`;
+  await mkdir(dirname(path), { recursive: true });
+  const file = await open(unfinished, "w", 0o600);
+  try {
+    await file.writeFile(JSON.stringify({ version: VERSION, lists: Object.fromEntries(entries) }));
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(unfinished, path);
+}
+
+/** A list is another one at another address, and with another reading of it. */
+function sourceOf({ type, baseUrl }: ProviderConfig): string {
+  return `${type} ${new Bun.CryptoHasher("sha256").update(baseUrl).digest("hex")}`;
+}
+
+function isDiscoveredModel(value: unknown): value is DiscoveredModel {
+  const model = membersOf(value);
+  if (model === undefined || typeof model.name !== "string") return false;
+  const { prices, contextLength, maxOutputTokens, unmeteredKind, capabilities, created } = model;
+  const stated = prices === undefined ? {} : membersOf(prices);
+  return (
+    CATEGORIES.includes(model.category) &&
+    isCountOrAbsent(contextLength) &&
+    isCountOrAbsent(maxOutputTokens) &&
+    (unmeteredKind === undefined || typeof unmeteredKind === "string") &&
+    Array.isArray(capabilities) &&
+    capabilities.every((one) => typeof one === "string") &&
+    Number.isSafeInteger(created) &&
+    stated !== undefined &&
+    (prices === undefined || ("input" in stated && "output" in stated)) &&
+    Object.entries(stated).every(
+      ([kind, femto]) => PRICES.includes(kind) && typeof femto === "string" && FEMTO.test(femto),
+    )
+  );
+}
+
+function isCountOrAbsent(value: unknown): boolean {
+  return value === undefined || (Number.isSafeInteger(value) && (value as number) > 0);
+}

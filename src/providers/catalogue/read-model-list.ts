@@ -1,0 +1,226 @@
+import type { ModelCategory } from "../../lib/catalogue-model.ts";
+import { femtoFromUsd } from "../../lib/money.ts";
+import type { DiscoveredModel, DiscoveredPrices } from "./discovered-model.ts";
+
+/** More than any provider lists; what stands behind them is not read. */
+export const MAX_LISTED_MODELS = 3_000;
+const NAME = /^[A-Za-z0-9@][A-Za-z0-9._:@+~/-]{0,199}$/;
+const MAX_TOKENS = 100_000_000;
+/** USD for a token; a list that says more is wrong. */
+const MAX_TOKEN_FEMTO = 10n ** 15n;
+const MILLION = 1_000_000n;
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** How a list states prices: where, by which names, and for how many tokens. */
+interface PriceForm {
+  readonly at: (model: Members) => unknown;
+  readonly tokens: bigint;
+  readonly input: string;
+  readonly output: string;
+  readonly cachedInput?: string;
+  readonly cacheWrite?: string;
+  /** Prices of what cannot occur here, or no prices. Any other that is not 0 cannot be metered. */
+  readonly besides: readonly string[];
+}
+
+/** Of the provider types that publish prices in their lists. */
+const PRICE_FORMS: Readonly<Record<string, PriceForm>> = {
+  // https://openrouter.ai/docs/api-reference/list-available-models
+  openrouter: {
+    at: (model) => model.pricing,
+    tokens: 1n,
+    input: "prompt",
+    output: "completion",
+    cachedInput: "input_cache_read",
+    cacheWrite: "input_cache_write",
+    besides: ["web_search", "discount", "input_cache_write_1h"],
+  },
+  // https://docs.together.ai/reference/models
+  together: {
+    at: (model) => model.pricing,
+    tokens: MILLION,
+    input: "input",
+    output: "output",
+    cachedInput: "cached_input",
+    besides: ["hourly", "base", "finetune"],
+  },
+  deepinfra: {
+    at: (model) => membersOf(model.metadata)?.pricing,
+    tokens: MILLION,
+    input: "input_tokens",
+    output: "output_tokens",
+    cachedInput: "cache_read_tokens",
+    cacheWrite: "cache_write_tokens",
+    besides: [],
+  },
+  // https://docs.sambanova.ai, models endpoint
+  sambanova: {
+    at: (model) => model.pricing,
+    tokens: 1n,
+    input: "prompt",
+    output: "completion",
+    besides: [],
+  },
+};
+
+/**
+ * The models of a provider's answer to `GET /models`, whatever stands in it: entries that are no models, or
+ * have names that no id could hold, are passed over. Undefined where the answer is no list at all.
+ */
+export function readModelList(typeName: string, answer: unknown): DiscoveredModel[] | undefined {
+  const list = Array.isArray(answer) ? answer : membersOf(answer)?.data;
+  if (!Array.isArray(list)) return undefined;
+  const models = new Map<string, DiscoveredModel>();
+  for (const entry of list.slice(0, MAX_LISTED_MODELS)) {
+    const model = readModel(typeName, entry);
+    if (model !== undefined && !models.has(model.name)) models.set(model.name, model);
+  }
+  return [...models.values()];
+}
+
+function readModel(typeName: string, entry: unknown): DiscoveredModel | undefined {
+  const model = membersOf(entry);
+  const name = model?.id;
+  if (model === undefined || typeof name !== "string" || !NAME.test(name)) return undefined;
+  const category = categoryOf(name, model);
+  if (category === undefined) return undefined;
+  const contextLength = contextLengthOf(model);
+  const maxOutputTokens = maxOutputTokensOf(model);
+  return {
+    name,
+    category,
+    ...(contextLength !== undefined && { contextLength }),
+    ...(maxOutputTokens !== undefined && { maxOutputTokens }),
+    ...pricesOf(typeName, model),
+    capabilities: capabilitiesOf(model),
+    created: tokenCount(model.created, 253_402_300_799) ?? 0,
+  };
+}
+
+/** Together's and DeepInfra's types, else what the name tells. Undefined for what no endpoint serves. */
+function categoryOf(name: string, model: Members): ModelCategory | undefined {
+  const outputs = membersOf(model.architecture)?.output_modalities;
+  if (Array.isArray(outputs) && outputs.some((one) => one !== "text")) return "image";
+  switch (model.type) {
+    case "language":
+    case "moderation":
+    case "rerank":
+    case "video":
+      return undefined;
+    case "image":
+    case "audio":
+    case "embedding":
+      return model.type;
+    case "transcribe":
+      return "audio";
+  }
+  if (membersOf(model.capabilities)?.completion_chat === false) return undefined;
+  if (/moderation|rerank|guard-?model/i.test(name)) return undefined;
+  if (/embed|\bbge-|\be5-|\bgte-/i.test(name)) return "embedding";
+  if (/whisper|tts|audio|voice|speech|transcribe/i.test(name)) return "audio";
+  if (/image|dall-e|flux|stable-diffusion|sdxl/i.test(name)) return "image";
+  return /code|codestral|devstral|starcoder/i.test(name) ? "code" : "chat";
+}
+
+/** By the names of OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, DeepInfra, llama.cpp. */
+function contextLengthOf(model: Members): number | undefined {
+  const candidates = [
+    model.context_length,
+    model.context_window,
+    model.max_model_len,
+    model.loaded_context_length,
+    model.max_context_length,
+    membersOf(model.metadata)?.context_length,
+    membersOf(model.meta)?.n_ctx,
+    membersOf(model.meta)?.n_ctx_train,
+  ];
+  for (const candidate of candidates) {
+    const length = tokenCount(candidate, MAX_TOKENS);
+    if (length !== undefined && length > 0) return length;
+  }
+  return undefined;
+}
+
+function maxOutputTokensOf(model: Members): number | undefined {
+  const stated =
+    membersOf(model.top_provider)?.max_completion_tokens ??
+    model.max_completion_tokens ??
+    model.max_output_tokens ??
+    membersOf(model.metadata)?.max_tokens;
+  const tokens = tokenCount(stated, MAX_TOKENS);
+  return tokens === 0 ? undefined : tokens;
+}
+
+function capabilitiesOf(model: Members): string[] {
+  const parameters = model.supported_parameters;
+  const inputs = membersOf(model.architecture)?.input_modalities;
+  const has = (list: unknown, name: string) => Array.isArray(list) && list.includes(name);
+  return [
+    ...(has(parameters, "tools") ? ["function_calling"] : []),
+    ...(has(inputs, "image") ? ["vision"] : []),
+    ...(has(parameters, "response_format") ? ["json_mode"] : []),
+    ...(has(parameters, "reasoning") ? ["reasoning"] : []),
+  ];
+}
+
+function pricesOf(
+  typeName: string,
+  model: Members,
+): Pick<DiscoveredModel, "prices" | "unmeteredKind"> {
+  const form = Object.hasOwn(PRICE_FORMS, typeName) ? PRICE_FORMS[typeName] : undefined;
+  const stated = form === undefined ? undefined : membersOf(form.at(model));
+  if (form === undefined || stated === undefined) return {};
+  const { tokens } = form;
+  const input = tokenFemto(stated[form.input], tokens);
+  const output = tokenFemto(stated[form.output], tokens) ?? 0n;
+  if (input === undefined) return {};
+  const cachedInput = tokenFemto(stated[form.cachedInput ?? ""], tokens);
+  const cacheWrite = tokenFemto(stated[form.cacheWrite ?? ""], tokens);
+  const unmeteredKind = unmeteredKindOf(form, stated, output);
+  const prices: DiscoveredPrices = {
+    input: String(input),
+    output: String(output),
+    // A price of 0 for the cache stands for none.
+    ...(cachedInput && { cachedInput: String(cachedInput) }),
+    ...(cacheWrite && { cacheWrite: String(cacheWrite > input ? cacheWrite : input) }),
+  };
+  return { prices, ...(unmeteredKind !== undefined && { unmeteredKind }) };
+}
+
+function unmeteredKindOf(form: PriceForm, stated: Members, output: bigint): string | undefined {
+  const understood = [form.input, form.output, form.cachedInput, form.cacheWrite, ...form.besides];
+  for (const [kind, price] of Object.entries(stated)) {
+    if (understood.includes(kind) || price === null) continue;
+    const femto = tokenFemto(price, form.tokens);
+    // Reasoning that costs what the rest of the answer does has no price of its own.
+    if (femto === 0n || (kind === "internal_reasoning" && femto === output)) continue;
+    return kind.slice(0, 40);
+  }
+  return undefined;
+}
+
+/** A price in USD for so many tokens, a number or its text, as femto-USD of one, rounded up. */
+function tokenFemto(price: unknown, tokens: bigint): bigint | undefined {
+  if (typeof price !== "number" && typeof price !== "string") return undefined;
+  let femto: bigint;
+  try {
+    femto = femtoFromUsd(price);
+  } catch {
+    return undefined;
+  }
+  const perToken = (femto + tokens - 1n) / tokens;
+  return femto < 0n || perToken > MAX_TOKEN_FEMTO ? undefined : perToken;
+}
+
+function tokenCount(value: unknown, most: number): number | undefined {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 && value <= most
+    ? value
+    : undefined;
+}
+
+export function membersOf(value: unknown): Members | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? (value as Members)
+    : undefined;
+}

@@ -1,0 +1,106 @@
+import type { ProviderConfig } from "../../config/providers.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { DiscoveredModel } from "../../providers/catalogue/discovered-model.ts";
+import type { KeptList, ModelLists } from "../../providers/catalogue/model-list-cache.ts";
+
+const FIRST_RETRY_MS = 60_000;
+/** Of the time between two readings, so that instances do not ask all at once. */
+const JITTER = 0.1;
+
+export interface ModelListsDependencies {
+  readonly providers: readonly ProviderConfig[];
+  readonly clock: Clock;
+  readonly intervalMs: number;
+  random(): number;
+  /** Rejects with an Error of one line. */
+  ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[]>;
+  /** What an earlier run kept. */
+  readonly kept: ReadonlyMap<string, KeptList>;
+  keep(lists: ReadonlyMap<string, KeptList>): Promise<void>;
+  /** Called once after each reading that brought other models. */
+  changed(lists: ModelLists): Promise<void>;
+  onUnanswered(provider: ProviderConfig, reason: string): void;
+  onError(error: unknown): void;
+}
+
+/**
+ * What providers list themselves, asked for in the background: nothing waits for it, and a provider that
+ * does not answer keeps the list that it had. Each instance asks for itself; a request is priced by what
+ * its own instance knew when it was admitted.
+ */
+export class ProvidersModelLists {
+  readonly #dependencies: ModelListsDependencies;
+  readonly #lists: Map<string, KeptList>;
+  #cancelNext: (() => void) | undefined;
+  #failures = 0;
+  #isStopped = false;
+  #reading: Promise<void> | undefined;
+
+  constructor(dependencies: ModelListsDependencies) {
+    this.#dependencies = dependencies;
+    this.#lists = new Map(dependencies.kept);
+  }
+
+  get lists(): ModelLists {
+    return new Map([...this.#lists].map(([id, { models }]) => [id, models]));
+  }
+
+  /** Asks at once, and again from time to time until it is stopped. */
+  start(): void {
+    this.#cancelNext?.();
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = undefined;
+      this.#schedule();
+    });
+  }
+
+  /** Resolves when the reading under way, if any, has ended. */
+  async settled(): Promise<void> {
+    await this.#reading;
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancelNext?.();
+  }
+
+  async #read(): Promise<void> {
+    const { providers, clock, keep, changed, onError } = this.#dependencies;
+    const before = JSON.stringify([...this.lists]);
+    let failed = 0;
+    await Promise.all(
+      providers.map(async (provider) => {
+        const models = await this.#asked(provider);
+        if (models === undefined) failed++;
+        else this.#lists.set(provider.id, { models, readAtMs: clock.nowMs() });
+      }),
+    );
+    this.#failures = failed === 0 ? 0 : this.#failures + 1;
+    if (this.#isStopped) return;
+    try {
+      if (JSON.stringify([...this.lists]) !== before) await changed(this.lists);
+      if (failed < providers.length) await keep(this.#lists);
+    } catch (error) {
+      onError(error);
+    }
+  }
+
+  async #asked(provider: ProviderConfig): Promise<readonly DiscoveredModel[] | undefined> {
+    try {
+      return await this.#dependencies.ask(provider);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      if (!this.#isStopped) this.#dependencies.onUnanswered(provider, reason);
+      return undefined;
+    }
+  }
+
+  /** A provider that did not answer is asked again sooner, ever less so. */
+  #schedule(): void {
+    if (this.#isStopped) return;
+    const { clock, intervalMs, random } = this.#dependencies;
+    const retryMs = this.#failures === 0 ? intervalMs : FIRST_RETRY_MS * 2 ** (this.#failures - 1);
+    const delayMs = Math.min(retryMs, intervalMs) * (1 + JITTER * random());
+    this.#cancelNext = clock.after(delayMs, () => this.start());
+  }
+}
