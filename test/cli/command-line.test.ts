@@ -183,6 +183,32 @@ test("models list needs no database, and shows what the environment enables", as
   expect(output).not.toContain("openai/");
 });
 
+test("models list says for each provider how many models it brings, and what is left out and why", async () => {
+  const listed = await runCliProcess(
+    { OPENAI_API_KEY: "sk-0123456789", NVIDIA_API_KEY: "nv-0123456789" },
+    ...["models", "list", "--json"],
+  );
+  const { data, providers } = printed<{
+    data: { provider: string }[];
+    providers: { provider: string; models: number; left_out: object[]; reason?: string }[];
+  }>(listed);
+  const [openai, nvidia] = providers;
+  expect(openai).toMatchObject({ provider: "openai", type: "openai" });
+  expect(openai!.models).toBe(data.filter(({ provider }) => provider === "openai").length);
+  expect(openai!.left_out).toContainEqual({
+    name: "davinci",
+    reason: "no list has its context length",
+  });
+  expect(nvidia).toMatchObject({ provider: "nvidia", models: 0, left_out: [] });
+  expect(nvidia!.reason).toContain("prices");
+  const people = await runCliProcess(
+    { OPENAI_API_KEY: "sk-0123456789" },
+    ...["models", "list", "--provider", "openai", "--left-out"],
+  );
+  expect(people.stdout).toContain(`openai brings ${openai!.models} models`);
+  expect(people.stdout).toMatch(/^openai +davinci +no list has its context length$/m);
+});
+
 test("a database that does not answer is told in one line, without its password", async () => {
   const { exitCode, stderr } = await runCliProcess(
     { DATABASE_URL: "postgres://nobody:s3cret@127.0.0.1:1/none" },

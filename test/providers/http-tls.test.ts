@@ -132,6 +132,17 @@ test.each(["TLSv1.2", "TLSv1.3"] as const)(
   },
 );
 
+test("a server that has nothing newer than TLS 1.1 is refused", async () => {
+  const version = "TLSv1.1";
+  const versions = { minVersion: version, maxVersion: version } as const;
+  const server = createTlsServer({ ...(await fixtureTls()), ...versions }, () => undefined);
+  server.on("tlsClientError", () => undefined);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  expect(await outcomeOf(createHttpFetch(), `https://127.0.0.1:${port}/`)).toBe("EPROTO");
+  server.close();
+});
+
 test("NODE_EXTRA_CA_CERTS names further authorities, and an idle connection keeps no process alive", async () => {
   await using server = startRawServer(answerOk, undefined, "good");
   const client = join(import.meta.dir, "../../src/providers/transport/http-client.ts");

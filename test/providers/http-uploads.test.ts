@@ -1,5 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import { LAST_WORDS_WAIT_MS } from "../../src/providers/transport/connection.ts";
 import type { ProviderRequest } from "../../src/providers/transport/provider-response.ts";
+import type { Connect } from "../../src/providers/transport/socket-events.ts";
 import {
   answerOf,
   certificateOf,
@@ -104,6 +107,23 @@ describe.each(["http", "https"] as const)("over %s", (protocol) => {
     await server.until(() => server.connections[0]!.isClosed);
   });
 
+  test("an answer that refuses the body is taken although the connection was closed behind it", async () => {
+    using server = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      maxRequestBodySize: 4_000_000,
+      ...(protocol === "https" && { tls: certificateOf("good") }),
+      fetch: async (request) => new Response(await request.text()),
+    });
+    const httpFetch = createHttpFetch();
+    for (let time = 0; time < 5; time++) {
+      const { stream, state } = contentOf("endless");
+      const url = `${protocol}://127.0.0.1:${server.port}/`;
+      expect((await httpFetch(url, uploadOf(stream))).status).toBe(413);
+      await state.cancelled.promise;
+    }
+  });
+
   test("a stream that fails fails the call with its error, and the server sees no end of the body", async () => {
     await using server = startRawServer(() => undefined);
     const failure = new Error("the disk is gone");
@@ -144,6 +164,59 @@ describe.each(["http", "https"] as const)("over %s", (protocol) => {
     expect(await (await httpFetch(server.url, uploadOf(stream))).text()).toBe("ok");
     expect([requests, server.connections.length]).toEqual([2, 2]);
   });
+});
+
+/** A connect whose sockets take no more bytes after some writes, as where the server has closed. */
+function connectThatStopsTaking() {
+  const stopped = Promise.withResolvers<void>();
+  const connect: Connect = (options) => {
+    const { open } = options.socket;
+    return Bun.connect({
+      ...options,
+      socket: {
+        ...options.socket,
+        open(socket) {
+          const write = socket.write.bind(socket);
+          let writes = 0;
+          socket.write = (bytes: string | Bun.BufferSource) => {
+            if (++writes <= 3) return write(bytes as string);
+            stopped.resolve();
+            return -1;
+          };
+          open!(socket);
+        },
+      },
+    });
+  };
+  return { connect, stopped: stopped.promise };
+}
+
+test("an answer that comes when the socket takes nothing more is still taken", async () => {
+  await using server = rawServersOf("http")(() => undefined);
+  const { connect, stopped } = connectThatStopsTaking();
+  const { stream, state } = contentOf("endless");
+  const call = createHttpFetch({ connect })(server.url, uploadOf(stream));
+  await stopped;
+  await state.cancelled.promise;
+  await server.until(() => server.connections.length === 1);
+  send(server.connections[0]!, answerOf("too large").replace("200 OK", "413 No"));
+  const response = await call;
+  expect([response.status, await response.text()]).toEqual([413, "too large"]);
+  await server.until(() => server.connections[0]!.isClosed);
+});
+
+test("where no answer comes either, the call fails after LAST_WORDS_WAIT_MS", async () => {
+  await using server = rawServersOf("http")(() => undefined);
+  const { connect, stopped } = connectThatStopsTaking();
+  const clock = new VirtualClock();
+  const { stream, state } = contentOf("endless");
+  const call = createHttpFetch({ connect, clock })(server.url, uploadOf(stream));
+  const outcome = call.catch(codeOf);
+  await stopped;
+  await state.cancelled.promise;
+  clock.advance(LAST_WORDS_WAIT_MS);
+  expect(await outcome).toBe("CONNECTION_CLOSED");
+  await server.until(() => server.connections[0]?.isClosed === true);
 });
 
 test("a stream whose call ends before it is read is cancelled", async () => {

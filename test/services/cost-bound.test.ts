@@ -157,6 +157,34 @@ describe("what a call costs", () => {
   });
 });
 
+test("reasoning with a price of its own is charged at that, and held where it is the dearer", () => {
+  const base = {
+    inputTokenFemto: 1n,
+    outputTokenFemto: 10n,
+    cachedInputTokenFemto: 1n,
+    cacheWriteTokenFemto: 1n,
+  };
+  const usage = {
+    promptTokens: 5,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens: 7,
+    reasoningTokens: 3,
+    estimated: false,
+  };
+  const request = { messages: [{ role: "user" as const, content: "how much?" }] };
+  for (const [reasoning, cost, held] of [
+    [30n, 5 + 4 * 10 + 3 * 30, 30],
+    [2n, 5 + 4 * 10 + 3 * 2, 10],
+    [undefined, 5 + 7 * 10, 10],
+  ] as const) {
+    const prices = { ...base, ...(reasoning !== undefined && { reasoningTokenFemto: reasoning }) };
+    expect(Number(providerCostFemto(usage, prices))).toBe(cost);
+    const bound = costBound(request, promptSize(request), [{ ...model, prices }]);
+    expect(Number(bound.perTokenFemto)).toBe(held);
+  }
+});
+
 describe("where prices step up with the length of the prompt", () => {
   const flat = (femto: bigint) => ({
     inputTokenFemto: femto,

@@ -1,5 +1,6 @@
 import type { GatewayConfig } from "../../config.ts";
-import { buildCatalogue, type Catalogue } from "../../providers/catalogue/build-catalogue.ts";
+import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
+import { knownCatalogue } from "../known-catalogue.ts";
 import type { LiveTarget } from "./check-live.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 
@@ -10,10 +11,10 @@ export async function checkCatalogue(
   config: GatewayConfig,
   nowMs: number,
 ): Promise<{ readonly findings: readonly Finding[]; readonly targets: readonly LiveTarget[] }> {
-  const { providers, models, sandbox } = config;
+  const { providers } = config;
   let catalogue: Catalogue;
   try {
-    catalogue = await buildCatalogue({ providers, models, sandbox, now: new Date(nowMs) });
+    catalogue = await knownCatalogue(config, nowMs);
   } catch (error) {
     const targets = providers.map((provider) => ({ provider, models: [] }));
     return { findings: [wrong(NAME, error)], targets };
@@ -22,9 +23,12 @@ export async function checkCatalogue(
     provider,
     models: namesAt(provider.id, catalogue),
   }));
-  const findings = catalogue.reports.map(({ provider, models: served, reason }) => {
+  const findings = catalogue.reports.map(({ provider, models: served, leftOut, reason }) => {
     const name = `${NAME} of ${provider}`;
-    return served === 0 ? warning(name, reason ?? "none") : ok(name, `${served}`);
+    if (served === 0) return warning(name, reason ?? "none");
+    const rest =
+      leftOut.length === 0 ? "" : `; ${leftOut.length} left out (models list --left-out)`;
+    return ok(name, `${served}${rest}`);
   });
   return { findings, targets };
 }

@@ -1,9 +1,11 @@
 import { ConfigFaults } from "../../config/config-error.ts";
 import { readConfigFile } from "../../config/file.ts";
 import { enabledProviders } from "../../config/providers.ts";
-import { buildCatalogue } from "../../providers/catalogue/build-catalogue.ts";
+import type { Catalogue, ProviderReport } from "../../providers/catalogue/build-catalogue.ts";
 import { describeModel, type ModelDescription } from "../../providers/catalogue/describe-model.ts";
-import type { Command } from "../command.ts";
+import type { Command, CommandContext } from "../command.ts";
+import { knownCatalogue } from "../known-catalogue.ts";
+import { readOperatorSettings } from "../operator-settings.ts";
 import { renderTable } from "../print/table.ts";
 
 const PRICE_DIGITS = 6;
@@ -16,26 +18,66 @@ const list: Command = {
   options: {
     provider: { value: "NAME", meaning: "only those of this provider" },
     category: { value: "NAME", meaning: "only those of this category, such as chat" },
+    "left-out": { meaning: "also what is left out, and why" },
   },
   run: async ({ options }, context) => {
-    const file = readConfigFile(context.environment, context.cwd);
-    const faults = new ConfigFaults();
-    const { providers } = enabledProviders(context.environment, file, faults);
-    faults.throwAny();
-    const { models, sandbox } = file;
-    const catalogue = await buildCatalogue({
-      providers,
-      models,
-      sandbox,
-      now: new Date(context.nowMs()),
-    });
+    const catalogue = await configuredCatalogue(context);
+    const { provider } = options;
     const data = catalogue.models
-      .map(describeModel)
-      .filter(({ provider }) => (options.provider ?? provider) === provider)
-      .filter(({ category }) => (options.category ?? category) === category);
-    return { data: { object: "list", data }, text: modelTable(data) };
+      .filter((model) => provider === undefined || servesOf(model.endpoints, provider))
+      .filter(({ category }) => (options.category ?? category) === category)
+      .map(describeModel);
+    const reports = catalogue.reports.filter(
+      (report) => (provider ?? report.provider) === report.provider,
+    );
+    const text = [modelTable(data), reportLines(reports)];
+    if (options["left-out"] !== undefined) text.push(leftOutTable(reports));
+    return {
+      data: { object: "list", data, providers: reports.map(reportData) },
+      text: text.filter((part) => part !== "").join("\n\n"),
+    };
   },
 };
+
+function configuredCatalogue({ environment, cwd, nowMs }: CommandContext): Promise<Catalogue> {
+  const file = readConfigFile(environment, cwd);
+  const faults = new ConfigFaults();
+  const { providers } = enabledProviders(environment, file, faults);
+  faults.throwAny();
+  const { dataDir } = readOperatorSettings(environment, cwd);
+  return knownCatalogue({ ...file, providers, dataDir }, nowMs());
+}
+
+function servesOf(endpoints: readonly { readonly provider: string }[], provider: string): boolean {
+  return endpoints.some((endpoint) => endpoint.provider === provider);
+}
+
+function reportData({ provider, type, models, leftOut, reason }: ProviderReport) {
+  return {
+    provider,
+    type,
+    models,
+    left_out: leftOut,
+    ...(reason !== undefined && { reason }),
+  };
+}
+
+function reportLines(reports: readonly ProviderReport[]): string {
+  return reports
+    .map(({ provider, models, leftOut, reason }) =>
+      reason === undefined
+        ? `${provider} brings ${models} models; ${leftOut.length} are left out.`
+        : `${provider} brings no models: ${reason}.`,
+    )
+    .join("\n");
+}
+
+function leftOutTable(reports: readonly ProviderReport[]): string {
+  const rows = reports.flatMap(({ provider, leftOut }) =>
+    leftOut.map(({ name, reason }) => [provider, name, reason]),
+  );
+  return renderTable(["PROVIDER", "LEFT OUT", "BECAUSE"], rows, "Nothing is left out.");
+}
 
 function modelTable(models: readonly ModelDescription[]): string {
   const headings = ["ID", "PROVIDER", "CATEGORY", "CONTEXT", "INPUT/M", "OUTPUT/M", "STATE"];

@@ -27,6 +27,7 @@ export interface PoolDependencies {
 /** The connections of one origin, by one way to it. The one that was used last is used next, so that a few stay warm. */
 export class ConnectionPool implements ConnectionOwner {
   readonly nowMs: () => number;
+  readonly after: Clock["after"];
   readonly #dependencies: PoolDependencies;
   readonly #target: DialTarget;
   /** The longest idle first. */
@@ -40,6 +41,7 @@ export class ConnectionPool implements ConnectionOwner {
     this.#dependencies = dependencies;
     this.#target = target;
     this.nowMs = () => dependencies.clock.nowMs();
+    this.after = (delayMs, run) => dependencies.clock.after(delayMs, run);
   }
 
   dispatch(exchange: Exchange): void {

@@ -10,6 +10,7 @@ import { UploadPump } from "./upload-pump.ts";
 /** What a connection tells the pool it belongs to. */
 export interface ConnectionOwner {
   readonly nowMs: () => number;
+  readonly after: Clock["after"];
   /** The connection's `send` is to be called soon. */
   sendSoon(connection: HttpConnection): void;
   /** The connection is free for another exchange. */
@@ -22,6 +23,12 @@ export interface ConnectionOwner {
 
 /** Above this many characters a request is turned into bytes first, as it may not go out in one go. */
 const MAX_TEXT_WRITE = 16_384;
+
+/**
+ * How long the server's last words are awaited once a socket takes no more of a request: a server that
+ * refuses a body may close behind an answer that has come, and is not read yet.
+ */
+export const LAST_WORDS_WAIT_MS = 1_000;
 
 /** One connection: dialing, then busy and idle by turns, then gone. It carries one exchange at a time. */
 export class HttpConnection implements ExchangeCarrier, DialListener, SocketEvents {
@@ -37,6 +44,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   #isPaused = false;
   #isReused = false;
   #hasSent = false;
+  #takesNoMore = false;
   /** When the connection became idle. */
   idleSinceMs = 0;
 
@@ -150,7 +158,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   finish(isReusable: boolean): void {
     this.#exchange = undefined;
     // A server that answers before it has read everything leaves a rest that it does not wait for.
-    const hasRest = this.#unsent !== undefined || this.#upload !== undefined;
+    const hasRest = this.#unsent !== undefined || this.#upload !== undefined || this.#takesNoMore;
     if (!isReusable || hasRest || this.#isGone) {
       this.close();
       return;
@@ -178,9 +186,9 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
 
   /** Takes bytes of an upload; false where the socket takes no more of them for now. */
   sendPiece(bytes: Buffer): boolean {
-    if (this.#isGone) return false;
+    if (this.#isGone || this.#takesNoMore) return false;
     this.#write(bytes);
-    return this.#unsent === undefined && !this.#isGone;
+    return this.#unsent === undefined && !this.#isGone && !this.#takesNoMore;
   }
 
   uploaded(): void {
@@ -235,10 +243,24 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   #write(bytes: Buffer): void {
     const written = this.#socket!.write(bytes);
     if (written < 0) {
-      this.ended(new HttpError("CONNECTION_CLOSED", "the connection takes no bytes any more"));
+      this.#endSending();
       return;
     }
     if (written > 0) this.#hasSent = true;
     this.#unsent = written < bytes.length ? bytes.subarray(written) : undefined;
+  }
+
+  #endSending(): void {
+    const lost = new HttpError("CONNECTION_CLOSED", "the connection takes no bytes any more");
+    if (!this.#hasSent) {
+      this.ended(lost);
+      return;
+    }
+    this.#takesNoMore = true;
+    this.#unsent = undefined;
+    this.#upload?.stop();
+    this.#upload = undefined;
+    this.#stopTimeout?.();
+    this.#stopTimeout = this.#owner.after(LAST_WORDS_WAIT_MS, () => this.ended(lost));
   }
 }

@@ -85,12 +85,27 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
   const plain = usage.promptTokens - cachedPromptTokens - cacheWriteTokens;
   const cost = plus(
     times(plain, exact(prices.inputTokenFemto)),
-    times(usage.completionTokens, exact(prices.outputTokenFemto)),
+    outputCostFemto(usage, model, prices),
   );
   // Most calls have neither.
   if (cachedPromptTokens === 0 && cacheWriteTokens === 0) return cost;
   const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
   return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
+}
+
+/** Reasoning costs what the rest of the answer does, unless it has a price of its own. */
+function outputCostFemto(
+  { completionTokens, reasoningTokens }: Usage,
+  { reasoningTokenFemto }: ModelPrices,
+  { outputTokenFemto }: TokenPrices,
+): ExactInteger {
+  if (reasoningTokenFemto === undefined || reasoningTokens === 0) {
+    return times(completionTokens, exact(outputTokenFemto));
+  }
+  return plus(
+    times(completionTokens - reasoningTokens, exact(outputTokenFemto)),
+    times(reasoningTokens, exact(reasoningTokenFemto)),
+  );
 }
 
 /** The prices of a prompt of so many tokens, where they are not those of a shorter one. */

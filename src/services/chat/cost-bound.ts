@@ -167,7 +167,7 @@ export function costBound(
   for (const terms of candidates) {
     const promptTokens = promptTokenBound(size, terms);
     const input = times(promptTokens * choices, dearest(inputPrice, terms.prices, promptTokens));
-    const output = times(choices, dearest(outputPrice, terms.prices, promptTokens));
+    const output = times(choices, dearestOutput(terms.prices, promptTokens));
     if (input > fixedFemto) fixedFemto = input;
     if (output > perTokenFemto) perTokenFemto = output;
     outputTokens = Math.max(outputTokens, limit ?? terms.maxOutputTokens);
@@ -184,6 +184,15 @@ function dearest(
   const longPrompt = longPromptPrices(prices, promptTokens);
   const price = priceOf(prices);
   return exact(longPrompt === undefined ? price : higher(price, priceOf(longPrompt)));
+}
+
+/** Any token of an answer may be one of reasoning. */
+function dearestOutput(prices: ModelPrices, promptTokens: number): ExactInteger {
+  const ofText = dearest(outputPrice, prices, promptTokens);
+  const { reasoningTokenFemto } = prices;
+  return reasoningTokenFemto === undefined
+    ? ofText
+    : exact(higher(BigInt(ofText), reasoningTokenFemto));
 }
 
 function inputPrice(prices: TokenPrices): FemtoUsd {
