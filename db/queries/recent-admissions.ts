@@ -19,7 +19,9 @@ export async function recentAdmissions(sql: Database, sinceMs: number): Promise<
     FROM (
       SELECT key_id, ('x' || substr(request_id, 5, 12))::bit(48)::bigint AS ms
       FROM transactions
-      WHERE request_id >= ${firstId} AND request_id < 'req_g' AND request_id ~ '^req_[0-9a-f]{12}'
+      WHERE request_id >= ${firstId} AND request_id < 'req_g'
+        -- A pattern would take as long as all the rest together.
+        AND translate(substr(request_id, 5, 12), '0123456789abcdef', '') = ''
     ) charged
     WHERE EXISTS (
       SELECT FROM api_keys WHERE id = charged.key_id AND rate_limit_rpm IS NOT NULL

@@ -97,7 +97,7 @@ test(
 );
 
 async function compareRound(random: SeededRandom): Promise<void> {
-  await real`TRUNCATE organizations, api_keys, accounts, transactions, holds, attempts, outbox,
+  await real`TRUNCATE organizations, api_keys, accounts, transactions, charge_refunds, holds, attempts, outbox,
     instances CASCADE`;
   const { tables, context } = newModel();
   const model = directDatabase(context);
