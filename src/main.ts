@@ -51,7 +51,11 @@ async function startAlone(
     signals.assertNone();
     const { keyring, notice } = await openMasterKeys(config, database.target);
     if (notice !== undefined) telemetry.log.warn(notice);
-    const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
+    const firstStart = await createFirstKeys(
+      config,
+      database.target,
+      process.stdout.isTTY === true,
+    );
     const port = await serve({
       config,
       database,
@@ -61,7 +65,7 @@ async function startAlone(
       sharesPort: false,
       onStopFailed: fail,
     });
-    announce(telemetry, config, port, keys);
+    announce(telemetry, config, port, firstStart);
   } catch (error) {
     await database.stop();
     throw error;

@@ -7,7 +7,8 @@ import { assertPlainBody } from "./content-encoding.ts";
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+const UTF_8 = { fatal: true, ignoreBOM: false };
+const decoder = new TextDecoder("utf-8", UTF_8);
 
 /**
  * What is longer comes in several pieces, and may take its time between them. It is read only once
@@ -50,9 +51,7 @@ export async function readJsonText(
     }
     if (length !== undefined) await connection.admitLongBody();
     connection.keepOpenForBody();
-    const bytes = await readPieces(request, connection, budget, maxBytes, length === undefined);
-    if (length !== undefined && bytes.length < length) throw clientClosed();
-    return decode(bytes);
+    return await readPieces(request, connection, budget, maxBytes, length);
   } catch (error) {
     throw unread(error, maxBytes);
   }
@@ -125,13 +124,14 @@ async function readPieces(
   connection: BodyConnection,
   budget: BodyBudget,
   maxBytes: number,
-  mayBeShort: boolean,
-): Promise<Uint8Array> {
+  statedBytes: number | undefined,
+): Promise<string> {
   const reader = request.body?.getReader();
-  if (reader === undefined) return new Uint8Array();
-  const pieces: Uint8Array[] = [];
+  if (reader === undefined) return "";
+  const texts: string[] = [];
   const scan = new JsonScan();
-  let isAdmitted = !mayBeShort;
+  const decoder = new TextDecoder("utf-8", UTF_8);
+  let isAdmitted = statedBytes !== undefined;
   let readBytes = 0;
   let isTooSlow = false;
   const giveUp = (): void => {
@@ -143,7 +143,11 @@ async function readPieces(
     for (;;) {
       const { done, value } = await reader.read();
       if (isTooSlow) throw budget.lateness;
-      if (done) return Buffer.concat(pieces);
+      if (done) {
+        if (readBytes < (statedBytes ?? 0)) throw clientClosed();
+        texts.push(decode(NO_BYTES, decoder));
+        return texts.join("");
+      }
       arriving.take(value.byteLength);
       readBytes += value.byteLength;
       if (readBytes > maxBytes) throw tooLarge(maxBytes);
@@ -151,10 +155,14 @@ async function readPieces(
         await connection.admitLongBody();
         isAdmitted = true;
       }
-      // Counted as it comes, so that neither the count nor the parser of what passes it holds others up.
-      const excess = scan.push(value);
-      if (excess !== undefined) throw tooMuchJson(excess);
-      pieces.push(value);
+      // Counted and decoded as it comes: at its end the whole of it would hold everybody up.
+      for (let at = 0; at < value.byteLength; at += MAX_SLICE_BYTES) {
+        if (at > 0) await turnOfLoop();
+        const slice = value.subarray(at, at + MAX_SLICE_BYTES);
+        const excess = scan.push(slice);
+        if (excess !== undefined) throw tooMuchJson(excess);
+        texts.push(decode(slice, decoder, true));
+      }
     }
   } finally {
     arriving.end();
@@ -162,9 +170,18 @@ async function readPieces(
   }
 }
 
-function decode(bytes: ArrayBuffer | Uint8Array): string {
+const NO_BYTES = new Uint8Array();
+/** Takes a few milliseconds. */
+const MAX_SLICE_BYTES = 1_048_576;
+
+/** Resolves when everything else that is ready has had its turn. */
+export function turnOfLoop(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
+}
+
+function decode(bytes: ArrayBuffer | Uint8Array, by = decoder, stream = false): string {
   try {
-    return decoder.decode(bytes);
+    return by.decode(bytes, { stream });
   } catch {
     throw new GatewayError("invalid_json", "The request body is not valid UTF-8.");
   }

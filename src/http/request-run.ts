@@ -7,7 +7,7 @@ import { parseJson } from "./check-json.ts";
 import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";
 import type { CompiledRoute } from "./pipeline.ts";
-import { type BodyConnection, readJsonText } from "./read-body.ts";
+import { type BodyConnection, MAX_WHOLE_BYTES, readJsonText, turnOfLoop } from "./read-body.ts";
 import { NO_QUERY } from "./read-query.ts";
 import type { Access, RequestContext } from "./route.ts";
 
@@ -86,8 +86,11 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (checkBody !== undefined) {
         this.bodyText = await readJsonText(this.request, this, dependencies.bodies, maxBodyBytes);
         this.body = parseJson(this.bodyText);
+        const isLong = this.bodyText.length > MAX_WHOLE_BYTES;
+        if (isLong) await turnOfLoop();
         if (this.#isKeyOld()) await this.#admit();
         checkBody(this.body);
+        if (isLong) await turnOfLoop();
       }
       this.query = this.#route.readQuery(this.request.url);
       if (access.kind === "administration") {

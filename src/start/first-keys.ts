@@ -2,6 +2,10 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
+import {
+  type FirstOrganization,
+  findFirstOrganization,
+} from "../../db/queries/organization-first.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { createFirstOrganization } from "../services/organizations/first-start.ts";
@@ -16,6 +20,12 @@ export type FirstKeys =
   | { readonly kind: "shown" }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
+/** What the announcement of a start tells. */
+export interface FirstStart {
+  readonly keys: FirstKeys | undefined;
+  readonly organization: FirstOrganization | undefined;
+}
+
 /**
  * Creates the default organization at the first start. Its keys are shown once, before they are in force:
  * on a terminal, or in a file that only its owner can read. At a later start it is that file, for as long
@@ -26,7 +36,7 @@ export async function createFirstKeys(
   config: GatewayConfig,
   target: DatabaseTarget,
   isTerminal: boolean,
-): Promise<FirstKeys | undefined> {
+): Promise<FirstStart> {
   const sql = connectDatabase(target, { poolSize: 1, applicationName: "gateway-first-start" });
   const path = join(config.dataDir, FILE_NAME);
   let kept: FirstKeys = { kind: "shown" };
@@ -61,7 +71,8 @@ export async function createFirstKeys(
       const key = { name: "GATEWAY_OPERATOR_KEY", secret: config.operatorKey };
       await addOperatorKey(sql, { ...key, nowMs: Date.now() });
     }
-    return prepared === undefined ? await keptBefore(sql, path) : kept;
+    const keys = prepared === undefined ? await keptBefore(sql, path) : kept;
+    return { keys, organization: await findFirstOrganization(sql) };
   } finally {
     await sql.end({ timeout: 5 });
   }

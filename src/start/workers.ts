@@ -35,7 +35,11 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
     signals.assertNone();
     const masterKeys = await openMasterKeys(config, database.target);
     if (masterKeys.notice !== undefined) telemetry.log.warn(masterKeys.notice);
-    const keys = await createFirstKeys(config, database.target, process.stdout.isTTY === true);
+    const firstStart = await createFirstKeys(
+      config,
+      database.target,
+      process.stdout.isTTY === true,
+    );
     workers = new WorkerProcesses({
       count: options.count,
       script: options.script,
@@ -57,7 +61,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
       process.exit(isInOrder ? 0 : 1);
     });
     await workers.start();
-    announce(telemetry, config, port, keys);
+    announce(telemetry, config, port, firstStart);
   } catch (error) {
     await workers?.stop();
     await database.stop();

@@ -93,6 +93,93 @@ test("of an endless answer no more than a bounded part is read", async () => {
   expect(writtenBytes).toBeLessThan(50_000_000);
 });
 
+/** Writes as fast as the other side reads, and lets this process do other things in between. */
+function pump(socket: Socket, piece: string): void {
+  const more = () => {
+    for (let count = 0; count < 16 && !socket.destroyed; count++) {
+      if (socket.write(piece)) continue;
+      socket.once("drain", more);
+      return;
+    }
+    if (!socket.destroyed) setImmediate(more);
+  };
+  more();
+}
+
+const HEAD = "HTTP/1.1 200 OK\r\n";
+/** What a hostile receiver answers, and the status it comes to; undefined where the attempt fails. */
+const HOSTILE: Readonly<
+  Record<string, readonly [answer: (socket: Socket) => void, status?: number]>
+> = {
+  "a head that never ends": [
+    (socket) => {
+      socket.write(HEAD);
+      pump(socket, `x-a: ${"a".repeat(1_000)}\r\n`);
+    },
+  ],
+  "a header that never ends": [
+    (socket) => {
+      socket.write(`${HEAD}x-a: `);
+      pump(socket, "a".repeat(65_536));
+    },
+  ],
+  "a head that trickles": [
+    (socket) => {
+      socket.write(HEAD);
+      const timer = setInterval(() => {
+        if (socket.destroyed) clearInterval(timer);
+        else socket.write("x-a: a\r\n");
+      }, 50);
+    },
+  ],
+  "interim answers that never end": [
+    (socket) => pump(socket, "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(10)),
+  ],
+  "an interim answer, then the answer": [
+    (socket) => {
+      socket.write(`HTTP/1.1 100 Continue\r\n\r\n${HEAD}content-length: 0\r\n\r\n`);
+    },
+    200,
+  ],
+  "another protocol": [
+    (socket) => {
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+    },
+  ],
+  "no HTTP": [(socket) => void socket.write("SSH-2.0-x\r\n")],
+  "a chunk whose extension never ends": [
+    (socket) => {
+      socket.write(`${HEAD}transfer-encoding: chunked\r\n\r\n1;`);
+      pump(socket, "a".repeat(65_536));
+    },
+    200,
+  ],
+  "a compressed body of 100 MB": [
+    (socket) => {
+      const body = Bun.gzipSync(new Uint8Array(100_000_000));
+      socket.write(`${HEAD}content-encoding: gzip\r\ncontent-length: ${body.length}\r\n\r\n`);
+      socket.write(body);
+    },
+    200,
+  ],
+};
+
+for (const [name, [answer, expected]] of Object.entries(HOSTILE)) {
+  test(`${name}: the attempt ends in time, and takes no memory to speak of`, async () => {
+    await using server = await startRaw(answer);
+    Bun.gc(true);
+    const beforeBytes = process.memoryUsage().rss;
+    const beganMs = performance.now();
+    const outcome = await post(server.url, 500).then(
+      ({ status }) => status,
+      () => undefined,
+    );
+    expect(outcome).toBe(expected);
+    expect(performance.now() - beganMs).toBeLessThan(4_000);
+    expect(process.memoryUsage().rss - beforeBytes).toBeLessThan(64_000_000);
+  });
+}
+
 test("a compressed answer is not expanded: nothing looks at whether it could be", async () => {
   const chunked = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 7\r\n\r\nno gzip";
   await using server = await startRaw((socket) => void socket.write(chunked));

@@ -101,6 +101,53 @@ test("the name is compared by the client itself, whatever its sockets compare", 
   expect(server.connections.filter((one) => one.received !== "")).toEqual([]);
 });
 
+test("a certificate that cannot be read is refused", async () => {
+  await using server = startRawServer(answerOk, undefined, "good");
+  const connect: Connect = (options) => {
+    const { handshake } = options.socket;
+    const unreadable = (
+      socket: Bun.Socket<SocketEvents>,
+      isTrusted: boolean,
+      error: Error | null,
+    ) => {
+      socket.getPeerCertificate = () => {
+        throw new Error("an odd name");
+      };
+      return handshake!(socket, isTrusted, error);
+    };
+    return Bun.connect({ ...options, socket: { ...options.socket, handshake: unreadable } });
+  };
+  expect(await outcomeOf(createHttpFetch({ connect }), server.url)).toBe("CERT_UNREADABLE");
+});
+
+test.each([
+  [
+    "throws",
+    () => {
+      throw new Error("no sockets");
+    },
+  ],
+  ["rejects", () => Promise.reject(new Error("no sockets"))],
+] as [string, Connect][])(
+  "a connect that %s fails the call, over TLS as well",
+  async (_how, connect) => {
+    for (const url of ["http://h.test/", "https://h.test/"]) {
+      expect(await outcomeOf(createHttpFetch({ connect }), url)).toBe("CONNECTION_CLOSED");
+    }
+  },
+);
+
+test("authorities that are no certificates fail the calls that would need them, and no others", async () => {
+  await using secure = startRawServer(answerOk, undefined, "good");
+  await using plain = startRawServer(answerOk);
+  const httpFetch = createHttpFetch({ authorities: ["-----BEGIN CERTIFICATE-----\nAAAA\n"] });
+  for (let time = 0; time < 2; time++) {
+    expect(await outcomeOf(httpFetch, secure.url)).not.toContain("200");
+    expect(await outcomeOf(httpFetch, plain.url)).toBe("200 ok");
+  }
+  expect(secure.connections.filter((one) => one.received !== "")).toEqual([]);
+});
+
 async function fixtureTls() {
   const { cert, key } = certificateOf("good");
   return { cert: await cert.text(), key: await key.text() };

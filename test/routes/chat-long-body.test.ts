@@ -111,3 +111,28 @@ test.each([
     expect(begun.said()).toStartWith("HTTP/1.1 400");
   },
 );
+
+test("characters that slices cut are whole again, and one that is cut off is no JSON", async () => {
+  // Of three bytes each, so that some lie across any boundary of slices and of pieces.
+  const text = "한".repeat(1_000_000);
+  const fields = { messages: [{ role: "user", content: text }] };
+  const response = await gateway.request("POST", PATH, {
+    ...chatBody(slug, fields),
+    max_tokens: 8,
+  });
+  expect(response.status).toBe(200);
+  await response.text();
+  const sent = gateway.upstream.served.at(-1)!.requestBody as { messages: { content: string }[] };
+  expect(sent.messages[0]!.content === text).toBeTrue();
+  const whole = Buffer.from(JSON.stringify(chatBody(slug, fields)));
+  const cut = await fetch(`${gateway.baseUrl}${PATH}`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${gateway.secretKey}`,
+      "content-type": "application/json",
+    },
+    body: whole.subarray(0, whole.lastIndexOf(Buffer.from("한")) + 2),
+  });
+  const { error } = await expectError(cut, 400, "invalid_json");
+  expect(error.message).toContain("UTF-8");
+});

@@ -111,6 +111,9 @@ describe("the file of the first keys", () => {
       const left = firstKeys(dataDir);
       const { gateway, baseUrl } = await startReady({ dataDir });
       expect(firstKeys(dataDir)).toEqual({ ...left, base_url: baseUrl });
+      expect(gateway.stdout()).toMatch(
+        /"Default organization \(org_\w+\): plan free, fee 4 %, credit 10 USD"/,
+      );
       expect(statSync(path).mode & 0o777).toBe(0o600);
       expect(gateway.stdout()).toContain(path);
       expect(gateway.stdout() + gateway.stderr()).not.toMatch(KEY);
@@ -222,12 +225,14 @@ test(
         GATEWAY_SECRET_KEY: given.secret,
         GATEWAY_MANAGEMENT_KEY: given.mgmt,
         GATEWAY_STARTING_CREDIT_USD: "0",
+        GATEWAY_PLAN: "pro",
       },
     });
     expect(firstKeys(dataDir)).toMatchObject({
       secret_key: given.secret,
       management_key: given.mgmt,
     });
+    expect(first.gateway.stdout()).toContain("plan pro, fee 2.5 %, credit 0 USD");
     expect((await getJson(first.baseUrl, "/v1/credits", given.mgmt)).body.balance_usd).toBe(0);
     const { body } = await getJson(first.baseUrl, "/v1/credits/transactions", given.mgmt);
     expect(body).toEqual({ data: [], total: 0, has_more: false });

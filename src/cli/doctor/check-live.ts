@@ -1,6 +1,9 @@
 import type { ProviderConfig } from "../../config/providers.ts";
+import { readWhole } from "../../providers/openai/bounded-body.ts";
 import { endpointUrl } from "../../providers/openai/endpoint-url.ts";
 import { wireDialect } from "../../providers/openai/wire-dialects.ts";
+import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
+import { reasonOf } from "./check-providers.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 
 const TIMEOUT_MS = 10_000;
@@ -19,19 +22,22 @@ export interface LiveTarget {
  * Whether each provider takes its key and lists the models that the catalogue calls there. Costs nothing: it
  * asks for the provider's own list of models, twice where that tells whether the key was looked at.
  */
-export async function checkLive(targets: readonly LiveTarget[]): Promise<Finding[]> {
+export async function checkLive(
+  targets: readonly LiveTarget[],
+  client: HttpClient,
+): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (let first = 0; first < targets.length; first += CALLS_AT_ONCE) {
     const batch = targets.slice(first, first + CALLS_AT_ONCE);
-    findings.push(...(await Promise.all(batch.map(checkOne))));
+    findings.push(...(await Promise.all(batch.map((target) => checkOne(target, client)))));
   }
   return findings;
 }
 
-async function checkOne({ provider, models }: LiveTarget): Promise<Finding> {
+async function checkOne({ provider, models }: LiveTarget, client: HttpClient): Promise<Finding> {
   const name = `live ${provider.id}`;
   try {
-    const { status, list } = await askForModels(provider, provider.apiKey);
+    const { status, list } = await askForModels(client, provider, provider.apiKey);
     if (status === 401 || status === 403) {
       const refused =
         provider.apiKey === undefined ? "takes no call without a key" : "refuses its key";
@@ -42,7 +48,7 @@ async function checkOne({ provider, models }: LiveTarget): Promise<Finding> {
     }
     if (status < 200 || status > 299) return wrong(name, `answers with status ${status}`);
     if (list === undefined) return warning(name, "its list of models is of an unknown form");
-    const key = await keyWords(provider);
+    const key = await keyWords(client, provider);
     const missing = models.filter((model) => !list.has(model) && !list.has(`models/${model}`));
     if (missing.length === 0)
       return ok(name, `${key}, knows the ${models.length} models called there`);
@@ -53,14 +59,14 @@ async function checkOne({ provider, models }: LiveTarget): Promise<Finding> {
       `${key}, does not list ${missing.length} of ${models.length}: ${shown}${more}`,
     );
   } catch (error) {
-    return wrong(name, `${provider.baseUrl}: ${(error as Error).message}`);
+    return wrong(name, `${provider.baseUrl}: ${reasonOf(error, TIMEOUT_MS)}`);
   }
 }
 
 /** A list that everybody may read says nothing of the key. */
-async function keyWords(provider: ProviderConfig): Promise<string> {
+async function keyWords(client: HttpClient, provider: ProviderConfig): Promise<string> {
   if (provider.apiKey === undefined) return "needs no key";
-  const { status } = await askForModels(provider, undefined);
+  const { status } = await askForModels(client, provider, undefined);
   return status === 200 ? "shows its list to everybody, so the key was not tried" : "takes its key";
 }
 
@@ -70,30 +76,26 @@ interface Asked {
   readonly list: ReadonlySet<string> | undefined;
 }
 
-async function askForModels(provider: ProviderConfig, apiKey: string | undefined): Promise<Asked> {
+async function askForModels(
+  client: HttpClient,
+  provider: ProviderConfig,
+  apiKey: string | undefined,
+): Promise<Asked> {
   const { keyHeader } = wireDialect(provider.type);
   const headers: Record<string, string> = { accept: "application/json" };
   if (apiKey !== undefined) {
     headers[keyHeader] = keyHeader === "authorization" ? `Bearer ${apiKey}` : apiKey;
   }
-  const response = await fetch(endpointUrl(provider.baseUrl, "/models"), {
+  const response = await sent(client, endpointUrl(provider.baseUrl, "/models"), {
+    method: "GET",
     headers,
-    redirect: "manual",
+    body: "",
     signal: AbortSignal.timeout(TIMEOUT_MS),
+    connectTimeoutMs: TIMEOUT_MS,
   });
-  const text = await textOf(response);
+  const text = await readWhole(response, MAX_LIST_BYTES);
+  if (text === undefined) throw new Error("its list of models is too long");
   return { status: response.status, list: namesIn(text) };
-}
-
-async function textOf(response: Response): Promise<string> {
-  const pieces: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const piece of response.body ?? []) {
-    bytes += piece.byteLength;
-    if (bytes > MAX_LIST_BYTES) throw new Error("its list of models is too long");
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces).toString();
 }
 
 /** OpenAI's form, a bare list, or Google's. */

@@ -1,7 +1,5 @@
-import type { OutboundProxies } from "../../config/outbound-proxies.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { createHttpClient } from "../../providers/transport/http-client.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
 
@@ -14,9 +12,8 @@ const PROBES_AT_ONCE = 32;
  */
 export async function checkProviders(
   providers: readonly ProviderConfig[],
-  proxies: OutboundProxies,
+  client: HttpClient,
 ): Promise<Finding[]> {
-  const client = createHttpClient({ proxies });
   const findings: Finding[] = [];
   const check = (provider: ProviderConfig) => checkProvider(provider, client);
   for (let first = 0; first < providers.length; first += PROBES_AT_ONCE) {
@@ -44,13 +41,14 @@ async function checkProvider(
     if (response.status !== 407) return ok(name, baseUrl);
     return wrong(name, `${baseUrl}: the proxy demands other credentials`);
   } catch (error) {
-    return wrong(name, `${baseUrl} cannot be reached: ${reasonOf(error)}`);
+    return wrong(name, `${baseUrl} cannot be reached: ${reasonOf(error, TIMEOUT_MS)}`);
   }
 }
 
-function reasonOf(error: unknown): string {
+/** Why a call failed, in words for the operator. */
+export function reasonOf(error: unknown, timeoutMs: number): string {
   if (error instanceof ProviderFailure) return error.message;
   const { name, code, message } = error as { name: string; code?: unknown; message: string };
-  if (name === "TimeoutError") return `no answer within ${TIMEOUT_MS / 1_000} s`;
+  if (name === "TimeoutError") return `no answer within ${timeoutMs / 1_000} s`;
   return typeof code === "string" && !message.includes(code) ? `${message} (${code})` : message;
 }

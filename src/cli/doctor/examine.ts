@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
 import { ConfigError } from "../../config/config-error.ts";
 import { type GatewayConfig, readConfig } from "../../config.ts";
+import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { CommandContext } from "../command.ts";
 import type { DatabaseSettings } from "../operator-database.ts";
 import { readOperatorSettings } from "../operator-settings.ts";
@@ -33,11 +34,12 @@ export async function examine(context: CommandContext, isLive: boolean): Promise
       ...(await examineStorage(context)),
     ];
   }
+  const client = createHttpClient({ proxies: config.proxies });
   const [database, redis, files, providers] = await Promise.all([
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
-    checkProviders(config.providers, config.proxies),
+    checkProviders(config.providers, client),
   ]);
   const catalogue = await checkCatalogue(config, context.nowMs());
   return [
@@ -55,7 +57,10 @@ export async function examine(context: CommandContext, isLive: boolean): Promise
     ...providers,
     ...catalogue.findings,
     ...(isLive
-      ? await checkLive(catalogue.targets.filter(({ provider }) => provider.baseUrl))
+      ? await checkLive(
+          catalogue.targets.filter(({ provider }) => provider.baseUrl),
+          client,
+        )
       : []),
   ];
 }

@@ -103,8 +103,9 @@ async function modelOf(
   const hasOutputPrice = category === "embedding" || category === "audio";
   if (!hasOutputPrice && !prices.outputTokenFemto) return "the price list has no price for it";
   const isText = category === "chat" || category === "code";
-  const unmetered = isText ? unmeteredKind(prices) : undefined;
-  if (unmetered !== undefined) return `its price of ${unmetered} cannot be metered`;
+  if (isText && prices.requestFemto !== undefined) {
+    return "its price of each request cannot be metered";
+  }
   return toModel(known, category, contextLength);
 }
 
@@ -140,17 +141,6 @@ function toModel(known: Known, category: ModelCategory, contextLength: number): 
     ...(fineTuning !== undefined && { fineTuning }),
     endpoints: [{ provider: typeName, model: name, ...terms }],
   };
-}
-
-/**
- * A kind of use with a price of its own that a chat may have and that no usage tells apart. Searches,
- * longer-lived caches and answers in other media do not occur: what asks for them is refused.
- */
-function unmeteredKind(prices: ModelPrices): string | undefined {
-  const { requestFemto, audioInputTokenFemto, imageInputTokenFemto } = prices;
-  if (requestFemto !== undefined) return "each request";
-  if (audioInputTokenFemto !== undefined) return "sound in prompts";
-  return imageInputTokenFemto === undefined ? undefined : "images in prompts";
 }
 
 function hasPriceOfSound(prices: ModelPrices): boolean {

@@ -261,6 +261,9 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#upload?.stop();
     this.#upload = undefined;
     this.#stopTimeout?.();
-    this.#stopTimeout = this.#owner.after(LAST_WORDS_WAIT_MS, () => this.ended(lost));
+    this.#stopTimeout = this.#owner.after(LAST_WORDS_WAIT_MS, () => {
+      // An answer that has begun ends with its connection, however slowly it is read.
+      if (this.#exchange?.hasBegun !== true) this.ended(lost);
+    });
   }
 }

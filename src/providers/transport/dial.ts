@@ -62,8 +62,12 @@ export class Dial implements SocketEvents {
       data: this,
       socket: SOCKET_HANDLERS,
     };
-    if (isSecure && proxy === undefined) options.tls = this.#tlsOptions;
-    connect(options).catch((error: unknown) => this.ended(error));
+    try {
+      if (isSecure && proxy === undefined) options.tls = this.#tlsOptions;
+      connect(options).catch((error: unknown) => this.ended(error));
+    } catch (error) {
+      this.#fail(failedSetUp(error));
+    }
   }
 
   /** Drops what stands so far. An attempt of TCP cannot be called off: it fails, or ends when it stands. */
@@ -88,7 +92,13 @@ export class Dial implements SocketEvents {
 
   handshaken(socket: ClientSocket, isTrusted: boolean, error: Error | null): void {
     if (this.#hasEnded) return;
-    const refusal = this.#refusalOf(socket, isTrusted, error ?? undefined);
+    let refusal: HttpError | undefined;
+    try {
+      refusal = this.#refusalOf(socket, isTrusted, error ?? undefined);
+    } catch (thrown) {
+      // Names of an odd form throw, and nothing catches what a socket's handler throws.
+      refusal = refusedCertificate("CERT_UNREADABLE", thrown as Error);
+    }
     if (refusal !== undefined) this.#fail(refusal);
     else this.#succeed();
   }
@@ -157,14 +167,18 @@ export class Dial implements SocketEvents {
   #startTls(): void {
     this.#step = "tls";
     const outer = this.#socket!;
-    const [raw, secure] = outer.upgradeTLS<SocketEvents>({
-      data: this,
-      tls: this.#tlsOptions,
-      socket: SOCKET_HANDLERS,
-    });
-    outer.data = IGNORED_EVENTS;
-    raw.data = IGNORED_EVENTS;
-    this.#socket = secure;
+    try {
+      const [raw, secure] = outer.upgradeTLS<SocketEvents>({
+        data: this,
+        tls: this.#tlsOptions,
+        socket: SOCKET_HANDLERS,
+      });
+      outer.data = IGNORED_EVENTS;
+      raw.data = IGNORED_EVENTS;
+      this.#socket = secure;
+    } catch (error) {
+      this.#fail(failedSetUp(error));
+    }
   }
 
   #refusalOf(
@@ -201,6 +215,10 @@ export class Dial implements SocketEvents {
 
 function cancelled(): HttpError {
   return new HttpError("CANCELLED", "the connection is not needed any more");
+}
+
+function failedSetUp(error: unknown): HttpError {
+  return connectionLost("TLS could not be set up on this side", error);
 }
 
 function refusedCertificate(code: string, cause: Error | undefined): HttpError {

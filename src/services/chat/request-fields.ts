@@ -2,7 +2,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
 import type { Candidate, LackedFields, RoutePlan } from "../routing/plan-route.ts";
 import { isGatewayField } from "./provider-body.ts";
-import type { ChatRequest } from "./request.ts";
+import type { ChatRequest, ContentPart } from "./request.ts";
 
 /** Every provider has it, and no request is without. */
 const MESSAGES = "messages";
@@ -16,12 +16,15 @@ const MESSAGES = "messages";
 export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
   const fields = fieldsOf(request);
   const strayOptions = strayStreamOptions(request);
-  if (plan.candidates.length === 0 || fields.length + strayOptions.length === 0) return plan;
+  const media = plan.candidates.some(pricesMediaApart) ? mediaOf(request) : NO_MEDIA;
+  const isPlain = fields.length + strayOptions.length === 0 && media === NO_MEDIA;
+  if (plan.candidates.length === 0 || isPlain) return plan;
 
   const asked: AskedFields = {
     request,
     fields,
     strayOptions,
+    media,
     areAlike: areOfOneType(plan.candidates),
     requiresAll: request.provider?.require_parameters === true,
   };
@@ -48,6 +51,7 @@ interface AskedFields {
   readonly request: ChatRequest;
   readonly fields: readonly string[];
   readonly strayOptions: readonly string[];
+  readonly media: AskedMedia;
   /** All candidates are of one type: an unknown field can only be meant for that one. */
   readonly areAlike: boolean;
   readonly requiresAll: boolean;
@@ -63,6 +67,7 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   const leftOut: string[] = [];
   const listed = [...asked.strayOptions];
   let barrier = asked.requiresAll ? asked.strayOptions[0] : undefined;
+  barrier ??= unmeteredMedium(candidate, asked.media);
   const model = {
     model: candidate.upstreamModel,
     modelId: candidate.model.canonicalId ?? candidate.model.id,
@@ -78,6 +83,45 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
     listed.push(...names);
   }
   return { leftOut, listed, barrier };
+}
+
+/** Where a prompt brings what is no text; a part of a kind that is not known may be either. */
+interface AskedMedia {
+  readonly sound?: string;
+  readonly image?: string;
+}
+
+const NO_MEDIA: AskedMedia = Object.freeze({});
+const IMAGE_PARTS = new Set(["image", "image_url", "input_image"]);
+
+function pricesMediaApart({ terms }: Candidate): boolean {
+  const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
+  return audioInputTokenFemto !== undefined || imageInputTokenFemto !== undefined;
+}
+
+/** What would be billed apart from text, and charged as text here, because no usage tells it apart. */
+function unmeteredMedium({ terms }: Candidate, media: AskedMedia): string | undefined {
+  const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
+  const sound = audioInputTokenFemto === undefined ? undefined : media.sound;
+  return sound ?? (imageInputTokenFemto === undefined ? undefined : media.image);
+}
+
+function mediaOf(request: ChatRequest): AskedMedia {
+  let sound: string | undefined;
+  let image: string | undefined;
+  for (const [at, message] of request.messages.entries()) {
+    if (message.audio) sound ??= `messages.${at}.audio`;
+    if (message.images) image ??= `messages.${at}.images`;
+    if (!Array.isArray(message.content)) continue;
+    for (const [part, { type }] of (message.content as ContentPart[]).entries()) {
+      if (type === "text") continue;
+      const place = `messages.${at}.content.${part}`;
+      image ??= place;
+      if (!IMAGE_PARTS.has(type)) sound ??= place;
+    }
+  }
+  if (sound === undefined && image === undefined) return NO_MEDIA;
+  return { ...(sound !== undefined && { sound }), ...(image !== undefined && { image }) };
 }
 
 function fieldsOf(request: ChatRequest): string[] {
