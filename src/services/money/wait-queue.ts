@@ -99,7 +99,8 @@ export class WaitQueue {
   }
 
   #resumeWhen(settled: Promise<void>): void {
-    if (this.#isResuming) return;
+    // Its failure is for the wait that is under way to report.
+    if (this.#isResuming) return void settled.catch(() => {});
     this.#isResuming = true;
     settled.then(
       () => {
@@ -121,6 +122,7 @@ export class WaitQueue {
       return;
     }
     if (isFinal) {
+      settled.catch(() => {});
       this.#leave(entry, { kind: "refused", error: unsettled() });
       return;
     }
