@@ -39,6 +39,7 @@ export class Numbering {
   #isStopped = false;
   #maxRows = MAX_ROWS;
   #cancel: (() => void) | undefined;
+  #endPause: (() => void) | undefined;
 
   constructor(dependencies: NumberingDependencies) {
     this.#dependencies = dependencies;
@@ -67,13 +68,14 @@ export class Numbering {
     this.#isStopped = true;
     this.#isDue = false;
     this.#cancel?.();
+    this.#endPause?.();
     if (this.#running) await doneInTime(this.#running, this.#dependencies.clock, withinMs);
   }
 
   async #run(): Promise<void> {
-    const { clock, onError } = this.#dependencies;
+    const { onError } = this.#dependencies;
     while (this.#isDue && !this.#isStopped) {
-      await new Promise<void>((resolve) => void clock.after(MIN_LOOK_INTERVAL_MS, resolve));
+      await this.#pause();
       this.#isDue = false;
       try {
         while (!this.#isStopped && (await this.#goRound())) {}
@@ -82,6 +84,16 @@ export class Numbering {
         if (!this.#isStopped) onError(error);
       }
     }
+  }
+
+  /** Ends early when numbering stops. */
+  async #pause(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const cancel = this.#dependencies.clock.after(MIN_LOOK_INTERVAL_MS, resolve);
+    this.#endPause = resolve;
+    await promise;
+    this.#endPause = undefined;
+    cancel();
   }
 
   /** Serves each organization with events once. True where one of them has more. */
