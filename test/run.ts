@@ -37,7 +37,8 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
     return [{ args, environment: THOROUGH_SETTINGS }];
   }
   const wanted = tier === "--all" ? files : files.filter((file) => !isLong(file));
-  const parallel = `--parallel=${Math.max(2, cpus().length)}`;
+  // Most tests wait more than they compute: for processes, leases and outages.
+  const parallel = `--parallel=${cpus().length + 1}`;
   const beside = wanted.filter((file) => !isMeasuring(file)).map(asPath);
   return [
     { args: [timeout(TEST_TIMEOUT_MS), parallel, ...beside] },

@@ -54,7 +54,6 @@ describe("the fault of a value is told with the way to it", () => {
       "logit_bias.b",
       "must be number",
     ],
-    ["a constant", { messages, route: "x" }, "route", 'must be "fallback"'],
   ])("%s", (_what, value, path, message) => {
     expect(firstFault(chatCompletionBody, value)).toEqual({
       path: path === "" ? [] : path.split("."),
@@ -78,6 +77,14 @@ describe("the fault of a value is told with the way to it", () => {
     ],
   ])("%s", (_what, value, path, message) => {
     expect(firstFault(createKeyBody, value)).toEqual({ path: path.split("."), message });
+  });
+});
+
+test("a constant is told with the value that it must have", () => {
+  const schema = Type.Object({ kind: Type.Literal("function") });
+  expect(firstFault(schema, { kind: "x" })).toEqual({
+    path: ["kind"],
+    message: 'must be "function"',
   });
 });
 
