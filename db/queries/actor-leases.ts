@@ -57,14 +57,20 @@ export async function claimLeases(
   return rows.map(({ id, epoch }) => ({ kind, id, epoch }));
 }
 
-/** Gives leases back. Those that have passed on already are left alone. */
+/**
+ * Gives leases back. Those that have passed on already are left alone, and so are all of an instance that
+ * was declared dead: the lock on its row keeps it alive until this is committed.
+ */
 export async function releaseLeases(
   sql: Database,
   instance: InstanceIdentity,
   leases: readonly Lease[],
 ): Promise<void> {
-  await sql`UPDATE actor_leases l SET instance_id = NULL, instance_epoch = NULL
-    FROM unnest(${sql.array(leases.map(({ kind }) => kind))}::text[],
+  await sql`WITH fence AS MATERIALIZED (
+      SELECT FROM instances WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint
+        AND alive FOR KEY SHARE)
+    UPDATE actor_leases l SET instance_id = NULL, instance_epoch = NULL
+    FROM fence, unnest(${sql.array(leases.map(({ kind }) => kind))}::text[],
       ${sql.array(leases.map(({ id }) => id))}::text[],
       ${sql.array(leases.map(({ epoch }) => epoch.toString()))}::text[]) AS given (kind, id, epoch)
     WHERE l.kind = given.kind AND l.id = given.id AND l.epoch = given.epoch::bigint

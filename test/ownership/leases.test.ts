@@ -35,6 +35,31 @@ const guardOf = (owner: TestOwner, lease: Lease) =>
       },
     );
 
+/** Declares an instance dead in a transaction that stays open until `end`. */
+async function beginBurial({ instance }: TestOwner) {
+  const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
+  const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+  const burial = sql.begin(async (transaction) => {
+    await transaction`SELECT 1 FROM instances WHERE id = ${instance.id} FOR UPDATE`;
+    await transaction`UPDATE instances SET alive = false WHERE id = ${instance.id}`;
+    begin();
+    await mayEnd;
+  });
+  await begun;
+  return {
+    blocksSomeone: () =>
+      until("a statement waits for it", async () => {
+        const [row] = await sql`SELECT count(*)::int AS waiting FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        return row!.waiting > 0;
+      }),
+    async end() {
+      end();
+      await burial;
+    },
+  };
+}
+
 describe("a lease", () => {
   test("belongs to one of many instances that claim at once, and to the one that was told so", async () => {
     const owners = await Promise.all(Array.from({ length: 6 }, () => addOwner(sql)));
@@ -169,24 +194,23 @@ describe("the guard", () => {
   test("of an instance that is being declared dead waits, and then refuses", async () => {
     const owner = await addOwner(sql);
     const [lease] = await owner.ownership.claim("webhook", [newName()]);
-    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
-    const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
-    const burial = sql.begin(async (transaction) => {
-      await transaction`SELECT 1 FROM instances WHERE id = ${owner.instance.id} FOR UPDATE`;
-      await transaction`UPDATE instances SET alive = false WHERE id = ${owner.instance.id}`;
-      begin();
-      await mayEnd;
-    });
-    await begun;
+    const burial = await beginBurial(owner);
     const guard = guardOf(owner, lease!);
-    await until("the guard waits", async () => {
-      const [row] = await sql`SELECT count(*)::int AS waiting FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-      return row!.waiting > 0;
-    });
-    end();
-    await burial;
+    await burial.blocksSomeone();
+    await burial.end();
     expect(await guard).toBe("lost");
+  });
+
+  test("is not given back by an instance that is being declared dead", async () => {
+    const owner = await addOwner(sql);
+    const [lease] = await owner.ownership.claim("webhook", [newName()]);
+    const burial = await beginBurial(owner);
+    const release = owner.ownership.release([lease!]);
+    await burial.blocksSomeone();
+    await burial.end();
+    await release;
+    const [row] = await sql`SELECT instance_id FROM actor_leases WHERE id = ${lease!.id}`;
+    expect(row!.instance_id).toBe(owner.instance.id);
   });
 
   test("told of by its owner, a lost lease is told to all who listen, once", async () => {
