@@ -28,6 +28,7 @@ export const LONG = [
  */
 export const MEASURING = [
   "test/actors/runtime-memory.test.ts",
+  "test/crash/database-loss.test.ts",
   "test/lib/young-garbage.test.ts",
   "test/overload/",
   "test/ownership/unowned-work.test.ts",
