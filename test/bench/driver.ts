@@ -1,7 +1,7 @@
 import type { Child } from "./children.ts";
 import type { AbortResult, AbortSpec, LoadResult, LoadSpec } from "./load-protocol.ts";
 import { readUsage, resetPeak } from "./process-usage.ts";
-import { CHAT_PATH, LIVE_INTERVAL_MS, type ModelName, requestBody, verifyAnswer } from "./wire.ts";
+import { CHAT_PATH, type ModelName, requestBody, verifyAnswer } from "./wire.ts";
 
 /** One of the two that are compared. */
 export interface Target {
@@ -49,6 +49,8 @@ export interface Run {
   readonly keys?: readonly string[];
   /** The warm-up goes on for as many at least. */
   readonly warmupRequests?: number;
+  /** Connections send their first request spread over this time; none: at once. */
+  readonly spreadMs?: number;
 }
 
 interface ExpectedBody {
@@ -107,7 +109,7 @@ export class Driver {
       keys: run.keys ?? [target.key],
       body: requestBody(workload.model, workload.isStream),
       connections: run.connections,
-      spreadMs: isTimed ? LIVE_INTERVAL_MS : 0,
+      spreadMs: run.spreadMs ?? 0,
       warmupMs: run.warmupMs,
       warmupRequests: run.warmupRequests ?? 0,
       measureMs: run.measureMs,

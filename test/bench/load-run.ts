@@ -5,6 +5,7 @@ import { ResponseReader } from "./response-reader.ts";
 import { CHAT_PATH } from "./wire.ts";
 
 const WARMUP_CHECK_MS = 20;
+const PAUSE_MS = 40;
 /** A run whose last answers do not come ends without them. */
 const LAST_ANSWERS_MS = 30_000;
 
@@ -93,7 +94,8 @@ export class LoadRun {
           if (isRight === undefined) return;
           if (isRight) this.#answered++;
           if (this.#isEnding) socket.end();
-          else if (isTimed) setTimeout(() => connection.send(socket), Math.random() * spreadMs);
+          // A pause of its own keeps connections from falling into step.
+          else if (isTimed) setTimeout(() => connection.send(socket), Math.random() * PAUSE_MS);
           else connection.send(socket);
         },
         close: () => {

@@ -1,6 +1,6 @@
 import type { Row } from "./compare.ts";
 import type { Workload } from "./driver.ts";
-import { DELAY_MS } from "./wire.ts";
+import { DELAY_MS, LIVE_STREAM_MS } from "./wire.ts";
 
 export const CHAT: Workload = { model: "instant", isStream: false };
 export const STREAM: Workload = { model: "instant", isStream: true };
@@ -9,12 +9,9 @@ const DELAYED: Workload = { model: "delayed", isStream: false };
 
 const LIMIT_CONNECTIONS = 256;
 const DEPLOYED_CONNECTIONS = 500;
-/** Long enough for connections that open new streams and others in the middle of theirs. */
-const LIVE_ROUND_MS = 1_250;
-
 /** The loads of the comparison: what a deployment sees first, then the limits with an instant upstream. */
 export const ROWS = [
-  row("live", "live streams", LIVE, DEPLOYED_CONNECTIONS, LIVE_ROUND_MS),
+  row("live", "live streams", LIVE, DEPLOYED_CONNECTIONS, LIVE_STREAM_MS),
   row("real", "chat, real", DELAYED, DEPLOYED_CONNECTIONS, DELAY_MS),
   row("chat", "chat, limit", CHAT, LIMIT_CONNECTIONS, 0),
   row("stream", "streams, limit", STREAM, LIMIT_CONNECTIONS, 0),

@@ -6,6 +6,7 @@ export const OPENING_EVENTS = 5;
 export const CHAT_PATH = "/v1/chat/completions";
 export const DELAY_MS = 300;
 export const LIVE_INTERVAL_MS = 40;
+export const LIVE_STREAM_MS = CONTENT_EVENTS * LIVE_INTERVAL_MS;
 
 /**
  * - `instant`: a completion at once, or a stream whose events are separate HTTP chunks in one write
