@@ -122,16 +122,19 @@ describe.skipIf(redisBinary === null)("three gateways in trouble of every kind",
     return undefined;
   }
 
+  // A start whose statement is cancelled ends, for its supervisor to try again: young sessions are spared.
   const troubles = {
     async cancelled() {
       const rows = await sql`SELECT pg_cancel_backend(pid) FROM (
         SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'gateway-%' AND state <> 'idle'
+          AND backend_start < now() - interval '2 seconds'
         ORDER BY random() LIMIT 2) AS chosen`;
       figures.cancelled += rows.length;
     },
     async cut() {
       const rows = await sql`SELECT pg_terminate_backend(pid) FROM (
         SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'gateway-%'
+          AND backend_start < now() - interval '2 seconds'
         ORDER BY random() LIMIT 1) AS chosen`;
       figures.cut += rows.length;
     },
