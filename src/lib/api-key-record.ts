@@ -1,3 +1,6 @@
+/** The largest rate limit of a key, in requests a minute: what its column can hold. */
+export const MAX_RATE_LIMIT_RPM = 2_147_483_647;
+
 /** Every permission a key can hold, also those of endpoints that are not built yet. */
 export const SCOPES = [
   "chat:completions",

@@ -1,6 +1,7 @@
 import { listKeys } from "../../../db/queries/key-list.ts";
 import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator-keys.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
+import { MAX_RATE_LIMIT_RPM } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { utcDay, utcMonth } from "../../lib/periods.ts";
 import { createdKeyShape, keyItemShape } from "../../routes/keys/shape.ts";
@@ -34,7 +35,6 @@ const ORGANIZATION_OPTION = {
   value: "ID",
   meaning: "the organization; not needed where there is only one",
 };
-const MAX_RATE_LIMIT_RPM = 2_147_483_647;
 
 /** What a key of an organization can have and an operator key cannot. */
 const SETTING_OPTIONS = {

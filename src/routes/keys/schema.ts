@@ -1,10 +1,9 @@
 import { Type } from "typebox";
-import { SCOPES } from "../../lib/api-key-record.ts";
+import { MAX_RATE_LIMIT_RPM, SCOPES } from "../../lib/api-key-record.ts";
 
 const MAX_NAME_CHARACTERS = 256;
 const MAX_ALLOWED_MODELS = 1_000;
 const MAX_MODEL_CHARACTERS = 256;
-const MAX_RATE_LIMIT_RPM = 2_147_483_647;
 const MAX_BUDGET_USD = 1_000_000_000;
 const MAX_PAGE = 1_000;
 
