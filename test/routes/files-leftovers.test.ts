@@ -26,8 +26,12 @@ describe.each(["disk", "s3"] as const)("on %s nothing is left", (kind) => {
   });
   afterAll(() => gateway.stop());
 
+  // A removal that a test's jump of the clock has timed out is due again only after half a minute of
+  // the database's own clock.
   const cleaned = (what = NOTHING) =>
     until("neither rows nor bytes are left", async () => {
+      clock.advance(500);
+      await gateway.sql`UPDATE file_removals SET due_at = clock_timestamp()`;
       const books = await fileBooks(gateway);
       return Bun.deepEquals(books, what) && (await gateway.countStored()) === what.files;
     });
@@ -67,7 +71,7 @@ describe.each(["disk", "s3"] as const)("on %s nothing is left", (kind) => {
       status = response.status;
     });
     await until("it is given up", () => {
-      clock.advance(61_000);
+      clock.advance(1_000);
       return status === 499;
     });
     await cleaned();
