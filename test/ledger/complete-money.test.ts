@@ -7,8 +7,8 @@ import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
 import type { ChatProvider } from "../../src/providers/interface.ts";
-import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
+import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { until } from "../support/until.ts";
 import { faultsOf, type Payer } from "./books.ts";
 import { testModel } from "./scripted-stream.ts";
@@ -16,9 +16,9 @@ import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
 
 const TOTAL_TIMEOUT_MS = 60_000;
 
-let owned: Awaited<ReturnType<typeof openAloneMoney>>;
+let owned: Awaited<ReturnType<typeof openSingleNodeMoney>>;
 beforeAll(async () => {
-  owned = await openAloneMoney();
+  owned = await openSingleNodeMoney();
 });
 afterAll(() => owned.close());
 

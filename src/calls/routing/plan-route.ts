@@ -140,11 +140,11 @@ export function coveredTerms({ models, candidates }: RoutePlan): readonly ModelT
 
 function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {
   const { providerOrder, allowFallbacks } = preferences;
-  const wished = [...new Set(providerOrder)].flatMap((name) =>
+  const preferred = [...new Set(providerOrder)].flatMap((name) =>
     candidates.filter((candidate) => candidate.providerId === name),
   );
-  if (!allowFallbacks) return providerOrder.length > 0 ? wished : candidates.slice(0, 1);
-  return [...wished, ...candidates.filter((candidate) => !wished.includes(candidate))];
+  if (!allowFallbacks) return providerOrder.length > 0 ? preferred : candidates.slice(0, 1);
+  return [...preferred, ...candidates.filter((candidate) => !preferred.includes(candidate))];
 }
 
 const MAX_SHOWN_CHARACTERS = 200;

@@ -6,8 +6,8 @@ import {
   MAX_READ_EVENTS,
   type ProviderJob,
   type ProviderJobEvent,
+  type TrainingRequest,
   type TrainingUpload,
-  type TrainingWish,
 } from "../fine-tuning.ts";
 import { ProviderFailure, type ProviderSettings } from "../interface.ts";
 import { type HttpClient, type ProviderRequest, sent } from "../transport/provider-response.ts";
@@ -71,20 +71,20 @@ export class OpenAiFineTuning implements FineTuningProvider {
     return this.#remove(`/files/${encodeURIComponent(fileId)}`, signal);
   }
 
-  async createJob(wish: TrainingWish, signal: AbortSignal): Promise<ProviderJob> {
+  async createJob(request: TrainingRequest, signal: AbortSignal): Promise<ProviderJob> {
     const body = {
-      model: wish.model,
-      training_file: wish.trainingFileId,
-      ...(wish.validationFileId !== undefined && { validation_file: wish.validationFileId }),
-      ...(wish.suffix !== undefined && { suffix: wish.suffix }),
-      seed: wish.seed,
-      method: { type: "supervised", supervised: { hyperparameters: wish.hyperparameters } },
-      metadata: { [TAG_KEY]: wish.tag },
+      model: request.model,
+      training_file: request.trainingFileId,
+      ...(request.validationFileId !== undefined && { validation_file: request.validationFileId }),
+      ...(request.suffix !== undefined && { suffix: request.suffix }),
+      seed: request.seed,
+      method: { type: "supervised", supervised: { hyperparameters: request.hyperparameters } },
+      metadata: { [TAG_KEY]: request.tag },
     };
     const headers = {
       ...this.#headers,
       "content-type": "application/json",
-      "idempotency-key": wish.tag,
+      "idempotency-key": request.tag,
     };
     const init = { method: "POST", headers, body: JSON.stringify(body) };
     return readJob(await this.#call("/fine_tuning/jobs", init, signal));

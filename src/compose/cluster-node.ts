@@ -3,22 +3,22 @@ import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { readDatabaseTime } from "../../db/queries/database-time.ts";
-import type { Company } from "../../db/queries/instance-lock.ts";
-import { ChangeNews } from "../cluster/change-feed.ts";
+import type { DeploymentMode } from "../../db/queries/instance-lock.ts";
+import { ChangeFeed } from "../cluster/change-feed.ts";
 import { ClockWatch } from "../cluster/clock-watch.ts";
 import { Cleaning } from "../cluster/cluster-cleaning.ts";
 import type { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
 import { join, takeOver } from "../cluster/joining.ts";
-import { Presence } from "../cluster/membership.ts";
+import { ClusterMembership } from "../cluster/membership.ts";
 import { Reaper } from "../cluster/reaper.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { Connections } from "./connections.ts";
 
-export interface MembershipOptions {
+export interface ClusterNodeOptions {
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
-  readonly company: Company;
+  readonly deploymentMode: DeploymentMode;
   /** Heartbeats that do not wait for the event loop, where others judge this instance by them. */
   readonly heartbeats?: HeartbeatThread | undefined;
   readonly clock: Clock;
@@ -32,12 +32,12 @@ export interface MembershipOptions {
 }
 
 /** This process among those that share its database. */
-export interface Membership {
-  readonly presence: Presence;
+export interface ClusterNode {
+  readonly membership: ClusterMembership;
   readonly ownership: PostgresOwnership;
   /** Kinds of owned actors are registered here before `start`. */
   readonly unowned: UnownedWork;
-  /** As the only gateway of the database, or as one of several. Throws NotAloneError. */
+  /** As the only gateway of the database, or as one of several. Throws GatewayLockHeldError. */
   enter(): Promise<void>;
   start(): Promise<void>;
   /** Hands everything back and leaves. Rejects where the database could not be told. */
@@ -46,16 +46,16 @@ export interface Membership {
 
 const VERIFY_MS = 10_000;
 
-export function createMembership(options: MembershipOptions): Membership {
-  const { connections, instance, company, clock, telemetry, onError } = options;
+export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
+  const { connections, instance, deploymentMode, clock, telemetry, onError } = options;
   const { background: sql, lock } = connections;
   const ownership = new PostgresOwnership({
     sql,
     instance,
-    isWithinLease: () => presence.lease.isCurrent,
-    mayJudgeOthers: () => presence.lease.mayJudgeOthers,
+    isWithinLease: () => membership.lease.isCurrent,
+    mayJudgeOthers: () => membership.lease.mayJudgeOthers,
   });
-  const unowned = new UnownedWork({ ownership, clock, peers: () => presence.peers(), onError });
+  const unowned = new UnownedWork({ ownership, clock, peers: () => membership.peers(), onError });
   const reaper = new Reaper({
     sql,
     instance,
@@ -66,16 +66,16 @@ export function createMembership(options: MembershipOptions): Membership {
     onSettled: (estate) => noteSettled(telemetry, estate, onError),
     onError,
   });
-  const presence: Presence = new Presence({
+  const membership: ClusterMembership = new ClusterMembership({
     sql: lock,
     instance,
-    company,
+    deploymentMode,
     reconnect: () => connections.renewLock(),
-    news: new ChangeNews({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
+    changeFeed: new ChangeFeed({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
     threadAgeMs: options.heartbeats?.ageMs,
     onGap: options.onGap,
     onLateHeartbeat: () => ownership.verify(),
-    onEstate: () => reaper.reap(),
+    onOrphanedWork: () => reaper.reap(),
     onFenced: options.onFenced,
     onError,
   });
@@ -83,21 +83,21 @@ export function createMembership(options: MembershipOptions): Membership {
     sql,
     clock,
     tasks: options.cleaningTasks,
-    isOurTurn: () => presence.peers().rank === 0,
+    isOurTurn: () => membership.peers().rank === 0,
     onError,
   });
   const clockWatch = watchClock(options);
   let verifying: ReturnType<typeof setInterval> | undefined;
   return {
-    presence,
+    membership,
     ownership,
     unowned,
     async enter() {
-      const become = company === "several" ? join : takeOver;
+      const become = deploymentMode === "clustered" ? join : takeOver;
       noteSettled(telemetry, await become(lock, sql, instance), onError);
     },
     async start() {
-      await presence.start();
+      await membership.start();
       options.heartbeats?.start();
       cleaning.start();
       clockWatch.start();
@@ -114,13 +114,13 @@ export function createMembership(options: MembershipOptions): Membership {
       try {
         await ownership.releaseAll();
       } finally {
-        await presence.stop();
+        await membership.stop();
       }
     },
   };
 }
 
-function watchClock({ connections, clock, telemetry }: MembershipOptions): ClockWatch {
+function watchClock({ connections, clock, telemetry }: ClusterNodeOptions): ClockWatch {
   const watch = new ClockWatch({
     clock,
     readDatabaseTime: () => readDatabaseTime(connections.background),

@@ -6,17 +6,17 @@ import { faultsOf, type Payer, postedOf } from "../ledger/books.ts";
 import { lockAccount, untilWaiting } from "../ledger/standing-in-the-way.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
-import { openAloneMoney } from "./alone-money.ts";
 import { figures, requestOf } from "./money/owned-money.ts";
+import { openSingleNodeMoney } from "./single-node-money.ts";
 
 const MAX_SETTLE_WAIT_MS = 1_800;
 
-type AloneMoney = Awaited<ReturnType<typeof openAloneMoney>>;
+type SingleNodeMoney = Awaited<ReturnType<typeof openSingleNodeMoney>>;
 
 let proxy: CuttingProxy | undefined;
-let owned: AloneMoney;
+let owned: SingleNodeMoney;
 beforeEach(async () => {
-  owned = await openAloneMoney({
+  owned = await openSingleNodeMoney({
     async ledgerUrl(databaseUrl) {
       proxy = await startCuttingProxy(databaseUrl);
       return proxy.url;

@@ -6,11 +6,11 @@ import { seededRandom } from "../upstream/random.ts";
 import { type Receiver, startReceiver } from "../webhooks/receiver.ts";
 import { auditOf } from "./audit.ts";
 import { look } from "./books.ts";
+import { type ClusteredGrounds, openClusteredGrounds } from "./clustered-grounds.ts";
 import { Disasters, QUIET_TIMEOUT_MS } from "./disasters.ts";
 import { chargeOf, holdOf, KINDS } from "./kinds.ts";
 import { Load, receive, type Sent, sentOf } from "./load.ts";
 import { createPoorOrganization } from "./poor-organization.ts";
-import { openSeveralGrounds, type SeveralGrounds } from "./several-grounds.ts";
 import { staleWrites, writesJudged } from "./stale-writes.ts";
 
 /*
@@ -51,14 +51,14 @@ const figures = {
 };
 
 describe.skipIf(redisBinary === null)("three gateways", () => {
-  let grounds: SeveralGrounds;
+  let grounds: ClusteredGrounds;
   let receiver: Receiver;
   let load: Load;
   let poorKeys: readonly string[];
   let limitedId: string;
 
   beforeAll(async () => {
-    grounds = await openSeveralGrounds(redisBinary!, INSTANCES);
+    grounds = await openClusteredGrounds(redisBinary!, INSTANCES);
     receiver = startReceiver();
     const limited = await manage("POST", "/v1/keys", { name: "Limited", monthly_budget_usd: 0 });
     limitedId = limited.id;

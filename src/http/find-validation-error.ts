@@ -31,7 +31,7 @@ const WITHOUT_PARTS = new WeakMap<TSchema, Validator>();
  * does, walks through everything that is right or wrong behind the first one too, which a body of many
  * megabytes makes a matter of seconds.
  */
-export function firstFault(schema: TSchema, value: unknown): Fault {
+export function findValidationError(schema: TSchema, value: unknown): Fault {
   const path: string[] = [];
   let at: { schema: TSchema; value: unknown } = { schema, value };
   for (;;) {

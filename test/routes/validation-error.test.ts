@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "typebox";
 import { chatCompletionBody } from "../../src/endpoints/chat-completions/schema.ts";
+import { findValidationError } from "../../src/http/find-validation-error.ts";
 import { createCheck } from "../../src/http/validate.ts";
-import { firstFault } from "../../src/http/validation-error.ts";
 import { createKeyBody } from "../../src/keys/schema.ts";
 
 const messages = [{ role: "user", content: "hi" }];
@@ -55,7 +55,7 @@ describe("the fault of a value is told with the way to it", () => {
       "must be number",
     ],
   ])("%s", (_what, value, path, message) => {
-    expect(firstFault(chatCompletionBody, value)).toEqual({
+    expect(findValidationError(chatCompletionBody, value)).toEqual({
       path: path === "" ? [] : path.split("."),
       message,
     });
@@ -76,13 +76,13 @@ describe("the fault of a value is told with the way to it", () => {
       "must not have duplicate items",
     ],
   ])("%s", (_what, value, path, message) => {
-    expect(firstFault(createKeyBody, value)).toEqual({ path: path.split("."), message });
+    expect(findValidationError(createKeyBody, value)).toEqual({ path: path.split("."), message });
   });
 });
 
 test("a constant is told with the value that it must have", () => {
   const schema = Type.Object({ kind: Type.Literal("function") });
-  expect(firstFault(schema, { kind: "x" })).toEqual({
+  expect(findValidationError(schema, { kind: "x" })).toEqual({
     path: ["kind"],
     message: 'must be "function"',
   });
@@ -90,7 +90,7 @@ test("a constant is told with the value that it must have", () => {
 
 test("a record's name that is none is told of the record", () => {
   const record = Type.Record(Type.String(), Type.String(), { propertyNames: { maxLength: 3 } });
-  expect(firstFault(Type.Object({ record }), { record: { abcd: "x" } })).toEqual({
+  expect(findValidationError(Type.Object({ record }), { record: { abcd: "x" } })).toEqual({
     path: ["record"],
     message: "names in it must not have more than 3 characters",
   });

@@ -9,7 +9,7 @@ import { Grounds, killServer } from "./gateway-process.ts";
 import { urlOfLaunch, watchStaleWrites } from "./stale-writes.ts";
 
 /** Several gateways on a Postgres and a Redis of their own, all of which may be killed. */
-export interface SeveralGrounds {
+export interface ClusteredGrounds {
   readonly cluster: Cluster;
   readonly redis: RedisServer;
   readonly instances: readonly Instance[];
@@ -23,10 +23,10 @@ export interface SeveralGrounds {
   clear(): Promise<void>;
 }
 
-export async function openSeveralGrounds(
+export async function openClusteredGrounds(
   redisBinary: string,
   count: number,
-): Promise<SeveralGrounds> {
+): Promise<ClusteredGrounds> {
   const grounds = new Grounds("several-crash");
   const dataDir = grounds.newDataDir();
   // Processes are killed here, not the machine, so nothing needs to reach the disk.
