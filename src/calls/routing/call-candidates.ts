@@ -4,6 +4,7 @@ import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { AbortNotice } from "../../providers/call-abort.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { Candidate } from "./plan-route.ts";
@@ -29,20 +30,20 @@ const MAX_DELAY_MS = 2_000;
  * The candidates of one call, tried in order until one answers; then, while failures were of a kind that
  * passes, again after a pause with full jitter. Servers close idle connections without a word, which says
  * nothing of their health: a try that was lost so is repeated on a new connection without pause or budget.
- * Only for before the first byte of an answer. Behind each `next` comes `failed` or `answered`, and behind
- * that one `end`.
+ * Only for before the first byte of an answer. After `firstAnswer` has resolved, call `end`.
  */
-export class CandidateTries {
+export class CandidateTries<Provider> {
   readonly #dependencies: CallDependencies;
-  readonly #candidates: readonly Candidate[];
+  readonly #candidates: readonly Candidate<Provider>[];
   readonly #abort: AbortNotice;
+  readonly #log: RequestFacts;
   /** In the order of this round. */
-  #tried: readonly Candidate[];
+  #tried: readonly Candidate<Provider>[];
   #position = 0;
   #round = 0;
   #calls = 0;
   #startedMs = 0;
-  #candidate: Candidate | undefined;
+  #candidate: Candidate<Provider> | undefined;
   #endpoint: EndpointCell | undefined;
   #failure: ProviderFailure | undefined;
   #failures: string[] | undefined;
@@ -55,9 +56,11 @@ export class CandidateTries {
 
   constructor(
     dependencies: CallDependencies,
-    candidates: readonly Candidate[],
+    candidates: readonly Candidate<Provider>[],
     abort: AbortNotice,
+    log: RequestFacts,
   ) {
+    this.#log = log;
     this.#dependencies = dependencies;
     this.#candidates = candidates;
     this.#abort = abort;
@@ -65,7 +68,7 @@ export class CandidateTries {
   }
 
   /** The one that was tried last. */
-  get candidate(): Candidate {
+  get candidate(): Candidate<Provider> {
     return this.#candidate!;
   }
 
@@ -81,10 +84,33 @@ export class CandidateTries {
   }
 
   /**
+   * The first answer that a candidate gives to `call`. Rejects with the caller's error of the last failure
+   * where none answers; `failureOf` may say what an error stands for.
+   */
+  async firstAnswer<Answer>(
+    call: (candidate: Candidate<Provider>) => Promise<Answer>,
+    failureOf: (error: unknown) => unknown = (error) => error,
+  ): Promise<Answer> {
+    for (;;) {
+      const candidate = await this.#next();
+      // Where no answer comes of it, this is all that its log line can tell.
+      this.#log.model = candidate.model.id;
+      this.#log.provider = candidate.providerId;
+      try {
+        const answer = await call(candidate);
+        this.#hasAnswered = true;
+        return answer;
+      } catch (error) {
+        this.#failed(failureOf(error));
+      }
+    }
+  }
+
+  /**
    * The candidate to be tried now. Throws, or rejects with, the caller's error of the last failure where
    * none is left, or GatewayError client_closed_request where `abort` happens.
    */
-  next(): Candidate | Promise<Candidate> {
+  #next(): Candidate<Provider> | Promise<Candidate<Provider>> {
     if (this.#candidates.length === 0) {
       throw new GatewayError("no_provider_available", "No provider is available for this model.", {
         retryAfterSeconds: 5,
@@ -97,7 +123,7 @@ export class CandidateTries {
   }
 
   /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
-  failed(error: unknown): void {
+  #failed(error: unknown): void {
     const failure = noteFailure(this.#endpoint!, error);
     const { endpointId, model } = this.candidate;
     this.#failure = failure;
@@ -115,11 +141,6 @@ export class CandidateTries {
     }
   }
 
-  /** The candidate has an answer, or the beginning of one. */
-  answered(): void {
-    this.#hasAnswered = true;
-  }
-
   /** Tells the endpoint's actor how the call that was answered ended; once. */
   end(isSuccess: boolean): void {
     if (this.#isEnded) return;
@@ -130,7 +151,7 @@ export class CandidateTries {
   }
 
   /** The next one of this round, of a model that nobody refused. */
-  #upcoming(): Candidate | undefined {
+  #upcoming(): Candidate<Provider> | undefined {
     if (this.#calls >= MAX_CALLS) return undefined;
     while (this.#position < this.#tried.length) {
       const candidate = this.#tried[this.#position++]!;
@@ -140,7 +161,7 @@ export class CandidateTries {
   }
 
   /** From a candidate on, what has to be waited for: endpoints, pauses, the budget of retries. */
-  async #search(from: Candidate | undefined): Promise<Candidate> {
+  async #search(from: Candidate<Provider> | undefined): Promise<Candidate<Provider>> {
     let candidate = from;
     for (;;) {
       if (candidate === undefined) await this.#nextRound();
@@ -155,7 +176,7 @@ export class CandidateTries {
     }
   }
 
-  #mayCall({ endpointId }: Candidate, endpoint: EndpointCell): boolean {
+  #mayCall({ endpointId }: Candidate<Provider>, endpoint: EndpointCell): boolean {
     if (this.#round === 0) return true;
     const isRepeated = this.#round === 1 && this.#lostEndpoints?.has(endpointId) === true;
     return isRepeated || endpoint.turn("takeRetry", undefined);
@@ -179,7 +200,7 @@ export class CandidateTries {
     this.#refusedModels = undefined;
   }
 
-  #begin(candidate: Candidate, endpoint: EndpointCell): Candidate {
+  #begin(candidate: Candidate<Provider>, endpoint: EndpointCell): Candidate<Provider> {
     this.#candidate = candidate;
     this.#endpoint = endpoint;
     this.#calls++;
@@ -188,7 +209,7 @@ export class CandidateTries {
     return candidate;
   }
 
-  #endpointOf(candidate: Candidate): EndpointCell {
+  #endpointOf(candidate: Candidate<Provider>): EndpointCell {
     return this.#dependencies.endpoints.get(candidate.endpointId);
   }
 }
@@ -196,12 +217,12 @@ export class CandidateTries {
 type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
 /** Endpoints whose circuit is open come last: they are tried only when nothing better is left. */
-function byHealth(
+function byHealth<Provider>(
   { endpoints }: CallDependencies,
-  candidates: readonly Candidate[],
-): readonly Candidate[] {
+  candidates: readonly Candidate<Provider>[],
+): readonly Candidate<Provider>[] {
   if (candidates.length === 1) return candidates;
-  const isOpen = (candidate: Candidate): boolean => {
+  const isOpen = (candidate: Candidate<Provider>): boolean => {
     const endpoint = endpoints.peek(candidate.endpointId);
     return endpoint?.isActive === true && endpoint.turn("health", undefined).circuit === "open";
   };

@@ -6,12 +6,12 @@ import type { ChatProvider } from "../../providers/interface.ts";
 import { unknownModel } from "./unknown-model.ts";
 
 /** One place where a call can be tried. */
-export interface Candidate {
+export interface Candidate<Provider = ChatProvider> {
   readonly model: CatalogueModel;
   /** The prices and limits of the model at this provider. */
   readonly terms: ModelTerms;
   readonly providerId: string;
-  readonly provider: ChatProvider;
+  readonly provider: Provider;
   /** The name the provider knows the model by. */
   readonly upstreamModel: string;
   /** Names the endpoint's actor. */
@@ -28,12 +28,12 @@ export interface RoutePreferences {
   readonly allowFallbacks: boolean;
 }
 
-export interface RoutePlan {
+export interface RoutePlan<Provider = ChatProvider> {
   /** Each model once, in order. */
   readonly models: readonly CatalogueModel[];
-  readonly candidates: readonly Candidate[];
+  readonly candidates: readonly Candidate<Provider>[];
   /** By candidate, what it lacks of the request; absent where none lacks anything. */
-  readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
+  readonly lacked?: ReadonlyMap<Candidate<Provider>, LackedFields>;
 }
 
 /** Fields of a request that a candidate does not have. */
@@ -107,14 +107,14 @@ function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
   return allowedId === id || allowedId === canonicalId;
 }
 
-/** The endpoints of the models in the order in which they are tried: the request's wish, then the catalogue's. */
-export function planRoute(
+/** The endpoints of the models in the order in which they are tried: as the request asks, then as the catalogue lists them. */
+export function planRoute<Provider>(
   models: readonly CatalogueModel[],
   preferences: RoutePreferences,
-  providers: ReadonlyMap<string, ChatProvider>,
-): RoutePlan {
+  providers: ReadonlyMap<string, Provider>,
+): RoutePlan<Provider> {
   const candidates = models.flatMap((model) => {
-    const available = model.endpoints.flatMap((endpoint): Candidate[] => {
+    const available = model.endpoints.flatMap((endpoint): Candidate<Provider>[] => {
       const provider = providers.get(endpoint.provider);
       if (provider === undefined) return [];
       return [
@@ -134,11 +134,14 @@ export function planRoute(
 }
 
 /** The terms that one hold covers: those of all candidates, or of the models where none is available. */
-export function coveredTerms({ models, candidates }: RoutePlan): readonly ModelTerms[] {
+export function coveredTerms({ models, candidates }: RoutePlan<unknown>): readonly ModelTerms[] {
   return candidates.length === 0 ? models : candidates.map(({ terms }) => terms);
 }
 
-function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {
+function preferred<Provider>(
+  candidates: readonly Candidate<Provider>[],
+  preferences: RoutePreferences,
+): Candidate<Provider>[] {
   const { providerOrder, allowFallbacks } = preferences;
   const preferred = [...new Set(providerOrder)].flatMap((name) =>
     candidates.filter((candidate) => candidate.providerId === name),

@@ -1,31 +1,30 @@
 import type { ModelCategory } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
 import { planRoute, type RoutePlan, type RoutePreferences, resolveModels } from "./plan-route.ts";
 
-export interface RoutePlansDependencies {
+export interface RoutePlansDependencies<Provider> {
   /** The catalogue that all organizations share. */
   readonly models: ModelIndex;
-  readonly providers: ReadonlyMap<string, ChatProvider>;
+  readonly providers: ReadonlyMap<string, Provider>;
   /** Of the models that the endpoint serves. */
   readonly categories: readonly ModelCategory[];
 }
 
 /**
- * Plans routes. Most requests name one model and wish nothing: the plans of those are kept, one for each
+ * Plans routes. Most requests name one model and state no preference: their plans are cached, one for each
  * name that a model of the shared catalogue has, until the catalogue changes.
  */
-export class RoutePlans {
-  readonly #dependencies: RoutePlansDependencies;
-  readonly #plain = new Map<string, RoutePlan>();
+export class RoutePlans<Provider> {
+  readonly #dependencies: RoutePlansDependencies<Provider>;
+  readonly #plain = new Map<string, RoutePlan<Provider>>();
   #version = 0;
 
-  constructor(dependencies: RoutePlansDependencies) {
+  constructor(dependencies: RoutePlansDependencies<Provider>) {
     this.#dependencies = dependencies;
   }
 
   /** Throws 404 model_not_found or 400 unsupported_model. */
-  plan(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
+  plan(index: ModelIndex, preferences: RoutePreferences): RoutePlan<Provider> {
     if (index !== this.#dependencies.models || !isPlain(preferences)) {
       return this.#made(index, preferences);
     }
@@ -42,7 +41,7 @@ export class RoutePlans {
     return plan;
   }
 
-  #made(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
+  #made(index: ModelIndex, preferences: RoutePreferences): RoutePlan<Provider> {
     const { providers, categories } = this.#dependencies;
     return planRoute(resolveModels(index, preferences, categories), preferences, providers);
   }

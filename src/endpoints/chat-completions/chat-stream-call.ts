@@ -30,7 +30,12 @@ export interface ChatStreamCall extends ChargedCall {
   readonly hidesReasoning: boolean;
   providerBody(candidate: Candidate): Record<string, unknown>;
   /** The bytes of the last chunk, which brings the usage. */
-  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string;
+  usageChunk(
+    usage: Usage,
+    costNano: bigint,
+    created: number,
+    candidate: Candidate<unknown>,
+  ): string;
   errorFrame(error: GatewayError): string;
   readonly clientSignal: AbortSignal;
   /** Keeps the whole stream under its idempotency key; null where it was too large to be kept. */

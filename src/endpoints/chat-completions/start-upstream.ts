@@ -1,7 +1,7 @@
+import { ProviderCall } from "../../calls/call.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import { ProviderCall } from "./provider-call.ts";
 import { type RewriterOptions, StreamRewriter } from "./stream-rewriter.ts";
 
 export interface StartedUpstream {

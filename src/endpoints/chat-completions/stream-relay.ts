@@ -20,8 +20,8 @@ interface AnswerLimits {
 /** The provider's side of a running stream: what it sends, rewritten, until somebody takes it. */
 export class StreamRelay {
   readonly rewriter: StreamRewriter;
-  readonly candidate: Candidate;
-  readonly #tries: CandidateTries;
+  readonly candidate: Candidate<unknown>;
+  readonly #tries: CandidateTries<unknown>;
   readonly #reader: PieceReader;
   readonly #limits: AnswerLimits;
   readonly #steadyClock: Clock;
@@ -32,7 +32,7 @@ export class StreamRelay {
 
   constructor(
     { reader, rewriter, output }: StartedUpstream,
-    tries: CandidateTries,
+    tries: CandidateTries<unknown>,
     limits: AnswerLimits,
     steadyClock: Clock,
   ) {

@@ -1,21 +1,18 @@
 import type { GatewayConfig } from "../config.ts";
-import {
-  ChatCompletions,
-  type ChatCompletionsDependencies,
-} from "../endpoints/chat-completions/chat-completions.ts";
 import { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
+import { type EndpointDependencies, modelEndpoints } from "../endpoints/table.ts";
 import { errorEnvelope } from "../http/error-response.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadline-queue.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
-interface ChatParts
+interface EndpointParts
   extends Pick<
-    ChatCompletionsDependencies,
+    EndpointDependencies,
     | "money"
     | "tunedModels"
     | "providers"
-    | "rates"
+    | "admission"
     | "idempotency"
     | "events"
     | "isCutShort"
@@ -28,15 +25,15 @@ interface ChatParts
   onStreamError(error: unknown, requestId: string): void;
 }
 
-/** Chat completions, and what ends those that run. */
-export function composeChat({ config, clock, world, onStreamError, ...parts }: ChatParts) {
+/** The billed endpoints, and what ends the calls that run. */
+export function composeEndpoints({ config, clock, world, onStreamError, ...parts }: EndpointParts) {
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
-  const chat = new ChatCompletions({
+  const endpoints = modelEndpoints({
     ...parts,
-    organizations: world.organizations,
+    clock,
     calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
     ticker,
     steadyClock,
@@ -49,5 +46,5 @@ export function composeChat({ config, clock, world, onStreamError, ...parts }: C
     errorEnvelope,
     onError: onStreamError,
   });
-  return { chat, ticker, deadlines };
+  return { endpoints, ticker, deadlines };
 }

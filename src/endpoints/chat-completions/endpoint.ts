@@ -1,0 +1,123 @@
+import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
+import { sentLimit } from "../../calls/call.ts";
+import { estimatedUsage } from "../../calls/call-charge.ts";
+import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "../../calls/endpoint.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
+import type { ModelTerms } from "../../lib/catalogue-model.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { type Usage, usageBody } from "../../money/usage.ts";
+import { type ChatAnswer, type ChatProvider, ProviderFailure } from "../../providers/interface.ts";
+import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
+import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
+import { providerBody } from "./provider-body.ts";
+import { assertRecordable } from "./recorded-fields.ts";
+import { type ChatRequest, statedOutputLimit } from "./request.ts";
+import { planFields } from "./request-fields.ts";
+import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
+import { assertSupported } from "./unsupported-fields.ts";
+import { assertWellFormed } from "./well-formed.ts";
+
+/** A chat completion as it was accepted. */
+export class AcceptedChat implements AcceptedRequest {
+  readonly fields: ChatRequest;
+  readonly hidesReasoning: boolean;
+  #size: PromptSize | undefined;
+
+  constructor(request: ChatRequest) {
+    this.fields = request;
+    this.hidesReasoning =
+      request.include_reasoning === false || request.reasoning?.exclude === true;
+  }
+
+  /** Measured when it is first needed: a request that is refused before costs nothing. */
+  get size(): PromptSize {
+    this.#size ??= promptSize(this.fields);
+    return this.#size;
+  }
+}
+
+export type AdmittedChat = AdmittedCall<AcceptedChat, ChatProvider>;
+
+export interface ChatEndpointDependencies extends StreamChatDependencies {
+  readonly providers: ReadonlyMap<string, ChatProvider>;
+  readonly clock: Clock;
+}
+
+/** Chat completions (spec 4.5). */
+export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ChatProvider, Completion> {
+  readonly route = "POST /v1/chat/completions";
+  readonly categories = ["chat", "code"] as const;
+  readonly title = "Chat completion";
+  readonly providers: ReadonlyMap<string, ChatProvider>;
+  readonly #dependencies: ChatEndpointDependencies;
+
+  constructor(dependencies: ChatEndpointDependencies) {
+    this.providers = dependencies.providers;
+    this.#dependencies = dependencies;
+  }
+
+  accept(body: unknown): AcceptedChat {
+    const request = body as ChatRequest;
+    assertWellFormed(request);
+    assertRecordable(request);
+    assertSupported(request);
+    return new AcceptedChat(request);
+  }
+
+  plan({ fields }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
+    return planFields(fields, plan);
+  }
+
+  bound({ fields, size }: AcceptedChat, terms: ModelTerms) {
+    return costBound(fields, size, terms);
+  }
+
+  statedLimit({ fields }: AcceptedChat): number | undefined {
+    return statedOutputLimit(fields);
+  }
+
+  async call(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedChat,
+  ): Promise<Completion> {
+    const { fields, hidesReasoning } = admitted.request;
+    const limit = sentLimit(admitted, candidate);
+    call.body = providerBody(fields, candidate, limit, admitted.plan.lacked);
+    const completion = completionOf(await candidate.provider.chat(call));
+    const nowSeconds = Math.floor(this.#dependencies.clock.nowMs() / 1_000);
+    return normaliseCompletion(completion, call.requestId, hidesReasoning, nowSeconds);
+  }
+
+  usage(completion: Completion, { size }: AcceptedChat, terms: ModelTerms): Usage {
+    return (
+      completion.usage ??
+      estimatedUsage(estimatedPromptTokens(size, terms), completion.estimatedTokens)
+    );
+  }
+
+  answer({ body }: Completion, _request: AcceptedChat, facts: AnswerFacts): string {
+    body.id = chatId(facts.requestId);
+    body.model = facts.candidate.model.id;
+    body.usage = usageBody(facts.usage, facts.costUsd);
+    return JSON.stringify(body);
+  }
+
+  stream(admitted: AdmittedChat) {
+    return streamChat(this.#dependencies, admitted);
+  }
+}
+
+/** The id of a completion, made from the id of its request. */
+export function chatId(requestId: string): string {
+  return `chatcmpl-${requestId.slice("req_".length)}`;
+}
+
+/** Throws ProviderFailure where the answer is a stream. */
+function completionOf(answer: ChatAnswer): unknown {
+  if (answer.kind === "completion") return answer.completion;
+  throw new ProviderFailure(
+    "unavailable",
+    "the provider streamed an answer that was not to be streamed",
+  );
+}

@@ -1,0 +1,11 @@
+import type { PaidCallDependencies } from "../calls/run-call.ts";
+import type { RouteDefinition } from "../http/route.ts";
+import type { ChatEndpointDependencies } from "./chat-completions/endpoint.ts";
+import { chatRoute } from "./chat-completions/routes.ts";
+
+export interface EndpointDependencies extends PaidCallDependencies, ChatEndpointDependencies {}
+
+/** Every billed endpoint that answers at once. */
+export function modelEndpoints(dependencies: EndpointDependencies): RouteDefinition[] {
+  return [chatRoute(dependencies)];
+}
