@@ -5,7 +5,7 @@ import type { AcceptedRequest } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 type Call = Pick<
-  AdmittedCall<AcceptedRequest, unknown>,
+  AdmittedCall<AcceptedRequest>,
   "plan" | "hold" | "statedLimit" | "explainsRoute" | "log"
 >;
 
@@ -23,7 +23,7 @@ const MAX_HEADER_CHARACTERS = 2_000;
  */
 export function answerHeaders(
   call: Call,
-  candidate: Candidate<unknown> | undefined,
+  candidate: Candidate | undefined,
   tries: Tries,
 ): Record<string, string> {
   const headers: Record<string, string> = {};
@@ -60,10 +60,7 @@ export function explainFailure(call: Call, tries: Tries): void {
  * What the candidate does not get. A stream that opens while its provider is still silent cannot know which
  * one will serve it: then whatever any of them lacks, so that nothing is dropped in silence.
  */
-function droppedParameters(
-  plan: RoutePlan<unknown>,
-  candidate: Candidate<unknown> | undefined,
-): readonly string[] {
+function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
   if (plan.lacked === undefined) return [];
   if (candidate !== undefined) return plan.lacked.get(candidate)?.listed ?? [];
   return [...new Set([...plan.lacked.values()].flatMap(({ listed }) => listed))];

@@ -2,8 +2,9 @@ import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { bothEffects, type ChargeEvents } from "../events/charge-events.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { chargeNanoUsd } from "../lib/money.ts";
+import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
-import { providerCostFemto, type Usage } from "../money/usage.ts";
+import { providerCostFemto } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
@@ -23,7 +24,7 @@ export interface ChargeDependencies {
 
 /** What a charge is made from. */
 export type ChargedCall = Pick<
-  AdmittedCall<unknown, unknown>,
+  AdmittedCall<unknown>,
   "hold" | "fees" | "title" | "details" | "log"
 >;
 
@@ -41,7 +42,7 @@ export class CallCharge {
   }
 
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
-  figures(candidate: Candidate<unknown>, usage: Usage, latencyMs: number): MeteredFigures {
+  figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
     const { hold, fees, title, details } = this.#call;
     const { model, terms, providerId } = candidate;
     const fullNano = chargeNanoUsd(providerCostFemto(usage, terms.prices), fees.of(candidate));

@@ -1,7 +1,7 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
-import { type AbortNotice, CallAbort } from "../providers/call-abort.ts";
+import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Fees } from "./admission.ts";
 import type { Caller } from "./caller.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
@@ -22,12 +22,12 @@ export interface ArrivedCall<Request> extends Arrival {
 }
 
 /** A call that is routed, within its limits, and has money held for it. */
-export interface AdmittedCall<Request, Provider>
+export interface AdmittedCall<Request>
   extends Pick<
     ArrivedCall<Request>,
     "requestId" | "startedMs" | "request" | "clientSignal" | "log"
   > {
-  readonly plan: RoutePlan<Provider>;
+  readonly plan: RoutePlan;
   readonly hold: Hold;
   readonly fees: Fees;
   /** The limit of units that the caller set. */
@@ -85,8 +85,8 @@ const NO_BODY = {};
  * that of the dearest candidate; one that gives less may refuse to be asked for more.
  */
 export function sentLimit(
-  { hold, statedLimit }: Pick<AdmittedCall<AcceptedRequest, unknown>, "hold" | "statedLimit">,
-  { terms }: Candidate<unknown>,
+  { hold, statedLimit }: Pick<AdmittedCall<AcceptedRequest>, "hold" | "statedLimit">,
+  { terms }: Candidate,
 ): number | undefined {
   if (!hold.isLowered) return statedLimit;
   return Math.min(hold.outputTokens, terms.maxOutputTokens);

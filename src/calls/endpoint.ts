@@ -1,6 +1,7 @@
 import type { ModelCategory, ModelTerms } from "../lib/catalogue-model.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
-import type { Usage } from "../money/usage.ts";
+import type { Usage } from "../lib/usage.ts";
+import type { Capability } from "../providers/interface.ts";
 import type { AdmittedCall, CallOutcome, ProviderCall } from "./call.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
@@ -38,7 +39,7 @@ export interface CostBound {
 /** What the charge of an answer adds to its body. */
 export interface AnswerFacts {
   readonly requestId: string;
-  readonly candidate: Candidate<unknown>;
+  readonly candidate: Candidate;
   readonly usage: Usage;
   readonly costUsd: number;
 }
@@ -47,32 +48,28 @@ export interface AnswerFacts {
  * What is special about one billed endpoint. Admission, routing, holds, retries, charges, events and headers
  * are the same for all of them (run-call.ts).
  */
-export interface PaidEndpoint<Request extends AcceptedRequest, Provider, Answer> {
+export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   /** Method and path; an idempotency key belongs to one of them. */
   readonly route: string;
   /** Of the models that it serves. */
   readonly categories: readonly ModelCategory[];
-  /** The providers that can serve it, by id. */
-  readonly providers: ReadonlyMap<string, Provider>;
+  /** What a provider must be capable of to serve it. */
+  readonly capability: Capability;
   /** Begins the description of its transactions: "Chat completion". */
   readonly title: string;
   /** Checks what its schema cannot. Throws 400. */
   accept(body: unknown): Request;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
-  plan?(request: Request, plan: RoutePlan<Provider>): RoutePlan<Provider>;
+  plan?(request: Request, plan: RoutePlan): RoutePlan;
   bound(request: Request, terms: ModelTerms): CostBound;
   /** The limit of units that the caller set: then the hold is not lowered. */
   statedLimit(request: Request): number | undefined;
   /** Rejects with ProviderFailure where there is no answer, or one that cannot be used. */
-  call(
-    call: ProviderCall,
-    candidate: Candidate<Provider>,
-    admitted: AdmittedCall<Request, Provider>,
-  ): Promise<Answer>;
+  call(call: ProviderCall, candidate: Candidate, admitted: AdmittedCall<Request>): Promise<Answer>;
   /** What the provider reports, or what is counted here. */
   usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
   /** The body of the response, as JSON. */
   answer(answer: Answer, request: Request, facts: AnswerFacts): string;
   /** Serves requests with `stream: true`. */
-  stream?(admitted: AdmittedCall<Request, Provider>): Promise<CallOutcome>;
+  stream?(admitted: AdmittedCall<Request>): Promise<CallOutcome>;
 }

@@ -15,6 +15,7 @@
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import { GatewayError } from "../lib/errors.ts";
+import type { Provider } from "../providers/interface.ts";
 import type { CallAdmission } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
 import type { AcceptedRequest, CommonFields, PaidEndpoint } from "./endpoint.ts";
@@ -32,26 +33,21 @@ import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 export interface PaidCallDependencies extends WholeAnswerDependencies {
   readonly admission: CallAdmission;
   readonly tunedModels: TunedModels;
+  readonly providers: ReadonlyMap<string, Provider>;
 }
 
 /** Runs the requests of one endpoint. */
-export class PaidCall<Request extends AcceptedRequest, Provider, Answer> {
-  readonly endpoint: PaidEndpoint<Request, Provider, Answer>;
+export class PaidCall<Request extends AcceptedRequest, Answer> {
+  readonly endpoint: PaidEndpoint<Request, Answer>;
   readonly #dependencies: PaidCallDependencies;
-  readonly #plans: RoutePlans<Provider>;
+  readonly #plans: RoutePlans;
 
-  constructor(
-    dependencies: PaidCallDependencies,
-    endpoint: PaidEndpoint<Request, Provider, Answer>,
-  ) {
+  constructor(dependencies: PaidCallDependencies, endpoint: PaidEndpoint<Request, Answer>) {
     this.endpoint = endpoint;
     this.#dependencies = dependencies;
-    const { providers, categories } = endpoint;
-    this.#plans = new RoutePlans({
-      models: dependencies.tunedModels.shared,
-      providers,
-      categories,
-    });
+    const { categories, capability } = endpoint;
+    const { providers, tunedModels } = dependencies;
+    this.#plans = new RoutePlans({ models: tunedModels.shared, providers, categories, capability });
   }
 
   /** Rejects with the error of the step that refuses or fails the request. */
@@ -79,7 +75,7 @@ export class PaidCall<Request extends AcceptedRequest, Provider, Answer> {
 
   async #serve(
     call: ArrivedCall<Request>,
-    plan: RoutePlan<Provider>,
+    plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
   ): Promise<CallOutcome> {
     const admitted = await this.#admit(call, plan, claim);
@@ -88,7 +84,7 @@ export class PaidCall<Request extends AcceptedRequest, Provider, Answer> {
       : wholeAnswer(this.#dependencies, this.endpoint, admitted);
   }
 
-  async #route({ caller, log, request }: ArrivedCall<Request>): Promise<RoutePlan<Provider>> {
+  async #route({ caller, log, request }: ArrivedCall<Request>): Promise<RoutePlan> {
     const preferences = routePreferences(request.fields);
     const { organizationId } = caller.key;
     const { tunedModels } = this.#dependencies;
@@ -101,9 +97,9 @@ export class PaidCall<Request extends AcceptedRequest, Provider, Answer> {
 
   async #admit(
     call: ArrivedCall<Request>,
-    plan: RoutePlan<Provider>,
+    plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-  ): Promise<AdmittedCall<Request, Provider>> {
+  ): Promise<AdmittedCall<Request>> {
     const { admission } = this.#dependencies;
     const { request } = call;
     const fees = await admission.fees(call.caller, plan.candidates);

@@ -22,10 +22,10 @@ export interface WholeAnswerDependencies extends ChargeDependencies {
 type WholeOutcome = Extract<CallOutcome, { readonly kind: "json" }>;
 
 /** Calls providers until one answers; the answer leaves after its charge is durable. */
-export async function wholeAnswer<Request extends AcceptedRequest, Provider, Answer>(
+export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
   dependencies: WholeAnswerDependencies,
-  endpoint: PaidEndpoint<Request, Provider, Answer>,
-  admitted: AdmittedCall<Request, Provider>,
+  endpoint: PaidEndpoint<Request, Answer>,
+  admitted: AdmittedCall<Request>,
 ): Promise<CallOutcome> {
   const run = new WholeRun(dependencies, endpoint, admitted);
   const { tries, charge } = run;
@@ -57,11 +57,11 @@ function expired(cause: unknown): GatewayError {
 }
 
 /** One whole answer: its calls, what may end them early (the client, the total timeout), its charge. */
-class WholeRun<Request extends AcceptedRequest, Provider, Answer>
+class WholeRun<Request extends AcceptedRequest, Answer>
   extends ProviderCall
   implements EventListenerObject, Expiring
 {
-  readonly tries: CandidateTries<Provider>;
+  readonly tries: CandidateTries;
   readonly charge: CallCharge;
   older: Expiring | undefined;
   newer: Expiring | undefined;
@@ -71,13 +71,13 @@ class WholeRun<Request extends AcceptedRequest, Provider, Answer>
   /** The client had gone when the answer was ready. */
   isGone = false;
   readonly #dependencies: WholeAnswerDependencies;
-  readonly #endpoint: PaidEndpoint<Request, Provider, Answer>;
-  readonly #admitted: AdmittedCall<Request, Provider>;
+  readonly #endpoint: PaidEndpoint<Request, Answer>;
+  readonly #admitted: AdmittedCall<Request>;
 
   constructor(
     dependencies: WholeAnswerDependencies,
-    endpoint: PaidEndpoint<Request, Provider, Answer>,
-    admitted: AdmittedCall<Request, Provider>,
+    endpoint: PaidEndpoint<Request, Answer>,
+    admitted: AdmittedCall<Request>,
   ) {
     super(admitted.requestId, false);
     this.#dependencies = dependencies;
@@ -105,7 +105,7 @@ class WholeRun<Request extends AcceptedRequest, Provider, Answer>
     this.abort();
   }
 
-  call(candidate: Candidate<Provider>): Promise<Answer> {
+  call(candidate: Candidate): Promise<Answer> {
     this.model = candidate.upstreamModel;
     this.modelId = candidate.model.canonicalId ?? candidate.model.id;
     this.onNewConnection = this.tries.onNewConnection;
@@ -164,6 +164,6 @@ class WholeRun<Request extends AcceptedRequest, Provider, Answer>
 }
 
 interface WholeFigures {
-  readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown, unknown>["usage"]>;
+  readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown>["usage"]>;
   readonly figures: MeteredFigures;
 }

@@ -5,8 +5,8 @@ import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
 
 /** The route of a billed endpoint, which runs each of its requests through the paid call. */
-export function paidRoute<Request extends AcceptedRequest, Provider, Answer>(
-  call: PaidCall<Request, Provider, Answer>,
+export function paidRoute<Request extends AcceptedRequest, Answer>(
+  call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
 ): RouteDefinition {
   return {

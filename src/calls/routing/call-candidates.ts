@@ -5,8 +5,8 @@ import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
-import type { AbortNotice } from "../../providers/call-abort.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
+import type { AbortNotice } from "../../providers/transport/call-abort.ts";
 import type { Candidate } from "./plan-route.ts";
 import { asCallerError } from "./provider-error.ts";
 
@@ -32,18 +32,18 @@ const MAX_DELAY_MS = 2_000;
  * nothing of their health: a try that was lost so is repeated on a new connection without pause or budget.
  * Only for before the first byte of an answer. After `firstAnswer` has resolved, call `end`.
  */
-export class CandidateTries<Provider> {
+export class CandidateTries {
   readonly #dependencies: CallDependencies;
-  readonly #candidates: readonly Candidate<Provider>[];
+  readonly #candidates: readonly Candidate[];
   readonly #abort: AbortNotice;
   readonly #log: RequestFacts;
   /** In the order of this round. */
-  #tried: readonly Candidate<Provider>[];
+  #tried: readonly Candidate[];
   #position = 0;
   #round = 0;
   #calls = 0;
   #startedMs = 0;
-  #candidate: Candidate<Provider> | undefined;
+  #candidate: Candidate | undefined;
   #endpoint: EndpointCell | undefined;
   #failure: ProviderFailure | undefined;
   #failures: string[] | undefined;
@@ -56,7 +56,7 @@ export class CandidateTries<Provider> {
 
   constructor(
     dependencies: CallDependencies,
-    candidates: readonly Candidate<Provider>[],
+    candidates: readonly Candidate[],
     abort: AbortNotice,
     log: RequestFacts,
   ) {
@@ -68,7 +68,7 @@ export class CandidateTries<Provider> {
   }
 
   /** The one that was tried last. */
-  get candidate(): Candidate<Provider> {
+  get candidate(): Candidate {
     return this.#candidate!;
   }
 
@@ -88,7 +88,7 @@ export class CandidateTries<Provider> {
    * where none answers; `failureOf` may say what an error stands for.
    */
   async firstAnswer<Answer>(
-    call: (candidate: Candidate<Provider>) => Promise<Answer>,
+    call: (candidate: Candidate) => Promise<Answer>,
     failureOf: (error: unknown) => unknown = (error) => error,
   ): Promise<Answer> {
     for (;;) {
@@ -110,7 +110,7 @@ export class CandidateTries<Provider> {
    * The candidate to be tried now. Throws, or rejects with, the caller's error of the last failure where
    * none is left, or GatewayError client_closed_request where `abort` happens.
    */
-  #next(): Candidate<Provider> | Promise<Candidate<Provider>> {
+  #next(): Candidate | Promise<Candidate> {
     if (this.#candidates.length === 0) {
       throw new GatewayError("no_provider_available", "No provider is available for this model.", {
         retryAfterSeconds: 5,
@@ -151,7 +151,7 @@ export class CandidateTries<Provider> {
   }
 
   /** The next one of this round, of a model that nobody refused. */
-  #upcoming(): Candidate<Provider> | undefined {
+  #upcoming(): Candidate | undefined {
     if (this.#calls >= MAX_CALLS) return undefined;
     while (this.#position < this.#tried.length) {
       const candidate = this.#tried[this.#position++]!;
@@ -161,7 +161,7 @@ export class CandidateTries<Provider> {
   }
 
   /** From a candidate on, what has to be waited for: endpoints, pauses, the budget of retries. */
-  async #search(from: Candidate<Provider> | undefined): Promise<Candidate<Provider>> {
+  async #search(from: Candidate | undefined): Promise<Candidate> {
     let candidate = from;
     for (;;) {
       if (candidate === undefined) await this.#nextRound();
@@ -176,7 +176,7 @@ export class CandidateTries<Provider> {
     }
   }
 
-  #mayCall({ endpointId }: Candidate<Provider>, endpoint: EndpointCell): boolean {
+  #mayCall({ endpointId }: Candidate, endpoint: EndpointCell): boolean {
     if (this.#round === 0) return true;
     const isRepeated = this.#round === 1 && this.#lostEndpoints?.has(endpointId) === true;
     return isRepeated || endpoint.turn("takeRetry", undefined);
@@ -200,7 +200,7 @@ export class CandidateTries<Provider> {
     this.#refusedModels = undefined;
   }
 
-  #begin(candidate: Candidate<Provider>, endpoint: EndpointCell): Candidate<Provider> {
+  #begin(candidate: Candidate, endpoint: EndpointCell): Candidate {
     this.#candidate = candidate;
     this.#endpoint = endpoint;
     this.#calls++;
@@ -209,7 +209,7 @@ export class CandidateTries<Provider> {
     return candidate;
   }
 
-  #endpointOf(candidate: Candidate<Provider>): EndpointCell {
+  #endpointOf(candidate: Candidate): EndpointCell {
     return this.#dependencies.endpoints.get(candidate.endpointId);
   }
 }
@@ -217,12 +217,12 @@ export class CandidateTries<Provider> {
 type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
 /** Endpoints whose circuit is open come last: they are tried only when nothing better is left. */
-function byHealth<Provider>(
+function byHealth(
   { endpoints }: CallDependencies,
-  candidates: readonly Candidate<Provider>[],
-): readonly Candidate<Provider>[] {
+  candidates: readonly Candidate[],
+): readonly Candidate[] {
   if (candidates.length === 1) return candidates;
-  const isOpen = (candidate: Candidate<Provider>): boolean => {
+  const isOpen = (candidate: Candidate): boolean => {
     const endpoint = endpoints.peek(candidate.endpointId);
     return endpoint?.isActive === true && endpoint.turn("health", undefined).circuit === "open";
   };

@@ -2,11 +2,11 @@ import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { CatalogueModel, ModelCategory, ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
+import type { Capability, Provider } from "../../providers/interface.ts";
 import { unknownModel } from "./unknown-model.ts";
 
 /** One place where a call can be tried. */
-export interface Candidate<Provider = ChatProvider> {
+export interface Candidate {
   readonly model: CatalogueModel;
   /** The prices and limits of the model at this provider. */
   readonly terms: ModelTerms;
@@ -28,12 +28,12 @@ export interface RoutePreferences {
   readonly allowFallbacks: boolean;
 }
 
-export interface RoutePlan<Provider = ChatProvider> {
+export interface RoutePlan {
   /** Each model once, in order. */
   readonly models: readonly CatalogueModel[];
-  readonly candidates: readonly Candidate<Provider>[];
+  readonly candidates: readonly Candidate[];
   /** By candidate, what it lacks of the request; absent where none lacks anything. */
-  readonly lacked?: ReadonlyMap<Candidate<Provider>, LackedFields>;
+  readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
 }
 
 /** Fields of a request that a candidate does not have. */
@@ -107,16 +107,20 @@ function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
   return allowedId === id || allowedId === canonicalId;
 }
 
-/** The endpoints of the models in the order in which they are tried: as the request asks, then as the catalogue lists them. */
-export function planRoute<Provider>(
+/**
+ * The endpoints of the models whose provider has the capability, in the order in which they are tried: that
+ * of the request, then the catalogue's.
+ */
+export function planRoute(
   models: readonly CatalogueModel[],
   preferences: RoutePreferences,
   providers: ReadonlyMap<string, Provider>,
-): RoutePlan<Provider> {
+  capability: Capability,
+): RoutePlan {
   const candidates = models.flatMap((model) => {
-    const available = model.endpoints.flatMap((endpoint): Candidate<Provider>[] => {
+    const available = model.endpoints.flatMap((endpoint): Candidate[] => {
       const provider = providers.get(endpoint.provider);
-      if (provider === undefined) return [];
+      if (provider?.[capability] === undefined) return [];
       return [
         {
           model,
@@ -134,14 +138,11 @@ export function planRoute<Provider>(
 }
 
 /** The terms that one hold covers: those of all candidates, or of the models where none is available. */
-export function coveredTerms({ models, candidates }: RoutePlan<unknown>): readonly ModelTerms[] {
+export function coveredTerms({ models, candidates }: RoutePlan): readonly ModelTerms[] {
   return candidates.length === 0 ? models : candidates.map(({ terms }) => terms);
 }
 
-function preferred<Provider>(
-  candidates: readonly Candidate<Provider>[],
-  preferences: RoutePreferences,
-): Candidate<Provider>[] {
+function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {
   const { providerOrder, allowFallbacks } = preferences;
   const preferred = [...new Set(providerOrder)].flatMap((name) =>
     candidates.filter((candidate) => candidate.providerId === name),

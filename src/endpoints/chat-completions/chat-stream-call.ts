@@ -3,7 +3,7 @@ import type { CallDependencies } from "../../calls/routing/call-candidates.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
-import type { Usage } from "../../money/usage.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChargeDependencies, ChargedCall } from "./stream-charge.ts";
 import type { StreamTicker } from "./stream-ticker.ts";
 
@@ -30,12 +30,7 @@ export interface ChatStreamCall extends ChargedCall {
   readonly hidesReasoning: boolean;
   providerBody(candidate: Candidate): Record<string, unknown>;
   /** The bytes of the last chunk, which brings the usage. */
-  usageChunk(
-    usage: Usage,
-    costNano: bigint,
-    created: number,
-    candidate: Candidate<unknown>,
-  ): string;
+  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string;
   errorFrame(error: GatewayError): string;
   readonly clientSignal: AbortSignal;
   /** Keeps the whole stream under its idempotency key; null where it was too large to be kept. */

@@ -69,7 +69,7 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   /** The candidate that answers, once it is known. */
-  get candidate(): Candidate<unknown> | undefined {
+  get candidate(): Candidate | undefined {
     return this.#opening.relay?.candidate;
   }
 

@@ -5,16 +5,20 @@ import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "../../calls/end
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { type Usage, usageBody } from "../../money/usage.ts";
-import { type ChatAnswer, type ChatProvider, ProviderFailure } from "../../providers/interface.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
+import {
+  type Completion,
+  normaliseCompletion,
+} from "../../providers/openai/chat/normalise-completion.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
-import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
 import { providerBody } from "./provider-body.ts";
 import { assertRecordable } from "./recorded-fields.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
+import { usageBody } from "./usage-body.ts";
 import { assertWellFormed } from "./well-formed.ts";
 
 /** A chat completion as it was accepted. */
@@ -36,23 +40,21 @@ export class AcceptedChat implements AcceptedRequest {
   }
 }
 
-export type AdmittedChat = AdmittedCall<AcceptedChat, ChatProvider>;
+export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
 export interface ChatEndpointDependencies extends StreamChatDependencies {
-  readonly providers: ReadonlyMap<string, ChatProvider>;
   readonly clock: Clock;
 }
 
 /** Chat completions (spec 4.5). */
-export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ChatProvider, Completion> {
+export class ChatEndpoint implements PaidEndpoint<AcceptedChat, Completion> {
   readonly route = "POST /v1/chat/completions";
   readonly categories = ["chat", "code"] as const;
   readonly title = "Chat completion";
-  readonly providers: ReadonlyMap<string, ChatProvider>;
+  readonly capability = "chat";
   readonly #dependencies: ChatEndpointDependencies;
 
   constructor(dependencies: ChatEndpointDependencies) {
-    this.providers = dependencies.providers;
     this.#dependencies = dependencies;
   }
 
@@ -84,7 +86,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ChatProvider, Co
     const { fields, hidesReasoning } = admitted.request;
     const limit = sentLimit(admitted, candidate);
     call.body = providerBody(fields, candidate, limit, admitted.plan.lacked);
-    const completion = completionOf(await candidate.provider.chat(call));
+    const completion = completionOf(await candidate.provider.chat!(call));
     const nowSeconds = Math.floor(this.#dependencies.clock.nowMs() / 1_000);
     return normaliseCompletion(completion, call.requestId, hidesReasoning, nowSeconds);
   }

@@ -2,7 +2,10 @@ import { ProviderCall } from "../../calls/call.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import { type RewriterOptions, StreamRewriter } from "./stream-rewriter.ts";
+import {
+  type RewriterOptions,
+  StreamRewriter,
+} from "../../providers/openai/chat/stream-rewriter.ts";
 
 export interface StartedUpstream {
   readonly reader: PieceReader;
@@ -39,7 +42,7 @@ export async function startUpstream(
   const { attempt } = start;
   let reader: PieceReader | undefined;
   try {
-    const answer = await candidate.provider.chat(attempt);
+    const answer = await candidate.provider.chat!(attempt);
     reader = readerOf(answer);
     const output = new GrowingBytes();
     const rewriter = new StreamRewriter(

@@ -1,8 +1,7 @@
 import { type CallDependencies, CandidateTries } from "../../calls/routing/call-candidates.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { GatewayError } from "../../lib/errors.ts";
-import { CallAbort } from "../../providers/call-abort.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
+import { CallAbort } from "../../providers/transport/call-abort.ts";
 import type { ChatStreamCall } from "./chat-stream-call.ts";
 import { type StartedUpstream, StreamAttempt, startUpstream } from "./start-upstream.ts";
 
@@ -10,7 +9,7 @@ import { type StartedUpstream, StreamAttempt, startUpstream } from "./start-upst
 export class StreamAttempts {
   /** Ends the attempt under way, and the stream that came of one. */
   readonly abort = new CallAbort();
-  readonly tries: CandidateTries<ChatProvider>;
+  readonly tries: CandidateTries;
   /** Why the gateway itself ended them; the first reason stands. */
   failure: GatewayError | undefined;
   readonly #call: ChatStreamCall;

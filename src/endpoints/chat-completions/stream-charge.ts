@@ -9,8 +9,8 @@ import {
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
-import type { Usage } from "../../money/usage.ts";
 import type { StreamRelay } from "./stream-relay.ts";
 
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
@@ -28,7 +28,7 @@ export interface ChargeDependencies extends CallChargeDependencies {
 export interface ChargedCall extends CallToCharge {
   readonly requestId: string;
   /** Tokens that are charged where the provider tells none. */
-  promptTokens(candidate: Candidate<unknown>): number;
+  promptTokens(candidate: Candidate): number;
   /** Set where the answer is kept under an idempotency key. */
   readonly store?: unknown;
 }

@@ -10,14 +10,15 @@ import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { Hold } from "../../money/interface.ts";
-import { type Usage, usageBody } from "../../money/usage.ts";
 import { ChatStream } from "./chat-stream.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
 import { type AdmittedChat, chatId } from "./endpoint.ts";
 import { providerBody } from "./provider-body.ts";
 import type { ChatRequest } from "./request.ts";
+import { usageBody } from "./usage-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   /** The keepalive interval from when a stream is asked for. */
@@ -101,7 +102,7 @@ class StreamedChat implements ChatStreamCall {
     this.stream = new ChatStream(dependencies, this);
   }
 
-  promptTokens(candidate: Candidate<unknown>): number {
+  promptTokens(candidate: Candidate): number {
     return estimatedPromptTokens(this.#chat.request.size, candidate.terms);
   }
 
@@ -111,12 +112,7 @@ class StreamedChat implements ChatStreamCall {
     return providerBody(chat.request.fields, candidate, outputTokens, chat.plan.lacked);
   }
 
-  usageChunk(
-    usage: Usage,
-    costNano: bigint,
-    created: number,
-    candidate: Candidate<unknown>,
-  ): string {
+  usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {
     return frameOf({
       id: chatId(this.requestId),
       object: "chat.completion.chunk",
