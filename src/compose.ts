@@ -2,7 +2,7 @@ import type { DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
 import type { Query } from "../db/query.ts";
-import { untilReachable } from "../db/until-reachable.ts";
+import { untilReachable } from "../db/unavailable.ts";
 import { createApp } from "./app.ts";
 import { LongBodyAdmission } from "./calls/admit-long-body.ts";
 import { Idempotency } from "./calls/idempotency/idempotency.ts";

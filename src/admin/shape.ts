@@ -1,6 +1,6 @@
-import type { PostedEntry } from "../../db/queries/credit-entry-find.ts";
+import type { PostedEntry } from "../../db/queries/credit-list.ts";
 import { DEFAULT_MAX_KEYS } from "../../db/queries/key-write.ts";
-import type { OperatedOrganization } from "../../db/queries/organization-settings.ts";
+import type { OperatedOrganization } from "../../db/queries/organization-write.ts";
 import { quotaOfTerms } from "../files/purposes.ts";
 import { isoTime } from "../lib/iso-time.ts";
 import { usdNumber } from "../lib/money.ts";

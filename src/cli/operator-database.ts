@@ -1,10 +1,9 @@
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { DataFolderInUseError } from "../../db/data-folder-lock.ts";
-import { waitUntil } from "../../db/embedded/wait.ts";
+import { waitUntil } from "../../db/embedded/process-table.ts";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../db/embedded.ts";
-import { migrate } from "../../db/migrate.ts";
-import { readMigrationState } from "../../db/migration-state.ts";
-import { otherClients } from "../../db/queries/other-clients.ts";
+import { migrate, readMigrationState } from "../../db/migrate.ts";
+import { otherClients } from "../../db/queries/database-server.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { CommandContext } from "./command.ts";
 import { type OperatorSettings, readOperatorSettings } from "./operator-settings.ts";

@@ -1,8 +1,13 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
-import { type DeploymentMode, takeGatewayLock } from "../../db/queries/instance-lock.ts";
-import { buryOthers, insertInstance, markSingleNodesDead } from "../../db/queries/instances.ts";
+import {
+  buryOthers,
+  type DeploymentMode,
+  insertInstance,
+  markSingleNodesDead,
+  takeGatewayLock,
+} from "../../db/queries/instances.ts";
 import { settleOrphanedWork } from "./orphaned-work.ts";
 
 const LOCK_PATIENCE_MS = 3_000;

@@ -1,7 +1,11 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { type DeploymentMode, keepGatewayLock } from "../../db/queries/instance-lock.ts";
-import { heartbeat, leave } from "../../db/queries/instances.ts";
+import {
+  type DeploymentMode,
+  heartbeat,
+  keepGatewayLock,
+  leave,
+} from "../../db/queries/instances.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ChangeFeed } from "./change-feed.ts";
 import { OwnLease } from "./own-lease.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { claimFileFolder, readFileFolderId } from "../../db/queries/file-store-id.ts";
+import { claimFileFolder, readFileFolderId } from "../../db/queries/file-read.ts";
 import type { GatewayConfig } from "../config.ts";
 import { DownloadLinks } from "../files/download-links.ts";
 import { FileCleaning } from "../files/file-cleaning.ts";

@@ -1,7 +1,6 @@
 import type { Database } from "../../db/client.ts";
-import { deleteFile } from "../../db/queries/file-delete.ts";
-import { findFile, findFileById } from "../../db/queries/file-find.ts";
-import { type FileListing, listFiles } from "../../db/queries/file-list.ts";
+import { type FileListing, findFile, findFileById, listFiles } from "../../db/queries/file-read.ts";
+import { deleteFile } from "../../db/queries/file-removals.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord } from "../lib/file-record.ts";

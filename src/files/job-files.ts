@@ -1,13 +1,12 @@
 import type { Database } from "../../db/client.ts";
-import { findFile } from "../../db/queries/file-find.ts";
-import { announceFile, updateFileStatus } from "../../db/queries/file-status.ts";
-import { NotWaitingError } from "../../db/queries/file-uploads.ts";
+import { announceFile, findFile, updateFileStatus } from "../../db/queries/file-read.ts";
 import {
   beginFileUse,
   endFileUses,
   type FileUse,
   findFileUse,
-} from "../../db/queries/file-uses.ts";
+} from "../../db/queries/file-removals.ts";
+import { NotWaitingError } from "../../db/queries/file-uploads.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord, FileStatus } from "../lib/file-record.ts";
 import { timeOfId } from "../lib/ids.ts";

@@ -1,4 +1,4 @@
-import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
+import { findKeysByHash } from "../../db/queries/key-read.ts";
 import type { Query } from "../../db/query.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";

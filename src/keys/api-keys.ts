@@ -1,5 +1,5 @@
 import { type Database, sqlState } from "../../db/client.ts";
-import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-list.ts";
+import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-read.ts";
 import { ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import { generateApiKey } from "../lib/api-key-format.ts";

@@ -1,4 +1,4 @@
-import type { ListedKey } from "../../db/queries/key-list.ts";
+import type { ListedKey } from "../../db/queries/key-read.ts";
 import { type ApiKeyRecord, scopeNames } from "../lib/api-key-record.ts";
 import { isoTime } from "../lib/iso-time.ts";
 import { type NanoUsd, usdNumber } from "../lib/money.ts";

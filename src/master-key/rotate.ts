@@ -1,13 +1,13 @@
 import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { readMasterKey } from "../../db/queries/master-key.ts";
 import {
   buryUnknowing,
   changeMasterKey,
   claimMasterKeyChange,
   finishMasterKeyChange,
+  readMasterKey,
   releaseMasterKeyChange,
-} from "../../db/queries/master-key-change.ts";
+} from "../../db/queries/master-key.ts";
 import { Keyring, masterKeyId } from "../lib/keyring.ts";
 import { MasterKeyError } from "./errors.ts";
 import { type MasterKeys, openKeyring, proofOf } from "./establish.ts";

@@ -1,5 +1,8 @@
 import type { Database } from "../../db/client.ts";
-import { type CatalogueSearchEntry, syncCatalogueSearch } from "../../db/queries/catalogue-sync.ts";
+import {
+  type CatalogueSearchEntry,
+  syncCatalogueSearch,
+} from "../../db/queries/catalogue-search.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import { wordsOf } from "./search-words.ts";

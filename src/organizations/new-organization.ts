@@ -1,4 +1,4 @@
-import type { NewOrganization } from "../../db/queries/organization-create.ts";
+import type { NewOrganization } from "../../db/queries/organization-write.ts";
 import { newKey } from "../keys/new-key.ts";
 import { generateApiKey } from "../lib/api-key-format.ts";
 import { newId } from "../lib/ids.ts";

@@ -1,11 +1,11 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
-import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
+import { findKeysByHash } from "../../db/queries/key-read.ts";
 import {
   type FirstOrganization,
   findFirstOrganization,
-} from "../../db/queries/organization-first.ts";
+} from "../../db/queries/organization-read.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { createFirstOrganization } from "../organizations/first-start.ts";

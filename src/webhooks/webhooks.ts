@@ -1,15 +1,13 @@
 import type { Database } from "../../db/client.ts";
 import {
+  type EventToSend,
   findDelivery,
+  findOutboxEvent,
   type ListedDelivery,
   listDeliveries,
-} from "../../db/queries/delivery-list.ts";
-import {
-  type EventToSend,
-  findOutboxEvent,
   noteRedelivery,
-} from "../../db/queries/delivery-redeliver.ts";
-import { type FoundWebhook, findWebhook, listWebhooks } from "../../db/queries/webhook-list.ts";
+} from "../../db/queries/webhook-deliveries.ts";
+import { type FoundWebhook, findWebhook, listWebhooks } from "../../db/queries/webhook-read.ts";
 import {
   deleteWebhook,
   insertWebhook,

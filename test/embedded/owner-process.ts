@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { readPostgresUrl } from "../../db/client.ts";
 
 export interface Owner {
   readonly child: Bun.Subprocess<"ignore", "pipe", "inherit">;

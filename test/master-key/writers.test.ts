@@ -2,9 +2,13 @@ import { expect, test } from "bun:test";
 import { connectDatabase, type Database, type DatabaseTransaction } from "../../db/client.ts";
 import { storeResultEffect } from "../../db/queries/idempotency.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { noteKnownKeys, readMasterKey, sealingKeyId } from "../../db/queries/master-key.ts";
-import { changeMasterKey } from "../../db/queries/master-key-change.ts";
-import { findWebhook } from "../../db/queries/webhook-list.ts";
+import {
+  changeMasterKey,
+  noteKnownKeys,
+  readMasterKey,
+  sealingKeyId,
+} from "../../db/queries/master-key.ts";
+import { findWebhook } from "../../db/queries/webhook-read.ts";
 import { insertWebhook, replaceWebhookSecret } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";

@@ -2,9 +2,9 @@ import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import { readPostgresUrl } from "../../db/client.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
-import { readPostgresUrl } from "../../db/postgres-url.ts";
 import { RedisServer, redisAnswers } from "./redis-server.ts";
 import { databaseUrl, type TestServices } from "./services.ts";
 

@@ -1,10 +1,9 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
-import { findPostgresBinaries } from "../../../db/embedded/binaries.ts";
-import { readMigrationState } from "../../../db/migration-state.ts";
-import { lastHeartbeat } from "../../../db/queries/database-at-rest.ts";
-import { readServerVersion } from "../../../db/queries/server-version.ts";
+import { findPostgresBinaries } from "../../../db/embedded/folders.ts";
+import { readMigrationState } from "../../../db/migrate.ts";
+import { lastHeartbeat, readServerVersion } from "../../../db/queries/database-server.ts";
 import { maskUrl } from "../../config/config-error.ts";
 import { type DatabaseSettings, withServer } from "../operator-database.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";

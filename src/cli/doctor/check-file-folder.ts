@@ -1,5 +1,5 @@
 import type { Database } from "../../../db/client.ts";
-import { readFileFolderId } from "../../../db/queries/file-store-id.ts";
+import { readFileFolderId } from "../../../db/queries/file-read.ts";
 import { readFolderMark, wrongFolder } from "../../storage/folder-mark.ts";
 import { type Finding, ok, wrong } from "./finding.ts";
 

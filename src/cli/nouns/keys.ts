@@ -1,4 +1,4 @@
-import { listKeys } from "../../../db/queries/key-list.ts";
+import { listKeys } from "../../../db/queries/key-read.ts";
 import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator-keys.ts";
 import { createdKeyShape, keyItemShape } from "../../keys/shape.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";

@@ -1,5 +1,4 @@
-import { migrate } from "../../../db/migrate.ts";
-import { readMigrationState } from "../../../db/migration-state.ts";
+import { migrate, readMigrationState } from "../../../db/migrate.ts";
 import type { Command } from "../command.ts";
 import { withServer } from "../operator-database.ts";
 import { readOperatorSettings } from "../operator-settings.ts";

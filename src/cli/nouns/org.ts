@@ -1,4 +1,4 @@
-import { listOrganizations } from "../../../db/queries/organization-list.ts";
+import { listOrganizations } from "../../../db/queries/organization-read.ts";
 import { organizationShape } from "../../admin/shape.ts";
 import { PLANS } from "../../config/settings.ts";
 import { isoTime } from "../../lib/iso-time.ts";

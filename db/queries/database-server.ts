@@ -1,6 +1,34 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import { GATEWAY_LOCK } from "./instance-lock.ts";
+import { GATEWAY_LOCK } from "./instances.ts";
+
+/** Milliseconds since the Unix epoch, by the database's clock. */
+export async function readDatabaseTime(sql: Database): Promise<number> {
+  const [row] = await sql<{ now_ms: number }[]>`
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now_ms`;
+  return row!.now_ms;
+}
+
+interface ServerVersion {
+  readonly major: number;
+  /** As the server tells it, such as "18.4" or "15.19 (Debian 15.19-0+deb12u1)". */
+  readonly text: string;
+}
+
+export async function readServerVersion(sql: Database): Promise<ServerVersion> {
+  const [row] = await sql<{ number: number; text: string }[]>`
+    SELECT current_setting('server_version_num')::int AS number,
+      current_setting('server_version') AS text`;
+  return { major: Math.floor(row!.number / 10_000), text: row!.text };
+}
+
+/** How many other connections the server has at the moment. */
+export async function otherClients(sql: Database): Promise<number> {
+  const [row] = await sql<{ others: bigint }[]>`
+    SELECT count(*) AS others FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`;
+  return Number(row!.others);
+}
 
 /** A gateway notes that it lives several times a second; silent for longer, it is not running. */
 const SILENCE_SECONDS = 3;
@@ -21,7 +49,7 @@ export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
 }
 
 /** True where a gateway runs on the database, as far as one was heard of in the last seconds. */
-export async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
+async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
     SELECT 1 FROM instances WHERE alive AND ${isHeard(sql)}
   ) AS is_heard`;

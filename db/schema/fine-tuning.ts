@@ -6,8 +6,10 @@ import {
   integer,
   jsonb,
   pgTable,
+  primaryKey,
   text,
   timestamp,
+  uniqueIndex,
 } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
@@ -73,5 +75,84 @@ export const fineTuningJobs = pgTable(
   (table) => [
     index("fine_tuning_jobs_listing").on(table.organizationId, table.createdAt, table.id),
     index("fine_tuning_jobs_due").on(table.dueAt).where(sql`due_at IS NOT NULL`),
+  ],
+);
+
+/** What a job has told, numbered without a gap from 1. */
+export const fineTuningEvents = pgTable(
+  "fine_tuning_events",
+  {
+    jobId: text("job_id").notNull(),
+    sequence: integer("sequence").notNull(),
+    id: text("id").notNull(),
+    level: text("level").notNull(),
+    message: text("message").notNull(),
+    type: text("type").notNull(),
+    data: jsonb("data").notNull(),
+    /** Of an event that the provider told: it is told once. */
+    providerEvent: text("provider_event"),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [
+    primaryKey({ columns: [table.jobId, table.sequence] }),
+    uniqueIndex("fine_tuning_events_id").on(table.jobId, table.id),
+    uniqueIndex("fine_tuning_events_provider").on(table.jobId, table.providerEvent),
+  ],
+);
+
+/** Models that fine-tuning jobs have made, each visible to its organization alone. */
+export const tunedModels = pgTable(
+  "tuned_models",
+  {
+    /** ft:<base model>:<suffix>:<job> */
+    id: text("id").primaryKey(),
+    organizationId: text("organization_id").notNull(),
+    jobId: text("job_id").notNull().unique(),
+    /** Id in the catalogue, which knows the prices and limits. */
+    baseModel: text("base_model").notNull(),
+    suffix: text("suffix"),
+    providerId: text("provider_id").notNull(),
+    /** The name the provider knows it by. */
+    providerModel: text("provider_model").notNull(),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+    deletedAt: timestamp("deleted_at", { withTimezone: true }),
+  },
+  (table) => [
+    index("tuned_models_organization").on(table.organizationId).where(sql`deleted_at IS NULL`),
+  ],
+);
+
+/**
+ * What the sandbox keeps of trainings, in the place of a provider: a file and what it teaches, then the
+ * job and the model that were made of it. No row of the gateway's own refers to it.
+ */
+export const sandboxTunings = pgTable(
+  "sandbox_tunings",
+  {
+    /** Of the file; the job's and the model's are made of it. */
+    id: text("id").primaryKey(),
+    fileName: text("file_name").notNull(),
+    /** JSON of LearnedAnswer[], as text: it may hold characters that jsonb refuses. Null once deleted. */
+    learned: text("learned"),
+    tokens: bigint("tokens", { mode: "number" }).notNull(),
+    uploadedAt: timestamp("uploaded_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+    fileDeletedAt: timestamp("file_deleted_at", { withTimezone: true }),
+    /** What the job was created with; all of it is null before. */
+    tag: text("tag"),
+    model: text("model"),
+    epochs: integer("epochs"),
+    /** By the clock of the process that created it. */
+    startedAtMs: bigint("started_at_ms", { mode: "number" }),
+    cancelledAtMs: bigint("cancelled_at_ms", { mode: "number" }),
+  },
+  (table) => [
+    uniqueIndex("sandbox_tunings_tag").on(table.tag),
+    index("sandbox_tunings_file").on(table.fileName),
   ],
 );
