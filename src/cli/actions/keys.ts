@@ -6,7 +6,7 @@ import {
   TooManyKeysError,
 } from "../../../db/queries/key-write.ts";
 import { revokeOperatorKey } from "../../../db/queries/operator-keys.ts";
-import { newKey } from "../../keys/new-key.ts";
+import { newKey } from "../../keys/api-keys.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
 import {
   ALL_SCOPES,
