@@ -12,7 +12,7 @@ const KEPT_OUTPUT_CHARACTERS = 200_000;
 
 export interface LaunchOptions {
   readonly dataDir: string;
-  /** Settings, beside DATA_DIR and PORT=0. */
+  /** Settings, in addition to DATA_DIR and PORT=0. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Put before the command, to change the user or what starts it. */
   readonly prefix?: readonly string[];
@@ -79,7 +79,7 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
   ).catch((error: Error) => {
     throw new Error(`${error.message}: ${said()}`);
   });
-  // Whoever only waits for its end need not look at this.
+  // A test that only waits for the end does not have to handle this.
   listening.catch(() => {});
   return {
     pid: child.pid,

@@ -12,7 +12,7 @@ import { KINDS, type Kind, prepareKinds } from "./kinds.ts";
 import { receive, type Sent, sentOf } from "./load.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.ts";
 
-/* A gateway that is told to stop, as an operator or a container runtime would. */
+/* A gateway that gets SIGTERM, as from an operator or a container runtime. */
 
 const TIMEOUT_MS = 60_000;
 /** From the end of the last answer to the end of the process. */
@@ -127,7 +127,7 @@ test(
     await ended;
     const [first, second, plain] = sent as [Sent, Sent, Sent];
     expect([first.isWhole, second.isWhole, plain.isWhole]).toEqual([false, false, true]);
-    // Each was told, and pays for no less than it got: to the audit nothing was killed.
+    // Each got an answer, and pays for no less than it got: for the audit nothing was killed.
     expect([first.errorCode, second.errorCode]).toEqual(["overloaded", "overloaded"]);
     await withDatabase(running.dataDir, async (url) => {
       expect(await attemptsIn(url)).toBe(0);

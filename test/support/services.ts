@@ -43,7 +43,7 @@ export async function startTestServices(): Promise<RunningTestServices> {
 
 let ownServices: Promise<RunningTestServices> | undefined;
 
-/** Those of the run, or, where a test file is run by itself, ones that end with this process. */
+/** Those of the run, or, where one test file runs alone, ones that end with this process. */
 export async function testServices(): Promise<TestServices> {
   const given = process.env[VARIABLE];
   if (given !== undefined) return JSON.parse(given) as TestServices;
