@@ -32,7 +32,7 @@ const ENDS_WITHIN_MS = 60_000;
 
 const random = seededRandom(SEED);
 const grounds = new Grounds("tuning");
-const dataDir = grounds.newDataDir();
+const dataDir = await grounds.newDataDirWithDatabase();
 const masterKey = randomBytes(32).toString("base64");
 let upstream: UpstreamProcess;
 let database: OpenTestDatabase;

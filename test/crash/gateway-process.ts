@@ -2,6 +2,7 @@ import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readPostmasterFile, servesCluster } from "../../db/embedded/postmaster-file.ts";
+import { fillDataDir } from "../support/migrated-data-dir.ts";
 import { until } from "../support/until.ts";
 
 const PROJECT = join(import.meta.dir, "..", "..");
@@ -194,6 +195,13 @@ export class Grounds {
   newDataDir(): string {
     const dataDir = join(this.folder, `data-${this.#dataDirs.length}`);
     this.#dataDirs.push(dataDir);
+    return dataDir;
+  }
+
+  /** A data folder with an empty database, for tests that are not about the first start. */
+  async newDataDirWithDatabase(): Promise<string> {
+    const dataDir = this.newDataDir();
+    await fillDataDir(dataDir);
     return dataDir;
   }
 

@@ -43,7 +43,9 @@ async function start(
   environment: Record<string, string> = {},
   prefix: readonly string[] = [],
 ): Promise<Running> {
-  const dataDir = grounds.newDataDir();
+  const dataDir = environment.DATABASE_URL
+    ? grounds.newDataDir()
+    : await grounds.newDataDirWithDatabase();
   const gateway = grounds.launch({
     dataDir,
     prefix,
@@ -252,7 +254,7 @@ test(
 test(
   "Ctrl-C while it starts ends it and its server, and the next start works",
   async () => {
-    const dataDir = grounds.newDataDir();
+    const dataDir = await grounds.newDataDirWithDatabase();
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       const gateway = grounds.launch({ dataDir });
       await until("its server runs", () => serverPid(dataDir) !== undefined);

@@ -7,6 +7,8 @@ export interface TestServices {
   /** Databases whose names begin so are dropped at the end of the run. */
   readonly prefix: string;
   readonly redisUrl?: string | undefined;
+  /** A data folder whose cluster is migrated and not running; none where TEST_DATABASE_URL is set. */
+  readonly migratedDataDir?: string | undefined;
 }
 
 export interface RunningTestServices {
