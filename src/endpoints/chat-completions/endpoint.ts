@@ -6,19 +6,15 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Usage } from "../../lib/usage.ts";
-import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
-import {
-  type Completion,
-  normaliseCompletion,
-} from "../../providers/openai/chat/normalise-completion.ts";
+import type { ClientCompletion } from "../../providers/interface.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
 import { assertRecordable } from "./recorded-fields.ts";
+import { completionId, readAnswer, usageBody } from "./render-answer.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
-import { usageBody } from "./usage-body.ts";
 import { assertWellFormed } from "./well-formed.ts";
 
 /** A chat completion as it was accepted. */
@@ -47,7 +43,7 @@ export interface ChatEndpointDependencies extends StreamChatDependencies {
 }
 
 /** Chat completions (spec 4.5). */
-export class ChatEndpoint implements PaidEndpoint<AcceptedChat, Completion> {
+export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion> {
   readonly route = "POST /v1/chat/completions";
   readonly categories = ["chat", "code"] as const;
   readonly title = "Chat completion";
@@ -82,24 +78,24 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, Completion> {
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedChat,
-  ): Promise<Completion> {
+  ): Promise<ClientCompletion> {
     const { fields, hidesReasoning } = admitted.request;
     const limit = sentLimit(admitted, candidate);
     call.body = providerBody(fields, candidate, limit, admitted.plan.lacked);
-    const completion = completionOf(await candidate.provider.chat!(call));
+    const answer = await candidate.provider.chat!(call);
     const nowSeconds = Math.floor(this.#dependencies.clock.nowMs() / 1_000);
-    return normaliseCompletion(completion, call.requestId, hidesReasoning, nowSeconds);
+    return readAnswer(answer, { requestId: call.requestId, hidesReasoning, nowSeconds });
   }
 
-  usage(completion: Completion, { size }: AcceptedChat, terms: ModelTerms): Usage {
+  usage(completion: ClientCompletion, { size }: AcceptedChat, terms: ModelTerms): Usage {
     return (
       completion.usage ??
       estimatedUsage(estimatedPromptTokens(size, terms), completion.estimatedTokens)
     );
   }
 
-  answer({ body }: Completion, _request: AcceptedChat, facts: AnswerFacts): string {
-    body.id = chatId(facts.requestId);
+  answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts): string {
+    body.id = completionId(facts.requestId);
     body.model = facts.candidate.model.id;
     body.usage = usageBody(facts.usage, facts.costUsd);
     return JSON.stringify(body);
@@ -108,18 +104,4 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, Completion> {
   stream(admitted: AdmittedChat) {
     return streamChat(this.#dependencies, admitted);
   }
-}
-
-/** The id of a completion, made from the id of its request. */
-export function chatId(requestId: string): string {
-  return `chatcmpl-${requestId.slice("req_".length)}`;
-}
-
-/** Throws ProviderFailure where the answer is a stream. */
-function completionOf(answer: ChatAnswer): unknown {
-  if (answer.kind === "completion") return answer.completion;
-  throw new ProviderFailure(
-    "unavailable",
-    "the provider streamed an answer that was not to be streamed",
-  );
 }

@@ -15,10 +15,10 @@ import type { Hold } from "../../money/interface.ts";
 import { ChatStream } from "./chat-stream.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
-import { type AdmittedChat, chatId } from "./endpoint.ts";
+import type { AdmittedChat } from "./endpoint.ts";
 import { providerBody } from "./provider-body.ts";
+import { completionId, usageChunk } from "./render-answer.ts";
 import type { ChatRequest } from "./request.ts";
-import { usageBody } from "./usage-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   /** The keepalive interval from when a stream is asked for. */
@@ -113,14 +113,8 @@ class StreamedChat implements ChatStreamCall {
   }
 
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {
-    return frameOf({
-      id: chatId(this.requestId),
-      object: "chat.completion.chunk",
-      created,
-      model: candidate.model.id,
-      choices: [],
-      usage: usageBody(usage, usdNumber(costNano)),
-    });
+    const answer = { id: completionId(this.requestId), model: candidate.model.id, created };
+    return frameOf(usageChunk(answer, usage, usdNumber(costNano)));
   }
 
   errorFrame(error: GatewayError): string {
