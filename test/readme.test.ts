@@ -2,8 +2,8 @@ import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { CONFIG_VARIABLES } from "../src/config/variables.ts";
-import { uploadForm } from "../src/routes/files/schema.ts";
-import { MAX_LINE_BYTES } from "../src/services/files/json-lines-check.ts";
+import { MAX_LINE_BYTES } from "../src/files/json-lines-check.ts";
+import { uploadForm } from "../src/files/schema.ts";
 
 const root = join(import.meta.dir, "..");
 const readme = await Bun.file(join(root, "README.md")).text();

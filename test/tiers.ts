@@ -6,8 +6,8 @@
 
 /** Folders and files that `bun run test` leaves out: long, and about more than one process. */
 export const LONG = [
-  "test/coordination/redis-loss-schedules.test.ts",
-  "test/coordination/redis-loss.test.ts",
+  "test/cluster/redis-loss-schedules.test.ts",
+  "test/cluster/redis-loss.test.ts",
   "test/crash/",
   "test/cli/embedded-database.test.ts",
   "test/embedded/",
@@ -15,7 +15,7 @@ export const LONG = [
   "test/ledger/ledger-outage.test.ts",
   "test/ledger/server-crash.test.ts",
   "test/master-key/",
-  "test/several/",
+  "test/clustered/",
   "test/simulation/",
   "test/start/",
   "test/webhooks/chaos.test.ts",

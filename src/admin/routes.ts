@@ -1,9 +1,9 @@
-import { jsonResponse } from "../../http/json-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import { idempotencyKeyOf } from "../../services/idempotency/idempotency.ts";
-import type { OperatorCredit, OrderSource } from "../../services/money/operator-credit.ts";
-import type { OrganizationAdministration } from "../../services/organizations/organization-administration.ts";
-import type { ProviderHealth } from "../../services/routing/provider-health.ts";
+import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
+import type { ProviderHealth } from "../calls/routing/provider-health.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
+import type { OrganizationAdministration } from "../organizations/organization-administration.ts";
 import * as schema from "./schema.ts";
 import { amountNano, invalid, type OrganizationBody, organizationChangeOf } from "./settings.ts";
 import { organizationShape, postedEntryShape } from "./shape.ts";

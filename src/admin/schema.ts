@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { PLANS } from "../../config/settings.ts";
+import { PLANS } from "../config/settings.ts";
 
 const MAX_NAME_CHARACTERS = 256;
 const MAX_DESCRIPTION_CHARACTERS = 500;

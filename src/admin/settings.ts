@@ -1,6 +1,6 @@
-import { GatewayError } from "../../lib/errors.ts";
-import { hasAtMostDecimals, type NanoUsd, nanoFromUsd } from "../../lib/money.ts";
-import type { OrganizationChange } from "../../services/organizations/organization-administration.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { hasAtMostDecimals, type NanoUsd, nanoFromUsd } from "../lib/money.ts";
+import type { OrganizationChange } from "../organizations/organization-administration.ts";
 
 export interface OrganizationBody {
   readonly name?: string;

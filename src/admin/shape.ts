@@ -1,11 +1,11 @@
-import type { PostedEntry } from "../../../db/queries/credit-entry-find.ts";
-import { DEFAULT_MAX_KEYS } from "../../../db/queries/key-write.ts";
-import type { OperatedOrganization } from "../../../db/queries/organization-settings.ts";
-import { isoTime } from "../../lib/iso-time.ts";
-import { usdNumber } from "../../lib/money.ts";
-import { quotaOfTerms } from "../../services/files/purposes.ts";
-import { planFeeBasisPoints } from "../../services/plans.ts";
-import { DEFAULT_MAX_WEBHOOKS } from "../../services/webhooks/webhooks.ts";
+import type { PostedEntry } from "../../db/queries/credit-entry-find.ts";
+import { DEFAULT_MAX_KEYS } from "../../db/queries/key-write.ts";
+import type { OperatedOrganization } from "../../db/queries/organization-settings.ts";
+import { quotaOfTerms } from "../files/purposes.ts";
+import { isoTime } from "../lib/iso-time.ts";
+import { usdNumber } from "../lib/money.ts";
+import { planFeeBasisPoints } from "../money/plans.ts";
+import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
 
 const BASIS_POINTS_PER_PERCENT = 100;
 

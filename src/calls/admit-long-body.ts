@@ -1,12 +1,12 @@
-import { findMoneyLeft, type MoneyLeft } from "../../../db/queries/money-left.ts";
-import type { Query } from "../../../db/query.ts";
-import type { RateWindows } from "../../coordination/interface.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { utcDay, utcMonth } from "../../lib/periods.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
-import type { Caller } from "../caller.ts";
+import { findMoneyLeft, type MoneyLeft } from "../../db/queries/money-left.ts";
+import type { Query } from "../../db/query.ts";
+import type { RateWindows } from "../cluster/interface.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { utcDay, utcMonth } from "../lib/periods.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
 import { type RateHeaders, takeRate } from "./admit.ts";
+import type { Caller } from "./caller.ts";
 
 export interface LongBodyDependencies {
   readonly rates: RateWindows;

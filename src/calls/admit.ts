@@ -1,6 +1,6 @@
-import type { RateDecision, RateWindows } from "../../coordination/interface.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { Caller } from "../caller.ts";
+import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { Caller } from "./caller.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
 

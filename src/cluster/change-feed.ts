@@ -1,5 +1,5 @@
-import type { Database } from "../../../db/client.ts";
-import { CHANGES_CHANNEL, type Change, recentChanges } from "../../../db/queries/changes.ts";
+import type { Database } from "../../db/client.ts";
+import { CHANGES_CHANNEL, type Change, recentChanges } from "../../db/queries/changes.ts";
 
 export interface ChangeNewsDependencies {
   readonly sql: Database;

@@ -1,9 +1,9 @@
-import type { Database } from "../../../db/client.ts";
-import { removeOldChanges } from "../../../db/queries/changes.ts";
-import { removeOldCommitMarks } from "../../../db/queries/commit-marks.ts";
-import { removeOldIdempotencyRecords } from "../../../db/queries/idempotency.ts";
-import { removeDeadInstances } from "../../../db/queries/instances.ts";
-import type { Clock } from "../../lib/clock.ts";
+import type { Database } from "../../db/client.ts";
+import { removeOldChanges } from "../../db/queries/changes.ts";
+import { removeOldCommitMarks } from "../../db/queries/commit-marks.ts";
+import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
+import { removeDeadInstances } from "../../db/queries/instances.ts";
+import type { Clock } from "../lib/clock.ts";
 
 export interface CleaningDependencies {
   readonly sql: Database;

@@ -1,6 +1,6 @@
-import { connectDatabase, type Database } from "../../../db/client.ts";
-import { HEARTBEAT_SETTINGS, INSTANCE_SETTINGS } from "../../../db/instance-settings.ts";
-import { beat } from "../../../db/queries/instances.ts";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { HEARTBEAT_SETTINGS, INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
+import { beat } from "../../db/queries/instances.ts";
 import { BEAT, type HeartbeatThreadStart, TICK } from "./heartbeat-thread.ts";
 
 /** Well below a third of the lease: two may be lost. */

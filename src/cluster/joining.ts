@@ -1,9 +1,9 @@
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import type { DeadSettled } from "../../../db/ledger/settle-dead.ts";
-import { type Company, takeGatewayLock } from "../../../db/queries/instance-lock.ts";
-import { buryAlone, buryOthers, insertInstance } from "../../../db/queries/instances.ts";
-import { settleEstates } from "./estates.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
+import { type Company, takeGatewayLock } from "../../db/queries/instance-lock.ts";
+import { buryAlone, buryOthers, insertInstance } from "../../db/queries/instances.ts";
+import { settleEstates } from "./orphaned-work.ts";
 
 const LOCK_PATIENCE_MS = 3_000;
 const LOCK_RETRY_MS = 50;

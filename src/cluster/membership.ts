@@ -1,9 +1,9 @@
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { type Company, keepGatewayLock } from "../../../db/queries/instance-lock.ts";
-import { heartbeat, leave } from "../../../db/queries/instances.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { ChangeNews } from "./change-news.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { type Company, keepGatewayLock } from "../../db/queries/instance-lock.ts";
+import { heartbeat, leave } from "../../db/queries/instances.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { ChangeNews } from "./change-feed.ts";
 import { OwnLease } from "./own-lease.ts";
 
 export interface PresenceDependencies {

@@ -1,7 +1,7 @@
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { type DeadSettled, settleDead } from "../../../db/ledger/settle-dead.ts";
-import { freeOrphanedIdempotencyKeys, noteSettled } from "../../../db/queries/instances.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
+import { freeOrphanedIdempotencyKeys, noteSettled } from "../../db/queries/instances.ts";
 
 /**
  * Finishes what dead instances left: attempts are settled at their last checkpoint, holds without one

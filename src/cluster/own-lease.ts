@@ -1,4 +1,4 @@
-import { INSTANCE_LEASE_MS } from "../../../db/queries/instances.ts";
+import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 
 /** Some heartbeats were missed, or one hung. */
 const MAX_STEADY_GAP_MS = 1_000;

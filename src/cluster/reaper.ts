@@ -1,8 +1,8 @@
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import type { DeadSettled } from "../../../db/ledger/settle-dead.ts";
-import { buryPastLease } from "../../../db/queries/instances.ts";
-import { settleEstates } from "./estates.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
+import { buryPastLease } from "../../db/queries/instances.ts";
+import { settleEstates } from "./orphaned-work.ts";
 
 export interface ReaperDependencies {
   readonly sql: Database;

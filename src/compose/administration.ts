@@ -1,15 +1,15 @@
 import type { Database } from "../../db/client.ts";
 import type { Query } from "../../db/query.ts";
+import { ProviderHealth } from "../calls/routing/provider-health.ts";
+import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
-import type { RateWindows } from "../coordination/interface.ts";
+import type { Suspensions } from "../http/suspensions.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { CreditOrders } from "../money/credit-orders.ts";
+import { OperatorCredit } from "../money/operator-credit.ts";
+import { AdministrativeRate } from "../organizations/administrative-rate.ts";
+import { OrganizationAdministration } from "../organizations/organization-administration.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
-import type { CreditOrders } from "../services/money/credit-orders.ts";
-import { OperatorCredit } from "../services/money/operator-credit.ts";
-import { AdministrativeRate } from "../services/organizations/administrative-rate.ts";
-import { OrganizationAdministration } from "../services/organizations/organization-administration.ts";
-import type { Suspensions } from "../services/organizations/suspensions.ts";
-import { ProviderHealth } from "../services/routing/provider-health.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 /** What operators reach, and what bounds the administration of organizations. */

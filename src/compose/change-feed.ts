@@ -1,6 +1,6 @@
+import type { Suspensions } from "../http/suspensions.ts";
 import type { Keyring } from "../lib/keyring.ts";
-import type { CreditOrders } from "../services/money/credit-orders.ts";
-import type { Suspensions } from "../services/organizations/suspensions.ts";
+import type { CreditOrders } from "../money/credit-orders.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";

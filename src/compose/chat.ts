@@ -1,12 +1,12 @@
 import type { GatewayConfig } from "../config.ts";
-import { errorEnvelope } from "../http/error-response.ts";
-import { type Clock, steady } from "../lib/clock.ts";
-import { DeadlineQueue } from "../lib/deadline-queue.ts";
 import {
   ChatCompletions,
   type ChatCompletionsDependencies,
-} from "../services/chat/chat-completions.ts";
-import { StreamTicker } from "../services/chat/stream-ticker.ts";
+} from "../endpoints/chat-completions/chat-completions.ts";
+import { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
+import { errorEnvelope } from "../http/error-response.ts";
+import { type Clock, steady } from "../lib/clock.ts";
+import { DeadlineQueue } from "../lib/deadline-queue.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface ChatParts

@@ -1,9 +1,9 @@
 import type { Database } from "../../db/client.ts";
 import { recentAdmissions } from "../../db/queries/recent-admissions.ts";
+import { createCoordination } from "../cluster/create-coordination.ts";
+import type { Coordination } from "../cluster/interface.ts";
+import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
 import type { GatewayConfig } from "../config.ts";
-import { createCoordination } from "../coordination/create-coordination.ts";
-import type { Coordination } from "../coordination/interface.ts";
-import { BUCKET_MS, WINDOW_MS } from "../coordination/sliding-window.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 

@@ -4,17 +4,17 @@ import type { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import type { RateWindows } from "../coordination/interface.ts";
+import type { TunedModels } from "../calls/routing/tuned-models.ts";
+import type { RateWindows } from "../cluster/interface.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import { EventFeeds } from "../fine-tuning/event-feed.ts";
+import { FineTuning } from "../fine-tuning/fine-tuning.ts";
+import { JobOwner } from "../fine-tuning/job-owner.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { MoneyPort } from "../money/interface.ts";
+import type { OrganizationActors } from "../money/single-node.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
-import type { JobFiles } from "../services/files/job-files.ts";
-import { EventFeeds } from "../services/fine-tuning/event-feed.ts";
-import { FineTuning } from "../services/fine-tuning/fine-tuning.ts";
-import { JobOwner } from "../services/fine-tuning/job-owner.ts";
-import type { TunedModels } from "../services/models/tuned-models.ts";
-import type { OrganizationActors } from "../services/money/alone.ts";
-import type { MoneyPort } from "../services/money/interface.ts";
 
 export interface FineTuningOptions {
   readonly sql: Database;

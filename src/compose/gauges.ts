@@ -1,11 +1,11 @@
 import type { Database } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { InFlight } from "../cluster/in-flight.ts";
+import type { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
-import type { StreamTicker } from "../services/chat/stream-ticker.ts";
-import { BalanceWatch } from "../services/money/balance-watch.ts";
-import type { MoneyPort } from "../services/money/interface.ts";
-import type { InFlight } from "../services/presence/in-flight.ts";
+import { BalanceWatch } from "../money/balance-watch.ts";
+import type { MoneyPort } from "../money/interface.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 

@@ -2,6 +2,8 @@ import type { Database } from "../../db/client.ts";
 import { asksForModels } from "../config/provider-types.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
+import { ProvidersModelLists } from "../models/model-lists.ts";
+import { publishSearch } from "../models/publish-search.ts";
 import { askModelList } from "../providers/catalogue/ask-model-list.ts";
 import {
   buildCatalogue,
@@ -16,8 +18,6 @@ import {
 } from "../providers/catalogue/model-list-cache.ts";
 import { builtInModels } from "../providers/catalogue/provider-models.ts";
 import type { HttpClient } from "../providers/transport/provider-response.ts";
-import { ProvidersModelLists } from "../services/models/model-lists.ts";
-import { publishSearch } from "../services/models/publish-search.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
 interface ModelParts {

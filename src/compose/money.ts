@@ -4,10 +4,10 @@ import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Clock } from "../lib/clock.ts";
-import { AloneMoney, type ApiKeyActors, type OrganizationActors } from "../services/money/alone.ts";
-import type { Hold } from "../services/money/interface.ts";
-import { SeveralMoney } from "../services/money/several.ts";
-import type { UndeliveredNotes } from "../services/money/undelivered.ts";
+import { SeveralMoney } from "../money/clustered.ts";
+import type { Hold } from "../money/interface.ts";
+import { AloneMoney, type ApiKeyActors, type OrganizationActors } from "../money/single-node.ts";
+import type { UndeliveredNotes } from "../money/undelivered.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
 /**

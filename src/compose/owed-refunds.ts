@@ -3,7 +3,7 @@ import type { Database } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
-import { OwedRefunds } from "../services/money/owed-refunds.ts";
+import { OwedRefunds } from "../money/owed-refunds.ts";
 import { NoteFile } from "../storage/note-file.ts";
 
 const FOLDER = "refunds-owed";

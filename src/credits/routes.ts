@@ -1,16 +1,16 @@
-import type { Database } from "../../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import {
   creditTotals,
   type ListedTransaction,
   listTransactions,
   type TransactionListing,
-} from "../../../db/queries/credit-list.ts";
-import { jsonResponse } from "../../http/json-response.ts";
-import type { Access, RouteDefinition } from "../../http/route.ts";
-import { isLimited } from "../../lib/api-key-record.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { isoTime, MAX_TIME_MS, parseIsoTime } from "../../lib/iso-time.ts";
-import { usdNumber } from "../../lib/money.ts";
+} from "../../db/queries/credit-list.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { Access, RouteDefinition } from "../http/route.ts";
+import { isLimited } from "../lib/api-key-record.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { isoTime, MAX_TIME_MS, parseIsoTime } from "../lib/iso-time.ts";
+import { usdNumber } from "../lib/money.ts";
 import * as schema from "./schema.ts";
 
 const access: Access = { kind: "administration", scope: "billing:read" };

@@ -1,4 +1,4 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
 
 /** The event that a charge is reported by, written with it. */

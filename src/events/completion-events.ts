@@ -1,10 +1,10 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { type OutboxEvent, outboxEffect } from "../../../db/queries/outbox-insert.ts";
-import { usdNumber } from "../../lib/money.ts";
-import type { RequestRecord } from "../../telemetry/interface.ts";
-import type { ChargeEvents } from "../chat/charge-events.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { type OutboxEvent, outboxEffect } from "../../db/queries/outbox-insert.ts";
+import { usdNumber } from "../lib/money.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
+import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Subscriptions } from "./subscriptions.ts";
+import type { ChargeEvents } from "./charge-events.ts";
 
 export interface CompletionEventsDependencies {
   readonly subscriptions: Subscriptions;

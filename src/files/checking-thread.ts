@@ -1,5 +1,5 @@
-import type { FilePurpose } from "../../lib/file-record.ts";
-import { serveCalls } from "../../lib/work-thread.ts";
+import type { FilePurpose } from "../lib/file-record.ts";
+import { serveCalls } from "../lib/work-thread.ts";
 import { checkOf, type FileCheck, UndecidedCheck } from "./file-check.ts";
 import type { CheckingCall } from "./threaded-check.ts";
 

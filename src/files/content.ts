@@ -1,9 +1,9 @@
-import { attachment } from "../../http/content-disposition.ts";
-import { downloadResponse } from "../../http/download.ts";
-import { publicUrl } from "../../http/public-url.ts";
-import type { RequestContext } from "../../http/route.ts";
-import type { FileRecord } from "../../lib/file-record.ts";
-import type { FileLibrary } from "../../services/files/file-library.ts";
+import { attachment } from "../http/content-disposition.ts";
+import { downloadResponse } from "../http/download.ts";
+import { publicUrl } from "../http/public-url.ts";
+import type { RequestContext } from "../http/route.ts";
+import type { FileRecord } from "../lib/file-record.ts";
+import type { FileLibrary } from "./file-library.ts";
 
 const ANY_BYTES = "application/octet-stream";
 /** JSON Lines have no registered type, and several in use. */

@@ -1,5 +1,5 @@
 import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto";
-import type { Keyring } from "../../lib/keyring.ts";
+import type { Keyring } from "../lib/keyring.ts";
 
 /** Spec 8. */
 export const LINK_LIFETIME_SECONDS = 60 * 60;

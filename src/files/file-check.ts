@@ -1,4 +1,4 @@
-import type { FilePurpose } from "../../lib/file-record.ts";
+import type { FilePurpose } from "../lib/file-record.ts";
 import { checkBatchLine } from "./check-batch-line.ts";
 import { checkChatLine } from "./check-chat-line.ts";
 import { ImageCheck } from "./image-check.ts";

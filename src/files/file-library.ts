@@ -1,16 +1,16 @@
-import type { Database } from "../../../db/client.ts";
-import { deleteFile } from "../../../db/queries/file-delete.ts";
-import { findFile, findFileById } from "../../../db/queries/file-find.ts";
-import { type FileListing, listFiles } from "../../../db/queries/file-list.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { FileRecord } from "../../lib/file-record.ts";
+import type { Database } from "../../db/client.ts";
+import { deleteFile } from "../../db/queries/file-delete.ts";
+import { findFile, findFileById } from "../../db/queries/file-find.ts";
+import { type FileListing, listFiles } from "../../db/queries/file-list.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FileRecord } from "../lib/file-record.ts";
 import {
   type ByteRange,
   type FileStorage,
   ObjectMissingError,
   type SignedAddress,
-} from "../../storage/interface.ts";
+} from "../storage/interface.ts";
 import { type DownloadLinks, LINK_LIFETIME_SECONDS, type LinkProof } from "./download-links.ts";
 import { asStorageFailure } from "./storage-failure.ts";
 

@@ -1,4 +1,4 @@
-import type { FileStatus } from "../../lib/file-record.ts";
+import type { FileStatus } from "../lib/file-record.ts";
 
 /*
  * The status of a file (spec 3.2).

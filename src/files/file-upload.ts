@@ -1,6 +1,6 @@
-import { GatewayError } from "../../lib/errors.ts";
-import type { FileRecord, UploadPurpose } from "../../lib/file-record.ts";
-import { newId, timeOfId } from "../../lib/ids.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";
+import { newId, timeOfId } from "../lib/ids.ts";
 import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./purposes.ts";
 import { asStorageFailure } from "./storage-failure.ts";
 import type { StoredUpload } from "./stored-upload.ts";

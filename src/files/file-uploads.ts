@@ -1,6 +1,6 @@
-import { renewFileUploads } from "../../../db/queries/file-uploads.ts";
-import type { FileRecord } from "../../lib/file-record.ts";
-import { newId } from "../../lib/ids.ts";
+import { renewFileUploads } from "../../db/queries/file-uploads.ts";
+import type { FileRecord } from "../lib/file-record.ts";
+import { newId } from "../lib/ids.ts";
 import { FileUpload } from "./file-upload.ts";
 import { StoredUpload, type StoredUploadDependencies } from "./stored-upload.ts";
 import { CheckingThread } from "./threaded-check.ts";

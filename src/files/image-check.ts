@@ -1,4 +1,4 @@
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError } from "../lib/errors.ts";
 import type { FileCheck } from "./file-check.ts";
 import { type ImageHeader, readImageHeader } from "./image-header.ts";
 

@@ -1,17 +1,17 @@
-import type { Database } from "../../../db/client.ts";
-import { findFile } from "../../../db/queries/file-find.ts";
-import { announceFile, updateFileStatus } from "../../../db/queries/file-status.ts";
-import { NotWaitingError } from "../../../db/queries/file-uploads.ts";
+import type { Database } from "../../db/client.ts";
+import { findFile } from "../../db/queries/file-find.ts";
+import { announceFile, updateFileStatus } from "../../db/queries/file-status.ts";
+import { NotWaitingError } from "../../db/queries/file-uploads.ts";
 import {
   beginFileUse,
   endFileUses,
   type FileUse,
   findFileUse,
-} from "../../../db/queries/file-uses.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { FileRecord, FileStatus } from "../../lib/file-record.ts";
-import { timeOfId } from "../../lib/ids.ts";
-import type { FileStorage } from "../../storage/interface.ts";
+} from "../../db/queries/file-uses.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FileRecord, FileStatus } from "../lib/file-record.ts";
+import { timeOfId } from "../lib/ids.ts";
+import type { FileStorage } from "../storage/interface.ts";
 import { decideFileTrigger, type FileTrigger } from "./file-state.ts";
 import type { FileUploads } from "./file-uploads.ts";
 import { asStorageFailure } from "./storage-failure.ts";

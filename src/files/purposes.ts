@@ -1,4 +1,4 @@
-import { type FilePurpose, UPLOAD_PURPOSES, type UploadPurpose } from "../../lib/file-record.ts";
+import { type FilePurpose, UPLOAD_PURPOSES, type UploadPurpose } from "../lib/file-record.ts";
 
 const MEGABYTE = 1024 * 1024;
 const GIGABYTE = 1024 * MEGABYTE;

@@ -1,9 +1,9 @@
-import { jsonResponse } from "../../http/json-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import { type Clock, steady } from "../../lib/clock.ts";
-import type { FileLibrary } from "../../services/files/file-library.ts";
-import type { FileUploads } from "../../services/files/file-uploads.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import { type Clock, steady } from "../lib/clock.ts";
 import { contentResponse, downloadUrlShape } from "./content.ts";
+import type { FileLibrary } from "./file-library.ts";
+import type { FileUploads } from "./file-uploads.ts";
 import * as schema from "./schema.ts";
 import { fileShape } from "./shape.ts";
 import { receiveUpload } from "./upload.ts";

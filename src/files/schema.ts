@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import { UPLOAD_PURPOSES } from "../../lib/file-record.ts";
-import { MAX_LINE_BYTES } from "../../services/files/json-lines-check.ts";
+import { UPLOAD_PURPOSES } from "../lib/file-record.ts";
+import { MAX_LINE_BYTES } from "./json-lines-check.ts";
 
 const MAX_LINE_MB = MAX_LINE_BYTES / 1024 / 1024;
 const MAX_PAGE = 10_000;

@@ -1,4 +1,4 @@
-import type { FileRecord } from "../../lib/file-record.ts";
+import type { FileRecord } from "../lib/file-record.ts";
 
 /** The file object of spec 2.2. */
 export function fileShape(file: FileRecord) {

@@ -1,5 +1,5 @@
-import { GatewayError } from "../../lib/errors.ts";
-import { StorageError } from "../../storage/interface.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { StorageError } from "../storage/interface.ts";
 
 const RETRY_AFTER_SECONDS = 5;
 

@@ -1,7 +1,7 @@
-import { type Database, isConnectionFailure } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { findFile } from "../../../db/queries/file-find.ts";
-import { forgetRemoval } from "../../../db/queries/file-removals.ts";
+import { type Database, isConnectionFailure } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { findFile } from "../../db/queries/file-find.ts";
+import { forgetRemoval } from "../../db/queries/file-removals.ts";
 import {
   abandonFileUpload,
   beginFileUpload,
@@ -9,11 +9,11 @@ import {
   type NewFile,
   type ReserveOutcome,
   reserveForUpload,
-} from "../../../db/queries/file-uploads.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { FileRecord } from "../../lib/file-record.ts";
-import type { FileStorage, StorageWriter } from "../../storage/interface.ts";
+} from "../../db/queries/file-uploads.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FileRecord } from "../lib/file-record.ts";
+import type { FileStorage, StorageWriter } from "../storage/interface.ts";
 import { quotaOfTerms } from "./purposes.ts";
 
 export interface StoredUploadDependencies {

@@ -1,6 +1,6 @@
-import { GatewayError } from "../../lib/errors.ts";
-import type { FilePurpose } from "../../lib/file-record.ts";
-import { WorkThread } from "../../lib/work-thread.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FilePurpose } from "../lib/file-record.ts";
+import { WorkThread } from "../lib/work-thread.ts";
 
 export interface CheckingCall {
   readonly check: number;

@@ -1,5 +1,5 @@
-import { GatewayError } from "../../lib/errors.ts";
-import { SharedRoom } from "../../lib/shared-room.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { SharedRoom } from "../lib/shared-room.ts";
 
 /** Each holds two parts of 5 MB in memory while the store is slow. */
 const MAX_UPLOADS = 64;

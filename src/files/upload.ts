@@ -1,10 +1,10 @@
-import { type FormReading, leastFileBytes, readForm } from "../../http/multipart.ts";
-import type { RequestContext } from "../../http/route.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { FileRecord } from "../../lib/file-record.ts";
-import type { FileUpload } from "../../services/files/file-upload.ts";
-import type { FileUploads } from "../../services/files/file-uploads.ts";
-import { MAX_FILE_BYTES } from "../../services/files/purposes.ts";
+import { type FormReading, leastFileBytes, readForm } from "../http/multipart.ts";
+import type { RequestContext } from "../http/route.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FileRecord } from "../lib/file-record.ts";
+import type { FileUpload } from "./file-upload.ts";
+import type { FileUploads } from "./file-uploads.ts";
+import { MAX_FILE_BYTES } from "./purposes.ts";
 
 /** Reads a form with `file` and `purpose` into a file, none of it staying in memory. */
 export async function receiveUpload(

@@ -1,5 +1,5 @@
-import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+import type { FineTuningProvider } from "../providers/fine-tuning.ts";
+import { ProviderFailure } from "../providers/interface.ts";
 
 /** A provider that the configuration does not name any more: it is out of reach until it does. */
 export function absentProvider(providerId: string): FineTuningProvider {

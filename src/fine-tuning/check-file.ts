@@ -1,6 +1,6 @@
-import type { JobError } from "../../lib/fine-tuning-job.ts";
-import { JsonLineError, readJsonLines } from "../../lib/json-line-reader.ts";
-import { tokensOfPrompt } from "../../lib/token-estimate.ts";
+import type { JobError } from "../lib/fine-tuning-job.ts";
+import { JsonLineError, readJsonLines } from "../lib/json-line-reader.ts";
+import { tokensOfPrompt } from "../lib/token-estimate.ts";
 import { type Example, readExample } from "./check-example.ts";
 
 /** Longer lines are refused unread: no model's context holds as much. */

@@ -1,7 +1,7 @@
-import type { Database } from "../../../db/client.ts";
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { loadJob } from "../../../db/queries/fine-tuning-job-read.ts";
-import { isFinal, type JobRecord } from "../../lib/fine-tuning-job.ts";
+import type { Database } from "../../db/client.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { loadJob } from "../../db/queries/fine-tuning-job-read.ts";
+import { isFinal, type JobRecord } from "../lib/fine-tuning-job.ts";
 import type { MoneyPort, SettlementFigures } from "../money/interface.ts";
 
 export interface EndJobDependencies {

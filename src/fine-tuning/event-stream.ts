@@ -1,5 +1,5 @@
 import { Stream } from "@elysiajs/stream";
-import type { FeedItem } from "../../services/fine-tuning/event-feed.ts";
+import type { FeedItem } from "./event-feed.ts";
 import { eventShape } from "./shape.ts";
 
 const KEEPALIVE = ": keepalive\n\n";

@@ -1,34 +1,34 @@
-import { afterTrigger } from "../../../actors/fine-tuning-job/state.ts";
-import type { Database } from "../../../db/client.ts";
-import { findFile } from "../../../db/queries/file-find.ts";
+import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
+import type { Database } from "../../db/client.ts";
+import { findFile } from "../../db/queries/file-find.ts";
 import {
   eventsBefore,
   findEventSequence,
   type JobEvent,
-} from "../../../db/queries/fine-tuning-events.ts";
-import { countRunningJobs, findJob, listJobs } from "../../../db/queries/fine-tuning-job-read.ts";
+} from "../../db/queries/fine-tuning-events.ts";
+import { countRunningJobs, findJob, listJobs } from "../../db/queries/fine-tuning-job-read.ts";
 import {
   FileGoneError,
   insertJobEffect,
   JobMovedError,
   TooManyJobsError,
   writeJobEffect,
-} from "../../../db/queries/fine-tuning-job-write.ts";
-import type { RateWindows } from "../../coordination/interface.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { Hyperparameters, JobOrder, JobRecord } from "../../lib/fine-tuning-job.ts";
-import { newId } from "../../lib/ids.ts";
-import { holdNanoUsd } from "../../lib/money.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
-import { type RateHeaders, takeRate } from "../billing/admit.ts";
-import type { Caller } from "../caller.ts";
-import type { TunedModels } from "../models/tuned-models.ts";
-import type { OrganizationActors } from "../money/alone.ts";
+} from "../../db/queries/fine-tuning-job-write.ts";
+import { type RateHeaders, takeRate } from "../calls/admit.ts";
+import type { Caller } from "../calls/caller.ts";
+import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
+import type { TunedModels } from "../calls/routing/tuned-models.ts";
+import type { RateWindows } from "../cluster/interface.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { Hyperparameters, JobOrder, JobRecord } from "../lib/fine-tuning-job.ts";
+import { newId } from "../lib/ids.ts";
+import { holdNanoUsd } from "../lib/money.ts";
 import type { MoneyPort } from "../money/interface.ts";
-import { feeOfTerms } from "../plans.ts";
-import { assertModelsAllowed } from "../routing/plan-route.ts";
+import { feeOfTerms } from "../money/plans.ts";
+import type { OrganizationActors } from "../money/single-node.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 import { endJob } from "./end-job.ts";
 import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";
 import { MAX_RUNNING_JOBS, MAX_TUNED_MODELS } from "./limits.ts";

@@ -1,9 +1,9 @@
-import type { Trigger } from "../../../actors/fine-tuning-job/state.ts";
-import type { OutboxEvent } from "../../../db/queries/outbox-insert.ts";
-import type { NewTunedModel } from "../../../db/queries/tuned-models.ts";
-import type { JobRecord } from "../../lib/fine-tuning-job.ts";
-import { newId } from "../../lib/ids.ts";
-import { chargeNanoUsd } from "../../lib/money.ts";
+import type { Trigger } from "../../actors/fine-tuning-job/state.ts";
+import type { OutboxEvent } from "../../db/queries/outbox-insert.ts";
+import type { NewTunedModel } from "../../db/queries/tuned-models.ts";
+import type { JobRecord } from "../lib/fine-tuning-job.ts";
+import { newId } from "../lib/ids.ts";
+import { chargeNanoUsd } from "../lib/money.ts";
 import type { SettlementFigures } from "../money/interface.ts";
 import type { Ending } from "./step.ts";
 

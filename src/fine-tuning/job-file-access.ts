@@ -1,9 +1,9 @@
-import type { Database } from "../../../db/client.ts";
-import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../../db/queries/fine-tuning-events.ts";
-import { resultFileOf } from "../../../db/queries/fine-tuning-job-write.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { type JobRecord, resultFileId } from "../../lib/fine-tuning-job.ts";
+import type { Database } from "../../db/client.ts";
+import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../db/queries/fine-tuning-events.ts";
+import { resultFileOf } from "../../db/queries/fine-tuning-job-write.ts";
 import type { JobFiles } from "../files/job-files.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { type JobRecord, resultFileId } from "../lib/fine-tuning-job.ts";
 
 /** The bytes of a file that the job keeps, deleted by its owner or not; undefined where it keeps none. */
 export async function openFile(

@@ -1,30 +1,31 @@
-import type { fineTuningJobActor, JobMove } from "../../../actors/fine-tuning-job/actor.ts";
-import { nextStep, type Step, type Trigger } from "../../../actors/fine-tuning-job/state.ts";
+import type { fineTuningJobActor, JobMove } from "../../actors/fine-tuning-job/actor.ts";
+import { nextStep, type Step, type Trigger } from "../../actors/fine-tuning-job/state.ts";
 import {
   guardLease,
   type Lease,
   LeaseLostError,
   type Ownership,
-} from "../../../actors/runtime/ownership/interface.ts";
-import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { FINE_TUNING_JOB, findDueJobs } from "../../../db/queries/fine-tuning-job-read.ts";
-import { JobMovedError } from "../../../db/queries/fine-tuning-job-write.ts";
-import { findDeletedTunedModel } from "../../../db/queries/tuned-models.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { isFinal, type JobRecord, type NewJobEvent } from "../../lib/fine-tuning-job.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+} from "../../actors/runtime/ownership/interface.ts";
+import type { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { FINE_TUNING_JOB, findDueJobs } from "../../db/queries/fine-tuning-job-read.ts";
+import { JobMovedError } from "../../db/queries/fine-tuning-job-write.ts";
+import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
+import type { Clock } from "../lib/clock.ts";
+import { isFinal, type JobRecord, type NewJobEvent } from "../lib/fine-tuning-job.ts";
 import type { MoneyPort } from "../money/interface.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../providers/fine-tuning.ts";
+import { ProviderFailure } from "../providers/interface.ts";
 import { absentProvider } from "./absent-provider.ts";
 import { endJob } from "./end-job.ts";
 import { partsOfEnding } from "./job-ending.ts";
 import { openFile, writeResults } from "./job-file-access.ts";
 import { Abandoned, JobRun } from "./job-run.ts";
 import { CALL_TIMEOUT_MS } from "./limits.ts";
+import { Turnstile } from "./semaphore.ts";
 import { type Ending, type StepContext, told } from "./step.ts";
 import { afterDeadline, afterFailure } from "./step-failure.ts";
 import { check } from "./steps/check.ts";
@@ -32,7 +33,6 @@ import { cleanUp } from "./steps/clean-up.ts";
 import { follow } from "./steps/follow.ts";
 import { order } from "./steps/order.ts";
 import { upload } from "./steps/upload.ts";
-import { Turnstile } from "./turnstile.ts";
 
 export type FineTuningJobActors = ActorRegistry<
   Awaited<ReturnType<(typeof fineTuningJobActor)["load"]>>,

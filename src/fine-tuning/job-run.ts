@@ -1,5 +1,5 @@
-import type { Lease } from "../../../actors/runtime/ownership/interface.ts";
-import type { Clock } from "../../lib/clock.ts";
+import type { Lease } from "../../actors/runtime/ownership/interface.ts";
+import type { Clock } from "../lib/clock.ts";
 
 /** Thrown where a job is not to be touched any more: it was lost, or this process stops. */
 export class Abandoned extends Error {}

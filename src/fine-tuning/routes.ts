@@ -1,8 +1,8 @@
-import { jsonResponse } from "../../http/json-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import type { Hyperparameters } from "../../lib/fine-tuning-job.ts";
-import type { FineTuning, JobWish } from "../../services/fine-tuning/fine-tuning.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import type { Hyperparameters } from "../lib/fine-tuning-job.ts";
 import { eventStream, wantsEventStream } from "./event-stream.ts";
+import type { FineTuning, JobWish } from "./fine-tuning.ts";
 import * as schema from "./schema.ts";
 import { eventShape, jobShape } from "./shape.ts";
 

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { JOB_STATUSES } from "../../lib/fine-tuning-job.ts";
+import { JOB_STATUSES } from "../lib/fine-tuning-job.ts";
 
 export const DEFAULT_PAGE = 20;
 const MAX_PAGE = 100;

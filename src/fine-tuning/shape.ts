@@ -1,5 +1,5 @@
-import type { JobEvent } from "../../../db/queries/fine-tuning-events.ts";
-import type { JobRecord } from "../../lib/fine-tuning-job.ts";
+import type { JobEvent } from "../../db/queries/fine-tuning-events.ts";
+import type { JobRecord } from "../lib/fine-tuning-job.ts";
 
 /** A job on the wire (spec 2.12). */
 export function jobShape(job: JobRecord) {

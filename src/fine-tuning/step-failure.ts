@@ -1,6 +1,6 @@
-import type { Step } from "../../../actors/fine-tuning-job/state.ts";
-import { BrokenAnswer } from "../../providers/fine-tuning.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+import type { Step } from "../../actors/fine-tuning-job/state.ts";
+import { BrokenAnswer } from "../providers/fine-tuning.ts";
+import { ProviderFailure } from "../providers/interface.ts";
 import {
   MAX_RUNNING_MS,
   MAX_STARTING_MS,

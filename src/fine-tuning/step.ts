@@ -1,6 +1,6 @@
-import type { Trigger } from "../../../actors/fine-tuning-job/state.ts";
-import type { JobError, JobRecord, NewJobEvent } from "../../lib/fine-tuning-job.ts";
-import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
+import type { Trigger } from "../../actors/fine-tuning-job/state.ts";
+import type { JobError, JobRecord, NewJobEvent } from "../lib/fine-tuning-job.ts";
+import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 
 /** What one step of a job has at hand. Whatever it writes stands under the lease of the job's owner. */
 export interface StepContext {

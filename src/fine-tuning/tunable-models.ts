@@ -1,8 +1,8 @@
-import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../../lib/catalogue-model.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
-import { resolveModels } from "../routing/plan-route.ts";
+import { resolveModels } from "../calls/routing/plan-route.ts";
+import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../lib/catalogue-model.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 
 export interface TunableModel {
   readonly model: CatalogueModel;

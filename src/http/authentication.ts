@@ -4,10 +4,10 @@ import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { KeyLookup } from "./keys/key-lookup.ts";
-import type { ApiKeyActors } from "./money/alone.ts";
-import type { Suspensions } from "./organizations/suspensions.ts";
+import type { ApiKeyActors } from "../money/single-node.ts";
+import { KeyLookup } from "./key-lookup.ts";
 import { malformedKey, missingKey, refusedHeader } from "./refused-key.ts";
+import type { Suspensions } from "./suspensions.ts";
 
 /** Longer than any well-formed header; nothing beyond is looked at. */
 const MAX_HEADER_CHARACTERS = 256;

@@ -1,7 +1,7 @@
-import { findKeysByHash } from "../../../db/queries/key-find-by-hash.ts";
-import type { Query } from "../../../db/query.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
+import type { Query } from "../../db/query.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
 
 /** Which key a secret belongs to is fixed for ever, so it may be remembered; what the key may do is not. */
 const MAX_KNOWN_SECRETS = 100_000;

@@ -1,7 +1,7 @@
+import type { LongBodyAdmission } from "../calls/admit-long-body.ts";
 import type { GatewayError } from "../lib/errors.ts";
-import type { Authentication } from "../services/authentication.ts";
-import type { LongBodyAdmission } from "../services/billing/admit-long-body.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
+import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 import { createQueryReader } from "./read-query.ts";

@@ -1,8 +1,8 @@
+import type { Caller } from "../calls/caller.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
-import type { Caller } from "../services/caller.ts";
 import { parseJson } from "./check-json.ts";
 import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
 import { ERROR_TABLE } from "./error-table.ts";

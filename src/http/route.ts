@@ -1,7 +1,7 @@
 import type { TSchema } from "typebox";
+import type { Caller } from "../calls/caller.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
-import type { Caller } from "../services/caller.ts";
 
 /** Who may call a route. */
 export type Access =

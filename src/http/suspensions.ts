@@ -1,5 +1,5 @@
-import { suspendedOrganizations } from "../../../db/queries/organization-settings.ts";
-import type { Query } from "../../../db/query.ts";
+import { suspendedOrganizations } from "../../db/queries/organization-settings.ts";
+import type { Query } from "../../db/query.ts";
 
 export interface SuspensionsDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;

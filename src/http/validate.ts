@@ -1,6 +1,6 @@
 import type { TSchema } from "typebox";
 import { type ErrorCode, GatewayError } from "../lib/errors.ts";
-import { firstFault } from "./first-fault.ts";
+import { firstFault } from "./validation-error.ts";
 import { type Validator, validatorOf } from "./validators.ts";
 
 /** Checks a value against a schema and throws 400 with the field at fault. Coerces and strips nothing. */

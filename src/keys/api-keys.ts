@@ -1,15 +1,15 @@
-import { type Database, sqlState } from "../../../db/client.ts";
-import { findListedKey, type ListedKey, listKeys } from "../../../db/queries/key-list.ts";
-import { ScopesNotHeldError, TooManyKeysError } from "../../../db/queries/key-write.ts";
-import type { RateWindows } from "../../coordination/interface.ts";
-import { generateApiKey } from "../../lib/api-key-format.ts";
-import type { ApiKeyRecord, ApiKeySettings } from "../../lib/api-key-record.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
-import { utcDay, utcMonth } from "../../lib/periods.ts";
-import type { ApiKeyActors, OrganizationActors } from "../money/alone.ts";
-import { newKey } from "../organizations/new-organization.ts";
+import { type Database, sqlState } from "../../db/client.ts";
+import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-list.ts";
+import { ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
+import type { RateWindows } from "../cluster/interface.ts";
+import { generateApiKey } from "../lib/api-key-format.ts";
+import type { ApiKeyRecord, ApiKeySettings } from "../lib/api-key-record.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import { utcDay, utcMonth } from "../lib/periods.ts";
+import type { ApiKeyActors, OrganizationActors } from "../money/single-node.ts";
+import { newKey } from "./new-key.ts";
 import {
   assertMaySee,
   assertMayTouch,

@@ -14,8 +14,8 @@ import {
   holdsEveryScope,
   holdsScope,
   isLimited,
-} from "../../lib/api-key-record.ts";
-import { GatewayError } from "../../lib/errors.ts";
+} from "../lib/api-key-record.ts";
+import { GatewayError } from "../lib/errors.ts";
 
 /** The scopes of a new key, as they are stored. Undefined means all that the caller holds. Throws 403. */
 export function grantedToNew(

@@ -1,8 +1,8 @@
-import { jsonResponse } from "../../http/json-response.ts";
-import type { Access, RouteDefinition } from "../../http/route.ts";
-import type { ApiKeySettings } from "../../lib/api-key-record.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { ApiKeys } from "../../services/keys/api-keys.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { Access, RouteDefinition } from "../http/route.ts";
+import type { ApiKeySettings } from "../lib/api-key-record.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ApiKeys } from "./api-keys.ts";
 import * as schema from "./schema.ts";
 import { type KeyBody, settingsOf } from "./settings.ts";
 import { createdKeyShape, keyItemShape, ownKeyShape } from "./shape.ts";

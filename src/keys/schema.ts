@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { MAX_RATE_LIMIT_RPM, SCOPES } from "../../lib/api-key-record.ts";
+import { MAX_RATE_LIMIT_RPM, SCOPES } from "../lib/api-key-record.ts";
 
 const MAX_NAME_CHARACTERS = 256;
 const MAX_ALLOWED_MODELS = 1_000;

@@ -1,7 +1,7 @@
-import type { ApiKeySettings } from "../../lib/api-key-record.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { parseIsoTime } from "../../lib/iso-time.ts";
-import { hasAtMostDecimals, type NanoUsd, nanoFromUsd } from "../../lib/money.ts";
+import type { ApiKeySettings } from "../lib/api-key-record.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { parseIsoTime } from "../lib/iso-time.ts";
+import { hasAtMostDecimals, type NanoUsd, nanoFromUsd } from "../lib/money.ts";
 
 export interface KeyBody {
   readonly name?: string;

@@ -1,7 +1,7 @@
-import type { ListedKey } from "../../../db/queries/key-list.ts";
-import { type ApiKeyRecord, scopeNames } from "../../lib/api-key-record.ts";
-import { isoTime } from "../../lib/iso-time.ts";
-import { type NanoUsd, usdNumber } from "../../lib/money.ts";
+import type { ListedKey } from "../../db/queries/key-list.ts";
+import { type ApiKeyRecord, scopeNames } from "../lib/api-key-record.ts";
+import { isoTime } from "../lib/iso-time.ts";
+import { type NanoUsd, usdNumber } from "../lib/money.ts";
 
 function settingsShape(record: ApiKeyRecord) {
   return {

@@ -1,13 +1,13 @@
 import { randomBytes } from "node:crypto";
-import type { Database, DatabaseTransaction } from "../../../db/client.ts";
+import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import {
   establishMasterKey,
   type MasterKeyRow,
   readMasterKey,
-} from "../../../db/queries/master-key.ts";
-import { readSealedValues } from "../../../db/queries/sealed-values.ts";
-import { Keyring, masterKeyId } from "../../lib/keyring.ts";
-import { seal, unseal } from "../../lib/seal.ts";
+} from "../../db/queries/master-key.ts";
+import { readSealedValues } from "../../db/queries/sealed-values.ts";
+import { Keyring, masterKeyId } from "../lib/keyring.ts";
+import { seal, unseal } from "../lib/seal.ts";
 import { MasterKeyError } from "./errors.ts";
 
 /** The master keys of a process: the one that is to seal, and further ones that may have sealed. */

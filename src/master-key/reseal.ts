@@ -1,12 +1,12 @@
-import { type Database, sqlState } from "../../../db/client.ts";
+import { type Database, sqlState } from "../../db/client.ts";
 import {
   type Place,
   type Reseal,
   resealBatch,
   SEALED_TABLES,
   startOf,
-} from "../../../db/queries/sealed-values.ts";
-import type { Keyring } from "../../lib/keyring.ts";
+} from "../../db/queries/sealed-values.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import { MasterKeyError } from "./errors.ts";
 
 export interface Resealed {

@@ -1,14 +1,14 @@
-import type { Database } from "../../../db/client.ts";
-import { INSTANCE_LEASE_MS } from "../../../db/queries/instances.ts";
-import { readMasterKey } from "../../../db/queries/master-key.ts";
+import type { Database } from "../../db/client.ts";
+import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { readMasterKey } from "../../db/queries/master-key.ts";
 import {
   buryUnknowing,
   changeMasterKey,
   claimMasterKeyChange,
   finishMasterKeyChange,
   releaseMasterKeyChange,
-} from "../../../db/queries/master-key-change.ts";
-import { Keyring, masterKeyId } from "../../lib/keyring.ts";
+} from "../../db/queries/master-key-change.ts";
+import { Keyring, masterKeyId } from "../lib/keyring.ts";
 import { MasterKeyError } from "./errors.ts";
 import { type MasterKeys, openKeyring, proofOf } from "./establish.ts";
 import { type Resealed, resealAll } from "./reseal.ts";

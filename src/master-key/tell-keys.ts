@@ -1,8 +1,8 @@
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { leave } from "../../../db/queries/instances.ts";
-import { noteKnownKeys } from "../../../db/queries/master-key.ts";
-import type { Keyring } from "../../lib/keyring.ts";
+import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { leave } from "../../db/queries/instances.ts";
+import { noteKnownKeys } from "../../db/queries/master-key.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import { MasterKeyError } from "./errors.ts";
 
 /**

@@ -1,6 +1,6 @@
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import { unknownModel } from "./unknown-model.ts";
+import { unknownModel } from "../calls/routing/unknown-model.ts";
+import type { CatalogueModel } from "../lib/catalogue-model.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 
 /**
  * The model of an id, active or not, or of a slug that is unambiguous. Throws 404 model_not_found.

@@ -1,19 +1,19 @@
-import type { Database } from "../../../db/client.ts";
-import { searchCatalogue } from "../../../db/queries/catalogue-search.ts";
-import { deleteTunedModel } from "../../../db/queries/tuned-models.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import type { Database } from "../../db/client.ts";
+import { searchCatalogue } from "../../db/queries/catalogue-search.ts";
+import { deleteTunedModel } from "../../db/queries/tuned-models.ts";
+import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
+import type { TunedModels } from "../calls/routing/tuned-models.ts";
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
+import type { CatalogueModel } from "../lib/catalogue-model.ts";
+import { GatewayError } from "../lib/errors.ts";
 import {
   describeModel,
   describeModelDetail,
   type ModelDescription,
   type ModelDetail,
-} from "../../providers/catalogue/describe-model.ts";
-import { assertModelsAllowed } from "../routing/plan-route.ts";
+} from "../providers/catalogue/describe-model.ts";
 import { findModel } from "./find-model.ts";
 import { termsOf, wordsOf } from "./search-words.ts";
-import type { TunedModels } from "./tuned-models.ts";
 
 /** Exact and case-sensitive; what is undefined restricts nothing. */
 export interface ModelFilter {

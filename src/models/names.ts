@@ -1,4 +1,4 @@
-import { GatewayError } from "../../lib/errors.ts";
+import { GatewayError } from "../lib/errors.ts";
 import { MAX_COMPARED } from "./schema.ts";
 
 /** The model's name in what a path's wildcard caught, which arrives as it was sent: `a/b` or `a%2Fb`. */

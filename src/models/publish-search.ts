@@ -1,10 +1,7 @@
-import type { Database } from "../../../db/client.ts";
-import {
-  type CatalogueSearchEntry,
-  syncCatalogueSearch,
-} from "../../../db/queries/catalogue-sync.ts";
-import type { CatalogueModel } from "../../lib/catalogue-model.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { Database } from "../../db/client.ts";
+import { type CatalogueSearchEntry, syncCatalogueSearch } from "../../db/queries/catalogue-sync.ts";
+import type { CatalogueModel } from "../lib/catalogue-model.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import { wordsOf } from "./search-words.ts";
 
 /** Makes the models of this process the ones that a search finds. Cheap where that is so already. */

@@ -1,6 +1,6 @@
-import { jsonResponse } from "../../http/json-response.ts";
-import type { RequestContext, RouteDefinition } from "../../http/route.ts";
-import type { ModelCatalogue } from "../../services/models/model-catalogue.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { RequestContext, RouteDefinition } from "../http/route.ts";
+import type { ModelCatalogue } from "./model-catalogue.ts";
 import { comparedNames, nameInPath } from "./names.ts";
 import * as schema from "./schema.ts";
 

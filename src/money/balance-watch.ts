@@ -1,9 +1,9 @@
-import type { Database } from "../../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import {
   listOrganizationBalances,
   type OrganizationBalance,
-} from "../../../db/queries/organization-balances.ts";
-import type { Clock } from "../../lib/clock.ts";
+} from "../../db/queries/organization-balances.ts";
+import type { Clock } from "../lib/clock.ts";
 
 /** Organizations beyond these are not watched: no number of them may grow memory or the scrape. */
 export const MAX_WATCHED_ORGANIZATIONS = 1_000;

@@ -1,14 +1,13 @@
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import { keepHoldEffect, placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
-import type { Settlement } from "../../../db/ledger/rows.ts";
-import { ChurningMap } from "../../lib/churning-map.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { ApiKeyActors } from "./alone.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { keepHoldEffect, placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
+import type { Settlement } from "../../db/ledger/rows.ts";
+import { ChurningMap } from "../lib/churning-map.ts";
+import type { Clock } from "../lib/clock.ts";
 import { isFree } from "./decide-hold.ts";
 import { GiveBacks } from "./give-backs.ts";
-import { HoldDesk } from "./hold-desk.ts";
+import { HoldDesk } from "./hold-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -21,8 +20,9 @@ import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
 import { Refunds } from "./refund.ts";
-import { SettlePatience } from "./settle-patience.ts";
+import { SettlePatience } from "./settle-deadline.ts";
 import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
+import type { ApiKeyActors } from "./single-node.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { writtenInTheEnd } from "./write-again.ts";

@@ -1,16 +1,16 @@
-import type { OrganizationHeadroom } from "../../../actors/organization/state.ts";
+import type { OrganizationHeadroom } from "../../actors/organization/state.ts";
 import {
   type CreditCommand,
   type CreditCommandOutcome,
   type CreditOrder,
   creditCommandOutcome,
   pendingCreditCommands,
-} from "../../../db/queries/credit-commands.ts";
-import type { Query } from "../../../db/query.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
-import type { OrganizationActors } from "./alone.ts";
+} from "../../db/queries/credit-commands.ts";
+import type { Query } from "../../db/query.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import type { OrganizationActors } from "./single-node.ts";
 
 export interface CreditOrdersDependencies {
   readonly organizations: OrganizationActors;

@@ -1,5 +1,5 @@
-import { plus, times } from "../../lib/exact-integer.ts";
-import { holdNanoUsd, type NanoUsd } from "../../lib/money.ts";
+import { plus, times } from "../lib/exact-integer.ts";
+import { holdNanoUsd, type NanoUsd } from "../lib/money.ts";
 import type { HoldRequest } from "./interface.ts";
 
 /** Held where the caller set no limit and the model's own is not affordable. */

@@ -1,7 +1,7 @@
-import { sqlState } from "../../../db/client.ts";
-import { FENCED } from "../../../db/ledger/commit-batch.ts";
-import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import type { Clock } from "../../lib/clock.ts";
+import { sqlState } from "../../db/client.ts";
+import { FENCED } from "../../db/ledger/commit-batch.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Hold } from "./interface.ts";
 
 const RETRY_MS = 1_000;

@@ -1,13 +1,13 @@
-import type { HoldVerdict } from "../../../db/ledger/hold-rows.ts";
-import type { HoldSource, HoldUnit } from "../../../db/ledger/hold-source.ts";
-import { AgeOrder } from "../../lib/age-order.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import type { HoldVerdict } from "../../db/ledger/hold-rows.ts";
+import type { HoldSource, HoldUnit } from "../../db/ledger/hold-source.ts";
+import { AgeOrder } from "../lib/age-order.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { headroomOf, revokedHeadroom } from "./account-headroom.ts";
 import { decideHold } from "./decide-hold.ts";
 import type { PendingHold } from "./pending-hold.ts";
 import { isShortBySpend, refusal, revoked } from "./refusal.ts";
 import { AccountsNow } from "./request-accounts.ts";
-import { headroomOf, revokedHeadroom } from "./room-headroom.ts";
 import { MAX_WAIT_MS, MAX_WAITING_REQUESTS } from "./wait-queue.ts";
 import { WaitingLine } from "./waiting-line.ts";
 

@@ -1,7 +1,7 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { RequestAccounts, UsageFigures } from "../../../db/ledger/rows.ts";
-import type { ExactInteger } from "../../lib/exact-integer.ts";
-import type { NanoUsd } from "../../lib/money.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { RequestAccounts, UsageFigures } from "../../db/ledger/rows.ts";
+import type { ExactInteger } from "../lib/exact-integer.ts";
+import type { NanoUsd } from "../lib/money.ts";
 
 /** What a request may cost at most, as a function of the output tokens it is allowed. */
 export interface HoldRequest {

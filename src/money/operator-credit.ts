@@ -1,21 +1,21 @@
 import { createHash } from "node:crypto";
-import { type Database, sqlState } from "../../../db/client.ts";
-import { refundPart } from "../../../db/ledger/refund-part.ts";
+import { type Database, sqlState } from "../../db/client.ts";
+import { refundPart } from "../../db/ledger/refund-part.ts";
 import {
   type CreditCommandOutcome,
   findCreditCommand,
   forgetRefusedCommand,
   insertDoneRefund,
   type KnownOrder,
-} from "../../../db/queries/credit-commands.ts";
-import { findCreditEntry, type PostedEntry } from "../../../db/queries/credit-entry-find.ts";
-import { findOperatedOrganization } from "../../../db/queries/organization-settings.ts";
-import type { Query } from "../../../db/query.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
-import { usdText } from "../../lib/money.ts";
-import type { OrganizationActors } from "./alone.ts";
+} from "../../db/queries/credit-commands.ts";
+import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-entry-find.ts";
+import { findOperatedOrganization } from "../../db/queries/organization-settings.ts";
+import type { Query } from "../../db/query.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import { usdText } from "../lib/money.ts";
 import type { CreditOrders } from "./credit-orders.ts";
+import type { OrganizationActors } from "./single-node.ts";
 
 export interface OperatorCreditDependencies {
   readonly sql: Database;

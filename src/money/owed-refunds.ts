@@ -1,8 +1,8 @@
-import type { Database } from "../../../db/client.ts";
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { isInstanceDead, requestsWithAttempts } from "../../../db/queries/undelivered.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { LeftNotes, NoteFile } from "../../storage/note-file.ts";
+import type { Database } from "../../db/client.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { isInstanceDead, requestsWithAttempts } from "../../db/queries/undelivered.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { LeftNotes, NoteFile } from "../storage/note-file.ts";
 import { refundEffect } from "./refund.ts";
 import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
 

@@ -1,9 +1,9 @@
-import { isSamePayer } from "../../../db/ledger/charged-accounts.ts";
-import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
-import type { ApiKeyActors, OrganizationActors } from "./alone.ts";
-import { AloneHold } from "./alone-hold.ts";
+import { isSamePayer } from "../../db/ledger/charged-accounts.ts";
+import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
+import type { ApiKeyActors, OrganizationActors } from "./single-node.ts";
+import { AloneHold } from "./single-node-hold.ts";
 
 /** Who pays for a request. */
 interface Payer {

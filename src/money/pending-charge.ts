@@ -1,9 +1,9 @@
-import { isServerUnable } from "../../../db/client.ts";
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Checkpoint, Settlement } from "../../../db/ledger/rows.ts";
-import { type Abandonment, NONE, type Unit } from "../../../db/ledger/units.ts";
-import type { Expiring } from "../../lib/deadline-queue.ts";
-import type { SettlePatience } from "./settle-patience.ts";
+import { isServerUnable } from "../../db/client.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { Checkpoint, Settlement } from "../../db/ledger/rows.ts";
+import { type Abandonment, NONE, type Unit } from "../../db/ledger/units.ts";
+import type { Expiring } from "../lib/deadline-queue.ts";
+import type { SettlePatience } from "./settle-deadline.ts";
 
 /** Who is told how a charge has ended. */
 export interface ChargeOwner {

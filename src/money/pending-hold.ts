@@ -1,6 +1,6 @@
-import type { HoldDemand } from "../../../db/ledger/hold-rows.ts";
-import type { RequestAccounts } from "../../../db/ledger/rows.ts";
-import type { Aged } from "../../lib/age-order.ts";
+import type { HoldDemand } from "../../db/ledger/hold-rows.ts";
+import type { RequestAccounts } from "../../db/ledger/rows.ts";
+import type { Aged } from "../lib/age-order.ts";
 import { holdFor, leastHold, REDUCED_OUTPUT_TOKENS } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";

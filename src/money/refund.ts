@@ -1,8 +1,8 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { refundCharge } from "../../../db/ledger/refund-charge.ts";
-import type { Settlement } from "../../../db/ledger/rows.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { newId } from "../../lib/ids.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { refundCharge } from "../../db/ledger/refund-charge.ts";
+import type { Settlement } from "../../db/ledger/rows.ts";
+import type { Clock } from "../lib/clock.ts";
+import { newId } from "../lib/ids.ts";
 import type { Undelivered, UndeliveredNotes } from "./undelivered.ts";
 import { writtenInTheEnd } from "./write-again.ts";
 

@@ -3,9 +3,9 @@ import {
   monthAccountId,
   orgAccountId,
   type RequestAccounts,
-} from "../../../db/ledger/rows.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { type Period, utcDay, utcMonth } from "../../lib/periods.ts";
+} from "../../db/ledger/rows.ts";
+import type { Clock } from "../lib/clock.ts";
+import { type Period, utcDay, utcMonth } from "../lib/periods.ts";
 
 /** The accounts of requests that are admitted now: their day and month stay theirs. */
 export class AccountsNow {

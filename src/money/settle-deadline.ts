@@ -1,6 +1,6 @@
-import type { Clock } from "../../lib/clock.ts";
-import { DeadlineQueue } from "../../lib/deadline-queue.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { DeadlineQueue } from "../lib/deadline-queue.ts";
+import { GatewayError } from "../lib/errors.ts";
 import { PendingCharge } from "./pending-charge.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 

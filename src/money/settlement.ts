@@ -1,5 +1,5 @@
-import type { Checkpoint, LedgerRequest, Settlement } from "../../../db/ledger/rows.ts";
-import type { NanoUsd } from "../../lib/money.ts";
+import type { Checkpoint, LedgerRequest, Settlement } from "../../db/ledger/rows.ts";
+import type { NanoUsd } from "../lib/money.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "./interface.ts";
 
 /** Of a hold, what its charge is made from. */

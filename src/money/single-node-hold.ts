@@ -1,5 +1,5 @@
-import type { KeyPeriods } from "../../../actors/api-key/state.ts";
-import type { NanoUsd } from "../../lib/money.ts";
+import type { KeyPeriods } from "../../actors/api-key/state.ts";
+import type { NanoUsd } from "../lib/money.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { PendingCharge } from "./pending-charge.ts";
 

@@ -1,14 +1,13 @@
-import type { apiKeyActor } from "../../../actors/api-key/actor.ts";
-import type { organizationActor } from "../../../actors/organization/actor.ts";
-import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import { placeLongHoldEffect } from "../../../db/ledger/long-holds.ts";
-import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
-import { ChurningMap } from "../../lib/churning-map.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { AloneHold } from "./alone-hold.ts";
+import type { apiKeyActor } from "../../actors/api-key/actor.ts";
+import type { organizationActor } from "../../actors/organization/actor.ts";
+import type { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
+import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
+import { ChurningMap } from "../lib/churning-map.ts";
+import type { Clock } from "../lib/clock.ts";
 import { decideHold, holdFor, isFree } from "./decide-hold.ts";
 import type {
   ChargeFigures,
@@ -23,8 +22,9 @@ import { PayerActors } from "./payer-actors.ts";
 import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { Refunds } from "./refund.ts";
 import { freeNano, isShortBySpend, refusal, revoked } from "./refusal.ts";
-import { SettlePatience } from "./settle-patience.ts";
+import { SettlePatience } from "./settle-deadline.ts";
 import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
+import type { AloneHold } from "./single-node-hold.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";

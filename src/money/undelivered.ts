@@ -1,4 +1,4 @@
-import type { LedgerRequest } from "../../../db/ledger/rows.ts";
+import type { LedgerRequest } from "../../db/ledger/rows.ts";
 
 /** A request of which nothing was delivered and nothing ever will be. */
 export type Undelivered = Pick<LedgerRequest, "requestId" | "dayAccount" | "monthAccount">;

@@ -1,5 +1,5 @@
-import type { ModelPrices, TokenPrices } from "../../lib/catalogue-model.ts";
-import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.ts";
+import type { ModelPrices, TokenPrices } from "../lib/catalogue-model.ts";
+import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
 
 /** Tokens of one call, normalised: prompt tokens include cached reads and writes, completion tokens reasoning. */
 export interface Usage {

@@ -1,5 +1,5 @@
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 
 /** A request short only because of other running holds waits this long at most. */

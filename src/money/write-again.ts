@@ -1,6 +1,6 @@
-import { isServerUnable } from "../../../db/client.ts";
-import { WRITE_AGAIN_MS } from "../../../db/ledger/resting-units.ts";
-import { type Clock, sleep } from "../../lib/clock.ts";
+import { isServerUnable } from "../../db/client.ts";
+import { WRITE_AGAIN_MS } from "../../db/ledger/resting-units.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
 
 /** Tries again while the database cannot write, as long as it is wanted. Rejects with the last failure. */
 export async function writtenInTheEnd(

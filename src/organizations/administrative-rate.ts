@@ -1,5 +1,5 @@
-import type { RateDecision, RateWindows } from "../../coordination/interface.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import { GatewayError } from "../lib/errors.ts";
 
 /** Of an organization in any 60 s, over all instances. */
 const ADMINISTRATIVE_CALLS_A_MINUTE = 600;

@@ -1,5 +1,5 @@
-import type { Database } from "../../../db/client.ts";
-import { createOrganization, hasOrganizations } from "../../../db/queries/organization-create.ts";
+import type { Database } from "../../db/client.ts";
+import { createOrganization, hasOrganizations } from "../../db/queries/organization-create.ts";
 import {
   type OrganizationRequest,
   type PreparedOrganization,

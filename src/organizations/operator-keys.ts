@@ -1,7 +1,7 @@
-import type { Database } from "../../../db/client.ts";
-import { insertOperatorKey, type OperatorKey } from "../../../db/queries/operator-keys.ts";
-import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
-import { newId } from "../../lib/ids.ts";
+import type { Database } from "../../db/client.ts";
+import { insertOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
+import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
+import { newId } from "../lib/ids.ts";
 
 export interface OperatorKeyRequest {
   readonly name: string;

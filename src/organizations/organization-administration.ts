@@ -1,21 +1,21 @@
-import type { Database } from "../../../db/client.ts";
-import { createOrganization } from "../../../db/queries/organization-create.ts";
+import type { Database } from "../../db/client.ts";
+import { createOrganization } from "../../db/queries/organization-create.ts";
 import {
   changeOrganization,
   findOperatedOrganization,
   listOperatedOrganizations,
   type OperatedOrganization,
   type OrganizationSettings,
-} from "../../../db/queries/organization-settings.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { newId } from "../../lib/ids.ts";
-import { usdText } from "../../lib/money.ts";
-import type { OrganizationActors } from "../money/alone.ts";
+} from "../../db/queries/organization-settings.ts";
+import type { Suspensions } from "../http/suspensions.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import { usdText } from "../lib/money.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
-import { initialCreditLimitNano } from "../plans.ts";
+import { initialCreditLimitNano } from "../money/plans.ts";
+import type { OrganizationActors } from "../money/single-node.ts";
 import { type PreparedOrganization, prepareOrganization } from "./new-organization.ts";
-import type { Suspensions } from "./suspensions.ts";
 
 export interface OrganizationAdministrationDependencies {
   readonly sql: Database;

@@ -1,7 +1,7 @@
 import type { FirstOrganization } from "../../db/queries/organization-first.ts";
 import type { GatewayConfig } from "../config.ts";
 import { usdText } from "../lib/money.ts";
-import { planFeeBasisPoints } from "../services/plans.ts";
+import { planFeeBasisPoints } from "../money/plans.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { baseUrl, type FirstKeys, type FirstStart } from "./first-keys.ts";
 import { writeFirstKeys } from "./first-keys-file.ts";

@@ -8,8 +8,8 @@ import {
 } from "../../db/queries/organization-first.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
-import { createFirstOrganization } from "../services/organizations/first-start.ts";
-import { addOperatorKey } from "../services/organizations/operator-keys.ts";
+import { createFirstOrganization } from "../organizations/first-start.ts";
+import { addOperatorKey } from "../organizations/operator-keys.ts";
 import { asDataFolderFault } from "./data-folder.ts";
 import { type FirstKeysFile, readFirstKeys, writeFirstKeys } from "./first-keys-file.ts";
 

@@ -2,8 +2,8 @@ import { connectDatabase, type Database, type DatabaseTarget } from "../../db/cl
 import type { MasterKeySettings } from "../config/access-keys.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Keyring } from "../lib/keyring.ts";
-import { MasterKeyError } from "../services/master-key/errors.ts";
-import { isSealed, type MasterKeys, openKeyring } from "../services/master-key/establish.ts";
+import { MasterKeyError } from "../master-key/errors.ts";
+import { isSealed, type MasterKeys, openKeyring } from "../master-key/establish.ts";
 import { MasterKeyFiles } from "./master-key-files.ts";
 
 const ROTATE = "`bun run cli master-key rotate`";

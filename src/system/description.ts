@@ -1,5 +1,5 @@
-import type { RouteDefinition } from "../../http/route.ts";
-import { bodyInPieces } from "../../lib/body-pieces.ts";
+import type { RouteDefinition } from "../http/route.ts";
+import { bodyInPieces } from "../lib/body-pieces.ts";
 import { page, pageWithoutSlash, ReaderScript } from "./reference-page.ts";
 
 export interface DescriptionDependencies {

@@ -1,9 +1,9 @@
 import Type from "typebox";
-import { errorEnvelope } from "../../http/error-response.ts";
-import type { RouteDefinition } from "../../http/route.ts";
-import { type Clock, systemClock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { redactText } from "../../telemetry/redact.ts";
+import { errorEnvelope } from "../http/error-response.ts";
+import type { RouteDefinition } from "../http/route.ts";
+import { type Clock, systemClock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { redactText } from "../telemetry/redact.ts";
 
 export interface Readiness {
   readonly ok: boolean;

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { acceptsType } from "../../http/accepted-type.ts";
-import { publicUrl } from "../../http/public-url.ts";
-import type { RouteDefinition } from "../../http/route.ts";
-import { GatewayError } from "../../lib/errors.ts";
+import { acceptsType } from "../http/accepted-type.ts";
+import { publicUrl } from "../http/public-url.ts";
+import type { RouteDefinition } from "../http/route.ts";
+import { GatewayError } from "../lib/errors.ts";
 
 const PAGE = readFileSync(fileURLToPath(new URL("./home.html", import.meta.url)), "utf8");
 const STYLE = /<style>([\s\S]*)<\/style>/.exec(PAGE)![1]!;

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { RouteDefinition } from "../../http/route.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { Telemetry } from "../../telemetry/interface.ts";
+import type { RouteDefinition } from "../http/route.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 
 export interface MetricsDependencies {
   readonly telemetry: Pick<Telemetry, "metrics" | "metricsContentType">;

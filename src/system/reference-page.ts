@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import { acceptedCoding } from "../../http/accepted-type.ts";
-import { bodyInPieces } from "../../lib/body-pieces.ts";
+import { acceptedCoding } from "../http/accepted-type.ts";
+import { bodyInPieces } from "../lib/body-pieces.ts";
 
 const PAGE_PATH = fileURLToPath(new URL("./reference-page.html", import.meta.url));
 /** Scalar's API reference as one file, which its package holds beside its modules. */

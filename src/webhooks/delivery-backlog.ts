@@ -1,7 +1,7 @@
-import type { Database } from "../../../db/client.ts";
-import { type DeliveryBacklog, deliveryBacklog } from "../../../db/queries/event-numbering.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { Telemetry } from "../../telemetry/interface.ts";
+import type { Database } from "../../db/client.ts";
+import { type DeliveryBacklog, deliveryBacklog } from "../../db/queries/event-numbering.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 
 const LOOK_INTERVAL_MS = 5_000;
 

@@ -1,17 +1,17 @@
-import type { Database } from "../../../db/client.ts";
-import { isConnectionFailure, isServerUnable, sqlState } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import type { Effect } from "../../../db/ledger/effects.ts";
-import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
-import { type Lease, LeaseLostError } from "../../../db/queries/actor-leases.ts";
+import type { Database } from "../../db/client.ts";
+import { isConnectionFailure, isServerUnable, sqlState } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { Effect } from "../../db/ledger/effects.ts";
+import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import {
   commitDeliveries,
   type DeliveryChange,
   deliveryChange,
-} from "../../../db/queries/delivery-commit.ts";
-import { systemClock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
-import { FairQueue } from "../../lib/fair-queue.ts";
+} from "../../db/queries/delivery-commit.ts";
+import { systemClock } from "../lib/clock.ts";
+import { doneInTime } from "../lib/done-in-time.ts";
+import { FairQueue } from "../lib/fair-queue.ts";
 
 export interface DeliveryWriterDependencies {
   /** A connection of its own: commits of deliveries stand behind nothing else. */

@@ -1,8 +1,8 @@
-import { type Database, isServerUnable } from "../../../db/client.ts";
-import { isOutcomeUnknown } from "../../../db/ledger/outcome.ts";
-import { insertOutboxEvents, type OutboxEvent } from "../../../db/queries/outbox-insert.ts";
-import { systemClock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
+import { type Database, isServerUnable } from "../../db/client.ts";
+import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import { insertOutboxEvents, type OutboxEvent } from "../../db/queries/outbox-insert.ts";
+import { systemClock } from "../lib/clock.ts";
+import { doneInTime } from "../lib/done-in-time.ts";
 
 export interface EventWriterDependencies {
   readonly sql: Database;

@@ -1,9 +1,9 @@
-import type { Database } from "../../../db/client.ts";
-import { isServerUnable } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
-import { numberEvents } from "../../../db/queries/event-numbering.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
+import type { Database } from "../../db/client.ts";
+import { isServerUnable } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { numberEvents } from "../../db/queries/event-numbering.ts";
+import type { Clock } from "../lib/clock.ts";
+import { doneInTime } from "../lib/done-in-time.ts";
 
 export interface NumberingDependencies {
   readonly sql: Database;

@@ -1,11 +1,11 @@
-import { jsonResponse } from "../../http/json-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
-import type { EventType } from "../../lib/event-types.ts";
-import { isoTime } from "../../lib/iso-time.ts";
-import type { DeliveryStatus, WebhookSettings } from "../../lib/webhook-record.ts";
-import type { Webhooks } from "../../services/webhooks/webhooks.ts";
+import { jsonResponse } from "../http/json-response.ts";
+import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import type { EventType } from "../lib/event-types.ts";
+import { isoTime } from "../lib/iso-time.ts";
+import type { DeliveryStatus, WebhookSettings } from "../lib/webhook-record.ts";
 import * as schema from "./schema.ts";
 import { deliveryShape, sentShape, webhookShape } from "./shape.ts";
+import type { Webhooks } from "./webhooks.ts";
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
 /** Events tell of other keys, so a limited key subscribes to none. */

@@ -1,4 +1,4 @@
-import type { EventType } from "../../lib/event-types.ts";
+import type { EventType } from "../lib/event-types.ts";
 
 /** What test events of each type carry besides `test: true`: the type's own shape. */
 const SAMPLES: Readonly<Record<EventType, Readonly<Record<string, unknown>>>> = {

@@ -1,10 +1,10 @@
-import type { EventToSend } from "../../../db/queries/delivery-redeliver.ts";
-import type { EgressSend } from "../../egress/client.ts";
-import { EgressRefused, NameNotResolved } from "../../egress/refusal.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { isoTime } from "../../lib/iso-time.ts";
-import type { AttemptRecord } from "../../lib/webhook-record.ts";
-import { signatureHeader } from "../../lib/webhook-signature.ts";
+import type { EventToSend } from "../../db/queries/delivery-redeliver.ts";
+import type { EgressSend } from "../egress/client.ts";
+import { EgressRefused, NameNotResolved } from "../egress/refusal.ts";
+import type { Clock } from "../lib/clock.ts";
+import { isoTime } from "../lib/iso-time.ts";
+import type { AttemptRecord } from "../lib/webhook-record.ts";
+import { signatureHeader } from "../lib/webhook-signature.ts";
 
 /** Spec 6.1, delivery rule 1. */
 export const ATTEMPT_TIMEOUT_MS = 10_000;

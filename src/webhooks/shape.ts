@@ -1,6 +1,6 @@
-import { isoTime } from "../../lib/iso-time.ts";
-import type { AttemptRecord, WebhookRecord } from "../../lib/webhook-record.ts";
-import type { NamedDelivery } from "../../services/webhooks/webhooks.ts";
+import { isoTime } from "../lib/iso-time.ts";
+import type { AttemptRecord, WebhookRecord } from "../lib/webhook-record.ts";
+import type { NamedDelivery } from "./webhooks.ts";
 
 /** Never holds a secret. */
 export function webhookShape(record: WebhookRecord) {

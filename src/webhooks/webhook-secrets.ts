@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import type { Seal } from "../../../db/queries/master-key.ts";
-import type { SealedSecrets } from "../../../db/queries/webhook-list.ts";
-import type { Keyring } from "../../lib/keyring.ts";
+import type { Seal } from "../../db/queries/master-key.ts";
+import type { SealedSecrets } from "../../db/queries/webhook-list.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import { type PreviousSecret, previousText, readPreviousText } from "./previous-secrets.ts";
 
 const SECRET_BYTES = 32;

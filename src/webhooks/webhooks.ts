@@ -1,35 +1,35 @@
-import type { Database } from "../../../db/client.ts";
+import type { Database } from "../../db/client.ts";
 import {
   findDelivery,
   type ListedDelivery,
   listDeliveries,
-} from "../../../db/queries/delivery-list.ts";
+} from "../../db/queries/delivery-list.ts";
 import {
   type EventToSend,
   findOutboxEvent,
   noteRedelivery,
-} from "../../../db/queries/delivery-redeliver.ts";
-import { type FoundWebhook, findWebhook, listWebhooks } from "../../../db/queries/webhook-list.ts";
+} from "../../db/queries/delivery-redeliver.ts";
+import { type FoundWebhook, findWebhook, listWebhooks } from "../../db/queries/webhook-list.ts";
 import {
   deleteWebhook,
   insertWebhook,
   replaceWebhookSecret,
   TooManyWebhooksError,
   updateWebhook,
-} from "../../../db/queries/webhook-write.ts";
-import type { EgressGuard } from "../../egress/guard.ts";
-import { EgressRefused } from "../../egress/refusal.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { EventType } from "../../lib/event-types.ts";
-import { newId } from "../../lib/ids.ts";
+} from "../../db/queries/webhook-write.ts";
+import type { EgressGuard } from "../egress/guard.ts";
+import { EgressRefused } from "../egress/refusal.ts";
+import type { Clock } from "../lib/clock.ts";
+import { doneInTime } from "../lib/done-in-time.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { EventType } from "../lib/event-types.ts";
+import { newId } from "../lib/ids.ts";
 import type {
   AttemptRecord,
   DeliveryStatus,
   WebhookRecord,
   WebhookSettings,
-} from "../../lib/webhook-record.ts";
+} from "../lib/webhook-record.ts";
 import { DeliveryIds } from "./delivery-ids.ts";
 import { sampleData } from "./sample-data.ts";
 import type { SendEvent } from "./send-event.ts";

@@ -5,7 +5,7 @@
  */
 import { readFileSync } from "node:fs";
 import type { Database } from "../../db/client.ts";
-import type { MoneyPort } from "../../src/services/money/interface.ts";
+import type { MoneyPort } from "../../src/money/interface.ts";
 import { openAloneMoney } from "../contracts/alone-money.ts";
 import { figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
 import { openSeveralMoney } from "../contracts/several-money.ts";

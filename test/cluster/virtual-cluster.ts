@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
-import { type Asked, RateScripts, Stalled } from "../../src/coordination/redis/rate-scripts.ts";
-import { RedisRateWindows } from "../../src/coordination/redis/rate-windows.ts";
+import { type Asked, RateScripts, Stalled } from "../../src/cluster/redis/rate-scripts.ts";
+import { RedisRateWindows } from "../../src/cluster/redis/rate-windows.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import type { Admission } from "./admissions.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
-import { createCoordination } from "../../src/coordination/create-coordination.ts";
-import type { Coordination } from "../../src/coordination/interface.ts";
+import { createCoordination } from "../../src/cluster/create-coordination.ts";
+import type { Coordination } from "../../src/cluster/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { findRedisBinary } from "../support/redis.ts";

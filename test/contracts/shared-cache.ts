@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { SharedCache } from "../../src/coordination/interface.ts";
+import type { SharedCache } from "../../src/cluster/interface.ts";
 import { until } from "../support/until.ts";
 
 export interface OwnedCache {

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import type { Instance } from "../several/cluster.ts";
+import type { Instance } from "../clustered/cluster.ts";
 import { until } from "../support/until.ts";
 import { look } from "./books.ts";
 import type { Load } from "./load.ts";

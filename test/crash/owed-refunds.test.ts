@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { type Cluster, type Instance, openCluster } from "../several/cluster.ts";
+import { type Cluster, type Instance, openCluster } from "../clustered/cluster.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { RedisServer } from "../support/redis-server.ts";

@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
-import { type Cluster, type Instance, openCluster } from "../several/cluster.ts";
+import { type Cluster, type Instance, openCluster } from "../clustered/cluster.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { LOCAL_DELIVERY } from "../webhooks/receiver.ts";
 import { look } from "./books.ts";

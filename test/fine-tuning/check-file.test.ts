@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { checkChatLine } from "../../src/services/files/check-chat-line.ts";
-import { checkFile } from "../../src/services/fine-tuning/check-file.ts";
+import { checkChatLine } from "../../src/files/check-chat-line.ts";
+import { checkFile } from "../../src/fine-tuning/check-file.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 
 const CONTEXT_TOKENS = 50;

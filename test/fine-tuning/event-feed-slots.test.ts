@@ -1,9 +1,6 @@
 import { expect, test } from "bun:test";
+import { EventFeeds, MAX_FEEDS_OF_ORGANIZATION } from "../../src/fine-tuning/event-feed.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import {
-  EventFeeds,
-  MAX_FEEDS_OF_ORGANIZATION,
-} from "../../src/services/fine-tuning/event-feed.ts";
 
 test("one organization's event streams leave room for those of others, and make room when they end", async () => {
   const feeds = new EventFeeds({

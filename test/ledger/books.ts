@@ -15,7 +15,8 @@ import { createOrganization } from "../../db/queries/organization-create.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { newKey, prepareOrganization } from "../../src/services/organizations/new-organization.ts";
+import { newKey } from "../../src/keys/new-key.ts";
+import { prepareOrganization } from "../../src/organizations/new-organization.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 export interface Payer {

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { completeChat } from "../../src/endpoints/chat-completions/complete-chat.ts";
+import type { AdmittedChat } from "../../src/endpoints/chat-completions/prepared-chat.ts";
 import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
+import type { Hold } from "../../src/money/interface.ts";
 import type { ChatProvider } from "../../src/providers/interface.ts";
-import { completeChat } from "../../src/services/chat/complete-chat.ts";
-import type { AdmittedChat } from "../../src/services/chat/prepared-chat.ts";
-import type { Hold } from "../../src/services/money/interface.ts";
 import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { until } from "../support/until.ts";

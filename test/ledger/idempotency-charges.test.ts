@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { freeIdempotencyKey } from "../../db/queries/idempotency.ts";
+import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { Idempotency } from "../../src/services/idempotency/idempotency.ts";
 import { openAloneMoney } from "../contracts/alone-money.ts";
 import { figures, requestOf } from "../contracts/money/owned-money.ts";
 import { openSeveralMoney } from "../contracts/several-money.ts";

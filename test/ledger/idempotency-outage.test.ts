@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { Idempotency } from "../../src/services/idempotency/idempotency.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
 import { claimOf } from "../support/idempotency-claim.ts";
 import { testKeyring } from "../support/master-key.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { ChangeNews } from "../../src/services/presence/change-news.ts";
-import { MAX_WAITING_REQUESTS, Presence } from "../../src/services/presence/presence.ts";
+import { ChangeNews } from "../../src/cluster/change-feed.ts";
+import { MAX_WAITING_REQUESTS, Presence } from "../../src/cluster/membership.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
 import { type Books, openBooks } from "./books.ts";

@@ -1,13 +1,13 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { Candidate } from "../../src/calls/routing/plan-route.ts";
+import { ChatStream } from "../../src/endpoints/chat-completions/chat-stream.ts";
+import { StreamTicker } from "../../src/endpoints/chat-completions/stream-ticker.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import type { GatewayError } from "../../src/lib/errors.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
+import type { Hold } from "../../src/money/interface.ts";
 import type { ChatProvider } from "../../src/providers/interface.ts";
-import { ChatStream } from "../../src/services/chat/chat-stream.ts";
-import { StreamTicker } from "../../src/services/chat/stream-ticker.ts";
-import type { Hold } from "../../src/services/money/interface.ts";
-import type { Candidate } from "../../src/services/routing/plan-route.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
 
 export const TOTAL_TIMEOUT_MS = 60_000;

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { VirtualClock } from "../../src/lib/clock.ts";
 import {
   MAX_AHEAD_MS,
   MAX_AHEAD_TOKENS,
   StreamCheckpoints,
-} from "../../src/services/chat/stream-checkpoints.ts";
+} from "../../src/endpoints/chat-completions/stream-checkpoints.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
 import { settled } from "../actors/fake-environment.ts";
 
 const TICK_MS = 50;

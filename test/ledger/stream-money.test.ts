@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { Hold } from "../../src/services/money/interface.ts";
+import type { Hold } from "../../src/money/interface.ts";
 import { settled, stateOf } from "../actors/fake-environment.ts";
 import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";

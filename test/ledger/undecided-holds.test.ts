@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { HoldDesk } from "../../src/services/money/hold-desk.ts";
-import { PendingHold } from "../../src/services/money/pending-hold.ts";
+import { HoldDesk } from "../../src/money/hold-queue.ts";
+import { PendingHold } from "../../src/money/pending-hold.ts";
 import { codeOf, figures, requestOf } from "../contracts/money/owned-money.ts";
 import { openSeveralMoney } from "../contracts/several-money.ts";
 import { until } from "../support/until.ts";

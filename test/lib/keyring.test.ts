@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
+import { DownloadLinks } from "../../src/files/download-links.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
 import { seal } from "../../src/lib/seal.ts";
-import { DownloadLinks } from "../../src/services/files/download-links.ts";
 
 const SALT = new Uint8Array(16).fill(3);
 const OLD = new Uint8Array(32).fill(1);

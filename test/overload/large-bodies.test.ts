@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Cluster, type Instance, openCluster } from "../several/cluster.ts";
+import { type Cluster, type Instance, openCluster } from "../clustered/cluster.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { IS_THOROUGH } from "../support/thorough.ts";
 

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import Type from "typebox";
+import { receiveUpload } from "../../src/files/upload.ts";
+import { eventStream } from "../../src/fine-tuning/event-stream.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
 import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/load-gate.ts";
 import { compileRoute } from "../../src/http/pipeline.ts";
@@ -7,8 +9,6 @@ import { RequestRun } from "../../src/http/request-run.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { receiveUpload } from "../../src/routes/files/upload.ts";
-import { eventStream } from "../../src/routes/fine-tuning/event-stream.ts";
 import { EventLoopLag } from "../../src/telemetry/event-loop-lag.ts";
 import { expectError } from "../support/error-envelope.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { claimIdempotencyKey } from "../../db/queries/idempotency.ts";
+import { Cleaning } from "../../src/cluster/cluster-cleaning.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { Cleaning } from "../../src/services/presence/cleaning.ts";
 import { type Books, openBooks } from "../ledger/books.ts";
 import { untilWaiting } from "../ledger/standing-in-the-way.ts";
 import { claimOf } from "../support/idempotency-claim.ts";

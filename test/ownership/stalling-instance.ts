@@ -1,7 +1,7 @@
+import { HeartbeatThread } from "../../src/cluster/heartbeat-thread.ts";
 import { openConnections } from "../../src/compose/connections.ts";
 import { createMembership } from "../../src/compose/membership.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { HeartbeatThread } from "../../src/services/presence/heartbeat-thread.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 
 /*

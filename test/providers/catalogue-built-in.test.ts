@@ -4,9 +4,9 @@ import fc from "fast-check";
 import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import type { CatalogueModel, ModelEndpoint } from "../../src/lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
+import { providerCostFemto } from "../../src/money/usage.ts";
 import { buildCatalogue, type Catalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { builtInModels } from "../../src/providers/catalogue/provider-models.ts";
-import { providerCostFemto } from "../../src/services/billing/usage.ts";
 
 const NOW = new Date("2026-11-20T12:00:00Z");
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { MAX_WATCHED_ORGANIZATIONS } from "../../src/services/money/balance-watch.ts";
+import { MAX_WATCHED_ORGANIZATIONS } from "../../src/money/balance-watch.ts";
 import { until } from "../support/until.ts";
 import { startMoneyGateway } from "./money-gateway.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { insertInstance } from "../../db/queries/instances.ts";
+import { FileUploads } from "../../src/files/file-uploads.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { FileUploads } from "../../src/services/files/file-uploads.ts";
 import { DiskStorage } from "../../src/storage/disk.ts";
 import { expectError } from "../support/error-envelope.ts";
 import {

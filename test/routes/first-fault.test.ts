@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "typebox";
-import { firstFault } from "../../src/http/first-fault.ts";
+import { chatCompletionBody } from "../../src/endpoints/chat-completions/schema.ts";
 import { createCheck } from "../../src/http/validate.ts";
-import { chatCompletionBody } from "../../src/routes/chat/schema.ts";
-import { createKeyBody } from "../../src/routes/keys/schema.ts";
+import { firstFault } from "../../src/http/validation-error.ts";
+import { createKeyBody } from "../../src/keys/schema.ts";
 
 const messages = [{ role: "user", content: "hi" }];
 

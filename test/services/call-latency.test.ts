@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import { CandidateTries } from "../../src/calls/routing/call-candidates.ts";
+import type { Candidate } from "../../src/calls/routing/plan-route.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { CallAbort } from "../../src/providers/call-abort.ts";
-import { CandidateTries } from "../../src/services/routing/call-candidates.ts";
-import type { Candidate } from "../../src/services/routing/plan-route.ts";
 
 const MEASURED_MS = 40;
 

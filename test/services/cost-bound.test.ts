@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
-import { providerCostFemto } from "../../src/services/billing/usage.ts";
 import {
   costBound,
   estimatedPromptTokens,
   promptSize,
   promptTokenBound,
-} from "../../src/services/chat/cost-bound.ts";
+} from "../../src/endpoints/chat-completions/cost-bound.ts";
+import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
+import { providerCostFemto } from "../../src/money/usage.ts";
 
 const CONTEXT_LENGTH = 128_000;
 const model = { contextLength: CONTEXT_LENGTH } as CatalogueModel;

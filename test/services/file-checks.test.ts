@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
+import { checkOf, UndecidedCheck } from "../../src/files/file-check.ts";
+import { readImageHeader } from "../../src/files/image-header.ts";
+import { MAX_LINE_BYTES } from "../../src/files/json-lines-check.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import type { UploadPurpose } from "../../src/lib/file-record.ts";
-import { checkOf, UndecidedCheck } from "../../src/services/files/file-check.ts";
-import { readImageHeader } from "../../src/services/files/image-header.ts";
-import { MAX_LINE_BYTES } from "../../src/services/files/json-lines-check.ts";
 import { type ImageKind, image } from "../support/image-heads.ts";
 
 const message = (role: string, content: unknown, more: object = {}) => ({ role, content, ...more });

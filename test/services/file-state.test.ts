@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { decideFileTrigger, type FileTrigger } from "../../src/files/file-state.ts";
 import type { FileStatus } from "../../src/lib/file-record.ts";
-import { decideFileTrigger, type FileTrigger } from "../../src/services/files/file-state.ts";
 
 /** What becomes of each status by each trigger: another status, the same, or undefined where it is refused. */
 const TABLE: Record<FileStatus, Record<FileTrigger, FileStatus | undefined>> = {

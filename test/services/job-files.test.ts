@@ -2,11 +2,11 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { join } from "node:path";
 import { connectDatabase } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
+import { FileCleaning } from "../../src/files/file-cleaning.ts";
+import { FileUploads } from "../../src/files/file-uploads.ts";
+import { JobFiles } from "../../src/files/job-files.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { FileCleaning } from "../../src/services/files/file-cleaning.ts";
-import { FileUploads } from "../../src/services/files/file-uploads.ts";
-import { JobFiles } from "../../src/services/files/job-files.ts";
 import { DiskStorage } from "../../src/storage/disk.ts";
 import {
   type FilesGateway,

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from "bun:test";
 import type { Query } from "../../db/query.ts";
+import { KeyLookup } from "../../src/http/key-lookup.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { KeyLookup } from "../../src/services/keys/key-lookup.ts";
 
 let clock: VirtualClock;
 /** What the table holds, by hash. */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import type { Candidate, RoutePlan } from "../../src/calls/routing/plan-route.ts";
+import type { ChatRequest } from "../../src/endpoints/chat-completions/request.ts";
+import { planFields } from "../../src/endpoints/chat-completions/request-fields.ts";
 import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
-import type { ChatRequest } from "../../src/services/chat/request.ts";
-import { planFields } from "../../src/services/chat/request-fields.ts";
-import type { Candidate, RoutePlan } from "../../src/services/routing/plan-route.ts";
 import { testModel } from "../ledger/scripted-stream.ts";
 
 function candidate(endpointId: string, apart: Partial<ModelPrices>): Candidate {

@@ -1,7 +1,7 @@
+import { StreamCheckpoints } from "../../src/endpoints/chat-completions/stream-checkpoints.ts";
 import { sleep } from "../../src/lib/clock.ts";
 import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
-import { StreamCheckpoints } from "../../src/services/chat/stream-checkpoints.ts";
-import type { Hold, SettlementFigures } from "../../src/services/money/interface.ts";
+import type { Hold, SettlementFigures } from "../../src/money/interface.ts";
 import type { SimulatedGateway } from "./gateway.ts";
 import type { RequestPlan } from "./plan.ts";
 import type { RequestRecord } from "./request-record.ts";

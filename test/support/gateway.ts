@@ -9,7 +9,7 @@ import type { Clock } from "../../src/lib/clock.ts";
 import {
   type PreparedOrganization,
   prepareOrganization,
-} from "../../src/services/organizations/new-organization.ts";
+} from "../../src/organizations/new-organization.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { createTestDatabase } from "./database.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { metricsRoutes } from "../../src/routes/metrics/index.ts";
+import { metricsRoutes } from "../../src/system/metrics.ts";
 import { callPublic, refusalOf } from "../routes/public-context.ts";
 
 const TOKEN = "metrics-token-1";

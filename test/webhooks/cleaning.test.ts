@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { removeOldEvents } from "../../db/queries/delivery-clean.ts";
 import { deleteWebhook } from "../../db/queries/webhook-write.ts";
-import { cleanWebhooks } from "../../src/services/webhooks/delivery-cleaning.ts";
+import { cleanWebhooks } from "../../src/webhooks/delivery-cleaning.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { addHook, addOnlyOrganization, emit, numberAll } from "./many-hooks.ts";
 

@@ -4,8 +4,8 @@ import { insertInstance } from "../../db/queries/instances.ts";
 import { createOrganization } from "../../db/queries/organization-create.ts";
 import { insertWebhook } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { prepareOrganization } from "../../src/services/organizations/new-organization.ts";
-import { WebhookSecrets } from "../../src/services/webhooks/webhook-secrets.ts";
+import { prepareOrganization } from "../../src/organizations/new-organization.ts";
+import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { testKeyring } from "../support/master-key.ts";
 
 export async function addOrganization(sql: Database): Promise<string> {

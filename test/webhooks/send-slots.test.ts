@@ -5,7 +5,7 @@ import {
   type SendSlot,
   SendSlots,
   SLOW_ATTEMPT_MS,
-} from "../../src/services/webhooks/send-slots.ts";
+} from "../../src/webhooks/send-slots.ts";
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 

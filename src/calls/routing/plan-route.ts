@@ -3,7 +3,7 @@ import type { CatalogueModel, ModelCategory, ModelTerms } from "../../lib/catalo
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { ChatProvider } from "../../providers/interface.ts";
-import { unknownModel } from "../models/unknown-model.ts";
+import { unknownModel } from "./unknown-model.ts";
 
 /** One place where a call can be tried. */
 export interface Candidate {

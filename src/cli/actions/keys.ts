@@ -16,7 +16,7 @@ import {
 } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import { newKey } from "../../services/organizations/new-organization.ts";
+import { newKey } from "../../keys/new-key.ts";
 
 export interface KeyRequest {
   readonly organizationId: string;

@@ -12,11 +12,11 @@ import {
   type OrganizationRequest,
   type PreparedOrganization,
   prepareOrganization,
-} from "../../services/organizations/new-organization.ts";
+} from "../../organizations/new-organization.ts";
 import {
   creditLimitAfter,
   type OrganizationChange,
-} from "../../services/organizations/organization-administration.ts";
+} from "../../organizations/organization-administration.ts";
 import { UsageError } from "../command.ts";
 import { orderCreditLimit, type Patience } from "./adjust-credit.ts";
 

@@ -1,7 +1,7 @@
 import { existsSync, statSync } from "node:fs";
 import type { Database } from "../../../db/client.ts";
 import type { GatewayConfig } from "../../config.ts";
-import { examineKeyring, isSealed } from "../../services/master-key/establish.ts";
+import { examineKeyring, isSealed } from "../../master-key/establish.ts";
 import { knownMasterKeys } from "../../start/master-key.ts";
 import { MasterKeyFiles } from "../../start/master-key-files.ts";
 import { type Finding, ok, wrong } from "./finding.ts";

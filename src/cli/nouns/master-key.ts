@@ -1,13 +1,9 @@
 import { readMasterKeys } from "../../config/access-keys.ts";
 import { refuse } from "../../config/config-error.ts";
 import { EnvironmentReader } from "../../config/environment.ts";
-import { MasterKeyError } from "../../services/master-key/errors.ts";
-import type { MasterKeys } from "../../services/master-key/establish.ts";
-import {
-  type RotatingKeys,
-  type Rotation,
-  rotateMasterKey,
-} from "../../services/master-key/rotate.ts";
+import { MasterKeyError } from "../../master-key/errors.ts";
+import type { MasterKeys } from "../../master-key/establish.ts";
+import { type RotatingKeys, type Rotation, rotateMasterKey } from "../../master-key/rotate.ts";
 import { knownMasterKeys } from "../../start/master-key.ts";
 import { MasterKeyFiles } from "../../start/master-key-files.ts";
 import type { Command, CommandContext, Report } from "../command.ts";

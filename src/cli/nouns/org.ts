@@ -1,9 +1,9 @@
 import { listOrganizations } from "../../../db/queries/organization-list.ts";
+import { organizationShape } from "../../admin/shape.ts";
 import { PLANS } from "../../config/settings.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
-import { organizationShape } from "../../routes/admin/shape.ts";
-import type { OrganizationChange } from "../../services/organizations/organization-administration.ts";
+import type { OrganizationChange } from "../../organizations/organization-administration.ts";
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";

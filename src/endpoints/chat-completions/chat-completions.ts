@@ -1,21 +1,21 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
-import type { RateWindows } from "../../coordination/interface.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
-import { type RateHeaders, takeRate } from "../billing/admit.ts";
-import { bodyHash, idempotencyKeyOf } from "../idempotency/idempotency.ts";
-import type { TunedModels } from "../models/tuned-models.ts";
-import type { OrganizationActors } from "../money/alone.ts";
-import type { Hold } from "../money/interface.ts";
-import { type FeeTerms, feeOfTerms } from "../plans.ts";
+import { type RateHeaders, takeRate } from "../../calls/admit.ts";
+import { bodyHash, idempotencyKeyOf } from "../../calls/idempotency/idempotency.ts";
 import {
   assertModelsAllowed,
   coveredTerms,
   type RoutePlan,
   type RoutePreferences,
-} from "../routing/plan-route.ts";
-import { RoutePlans } from "../routing/route-plans.ts";
+} from "../../calls/routing/plan-route.ts";
+import { RoutePlans } from "../../calls/routing/route-plans.ts";
+import type { TunedModels } from "../../calls/routing/tuned-models.ts";
+import type { RateWindows } from "../../cluster/interface.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { Hold } from "../../money/interface.ts";
+import { type FeeTerms, feeOfTerms } from "../../money/plans.ts";
+import type { OrganizationActors } from "../../money/single-node.ts";
+import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { ChatProvider } from "../../providers/interface.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";

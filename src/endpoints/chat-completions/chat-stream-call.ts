@@ -1,9 +1,9 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { CallDependencies } from "../../calls/routing/call-candidates.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
-import type { Usage } from "../billing/usage.ts";
-import type { CallDependencies } from "../routing/call-candidates.ts";
-import type { Candidate } from "../routing/plan-route.ts";
+import type { Usage } from "../../money/usage.ts";
 import type { ChargeDependencies, ChargedCall } from "./stream-charge.ts";
 import type { StreamTicker } from "./stream-ticker.ts";
 

@@ -12,8 +12,8 @@
  * a timeout or the client (what came is charged); settling → closed by the charge or the total timeout.
  */
 
+import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { type GatewayError, stopping } from "../../lib/errors.ts";
-import type { Candidate } from "../routing/plan-route.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { StreamAttempts } from "./stream-attempts.ts";
 import type { StreamCharge } from "./stream-charge.ts";

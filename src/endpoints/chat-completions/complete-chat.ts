@@ -1,14 +1,14 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { Idempotency } from "../../calls/idempotency/idempotency.ts";
+import { type CallDependencies, CandidateTries } from "../../calls/routing/call-candidates.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { bothEffects, type ChargeEvents } from "../../events/charge-events.ts";
 import type { DeadlineQueue, Expiring } from "../../lib/deadline-queue.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
+import type { MoneyPort, SettlementFigures } from "../../money/interface.ts";
+import { usageBody } from "../../money/usage.ts";
 import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
-import { usageBody } from "../billing/usage.ts";
-import type { Idempotency } from "../idempotency/idempotency.ts";
-import type { MoneyPort, SettlementFigures } from "../money/interface.ts";
-import { type CallDependencies, CandidateTries } from "../routing/call-candidates.ts";
-import type { Candidate } from "../routing/plan-route.ts";
-import { bothEffects, type ChargeEvents } from "./charge-events.ts";
 import {
   chargeFigures,
   estimatedUsage,

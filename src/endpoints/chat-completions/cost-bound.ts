@@ -2,7 +2,7 @@ import type { ModelPrices, ModelTerms, TokenPrices } from "../../lib/catalogue-m
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
-import { longPromptPrices } from "../billing/usage.ts";
+import { longPromptPrices } from "../../money/usage.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */

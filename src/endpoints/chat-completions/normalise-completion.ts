@@ -1,6 +1,6 @@
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
+import type { Usage } from "../../money/usage.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import type { Usage } from "../billing/usage.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import {
   createdTime,

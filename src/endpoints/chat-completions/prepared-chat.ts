@@ -1,8 +1,8 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { Caller } from "../../calls/caller.ts";
+import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
-import type { Caller } from "../caller.ts";
-import type { Hold } from "../money/interface.ts";
-import type { Candidate, RoutePlan } from "../routing/plan-route.ts";
+import type { Hold } from "../../money/interface.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import { type ChatRequest, statedOutputLimit } from "./request.ts";
 

@@ -1,4 +1,4 @@
-import type { Candidate, RoutePlan } from "../routing/plan-route.ts";
+import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */

@@ -1,5 +1,5 @@
 import { GatewayError } from "../../lib/errors.ts";
-import type { ChatRequest } from "../../services/chat/request.ts";
+import type { ChatRequest } from "./request.ts";
 
 /**
  * Of each object that is kept with a charge, in UTF-8 bytes of JSON. They go through the one connection

@@ -1,4 +1,4 @@
-import { readUsage, type Usage } from "../billing/usage.ts";
+import { readUsage, type Usage } from "../../money/usage.ts";
 import { isFields } from "./provider-content.ts";
 
 /**

@@ -1,6 +1,6 @@
+import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
-import type { Candidate, LackedFields, RoutePlan } from "../routing/plan-route.ts";
 import { isGatewayField } from "./provider-body.ts";
 import type { ChatRequest, ContentPart } from "./request.ts";
 

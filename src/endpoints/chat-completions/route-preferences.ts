@@ -1,5 +1,5 @@
+import type { RoutePreferences } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { RoutePreferences } from "../routing/plan-route.ts";
 import type { ChatRequest } from "./request.ts";
 
 const NONE: readonly string[] = [];

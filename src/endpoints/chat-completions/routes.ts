@@ -1,10 +1,10 @@
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
-import type { ChatCompletions } from "../../services/chat/chat-completions.ts";
-import type { ChatOutcome } from "../../services/chat/prepared-chat.ts";
-import type { ChatRequest } from "../../services/chat/request.ts";
 import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";
+import type { ChatCompletions } from "./chat-completions.ts";
+import type { ChatOutcome } from "./prepared-chat.ts";
 import { assertRecordable } from "./recorded-fields.ts";
+import type { ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
 import { assertWellFormed } from "./well-formed.ts";
 

@@ -1,6 +1,6 @@
+import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import type { Candidate } from "../routing/plan-route.ts";
 import { ProviderCall } from "./provider-call.ts";
 import { type RewriterOptions, StreamRewriter } from "./stream-rewriter.ts";
 

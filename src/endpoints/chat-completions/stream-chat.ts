@@ -1,14 +1,14 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { Idempotency } from "../../calls/idempotency/idempotency.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
 import { doneBeforeDeadline } from "../../lib/done-in-time.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
-import { type Usage, usageBody } from "../billing/usage.ts";
-import type { Idempotency } from "../idempotency/idempotency.ts";
-import type { Hold } from "../money/interface.ts";
-import type { Candidate } from "../routing/plan-route.ts";
+import type { Hold } from "../../money/interface.ts";
+import { type Usage, usageBody } from "../../money/usage.ts";
 import { ChatStream } from "./chat-stream.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";

@@ -1,7 +1,7 @@
 import { asUnavailable } from "../../../db/unavailable.ts";
+import { asCallerError } from "../../calls/routing/provider-error.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { asCallerError } from "../routing/provider-error.ts";
 
 export function requestTooLong(): GatewayError {
   return new GatewayError("provider_timeout", "The request took too long.");

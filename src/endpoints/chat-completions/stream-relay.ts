@@ -1,8 +1,8 @@
+import type { CandidateTries } from "../../calls/routing/call-candidates.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import type { CandidateTries } from "../routing/call-candidates.ts";
-import type { Candidate } from "../routing/plan-route.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
 import { beyondLimit } from "./stream-errors.ts";
 import type { StreamRewriter } from "./stream-rewriter.ts";

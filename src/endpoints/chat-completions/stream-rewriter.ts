@@ -1,8 +1,8 @@
 import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfDelta } from "../../lib/token-estimate.ts";
+import type { Usage } from "../../money/usage.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import type { Usage } from "../billing/usage.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { failedChoice } from "./finish-reason.ts";
 import { createdTime, hideReasoning, isFields, normaliseHead } from "./provider-content.ts";

@@ -1,4 +1,4 @@
-import { MAX_STORED_RESULT_BYTES } from "../idempotency/idempotency.ts";
+import { MAX_STORED_RESULT_BYTES } from "../../calls/idempotency/idempotency.ts";
 
 /** Everything that a stream sent, as long as that can be stored. */
 export class Transcript {

@@ -1,5 +1,5 @@
 import { GatewayError } from "../../lib/errors.ts";
-import type { ChatMessage, ChatRequest } from "../../services/chat/request.ts";
+import type { ChatMessage, ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));

@@ -1,4 +1,4 @@
-import { isNotOffered, type ProviderJob } from "../../../providers/fine-tuning.ts";
+import { isNotOffered, type ProviderJob } from "../../providers/fine-tuning.ts";
 import { MAX_CLEAN_UP_TRIES, ORDER_SETTLES_MS } from "../limits.ts";
 import type { StepContext } from "../step.ts";
 import { providerFileName } from "./upload.ts";

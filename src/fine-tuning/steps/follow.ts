@@ -1,5 +1,5 @@
-import type { NewJobEvent } from "../../../lib/fine-tuning-job.ts";
-import type { ProviderJob, ProviderJobEvent } from "../../../providers/fine-tuning.ts";
+import type { NewJobEvent } from "../../lib/fine-tuning-job.ts";
+import type { ProviderJob, ProviderJobEvent } from "../../providers/fine-tuning.ts";
 import { pauseOfFollowing } from "../pauses.ts";
 import { fail, type StepContext, told } from "../step.ts";
 

@@ -1,4 +1,4 @@
-import type { ProviderJob, TrainingWish } from "../../../providers/fine-tuning.ts";
+import type { ProviderJob, TrainingWish } from "../../providers/fine-tuning.ts";
 import { MAX_ORDERS, ORDER_SETTLES_MS } from "../limits.ts";
 import { fail, type StepContext, told } from "../step.ts";
 

@@ -10,7 +10,7 @@ import type {
   HoldRequest,
   MoneyPort,
   SettlementFigures,
-} from "../../../src/services/money/interface.ts";
+} from "../../../src/money/interface.ts";
 import { attemptsOf, faultsOf, holdsOf, type Payer } from "../../ledger/books.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,7 +1,7 @@
 import { insertCreditCommand } from "../../../db/queries/credit-commands.ts";
 import { newId } from "../../../src/lib/ids.ts";
-import type { ApiKeyActors, OrganizationActors } from "../../../src/services/money/alone.ts";
-import type { CreditOrders } from "../../../src/services/money/credit-orders.ts";
+import type { CreditOrders } from "../../../src/money/credit-orders.ts";
+import type { ApiKeyActors, OrganizationActors } from "../../../src/money/single-node.ts";
 import type { Books } from "../../ledger/books.ts";
 import type { OwnedMoney } from "./owned-money.ts";
 
