@@ -212,7 +212,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     maxWaitMs: upstreamTimeouts.totalMs,
     isCutShort: () => inFlight.isCutShort,
   });
-  const { chat, ticker, deadlines } = composeChat({
+  const { chat, longBodies, workThread, ticker, deadlines } = composeChat({
+    onError,
     clock,
     config,
     world,
@@ -257,6 +258,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    longBodies,
     webhooks: webhooks.webhooks,
     files,
     clock,
@@ -296,6 +298,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     modelLists,
     bodies,
+    workThread,
     ticker,
     deadlines,
     sweep,

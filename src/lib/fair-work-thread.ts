@@ -1,4 +1,4 @@
-import { GatewayError } from "./errors.ts";
+import { GatewayError, stopping } from "./errors.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { SharedRoom } from "./shared-room.ts";
 import { WorkThread, type WorkThreadOptions } from "./work-thread.ts";
@@ -32,6 +32,7 @@ export class FairWorkThread {
   readonly #queue = new FairQueue<WaitingCall>();
   readonly #places: SharedRoom;
   #isBusy = false;
+  #isClosed = false;
 
   constructor(options: FairWorkThreadOptions) {
     this.#options = options;
@@ -41,6 +42,7 @@ export class FairWorkThread {
 
   /** Rejects with 503 where too much waits, or the thread is lost; otherwise as `WorkThread.call`. */
   async call<Result>(owner: string, call: unknown, signal: WaitSignal): Promise<Result> {
+    if (this.#isClosed) throw stopping();
     if (!this.#places.tryTake(owner)) throw tooMuchWork();
     try {
       await this.#turn(owner, signal);
@@ -48,6 +50,7 @@ export class FairWorkThread {
       this.#places.free(owner);
     }
     try {
+      if (this.#isClosed) throw stopping();
       return await this.#thread.call<Result>(call);
     } finally {
       this.#isBusy = false;
@@ -55,7 +58,9 @@ export class FairWorkThread {
     }
   }
 
+  /** Refuses what waits and what comes; the running call fails. */
   close(): void {
+    this.#isClosed = true;
     this.#thread.close();
   }
 

@@ -1,6 +1,20 @@
 import type { AbortNotice } from "./call-abort.ts";
 import type { ChatFields } from "./chat-fields.ts";
 
+/** The member of a call's body that stands for the whole of it where that lies in a thread. */
+export const LONG_BODY: unique symbol = Symbol("long body");
+
+/** The whole body of a call, which is too long for the event loop. */
+export interface LongCallBody {
+  /**
+   * Rejects with GatewayError 503 where the thread cannot do it, and as the signal says where that aborts.
+   *
+   * @param wire names a function of the thread: what it makes of the body and the options is the result
+   * @param options are copied to the thread
+   */
+  render<Result>(wire: string, options: unknown, signal: AbortNotice): Promise<Result>;
+}
+
 /**
  * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:
  * an adapter for another format translates, so that metering and relaying exist once.
@@ -13,9 +27,10 @@ export interface ChatCall {
   /**
    * The validated request in OpenAI's wire form: without the gateway's own fields, with `model`,
    * `stream` and, for streams, `stream_options.include_usage` set; the limit of output tokens as
-   * `max_tokens`, to be sent under the name that the model takes.
+   * `max_tokens`, to be sent under the name that the model takes. Where LONG_BODY is among its members the
+   * others are incomplete, and the whole body is rendered by it.
    */
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Readonly<Record<string, unknown>> & { readonly [LONG_BODY]?: LongCallBody };
   readonly stream: boolean;
   readonly requestId: string;
   /** True where a try before was lost with a connection that had been used: others may be as dead. */

@@ -1,9 +1,13 @@
 import type { ChatCall } from "../interface.ts";
+import { learnedText } from "./answer-text.ts";
+import { alternativesAsked } from "./logprobs.ts";
 import { type Reasoning, reasoningFor } from "./reasoning.ts";
-import type { SandboxMessage, SandboxRequest } from "./request.ts";
+import { readRequest, type SandboxMessage, type SandboxRequest } from "./request.ts";
 import { exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
 import { toolCallsFor } from "./tool-calls.ts";
+import type { LearnedAnswers } from "./tuning/learned-answers.ts";
+import { usageOf } from "./usage.ts";
 
 interface PlannedToolCall {
   readonly id: string;
@@ -25,6 +29,30 @@ export interface PlannedChoice {
   readonly contentTokens: readonly string[] | null;
   readonly toolCalls: readonly PlannedToolCall[];
   readonly finishReason: "stop" | "length" | "tool_calls";
+}
+
+/** A whole answer, with what it is told with. */
+export interface SandboxAnswer {
+  readonly choices: readonly PlannedChoice[];
+  readonly usage: ReturnType<typeof usageOf>;
+  readonly includeUsage: boolean;
+  /** How many likely tokens are told with each one; undefined where no log probabilities are asked for. */
+  readonly alternatives: number | undefined;
+}
+
+/** Throws ProviderFailure where the request asks for what cannot be. */
+export function planAnswer(
+  body: ChatCall["body"],
+  learned: LearnedAnswers | undefined,
+): SandboxAnswer {
+  const request = readRequest(body);
+  const choices = planChoices(request, body, (messages) => learnedText(learned, messages));
+  return {
+    choices,
+    usage: usageOf(request, choices),
+    includeUsage: request.includeUsage,
+    alternatives: alternativesAsked(body),
+  };
 }
 
 /** The text that answers a conversation. */
