@@ -135,6 +135,7 @@ async function readPieces(
   const scan = new JsonScan();
   let isAdmitted = statedBytes !== undefined;
   let readBytes = 0;
+  let bytesOfTurn = 0;
   let isTooSlow = false;
   const giveUp = (): void => {
     isTooSlow = true;
@@ -159,11 +160,16 @@ async function readPieces(
       }
       // Counted and copied as it arrives: the whole of it at once would hold the event loop.
       for (let at = 0; at < value.byteLength; at += MAX_SLICE_BYTES) {
-        if (at > 0) await turnOfLoop();
+        // Pieces that have arrived already are read without a turn of the loop between them.
+        if (bytesOfTurn >= MAX_SLICE_BYTES) {
+          await turnOfLoop();
+          bytesOfTurn = 0;
+        }
         const slice = value.subarray(at, at + MAX_SLICE_BYTES);
         const excess = scan.push(slice);
         if (excess !== undefined) throw tooMuchJson(excess);
         writer.push(slice);
+        bytesOfTurn += slice.byteLength;
       }
     }
   } finally {
