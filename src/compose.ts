@@ -13,13 +13,13 @@ import { createActorWorld } from "./compose/actor-world.ts";
 import { composeAdministration } from "./compose/administration.ts";
 import { tellOfChange, tellOfGap } from "./compose/change-feed.ts";
 import { composeChat } from "./compose/chat.ts";
+import { createClusterNode } from "./compose/cluster-node.ts";
 import { openConnections } from "./compose/connections.ts";
 import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
-import { createMembership } from "./compose/membership.ts";
 import { composeModels } from "./compose/models.ts";
 import { createMoney } from "./compose/money.ts";
 import { composeOwedRefunds } from "./compose/owed-refunds.ts";
@@ -65,12 +65,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { config, telemetry, keyring } = options;
   const clock = options.clock ?? systemClock;
   const instance: InstanceIdentity = { id: newId("ins"), epoch: BigInt(Date.now()) };
-  const areSeveral = config.redisUrl !== undefined;
+  const isClustered = config.redisUrl !== undefined;
   const connections = openConnections(options.database, {
     instance,
     poolSize: config.databasePoolSize,
     clock,
-    ledgerSettings: areSeveral ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
+    ledgerSettings: isClustered ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
     onRenewed: (connections) =>
       telemetry.log.warn({ connections }, "connections to the database were silent and made anew"),
   });
@@ -79,12 +79,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     telemetry.log.error({ err: error }, "background failure");
 
   const owed = composeOwedRefunds({ ...options, sql: background, instance, clock, onError });
-  const membership = createMembership({
+  const node = createClusterNode({
     connections,
     instance,
-    company: areSeveral ? "several" : "alone",
+    deploymentMode: isClustered ? "clustered" : "single-node",
     // Nobody judges a lone gateway by its heartbeats: its lock says that it is alone.
-    heartbeats: areSeveral
+    heartbeats: isClustered
       ? new HeartbeatThread({ target: options.database, instance, onError })
       : undefined,
     clock,
@@ -104,11 +104,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
         ),
     ],
   });
-  const { presence } = membership;
+  const { membership } = node;
   const coordination = await openCoordination(
     { config, telemetry, clock },
     instance.id,
-    () => presence.liveInstances(),
+    () => membership.liveInstances(),
     onError,
   );
   const webhooks = createWebhooks({
@@ -116,13 +116,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     wakes: coordination.wakes,
     connections,
     instance,
-    membership,
+    node,
     clock,
     onError,
   });
   // Before the others know of this instance: they leave a share of each limit to one that has not joined.
   await coordination.start();
-  await membership.enter();
+  await node.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
@@ -143,7 +143,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   const suspensions = new Suspensions({ read });
   const { money, ledger } = createMoney({
-    areSeveral,
+    isClustered,
     world,
     connections,
     instance,
@@ -155,7 +155,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
 
   const orders = new CreditOrders({
     organizations: world.organizations,
-    holdsAreShared: areSeveral,
+    holdsAreShared: isClustered,
     clock,
     read,
     onError,
@@ -174,8 +174,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     background,
     instance,
     clock,
-    ownership: membership.ownership,
-    unowned: membership.unowned,
+    ownership: node.ownership,
+    unowned: node.unowned,
     money,
     models,
     tunedModels,
@@ -197,7 +197,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     "Fine-tuning jobs that this instance works on.",
     () => tuning.runningJobs,
   );
-  await membership.start();
+  await node.start();
   webhooks.start();
 
   const inFlight = new InFlight();
@@ -228,7 +228,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     idempotency,
     events: webhooks.completionEvents,
     isCutShort: () => inFlight.isCutShort,
-    whenCurrent: () => presence.whenCurrent(),
+    whenCurrent: () => membership.whenCurrent(),
     notes: owed.notes,
     onStreamError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
@@ -248,7 +248,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     rates: coordination.rates,
     read,
   });
-  const balances = watchBalances({ telemetry, sql: background, clock, presence, onError });
+  const balances = watchBalances({ telemetry, sql: background, clock, membership, onError });
   const routes = mountedRoutes({
     admin,
     config,
@@ -262,13 +262,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     webhooks: webhooks.webhooks,
     files,
     clock,
-    presence,
+    membership,
     inFlight,
     coordination,
   });
   const app = createApp(routes, {
     authentication: new Authentication({ keys: world.keys, suspensions, clock, read }),
-    whenAdmitting: () => presence.whenFresh(),
+    whenAdmitting: () => membership.whenFresh(),
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
@@ -312,7 +312,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     lastUse,
     ledger,
     webhooks,
-    membership,
+    node,
     coordination,
     connections,
   });

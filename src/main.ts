@@ -28,7 +28,7 @@ async function start(): Promise<void> {
   const onSignal = (signal: string) => telemetry.log.info(`stopping: ${signal}`);
   const signals = new StopSignals(onSignal, process.env);
   if (role.kind === "worker") return startAsWorker(config, telemetry, signals);
-  if (role.kind === "single") return startAlone(config, telemetry, signals);
+  if (role.kind === "single") return startSingleNode(config, telemetry, signals);
   await startWorkers({
     count: role.workers,
     script: import.meta.path,
@@ -39,7 +39,7 @@ async function start(): Promise<void> {
   });
 }
 
-async function startAlone(
+async function startSingleNode(
   config: GatewayConfig,
   telemetry: Telemetry,
   signals: StopSignals,

@@ -4,7 +4,7 @@ import { type AdminServices, adminRoutes } from "./admin/routes.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
-import type { Presence } from "./cluster/membership.ts";
+import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
 import type { ChatCompletions } from "./endpoints/chat-completions/chat-completions.ts";
@@ -44,7 +44,7 @@ export interface RouteDependencies {
   readonly webhooks: Webhooks;
   readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
-  readonly presence: Presence;
+  readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
   readonly coordination: Coordination;
 }
@@ -83,9 +83,9 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
 }
 
 /** Ready: the database answers, its news are fresh, Redis counts if there is one, and nothing is stopping. */
-async function readiness({ sql, presence, inFlight, coordination }: RouteDependencies) {
+async function readiness({ sql, membership, inFlight, coordination }: RouteDependencies) {
   const database =
-    presence.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
+    membership.isFresh && (await sql`SELECT 1`.then(() => true)) ? "ok" : "unreachable";
   const draining = inFlight.isStopping ? "stopping" : "ok";
   const redis = coordination.redis?.isUp === false ? "unreachable" : "ok";
   const ok = database === "ok" && draining === "ok" && redis === "ok";

@@ -14,7 +14,7 @@ export interface DeadSettled {
   readonly failures: readonly unknown[];
 }
 
-interface Estate {
+interface OrphanedWork {
   readonly settlements: readonly Settlement[];
   readonly releases: readonly HoldRelease[];
 }
@@ -52,7 +52,7 @@ export async function settleDead(sql: Database, reaper: InstanceIdentity): Promi
 async function settle(
   sql: Database,
   reaper: InstanceIdentity,
-  estate: Estate,
+  estate: OrphanedWork,
   failures: unknown[],
 ): Promise<number> {
   const { settlements, releases } = estate;
@@ -83,7 +83,11 @@ async function settle(
       return 0;
     }
   }
-  const half = ({ settlements: s, releases: r }: Estate, from: number, to?: number): Estate => ({
+  const half = (
+    { settlements: s, releases: r }: OrphanedWork,
+    from: number,
+    to?: number,
+  ): OrphanedWork => ({
     settlements: s.slice(from, to),
     releases: r.slice(from, to),
   });

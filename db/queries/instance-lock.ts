@@ -6,12 +6,15 @@ import type { Database } from "../client.ts";
  */
 export const GATEWAY_LOCK = 7_203_114_502;
 
-export type Company = "alone" | "several";
+export type DeploymentMode = "single-node" | "clustered";
 
 /** True where this session now holds the lock. */
-export async function takeGatewayLock(sql: Database, company: Company): Promise<boolean> {
+export async function takeGatewayLock(
+  sql: Database,
+  deploymentMode: DeploymentMode,
+): Promise<boolean> {
   const [row] =
-    company === "alone"
+    deploymentMode === "single-node"
       ? await sql<{ taken: boolean }[]>`SELECT pg_try_advisory_lock(${GATEWAY_LOCK}) AS taken`
       : await sql<
           { taken: boolean }[]
@@ -25,13 +28,16 @@ export async function takeGatewayLock(sql: Database, company: Company): Promise<
  * yet that the earlier session's client is gone, that session is ended, and this throws: the next look
  * finds the lock. Sessions of this name are those of this gateway.
  */
-export async function keepGatewayLock(sql: Database, company: Company): Promise<boolean> {
+export async function keepGatewayLock(
+  sql: Database,
+  deploymentMode: DeploymentMode,
+): Promise<boolean> {
   const [row] = await sql<{ is_held: boolean }[]>`
     SELECT EXISTS (
       SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
         AND (classid::bigint << 32) + objid::bigint = ${GATEWAY_LOCK}::bigint
     ) AS is_held`;
-  if (row!.is_held || (await takeGatewayLock(sql, company))) return true;
+  if (row!.is_held || (await takeGatewayLock(sql, deploymentMode))) return true;
   const ended = await sql`SELECT pg_terminate_backend(l.pid)
     FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()

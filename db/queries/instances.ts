@@ -11,20 +11,20 @@ export interface Pulse {
   /** Ids of all that are alive, this one among them, in an order that all agree on. */
   readonly liveIds: readonly string[];
   /** Another one is past its lease, or has died and left something to be settled. */
-  readonly hasEstate: boolean;
+  readonly hasOrphanedWork: boolean;
 }
 
 export async function insertInstance(
   sql: Database,
   instance: InstanceIdentity,
-  isAlone = false,
+  isSingleNode = false,
 ): Promise<void> {
   await sql`INSERT INTO instances (id, epoch, is_alone)
-    VALUES (${instance.id}, ${instance.epoch.toString()}::bigint, ${isAlone})`;
+    VALUES (${instance.id}, ${instance.epoch.toString()}::bigint, ${isSingleNode})`;
 }
 
 export async function heartbeat(sql: Database, instance: InstanceIdentity): Promise<Pulse> {
-  const [row] = await sql<{ is_alive: boolean; live_ids: string[]; has_estate: boolean }[]>`
+  const [row] = await sql<{ is_alive: boolean; live_ids: string[]; has_orphaned_work: boolean }[]>`
     WITH beat AS (
       UPDATE instances SET heartbeat_at = clock_timestamp()
       WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive
@@ -32,8 +32,12 @@ export async function heartbeat(sql: Database, instance: InstanceIdentity): Prom
     SELECT EXISTS (SELECT 1 FROM beat) AS is_alive,
       ARRAY(SELECT id FROM beat UNION SELECT id FROM live_instances ORDER BY id) AS live_ids,
       EXISTS (SELECT 1 FROM instances WHERE id <> ${instance.id} AND NOT is_settled
-        AND (NOT alive OR heartbeat_at <= clock_timestamp() - instance_lease())) AS has_estate`;
-  return { isAlive: row!.is_alive, liveIds: row!.live_ids, hasEstate: row!.has_estate };
+        AND (NOT alive OR heartbeat_at <= clock_timestamp() - instance_lease())) AS has_orphaned_work`;
+  return {
+    isAlive: row!.is_alive,
+    liveIds: row!.live_ids,
+    hasOrphanedWork: row!.has_orphaned_work,
+  };
 }
 
 /** A heartbeat alone. False where this instance was declared dead. */
@@ -64,7 +68,7 @@ export async function buryOthers(sql: Database, id: string): Promise<void> {
  * Declares those dead that were to be the only one: for one that has entered as one of several, so that
  * nobody is alone any more.
  */
-export async function buryAlone(sql: Database): Promise<void> {
+export async function markSingleNodesDead(sql: Database): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
     SELECT id FROM instances WHERE is_alone AND alive ORDER BY id FOR UPDATE)`;
 }

@@ -7,7 +7,7 @@ export const instances = pgTable("instances", {
   epoch: bigint("epoch", { mode: "bigint" }).notNull(),
   alive: boolean("alive").notNull().default(true),
   /** True where it is the only one, and holds money in its memory. */
-  isAlone: boolean("is_alone").notNull().default(false),
+  isSingleNode: boolean("is_alone").notNull().default(false),
   /** Master keys that it can open values of, by their ids; null for one of a version that told none. */
   masterKeyIds: text("master_key_ids").array(),
   /** Set once nothing is left to do of what it was doing when it died. */

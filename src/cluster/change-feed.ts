@@ -1,7 +1,7 @@
 import type { Database } from "../../db/client.ts";
 import { CHANGES_CHANNEL, type Change, recentChanges } from "../../db/queries/changes.ts";
 
-export interface ChangeNewsDependencies {
+export interface ChangeFeedDependencies {
   readonly sql: Database;
   /** An object changed in another process, or in this one. */
   onChange(kind: string, objectId: string): void;
@@ -12,12 +12,12 @@ export interface ChangeNewsDependencies {
 const MAX_SEEN_CHANGES = 10_000;
 
 /** What changed in other processes: by notification at once, and by a look at the table in any case. */
-export class ChangeNews {
-  readonly #dependencies: ChangeNewsDependencies;
+export class ChangeFeed {
+  readonly #dependencies: ChangeFeedDependencies;
   readonly #seen = new Set<bigint>();
   #stopListening: (() => Promise<void>) | undefined;
 
-  constructor(dependencies: ChangeNewsDependencies) {
+  constructor(dependencies: ChangeFeedDependencies) {
     this.#dependencies = dependencies;
   }
 

@@ -23,13 +23,13 @@ export interface CoordinationOptions {
 /** Chooses how instances speak with one another. */
 export async function createCoordination(options: CoordinationOptions): Promise<Coordination> {
   const { redisUrl } = options;
-  if (redisUrl === undefined) return createAlone(options);
+  if (redisUrl === undefined) return createSingleNode(options);
   // Its client takes 20 MB, which a process that is alone does not need.
   const { createShared } = await import("./redis/create-shared.ts");
   return createShared(options, redisUrl);
 }
 
-function createAlone({ clock, onError }: CoordinationOptions): Coordination {
+function createSingleNode({ clock, onError }: CoordinationOptions): Coordination {
   const rates = new MemoryRateWindows(clock);
   return {
     rates,

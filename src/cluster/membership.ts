@@ -1,17 +1,17 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { type Company, keepGatewayLock } from "../../db/queries/instance-lock.ts";
+import { type DeploymentMode, keepGatewayLock } from "../../db/queries/instance-lock.ts";
 import { heartbeat, leave } from "../../db/queries/instances.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { ChangeNews } from "./change-feed.ts";
+import type { ChangeFeed } from "./change-feed.ts";
 import { OwnLease } from "./own-lease.ts";
 
-export interface PresenceDependencies {
+export interface ClusterMembershipDependencies {
   /** A session of its own, behind no other query; it holds the lock of the gateway. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  readonly company: Company;
-  readonly news: ChangeNews;
+  readonly deploymentMode: DeploymentMode;
+  readonly changeFeed: ChangeFeed;
   /** Milliseconds since the last heartbeat of the heartbeat thread began. */
   readonly threadAgeMs?: (() => number) | undefined;
   /** Gives the connection up, which does not answer, for a new one: what is under way on it rejects. */
@@ -21,7 +21,7 @@ export interface PresenceDependencies {
   /** A heartbeat came so late that others may have acted on it. What it rejects with is tried again. */
   onLateHeartbeat(): Promise<void>;
   /** Another instance is silent, or has died and left something to settle. Only where that can be told. */
-  onEstate(): void;
+  onOrphanedWork(): void;
   /** This instance was declared dead and must stop. */
   onFenced(): void;
   onError(error: unknown): void;
@@ -41,23 +41,23 @@ const MAX_WAIT_FOR_NEWS_MS = 900;
 export const MAX_WAITING_REQUESTS = 20_000;
 
 /** This instance's life in the database: heartbeats, and what they tell of the others. */
-export class Presence {
+export class ClusterMembership {
   readonly lease: OwnLease;
-  readonly #dependencies: PresenceDependencies;
+  readonly #dependencies: ClusterMembershipDependencies;
   #liveIds: readonly string[];
   #freshAtMs = Number.NEGATIVE_INFINITY;
   readonly #waiting = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isStopped = false;
 
-  constructor(dependencies: PresenceDependencies) {
+  constructor(dependencies: ClusterMembershipDependencies) {
     this.#dependencies = dependencies;
     this.lease = new OwnLease(undefined, dependencies.threadAgeMs);
     this.#liveIds = [dependencies.instance.id];
   }
 
   async start(): Promise<void> {
-    await this.#dependencies.news.start();
+    await this.#dependencies.changeFeed.start();
     await this.#beat();
     this.#schedule();
   }
@@ -66,7 +66,7 @@ export class Presence {
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
-    await this.#dependencies.news.stop();
+    await this.#dependencies.changeFeed.stop();
     await leave(this.#dependencies.sql, this.#dependencies.instance);
   }
 
@@ -90,7 +90,9 @@ export class Presence {
    * again. One that is alone is taken for dead by nobody.
    */
   whenCurrent(): Promise<void> | undefined {
-    return this.#dependencies.company === "alone" ? undefined : this.lease.whenCurrent();
+    return this.#dependencies.deploymentMode === "single-node"
+      ? undefined
+      : this.lease.whenCurrent();
   }
 
   /** Undefined where requests may be admitted; else a promise of it. Rejects with 503. */
@@ -124,26 +126,26 @@ export class Presence {
   }
 
   async #beat(): Promise<void> {
-    const { sql, instance, company, news, onFenced, onError } = this.#dependencies;
+    const { sql, instance, deploymentMode, changeFeed, onFenced, onError } = this.#dependencies;
     const beganMs = performance.now();
     const endWatch = this.#watch();
     try {
       const [pulse, isLocked, changes] = await Promise.all([
         heartbeat(sql, instance),
-        keepGatewayLock(sql, company),
-        news.recent(),
+        keepGatewayLock(sql, deploymentMode),
+        changeFeed.recent(),
       ]);
       if (!pulse.isAlive || !isLocked) return onFenced();
       this.#liveIds = pulse.liveIds;
       if (!this.lease.isCurrent) await this.#dependencies.onLateHeartbeat();
       this.lease.renew(beganMs);
       if (beganMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) this.#dependencies.onGap();
-      news.tell(changes);
+      changeFeed.tell(changes);
       this.#freshAtMs = beganMs;
       const waiting = [...this.#waiting];
       this.#waiting.clear();
       for (const goOn of waiting) goOn();
-      if (pulse.hasEstate && this.lease.mayJudgeOthers) this.#dependencies.onEstate();
+      if (pulse.hasOrphanedWork && this.lease.mayJudgeOthers) this.#dependencies.onOrphanedWork();
     } catch (error) {
       this.lease.interrupt();
       if (!this.#isStopped) onError(error);

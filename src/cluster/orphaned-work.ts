@@ -8,7 +8,7 @@ import { freeOrphanedIdempotencyKeys, noteSettled } from "../../db/queries/insta
  * are given back, and the idempotency keys of calls without a result are free again. What they owned is
  * free by their death.
  */
-export async function settleEstates(
+export async function settleOrphanedWork(
   sql: Database,
   instance: InstanceIdentity,
 ): Promise<DeadSettled> {

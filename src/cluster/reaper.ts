@@ -2,7 +2,7 @@ import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { buryPastLease } from "../../db/queries/instances.ts";
-import { settleEstates } from "./orphaned-work.ts";
+import { settleOrphanedWork } from "./orphaned-work.ts";
 
 export interface ReaperDependencies {
   readonly sql: Database;
@@ -45,6 +45,6 @@ export class Reaper {
     const { sql, instance, onBuried, onSettled } = this.#dependencies;
     const buried = await buryPastLease(sql, instance);
     if (buried.length > 0) onBuried(buried);
-    onSettled(await settleEstates(sql, instance));
+    onSettled(await settleOrphanedWork(sql, instance));
   }
 }

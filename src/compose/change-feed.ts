@@ -6,7 +6,7 @@ import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 /** What hears of changes that another instance, or an operator's command, has made. */
-export interface NewsListeners {
+export interface ChangeListeners {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
@@ -16,7 +16,7 @@ export interface NewsListeners {
 }
 
 /** One thing has changed. */
-export function tellOfChange(listeners: NewsListeners, kind: string, objectId: string): void {
+export function tellOfChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, keyring } = listeners;
   tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
@@ -30,7 +30,7 @@ export function tellOfChange(listeners: NewsListeners, kind: string, objectId: s
 }
 
 /** For a while nothing was heard: anything may have changed. */
-export function tellOfGap(listeners: NewsListeners): void {
+export function tellOfGap(listeners: ChangeListeners): void {
   const { world, suspensions, orders, webhooks, tuning } = listeners;
   suspensions.forget();
   world.keys.forgetAll();

@@ -10,9 +10,9 @@ import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/owed-refunds.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import type { ClusterNode } from "./cluster-node.ts";
 import type { Connections } from "./connections.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
-import type { Membership } from "./membership.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 /** The way a gateway ends, called in this order. */
@@ -43,7 +43,7 @@ export interface EndingParts {
   readonly lastUse: LastUse;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
-  readonly membership: Membership;
+  readonly node: ClusterNode;
   readonly coordination: Coordination;
   readonly connections: Connections;
 }
@@ -80,7 +80,7 @@ export function composeEnding(parts: EndingParts): Ending {
       await parts.ledger.close();
       await parts.webhooks.stop();
       try {
-        await parts.membership.leave();
+        await parts.node.leave();
       } finally {
         await coordination.close();
         await connections.close();

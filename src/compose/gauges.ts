@@ -57,11 +57,11 @@ export function watchBalances(parts: {
   readonly telemetry: Telemetry;
   readonly sql: Database;
   readonly clock: Clock;
-  readonly presence: { peers(): { readonly rank: number } };
+  readonly membership: { peers(): { readonly rank: number } };
   onError(error: unknown): void;
 }): BalanceWatch {
-  const { telemetry, sql, clock, presence, onError } = parts;
-  const isOurTurn = () => presence.peers().rank === 0;
+  const { telemetry, sql, clock, membership, onError } = parts;
+  const isOurTurn = () => membership.peers().rank === 0;
   const watch = new BalanceWatch({ sql, clock, isOurTurn, onError });
   telemetry.labelledGauge(
     "gateway_balance_usd",

@@ -4,9 +4,13 @@ import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Clock } from "../lib/clock.ts";
-import { SeveralMoney } from "../money/clustered.ts";
+import { ClusteredMoney } from "../money/clustered.ts";
 import type { Hold } from "../money/interface.ts";
-import { AloneMoney, type ApiKeyActors, type OrganizationActors } from "../money/single-node.ts";
+import {
+  type ApiKeyActors,
+  type OrganizationActors,
+  SingleNodeMoney,
+} from "../money/single-node.ts";
 import type { UndeliveredNotes } from "../money/undelivered.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
@@ -15,7 +19,7 @@ import type { Telemetry } from "../telemetry/interface.ts";
  * way the ledger commits what queued during its last commit.
  */
 export function createMoney(parts: {
-  readonly areSeveral: boolean;
+  readonly isClustered: boolean;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly connections: {
     readonly ledger: Database;
@@ -28,7 +32,7 @@ export function createMoney(parts: {
   readonly notes: UndeliveredNotes;
   onFenced(): void;
   onError(error: unknown): void;
-}): { readonly money: AloneMoney | SeveralMoney; readonly ledger: GroupCommit } {
+}): { readonly money: SingleNodeMoney | ClusteredMoney; readonly ledger: GroupCommit } {
   const { world, connections, instance, clock, telemetry } = parts;
   const dependencies = {
     ...world,
@@ -65,8 +69,8 @@ export function createMoney(parts: {
     endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
     onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
   };
-  if (parts.areSeveral) {
-    const money = new SeveralMoney(dependencies);
+  if (parts.isClustered) {
+    const money = new ClusteredMoney(dependencies);
     const ledger = new GroupCommit({
       ...common,
       commitBatch: commitSharedHolds,
@@ -77,7 +81,7 @@ export function createMoney(parts: {
     money.connect(ledger);
     return { money, ledger };
   }
-  const money = new AloneMoney(dependencies);
+  const money = new SingleNodeMoney(dependencies);
   const ledger = new GroupCommit({
     ...common,
     onCommitted: (settlements, totals) => money.committed(settlements, totals),

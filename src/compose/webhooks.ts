@@ -6,6 +6,7 @@ import { createEgressSend } from "../egress/client.ts";
 import { EgressGuard } from "../egress/guard.ts";
 import { systemResolve } from "../egress/resolve.ts";
 import { CompletionEvents } from "../events/completion-events.ts";
+import { Subscriptions } from "../events/subscriptions.ts";
 import { ERROR_TABLE } from "../http/error-table.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
@@ -19,17 +20,16 @@ import { EventWriter } from "../webhooks/event-writer.ts";
 import { Numbering } from "../webhooks/numbering.ts";
 import { createSendEvent } from "../webhooks/send-event.ts";
 import { SendSlots } from "../webhooks/send-slots.ts";
-import { Subscriptions } from "../events/subscriptions.ts";
 import { WebhookSecrets } from "../webhooks/webhook-secrets.ts";
 import { Webhooks } from "../webhooks/webhooks.ts";
+import type { ClusterNode } from "./cluster-node.ts";
 import type { Connections } from "./connections.ts";
-import type { Membership } from "./membership.ts";
 
 export interface WebhookOptions {
   readonly config: GatewayConfig;
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
-  readonly membership: Pick<Membership, "ownership" | "unowned">;
+  readonly node: Pick<ClusterNode, "ownership" | "unowned">;
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "gauge">;
@@ -69,8 +69,8 @@ const MAX_LOADS_OF_ONE = 2;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
-  const { config, connections, instance, membership, clock, onError } = options;
-  const { ownership, unowned } = membership;
+  const { config, connections, instance, node, clock, onError } = options;
+  const { ownership, unowned } = node;
   const secrets = new WebhookSecrets(options.keyring);
   const guard = new EgressGuard({
     resolve: systemResolve,

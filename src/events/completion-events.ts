@@ -3,8 +3,8 @@ import { type OutboxEvent, outboxEffect } from "../../db/queries/outbox-insert.t
 import { usdNumber } from "../lib/money.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
-import type { Subscriptions } from "./subscriptions.ts";
 import type { ChargeEvents } from "./charge-events.ts";
+import type { Subscriptions } from "./subscriptions.ts";
 
 export interface CompletionEventsDependencies {
   readonly subscriptions: Subscriptions;

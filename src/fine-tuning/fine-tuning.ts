@@ -58,7 +58,7 @@ export interface JobArrival {
 }
 
 /** A job as it was asked for. */
-export interface JobWish {
+export interface JobRequest {
   readonly model: string;
   readonly trainingFile: string;
   readonly validationFile: string | null;
@@ -86,24 +86,24 @@ export class FineTuning {
   /** Holds what the training may cost at most and orders it. Throws 400, 402, 403, 404, 429. */
   async create(
     { caller, requestId, takenRate }: JobArrival,
-    wish: JobWish,
+    request: JobRequest,
   ): Promise<{ job: JobRecord; headers: RateHeaders }> {
     const { models, providers, rates, money } = this.#dependencies;
     const { organizationId } = caller.key;
-    const tunable = tunableModel(models, providers, wish.model);
+    const tunable = tunableModel(models, providers, request.model);
     assertModelsAllowed(caller.key, [tunable.model], "model", models);
-    const bytes = await this.#trainingBytes(organizationId, wish);
+    const bytes = await this.#trainingBytes(organizationId, request);
     await this.#assertRoom(organizationId);
     const headers = takenRate ?? (await takeRate(rates, caller));
     const fee = await this.#feeOf(organizationId, tunable);
-    const order = this.#orderOf(caller, requestId, wish, tunable, bytes, fee);
+    const order = this.#orderOf(caller, requestId, request, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);
     const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
     let job: JobRecord | undefined;
     const insert = insertJobEffect(order, [created], MAX_RUNNING_JOBS, (inserted) => {
       job = inserted;
     });
-    await money.holdLong(hold, insert).catch((error) => throwAsRefusal(error, wish));
+    await money.holdLong(hold, insert).catch((error) => throwAsRefusal(error, request));
     return { job: job!, headers };
   }
 
@@ -186,7 +186,7 @@ export class FineTuning {
   }
 
   /** Bytes of the training file, which bound its tokens. Throws 400. */
-  async #trainingBytes(organizationId: string, wish: JobWish): Promise<number> {
+  async #trainingBytes(organizationId: string, request: JobRequest): Promise<number> {
     const { sql } = this.#dependencies;
     const bytesOf = async (id: string, param: string): Promise<number> => {
       const file = await findFile(sql, organizationId, id);
@@ -200,8 +200,8 @@ export class FineTuning {
       }
       return file.bytes;
     };
-    const bytes = await bytesOf(wish.trainingFile, "training_file");
-    if (wish.validationFile !== null) await bytesOf(wish.validationFile, "validation_file");
+    const bytes = await bytesOf(request.trainingFile, "training_file");
+    if (request.validationFile !== null) await bytesOf(request.validationFile, "validation_file");
     return bytes;
   }
 
@@ -235,16 +235,16 @@ export class FineTuning {
   #orderOf(
     caller: Caller,
     requestId: string,
-    wish: JobWish,
+    request: JobRequest,
     { model, terms, endpoint }: TunableModel,
     bytes: number,
     fee: bigint,
   ): JobOrder {
     // No token is shorter than a byte, and what stands around a message in the file is longer than
     // what a template puts around it.
-    const tokens = BigInt(bytes) * BigInt(wish.hyperparameters.n_epochs);
+    const tokens = BigInt(bytes) * BigInt(request.hyperparameters.n_epochs);
     return {
-      ...wish,
+      ...request,
       id: newId("ftjob"),
       requestId,
       organizationId: caller.key.organizationId,
@@ -252,7 +252,7 @@ export class FineTuning {
       baseModel: model.id,
       providerId: endpoint.provider,
       providerBaseModel: endpoint.model,
-      seed: wish.seed ?? Math.floor(this.#dependencies.random() * MAX_SEED),
+      seed: request.seed ?? Math.floor(this.#dependencies.random() * MAX_SEED),
       tokenFemto: terms.trainingTokenFemto,
       feeBasisPoints: Number(fee),
       holdNano: holdNanoUsd(tokens * terms.trainingTokenFemto, fee),
@@ -261,10 +261,10 @@ export class FineTuning {
 }
 
 /** What only its own transaction could tell of an order. */
-function throwAsRefusal(error: unknown, wish: JobWish): never {
+function throwAsRefusal(error: unknown, request: JobRequest): never {
   if (error instanceof TooManyJobsError) throw tooManyJobs();
   if (!(error instanceof FileGoneError)) throw error;
-  const param = error.fileId === wish.trainingFile ? "training_file" : "validation_file";
+  const param = error.fileId === request.trainingFile ? "training_file" : "validation_file";
   const shown = JSON.stringify(error.fileId);
   throw new GatewayError("invalid_body", `There is no file ${shown}.`, { param });
 }

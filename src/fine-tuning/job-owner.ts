@@ -25,7 +25,7 @@ import { partsOfEnding } from "./job-ending.ts";
 import { openFile, writeResults } from "./job-file-access.ts";
 import { Abandoned, JobRun } from "./job-run.ts";
 import { CALL_TIMEOUT_MS } from "./limits.ts";
-import { Turnstile } from "./semaphore.ts";
+import { Semaphore } from "./semaphore.ts";
 import { type Ending, type StepContext, told } from "./step.ts";
 import { afterDeadline, afterFailure } from "./step-failure.ts";
 import { check } from "./steps/check.ts";
@@ -65,8 +65,8 @@ export class JobOwner {
   readonly kind = FINE_TUNING_JOB;
   readonly #dependencies: JobOwnerDependencies;
   readonly #runs = new Map<string, JobRun>();
-  readonly #heavy = new Turnstile(HEAVY_STEPS_AT_A_TIME);
-  readonly #light = new Turnstile(LIGHT_STEPS_AT_A_TIME);
+  readonly #heavy = new Semaphore(HEAVY_STEPS_AT_A_TIME);
+  readonly #light = new Semaphore(LIGHT_STEPS_AT_A_TIME);
   #isStopped = false;
 
   constructor(dependencies: JobOwnerDependencies) {
@@ -141,8 +141,8 @@ export class JobOwner {
     if (job === undefined) return null;
     const step = nextStep(job);
     if (step === "rest") return null;
-    const turnstile = step === "check" || step === "upload" ? this.#heavy : this.#light;
-    return turnstile.pass(async () => {
+    const semaphore = step === "check" || step === "upload" ? this.#heavy : this.#light;
+    return semaphore.pass(async () => {
       const context = this.#contextOf(run, job);
       try {
         if (run.isAbandoned) throw new Abandoned();

@@ -2,7 +2,7 @@ import { jsonResponse } from "../http/json-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
 import type { Hyperparameters } from "../lib/fine-tuning-job.ts";
 import { eventStream, wantsEventStream } from "./event-stream.ts";
-import type { FineTuning, JobWish } from "./fine-tuning.ts";
+import type { FineTuning, JobRequest } from "./fine-tuning.ts";
 import * as schema from "./schema.ts";
 import { eventShape, jobShape } from "./shape.ts";
 
@@ -93,8 +93,8 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
       400: { description: "A file or the model cannot be used for it" },
     },
     async handle(context) {
-      const wish = wishOf(context.body as CreateBody);
-      const { job, headers } = await fineTuning.create(context, wish);
+      const request = requestOf(context.body as CreateBody);
+      const { job, headers } = await fineTuning.create(context, request);
       context.log.model = job.baseModel;
       const response = jsonResponse(jobShape(job));
       for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
@@ -147,7 +147,7 @@ function pageOf(context: RequestContext): { after: string | undefined; limit: nu
   return { after, limit };
 }
 
-function wishOf(body: CreateBody): JobWish {
+function requestOf(body: CreateBody): JobRequest {
   return {
     model: body.model,
     trainingFile: body.training_file,

@@ -1,5 +1,5 @@
 /** Lets so many through at a time; the others wait in the order in which they came. */
-export class Turnstile {
+export class Semaphore {
   readonly #places: number;
   #taken = 0;
   readonly #waiting: (() => void)[] = [];

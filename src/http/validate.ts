@@ -1,6 +1,6 @@
 import type { TSchema } from "typebox";
 import { type ErrorCode, GatewayError } from "../lib/errors.ts";
-import { firstFault } from "./validation-error.ts";
+import { findValidationError } from "./find-validation-error.ts";
 import { type Validator, validatorOf } from "./validators.ts";
 
 /** Checks a value against a schema and throws 400 with the field at fault. Coerces and strips nothing. */
@@ -13,7 +13,7 @@ export function createCheck(schema: TSchema, code: ErrorCode, subject: string): 
   return (value) => {
     validator ??= validatorOf(schema);
     if (validator.Check(value)) return;
-    const { path, message } = firstFault(schema, value);
+    const { path, message } = findValidationError(schema, value);
     const param = path.length === 0 ? null : path.join(".").slice(0, MAX_SHOWN_CHARACTERS);
     throw new GatewayError(
       code,

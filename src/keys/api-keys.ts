@@ -9,7 +9,6 @@ import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { utcDay, utcMonth } from "../lib/periods.ts";
 import type { ApiKeyActors, OrganizationActors } from "../money/single-node.ts";
-import { newKey } from "./new-key.ts";
 import {
   assertMaySee,
   assertMayTouch,
@@ -17,6 +16,7 @@ import {
   grantedToExisting,
   grantedToNew,
 } from "./key-authority.ts";
+import { newKey } from "./new-key.ts";
 
 export interface ApiKeysDependencies {
   readonly sql: Database;

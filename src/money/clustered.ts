@@ -7,7 +7,7 @@ import { ChurningMap } from "../lib/churning-map.ts";
 import type { Clock } from "../lib/clock.ts";
 import { isFree } from "./decide-hold.ts";
 import { GiveBacks } from "./give-backs.ts";
-import { HoldDesk } from "./hold-queue.ts";
+import { HoldQueue } from "./hold-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -20,7 +20,7 @@ import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { holdOf, PendingHold } from "./pending-hold.ts";
 import { Refunds } from "./refund.ts";
-import { SettlePatience } from "./settle-deadline.ts";
+import { SettleDeadline } from "./settle-deadline.ts";
 import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
 import type { ApiKeyActors } from "./single-node.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
@@ -36,7 +36,7 @@ interface RunningHold {
   settling: Promise<void> | undefined;
 }
 
-export interface SeveralMoneyDependencies {
+export interface ClusteredMoneyDependencies {
   /** Remember for which periods budget.exhausted went out. */
   readonly keys: ApiKeyActors;
   readonly clock: Clock;
@@ -51,20 +51,20 @@ export interface SeveralMoneyDependencies {
  * Money where several instances share a database: a hold is a row in it, inserted under the locks of its
  * accounts, so no two instances give the same money away. No provider is called before that row is durable.
  */
-export class SeveralMoney implements MoneyPort, ChargeOwner {
-  readonly desk: HoldDesk;
-  readonly #dependencies: SeveralMoneyDependencies;
+export class ClusteredMoney implements MoneyPort, ChargeOwner {
+  readonly desk: HoldQueue;
+  readonly #dependencies: ClusteredMoneyDependencies;
   readonly #running = new ChurningMap<RunningHold>();
-  readonly #patience: SettlePatience;
+  readonly #settleDeadline: SettleDeadline;
   readonly #refunds: Refunds;
   readonly #giveBacks: GiveBacks;
   readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
-  constructor(dependencies: SeveralMoneyDependencies) {
+  constructor(dependencies: ClusteredMoneyDependencies) {
     this.#dependencies = dependencies;
-    this.desk = new HoldDesk(dependencies.clock, () => this.#ledger!.wake());
-    this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
+    this.desk = new HoldQueue(dependencies.clock, () => this.#ledger!.wake());
+    this.#settleDeadline = new SettleDeadline(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
       clock: dependencies.clock,
       notes: dependencies.notes,
@@ -133,7 +133,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
     if (running.settling !== undefined) return running.settling;
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
     const settlement = settlementOf(hold, figures, running.attempt !== "none");
-    const charge = new PendingCharge(this, this.#patience, settlement, also);
+    const charge = new PendingCharge(this, this.#settleDeadline, settlement, also);
     running.settling = charge.settled;
     this.#ledger!.post(charge);
     return charge.settled;
@@ -207,7 +207,7 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
 
   /** This process ends at once: what was not answered never will be. */
   noteUnanswered(): void {
-    this.#patience.noteWaiting();
+    this.#settleDeadline.noteWaiting();
   }
 
   /** What costs nothing needs no row. */
@@ -230,22 +230,22 @@ export class SeveralMoney implements MoneyPort, ChargeOwner {
 
   #ask(request: HoldRequest): Promise<Hold> {
     return new Promise((resolve, reject) => {
-      let endPatience = (): void => {};
+      let endDeadline = (): void => {};
       const pending = new PendingHold(request, {
         granted: (hold) => {
-          endPatience();
+          endDeadline();
           if (pending.isGivenUp) return this.#giveBacks.giveBack(hold, false);
           this.#begin(hold);
           resolve(hold);
         },
         refused: (error, headroom) => {
-          endPatience();
+          endDeadline();
           if (headroom === undefined) reject(error);
           else void tellExhausted(this.#dependencies, request, headroom).then(() => reject(error));
         },
       });
       this.desk.submit(pending);
-      endPatience = this.#patience.begin((error) => {
+      endDeadline = this.#settleDeadline.begin((error) => {
         // One that waits for others has a time of its own.
         if (pending.isInLine || pending.place === "ended") return;
         this.desk.giveUp(pending, error);

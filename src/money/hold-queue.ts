@@ -24,7 +24,7 @@ const MAX_LAST_LOOK_MS = 500;
  * short only because of other holds wait in their organization's line: they are asked for again when holds
  * of this instance have ended, and at a steady rate for those of the others.
  */
-export class HoldDesk implements HoldSource {
+export class HoldQueue implements HoldSource {
   readonly accounts: AccountsNow;
   readonly #clock: Clock;
   readonly #wakeLedger: () => void;

@@ -3,7 +3,7 @@ import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 import type { ApiKeyActors, OrganizationActors } from "./single-node.ts";
-import { AloneHold } from "./single-node-hold.ts";
+import { SingleNodeHold } from "./single-node-hold.ts";
 
 /** Who pays for a request. */
 interface Payer {
@@ -59,13 +59,13 @@ export class PayerActors {
     holdNano: bigint,
     outputTokens: number,
     nowMs: number,
-  ): AloneHold | undefined {
+  ): SingleNodeHold | undefined {
     const key = this.#key(request);
     const periods = key?.turn("hold", holdNano);
     if (periods === undefined) return undefined;
     const orgAccount = this.#organization(request)?.turn("hold", holdNano);
     if (orgAccount !== undefined) {
-      return new AloneHold(request, orgAccount, periods, holdNano, outputTokens, nowMs);
+      return new SingleNodeHold(request, orgAccount, periods, holdNano, outputTokens, nowMs);
     }
     const { day, month } = periods;
     const back = { dayAccount: day.accountId, monthAccount: month.accountId, byNano: -holdNano };

@@ -3,7 +3,7 @@ import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { Checkpoint, Settlement } from "../../db/ledger/rows.ts";
 import { type Abandonment, NONE, type Unit } from "../../db/ledger/units.ts";
 import type { Expiring } from "../lib/deadline-queue.ts";
-import type { SettlePatience } from "./settle-deadline.ts";
+import type { SettleDeadline } from "./settle-deadline.ts";
 
 /** Who is told how a charge has ended. */
 export interface ChargeOwner {
@@ -28,12 +28,12 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
   dueMs = 0;
   isAbandoned = false;
   readonly #owner: ChargeOwner;
-  readonly #patience: SettlePatience | undefined;
+  readonly #settleDeadline: SettleDeadline | undefined;
   readonly #settled = Promise.withResolvers<void>();
 
   constructor(
     owner: ChargeOwner,
-    patience: SettlePatience,
+    patience: SettleDeadline,
     settlement: Settlement,
     also: StatementEffect | undefined,
   ) {
@@ -41,8 +41,8 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
     this.settlement = settlement;
     this.settlements = [settlement];
     this.statements = also === undefined ? NONE : [also];
-    this.#patience = settlement.hasAttempt ? undefined : patience;
-    this.#patience?.watch(this);
+    this.#settleDeadline = settlement.hasAttempt ? undefined : patience;
+    this.#settleDeadline?.watch(this);
   }
 
   /** Resolves when it is durable. Rejects where nothing was posted, and where it was given up. */
@@ -69,7 +69,7 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
 
   resolve(): void {
     this.#settled.resolve();
-    this.#patience?.end(this);
+    this.#settleDeadline?.end(this);
     this.#owner.charged(this.settlement);
   }
 
@@ -83,11 +83,11 @@ export class PendingCharge implements Unit, Abandonment, Expiring {
   fail(error: unknown): void {
     this.#settled.reject(error);
     this.#owner.notCharged(this.settlement);
-    this.#patience?.endUnposted(this);
+    this.#settleDeadline?.endUnposted(this);
   }
 
   expire(): void {
     this.isAbandoned = true;
-    this.#settled.reject(this.#patience!.giveUp(this));
+    this.#settled.reject(this.#settleDeadline!.giveUp(this));
   }
 }

@@ -8,7 +8,7 @@ import type { UndeliveredNotes } from "./undelivered.ts";
 const MAX_SETTLE_WAIT_MS = 1_800;
 
 /** Gives up waiting for the database after a while. */
-export class SettlePatience {
+export class SettleDeadline {
   readonly #deadlines: DeadlineQueue;
   readonly #notes: UndeliveredNotes;
 

@@ -4,7 +4,7 @@ import type { Hold, HoldRequest } from "./interface.ts";
 import type { PendingCharge } from "./pending-charge.ts";
 
 /** A hold in memory that has not ended. */
-export class AloneHold implements Hold {
+export class SingleNodeHold implements Hold {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;

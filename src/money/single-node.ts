@@ -22,9 +22,9 @@ import { PayerActors } from "./payer-actors.ts";
 import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
 import { Refunds } from "./refund.ts";
 import { freeNano, isShortBySpend, refusal, revoked } from "./refusal.ts";
-import { SettlePatience } from "./settle-deadline.ts";
+import { SettleDeadline } from "./settle-deadline.ts";
 import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
-import type { AloneHold } from "./single-node-hold.ts";
+import type { SingleNodeHold } from "./single-node-hold.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
@@ -40,7 +40,7 @@ export type OrganizationActors = ActorRegistry<
   (typeof organizationActor)["verbs"]
 >;
 
-export interface AloneMoneyDependencies {
+export interface SingleNodeMoneyDependencies {
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly clock: Clock;
@@ -56,20 +56,20 @@ export interface AloneMoneyDependencies {
  * so an admission costs no round trip and an unstreamed request one commit. A hold lives from its
  * admission until `committed` has seen its settlement, or until it is released.
  */
-export class AloneMoney implements MoneyPort, ChargeOwner {
-  readonly #dependencies: AloneMoneyDependencies;
+export class SingleNodeMoney implements MoneyPort, ChargeOwner {
+  readonly #dependencies: SingleNodeMoneyDependencies;
   readonly #payers: PayerActors;
-  readonly #holds = new ChurningMap<AloneHold>();
+  readonly #holds = new ChurningMap<SingleNodeHold>();
   readonly #queues = new Map<string, WaitQueue>();
-  readonly #patience: SettlePatience;
+  readonly #settleDeadline: SettleDeadline;
   readonly #refunds: Refunds;
   readonly #longHoldEnds: LongHoldEnds;
   #ledger: GroupCommit | undefined;
 
-  constructor(dependencies: AloneMoneyDependencies) {
+  constructor(dependencies: SingleNodeMoneyDependencies) {
     this.#dependencies = dependencies;
     this.#payers = new PayerActors(dependencies.keys, dependencies.organizations);
-    this.#patience = new SettlePatience(dependencies.clock, dependencies.notes);
+    this.#settleDeadline = new SettleDeadline(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
       clock: dependencies.clock,
       notes: dependencies.notes,
@@ -149,7 +149,7 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
     if (hold.charge !== undefined) return hold.charge.settled;
     if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
     const settlement = settlementOf(hold, figures, hold.attempt !== "none");
-    const charge = new PendingCharge(this, this.#patience, settlement, also);
+    const charge = new PendingCharge(this, this.#settleDeadline, settlement, also);
     hold.charge = charge;
     this.#ledger!.post(charge);
     return charge.settled;
@@ -201,7 +201,7 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */
   committed(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void {
     this.#payers.notePosted(settlements, totals);
-    const ended: AloneHold[] = [];
+    const ended: SingleNodeHold[] = [];
     for (const { requestId } of settlements) {
       const hold = this.#holds.delete(requestId);
       if (hold !== undefined) ended.push(hold);
@@ -219,7 +219,7 @@ export class AloneMoney implements MoneyPort, ChargeOwner {
 
   /** This process ends at once: what was not answered never will be. */
   noteUnanswered(): void {
-    this.#patience.noteWaiting();
+    this.#settleDeadline.noteWaiting();
   }
 
   /** Decides over key and organization at once, without a wait in between, and holds where it can. */

@@ -1,6 +1,6 @@
 import type { NewOrganization } from "../../db/queries/organization-create.ts";
-import { generateApiKey } from "../lib/api-key-format.ts";
 import { newKey } from "../keys/new-key.ts";
+import { generateApiKey } from "../lib/api-key-format.ts";
 import { newId } from "../lib/ids.ts";
 import { initialCreditLimitNano } from "../money/plans.ts";
 

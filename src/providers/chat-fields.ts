@@ -252,9 +252,14 @@ export interface ChatFields {
   readonly type: string;
   /**
    * The names of what the provider lacks of a field: the field itself, members of it, or nothing.
-   * `isAlone` says that all candidates of the call are of this type.
+   * `isSingleNode` says that all candidates of the call are of this type.
    */
-  missing(field: string, value: unknown, model: FieldModel, isAlone: boolean): readonly string[];
+  missing(
+    field: string,
+    value: unknown,
+    model: FieldModel,
+    isSingleNode: boolean,
+  ): readonly string[];
 }
 
 /**
@@ -286,7 +291,7 @@ export function chatFieldsOf(type: string): ChatFields {
   const { reasoning } = wireDialect(type);
   return {
     type,
-    missing(field, value, model, isAlone) {
+    missing(field, value, model, isSingleNode) {
       if (field === "reasoning" && reasoning !== "object") {
         const takesEffort =
           reasoning === "effort" && !isLacked(FIELDS.reasoning_effort!, type, value, model);
@@ -295,7 +300,7 @@ export function chatFieldsOf(type: string): ChatFields {
       const known = Object.hasOwn(FIELDS, field) ? FIELDS[field] : undefined;
       const lacks =
         known === undefined
-          ? !takesUnknown(type, field, isAlone)
+          ? !takesUnknown(type, field, isSingleNode)
           : isLacked(known, type, value, model);
       return lacks ? [field] : NOTHING;
     },
@@ -306,10 +311,10 @@ function isLacked(field: ChatField, type: string, value: unknown, model: FieldMo
   return field.lackedBy.has(type) || field.isLacked?.(type, value, model) === true;
 }
 
-function takesUnknown(type: string, field: string, isAlone: boolean): boolean {
+function takesUnknown(type: string, field: string, isSingleNode: boolean): boolean {
   if (type === "openai-compatible") return true;
   if (Object.hasOwn(OWN_FIELDS, field)) return OWN_FIELDS[field]!.includes(type);
-  return isAlone && type !== "sandbox";
+  return isSingleNode && type !== "sandbox";
 }
 
 /** Members of `reasoning` that a provider without the object lacks; the gateway itself does `exclude`. */

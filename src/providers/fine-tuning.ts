@@ -15,7 +15,7 @@ export interface FineTuningProvider {
   findFile(name: string, signal: AbortSignal): Promise<string | undefined>;
   /** Deletes a file; one that is not there, or that cannot be deleted there, is no failure. */
   deleteFile(fileId: string, signal: AbortSignal): Promise<void>;
-  createJob(wish: TrainingWish, signal: AbortSignal): Promise<ProviderJob>;
+  createJob(request: TrainingRequest, signal: AbortSignal): Promise<ProviderJob>;
   /**
    * Jobs that were created with this tag, oldest first: those whose creation was not heard of too. Fails
    * with what `isNotOffered` tells where the provider lists no jobs.
@@ -49,7 +49,7 @@ export interface TrainingUpload {
   readonly content: ReadableStream<Uint8Array>;
 }
 
-export interface TrainingWish {
+export interface TrainingRequest {
   /** The name the provider knows the base model by. */
   readonly model: string;
   readonly trainingFileId: string;

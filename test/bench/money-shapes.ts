@@ -6,9 +6,9 @@
 import { readFileSync } from "node:fs";
 import type { Database } from "../../db/client.ts";
 import type { MoneyPort } from "../../src/money/interface.ts";
-import { openAloneMoney } from "../contracts/alone-money.ts";
+import { openClusteredMoney } from "../contracts/clustered-money.ts";
 import { figures, RICH, requestOf } from "../contracts/money/owned-money.ts";
-import { openSeveralMoney } from "../contracts/several-money.ts";
+import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import type { Payer } from "../ledger/books.ts";
 
 const REQUESTS = Number(process.argv[2] ?? 20_000);
@@ -30,19 +30,19 @@ interface Opened {
 }
 
 async function alone(): Promise<Opened> {
-  const owned = await openAloneMoney();
+  const owned = await openSingleNodeMoney();
   return { ...owned, money: owned.money, commits: () => owned.batches.length };
 }
 
 async function several(): Promise<Opened> {
-  const owned = await openSeveralMoney();
+  const owned = await openClusteredMoney();
   return { ...owned, money: owned.money, commits: () => owned.batches.length };
 }
 
 for (const shape of SHAPES) {
   for (const [mode, open] of [
-    ["alone", alone],
-    ["several", several],
+    ["single-node", alone],
+    ["clustered", several],
   ] as const) {
     const opened = await open();
     const payers: Payer[] = [];

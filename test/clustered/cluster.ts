@@ -28,7 +28,7 @@ export async function openCluster(
   settings: Readonly<Record<string, string>> = {},
   openDatabase: () => Promise<TestDatabase> = createTestDatabase,
 ): Promise<Cluster> {
-  const grounds = new Grounds("several");
+  const grounds = new Grounds("clustered");
   const configPath = join(grounds.folder, "gateway.config.json");
   const [database, upstream] = await Promise.all([openDatabase(), startUpstreamProcess()]);
   await prepareKinds(upstream, configPath);

@@ -66,8 +66,8 @@ describe.skipIf(redis === undefined)("fine-tuning on several gateways", () => {
       const file = await uploadLessons(first);
       const ids: string[] = [];
       const order = async () => {
-        const wish = { model: SANDBOX_BASE, training_file: file };
-        const response = await call(first, "POST", "/v1/fine_tuning/jobs", wish);
+        const request = { model: SANDBOX_BASE, training_file: file };
+        const response = await call(first, "POST", "/v1/fine_tuning/jobs", request);
         ids.push(((await response.json()) as { id: string }).id);
       };
       await order();

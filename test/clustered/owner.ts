@@ -1,7 +1,7 @@
 import type { Lease } from "../../actors/runtime/ownership/interface.ts";
 import { guardLease } from "../../actors/runtime/ownership/interface.ts";
+import { createClusterNode } from "../../src/compose/cluster-node.ts";
 import { openConnections } from "../../src/compose/connections.ts";
-import { createMembership } from "../../src/compose/membership.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 
@@ -23,10 +23,10 @@ const connections = openConnections(
 );
 const { background: sql } = connections;
 
-const membership = createMembership({
+const node = createClusterNode({
   connections,
   instance,
-  company: "several",
+  deploymentMode: "clustered",
   clock: systemClock,
   telemetry: createTelemetry({ level: "silent" }),
   onChange() {},
@@ -37,7 +37,7 @@ const membership = createMembership({
   onError: (error) => console.error(error),
   cleaningTasks: [],
 });
-const { ownership, unowned } = membership;
+const { ownership, unowned } = node;
 
 async function work(lease: Lease): Promise<void> {
   while (ownership.isHeld(lease)) {
@@ -64,10 +64,10 @@ unowned.register({
     return rows.map(({ id }) => id);
   },
 });
-await membership.enter();
-await membership.start();
+await node.enter();
+await node.start();
 console.log("working");
 process.on("SIGTERM", async () => {
-  await membership.leave();
+  await node.leave();
   process.exit(0);
 });

@@ -12,7 +12,7 @@ import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-mod
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startUpstream } from "../upstream/server.ts";
-import { describeFineTuningProvider, textStream, wishOf } from "./fine-tuning-providers.ts";
+import { describeFineTuningProvider, requestOf, textStream } from "./fine-tuning-providers.ts";
 
 const KEY = "sk-trainer-secret";
 
@@ -102,7 +102,7 @@ test("an error of the provider never quotes our key, and an unreachable one is u
   });
   const baseUrl = `http://127.0.0.1:${server.port}/v1`;
   const provider = openAi(baseUrl);
-  const order = () => provider.createJob(wishOf("file-1", "tag"), signal);
+  const order = () => provider.createJob(requestOf("file-1", "tag"), signal);
   const refused = (await order().catch((error: unknown) => error)) as ProviderFailure;
   expect(refused).toMatchObject({ kind: "rejected", status: 400 });
   expect(refused.message).not.toContain(KEY);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { FineTuningProvider, TrainingWish } from "../../src/providers/fine-tuning.ts";
+import type { FineTuningProvider, TrainingRequest } from "../../src/providers/fine-tuning.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
 import { lessonsText } from "../support/tuning-gateway.ts";
 
@@ -14,7 +14,7 @@ const signal = new AbortController().signal;
 let names = 0;
 const newName = () => `job_${names++}_${Date.now()}`;
 
-export function wishOf(trainingFileId: string, tag: string): TrainingWish {
+export function requestOf(trainingFileId: string, tag: string): TrainingRequest {
   return {
     model: "chat-2026-01-01",
     trainingFileId,
@@ -73,7 +73,10 @@ export function describeFineTuningProvider(
     test("finds a job by its tag, and by its id, from creation to the end, with a model then", async () => {
       const tag = newName();
       expect(await provider.findJobs(tag, signal)).toEqual([]);
-      const job = await provider.createJob(wishOf(await uploadFile(`${tag}.jsonl`), tag), signal);
+      const job = await provider.createJob(
+        requestOf(await uploadFile(`${tag}.jsonl`), tag),
+        signal,
+      );
       expect(["waiting", "running"]).toContain(job.status);
       expect((await provider.findJobs(tag, signal)).map(({ id }) => id)).toEqual([job.id]);
       expect(await provider.findJobs(`${tag}0`, signal)).toEqual([]);
@@ -96,7 +99,10 @@ export function describeFineTuningProvider(
 
     test("cancels a job, once or twice, and one that is not there without harm", async () => {
       const tag = newName();
-      const job = await provider.createJob(wishOf(await uploadFile(`${tag}.jsonl`), tag), signal);
+      const job = await provider.createJob(
+        requestOf(await uploadFile(`${tag}.jsonl`), tag),
+        signal,
+      );
       await provider.cancelJob(job.id, signal);
       await provider.cancelJob(job.id, signal);
       expect((await provider.readJob(job.id, signal)).status).toBe("cancelled");
@@ -108,7 +114,7 @@ export function describeFineTuningProvider(
     });
 
     test("refuses an order for a file that is not there", async () => {
-      const order = provider.createJob(wishOf("file-that-is-none", newName()), signal);
+      const order = provider.createJob(requestOf("file-that-is-none", newName()), signal);
       expect(await statusOf(order)).toBe(400);
     });
 

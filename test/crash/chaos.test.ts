@@ -8,11 +8,11 @@ import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { auditOf } from "./audit.ts";
 import { look } from "./books.ts";
+import { type ClusteredGrounds, openClusteredGrounds } from "./clustered-grounds.ts";
 import { Disasters, QUIET_TIMEOUT_MS } from "./disasters.ts";
 import { chargeOf } from "./kinds.ts";
 import { Load, type Sent } from "./load.ts";
 import { createPoorOrganization } from "./poor-organization.ts";
-import { openSeveralGrounds, type SeveralGrounds } from "./several-grounds.ts";
 import { staleWrites } from "./stale-writes.ts";
 
 /*
@@ -58,7 +58,7 @@ const figures = {
 };
 
 describe.skipIf(redisBinary === null)("three gateways in trouble of every kind", () => {
-  let grounds: SeveralGrounds;
+  let grounds: ClusteredGrounds;
   let sql: Database;
   let redis: Redis;
   let load: Load;
@@ -71,7 +71,7 @@ describe.skipIf(redisBinary === null)("three gateways in trouble of every kind",
   const violations: string[] = [];
 
   beforeAll(async () => {
-    grounds = await openSeveralGrounds(redisBinary!, INSTANCES);
+    grounds = await openClusteredGrounds(redisBinary!, INSTANCES);
     const { cluster } = grounds;
     sql = connectDatabase(
       { url: cluster.databaseUrl },

@@ -3,8 +3,8 @@ import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import type { Instance } from "../clustered/cluster.ts";
 import { until } from "../support/until.ts";
 import { look } from "./books.ts";
+import type { ClusteredGrounds } from "./clustered-grounds.ts";
 import type { Load } from "./load.ts";
-import type { SeveralGrounds } from "./several-grounds.ts";
 
 const LOAD_MS = { least: 250, most: 900 };
 const DOWN_MS = { least: 50, most: 300 };
@@ -13,11 +13,11 @@ export const QUIET_TIMEOUT_MS = 3 * INSTANCE_LEASE_MS + 10_000;
 
 /** What several gateways under load may meet. Each leaves all of them running again. */
 export class Disasters {
-  readonly #grounds: SeveralGrounds;
+  readonly #grounds: ClusteredGrounds;
   readonly #load: Load;
   readonly #random: () => number;
 
-  constructor(grounds: SeveralGrounds, load: Load, random: () => number) {
+  constructor(grounds: ClusteredGrounds, load: Load, random: () => number) {
     this.#grounds = grounds;
     this.#load = load;
     this.#random = random;

@@ -83,10 +83,10 @@ function call(method: string, path: string, body?: unknown): Promise<Response> {
   });
 }
 
-async function plan(suffix: string, wish: TuningPlan): Promise<void> {
+async function plan(suffix: string, request: TuningPlan): Promise<void> {
   await fetch(`${upstream.baseUrl.replace(/\/v1$/, "")}/__tuning`, {
     method: "POST",
-    body: JSON.stringify({ suffix, plan: { trainedTokens: TRAINED_TOKENS, ...wish } }),
+    body: JSON.stringify({ suffix, plan: { trainedTokens: TRAINED_TOKENS, ...request } }),
   });
 }
 
@@ -135,12 +135,12 @@ test(
   async () => {
     const file = await trainingFile();
     const order = async (suffix: string, model = UPSTREAM_BASE) => {
-      const wish = { model, training_file: file, suffix, hyperparameters: { n_epochs: 1 } };
-      const response = await call("POST", "/v1/fine_tuning/jobs", wish);
+      const request = { model, training_file: file, suffix, hyperparameters: { n_epochs: 1 } };
+      const response = await call("POST", "/v1/fine_tuning/jobs", request);
       expect(response.status).toBe(200);
       return ((await response.json()) as { id: string }).id;
     };
-    for (const [suffix, wish] of Object.entries(JOBS)) await plan(suffix, wish);
+    for (const [suffix, request] of Object.entries(JOBS)) await plan(suffix, request);
     for (const suffix of Object.keys(JOBS)) await order(suffix);
     await order("learning", SANDBOX_BASE);
     // Each is where it is to be met.

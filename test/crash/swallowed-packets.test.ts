@@ -165,16 +165,16 @@ test(
 );
 
 const redis = await findTestRedis();
-for (const [use, kindName, company] of [
-  ["ledger", "plain", "alone"],
+for (const [use, kindName, deploymentMode] of [
+  ["ledger", "plain", "single-node"],
   ["ledger", "plain", "one of several"],
   // Claims of idempotency keys go over the pool.
-  ["pool", "insistent", "alone"],
+  ["pool", "insistent", "single-node"],
 ] as const) {
-  test.skipIf(company !== "alone" && (redis === undefined || !IS_THOROUGH))(
-    `connections of the ${use} of a gateway that is ${company} die without a word and are made anew within two seconds, and nothing is lost or doubled`,
+  test.skipIf(deploymentMode !== "single-node" && (redis === undefined || !IS_THOROUGH))(
+    `connections of the ${use} of a gateway that is ${deploymentMode} die without a word and are made anew within two seconds, and nothing is lost or doubled`,
     async () => {
-      await start(company === "alone" ? undefined : redis);
+      await start(deploymentMode === "single-node" ? undefined : redis);
       network.swallow(`gateway-${use}`);
       await until("something is swallowed", () => network.silenced > 0);
       network.letThrough("lost");

@@ -12,10 +12,10 @@ import {
 import { insertInstance } from "../../db/queries/instances.ts";
 import { insertKey } from "../../db/queries/key-write.ts";
 import { createOrganization } from "../../db/queries/organization-create.ts";
+import { newKey } from "../../src/keys/new-key.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { newKey } from "../../src/keys/new-key.ts";
 import { prepareOrganization } from "../../src/organizations/new-organization.ts";
 import { createTestDatabase } from "../support/database.ts";
 

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { freeIdempotencyKey } from "../../db/queries/idempotency.ts";
 import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { openAloneMoney } from "../contracts/alone-money.ts";
+import { openClusteredMoney } from "../contracts/clustered-money.ts";
 import { figures, requestOf } from "../contracts/money/owned-money.ts";
-import { openSeveralMoney } from "../contracts/several-money.ts";
+import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { claimOf } from "../support/idempotency-claim.ts";
 import { testKeyring } from "../support/master-key.ts";
 import { attemptsOf, faultsOf, postedOf } from "./books.ts";
@@ -16,8 +16,8 @@ const NEVER = new AbortController().signal;
  * key by then, and one of the two is charged, not both.
  */
 describe.each([
-  ["single-node", openAloneMoney],
-  ["clustered", openSeveralMoney],
+  ["single-node", openSingleNodeMoney],
+  ["clustered", openClusteredMoney],
 ] as const)("in %s mode", (_, open) => {
   let owned: Awaited<ReturnType<typeof open>>;
   let idempotency: Idempotency;

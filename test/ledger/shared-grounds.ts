@@ -1,8 +1,8 @@
 import { expect } from "bun:test";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { shareMoney } from "../contracts/clustered-money.ts";
 import { RICH } from "../contracts/money/owned-money.ts";
-import { shareMoney } from "../contracts/several-money.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
 import { attemptsOf, type Books, faultsOf, holdsOf, openBooks, type Payer } from "./books.ts";

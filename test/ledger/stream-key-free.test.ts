@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { settled, stateOf } from "../actors/fake-environment.ts";
-import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
+import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { until } from "../support/until.ts";
 import { scriptedStream } from "./scripted-stream.ts";
 
-let owned: Awaited<ReturnType<typeof openAloneMoney>>;
+let owned: Awaited<ReturnType<typeof openSingleNodeMoney>>;
 beforeAll(async () => {
-  owned = await openAloneMoney();
+  owned = await openSingleNodeMoney();
 });
 afterAll(() => owned.close());
 

@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Hold } from "../../src/money/interface.ts";
 import { settled, stateOf } from "../actors/fake-environment.ts";
-import { openAloneMoney } from "../contracts/alone-money.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
+import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { until } from "../support/until.ts";
 import { attemptsOf, faultsOf, type Payer } from "./books.ts";
 import { readAll, readUntil } from "./read-bytes.ts";
 import { type ScriptedStream, scriptedStream, TOTAL_TIMEOUT_MS } from "./scripted-stream.ts";
 import { lockAccount, lockInstances, untilWaiting } from "./standing-in-the-way.ts";
 
-let owned: Awaited<ReturnType<typeof openAloneMoney>>;
+let owned: Awaited<ReturnType<typeof openSingleNodeMoney>>;
 let payer: Payer;
 beforeAll(async () => {
-  owned = await openAloneMoney();
+  owned = await openSingleNodeMoney();
 });
 afterAll(() => owned.close());
 

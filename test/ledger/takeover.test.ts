@@ -124,12 +124,14 @@ test("a gateway that is to be the only one refuses to start beside one of severa
   await join(shared, one.sql, fresh());
   await join(second, one.sql, fresh());
   await takeOver(alone, other.sql, fresh());
-  const [besideSeveral, besideAlone] = await Promise.all([
+  const [withCluster, withSingleNode] = await Promise.all([
     refusal(takeOver(exclusive, one.sql, fresh())),
     refusal(join(late, other.sql, fresh())),
   ]);
-  expect(besideSeveral).toContain("another gateway is running on this database; set REDIS_URL");
-  expect(besideAlone).toContain("a gateway that is to be the only one is running on this database");
+  expect(withCluster).toContain("another gateway is running on this database; set REDIS_URL");
+  expect(withSingleNode).toContain(
+    "a gateway that is to be the only one is running on this database",
+  );
   // Once the last of the others is gone, each may.
   await Promise.all([shared, second, alone].map((lock) => lock.end({ timeout: 1 })));
   expect(await refusal(takeOver(exclusive, one.sql, fresh()))).toBe("entered");

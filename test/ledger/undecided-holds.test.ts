@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { HoldDesk } from "../../src/money/hold-queue.ts";
+import { HoldQueue } from "../../src/money/hold-queue.ts";
 import { PendingHold } from "../../src/money/pending-hold.ts";
+import { openClusteredMoney } from "../contracts/clustered-money.ts";
 import { codeOf, figures, requestOf } from "../contracts/money/owned-money.ts";
-import { openSeveralMoney } from "../contracts/several-money.ts";
 import { until } from "../support/until.ts";
 import { faultsOf, holdsOf, type Payer } from "./books.ts";
 import { lockAccount, untilWaiting } from "./standing-in-the-way.ts";
@@ -14,9 +14,9 @@ const MAX_LAST_LOOK_MS = 500;
 const MAX_QUEUED_HOLDS = 20_000;
 const RELEASE_RETRY_MS = 1_000;
 
-let owned: Awaited<ReturnType<typeof openSeveralMoney>>;
+let owned: Awaited<ReturnType<typeof openClusteredMoney>>;
 beforeAll(async () => {
-  owned = await openSeveralMoney();
+  owned = await openClusteredMoney();
 });
 afterAll(() => owned.close());
 
@@ -78,7 +78,7 @@ test("a release that the database refuses is tried again until it is written", a
 });
 
 test("holds wait for the ledger in bounded number: a further one is told that the gateway is overloaded", () => {
-  const desk = new HoldDesk(new VirtualClock(), () => {});
+  const desk = new HoldQueue(new VirtualClock(), () => {});
   const pending = () =>
     new PendingHold(requestOf({ organizationId: "org_1", keyId: "key_1" }, 1), {
       granted() {},

@@ -22,13 +22,15 @@ afterAll(async () => {
 test("a gateway takes its lock back from its own session that the server takes for alive", async () => {
   // The client's side of the first one is gone; the server has not noticed.
   const [first, second] = [open("lock-of-one"), open("lock-of-one")];
-  expect(await takeGatewayLock(first, "alone")).toBe(true);
-  await until("the lock is taken back", () => keepGatewayLock(second, "alone").catch(() => false));
-  expect(await keepGatewayLock(second, "alone")).toBe(true);
+  expect(await takeGatewayLock(first, "single-node")).toBe(true);
+  await until("the lock is taken back", () =>
+    keepGatewayLock(second, "single-node").catch(() => false),
+  );
+  expect(await keepGatewayLock(second, "single-node")).toBe(true);
 });
 
 test("another gateway's lock stays with it", async () => {
   const stranger = open("lock-of-another");
-  expect(await keepGatewayLock(stranger, "alone")).toBe(false);
-  expect(await keepGatewayLock(opened[1]!, "alone")).toBe(true);
+  expect(await keepGatewayLock(stranger, "single-node")).toBe(false);
+  expect(await keepGatewayLock(opened[1]!, "single-node")).toBe(true);
 });

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { type ClusterNode, createClusterNode } from "../../src/compose/cluster-node.ts";
 import { openConnections } from "../../src/compose/connections.ts";
-import { createMembership, type Membership } from "../../src/compose/membership.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
@@ -18,8 +18,8 @@ beforeAll(async () => {
   ({ sql } = database);
 });
 afterAll(async () => {
-  for (const { membership, network, close } of members) {
-    await membership.leave().catch(() => {});
+  for (const { node, network, close } of members) {
+    await node.leave().catch(() => {});
     await close();
     await network.stop();
   }
@@ -28,7 +28,7 @@ afterAll(async () => {
 
 interface Member {
   readonly id: string;
-  readonly membership: Membership;
+  readonly node: ClusterNode;
   readonly network: CuttingProxy;
   isFenced(): boolean;
   close(): Promise<unknown>;
@@ -49,10 +49,10 @@ async function addMember(): Promise<Member> {
       onRenewed() {},
     },
   );
-  const membership = createMembership({
+  const node = createClusterNode({
     connections,
     instance: { id, epoch: 1n },
-    company: "several",
+    deploymentMode: "clustered",
     clock: systemClock,
     telemetry: createTelemetry({ level: "silent" }),
     onChange() {},
@@ -63,39 +63,39 @@ async function addMember(): Promise<Member> {
     onError() {},
     cleaningTasks: [],
   });
-  await membership.enter();
-  await membership.start();
-  const member = { id, membership, network, isFenced: () => isFenced, close: connections.close };
+  await node.enter();
+  await node.start();
+  const member = { id, node, network, isFenced: () => isFenced, close: connections.close };
   members.push(member);
   return member;
 }
 
 test("an outage of the database is nobody's death: those who come back later live on, and keep what they own", async () => {
   const [early, late] = [await addMember(), await addMember()];
-  const [lease] = await late.membership.ownership.claim("webhook", ["one"]);
+  const [lease] = await late.node.ownership.claim("webhook", ["one"]);
   await until(
     "both may judge others",
-    () => members.every(({ membership }) => membership.presence.lease.mayJudgeOthers),
+    () => members.every(({ node }) => node.membership.lease.mayJudgeOthers),
     INSTANCE_LEASE_MS + 10_000,
   );
   for (const { network } of members) network.breakDown();
   await until(
     "both are past their leases",
-    () => members.every(({ membership }) => !membership.presence.lease.isCurrent),
+    () => members.every(({ node }) => !node.membership.lease.isCurrent),
     INSTANCE_LEASE_MS + 10_000,
   );
-  expect(late.membership.ownership.isHeld(lease!)).toBeFalse();
+  expect(late.node.ownership.isHeld(lease!)).toBeFalse();
   early.network.restore();
-  await until("the first one is back", () => early.membership.presence.isFresh);
+  await until("the first one is back", () => early.node.membership.isFresh);
   // It sees a heartbeat of the other one that is older than a lease, and work that seems to be free.
-  expect(await early.membership.ownership.claim("webhook", ["one"])).toEqual([]);
+  expect(await early.node.ownership.claim("webhook", ["one"])).toEqual([]);
   await Bun.sleep(600);
   late.network.restore();
-  await until("the other one is back", () => late.membership.presence.isFresh);
-  expect(late.membership.ownership.isHeld(lease!)).toBeTrue();
+  await until("the other one is back", () => late.node.membership.isFresh);
+  expect(late.node.ownership.isHeld(lease!)).toBeTrue();
   expect(await sql`SELECT id FROM instances WHERE NOT alive`).toEqual([] as never);
   expect(members.map(({ isFenced }) => isFenced())).toEqual([false, false]);
   await until("each counts two", () =>
-    members.every(({ membership }) => membership.presence.liveInstances().length === 2),
+    members.every(({ node }) => node.membership.liveInstances().length === 2),
   );
 }, 40_000);

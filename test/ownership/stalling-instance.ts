@@ -1,6 +1,6 @@
 import { HeartbeatThread } from "../../src/cluster/heartbeat-thread.ts";
+import { createClusterNode } from "../../src/compose/cluster-node.ts";
 import { openConnections } from "../../src/compose/connections.ts";
-import { createMembership } from "../../src/compose/membership.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 
@@ -18,10 +18,10 @@ const connections = openConnections(
   { instance, poolSize: 2, clock: systemClock, ledgerSettings: {}, onRenewed() {} },
 );
 const onError = (error: unknown) => console.error(error);
-const membership = createMembership({
+const node = createClusterNode({
   connections,
   instance,
-  company: "several",
+  deploymentMode: "clustered",
   heartbeats: new HeartbeatThread({
     target: { url },
     instance,
@@ -36,8 +36,8 @@ const membership = createMembership({
   onError,
   cleaningTasks: [],
 });
-await membership.enter();
-await membership.start();
+await node.enter();
+await node.start();
 console.log("member");
 // The thread has connected by then.
 await Bun.sleep(2_000);
@@ -45,10 +45,10 @@ const untilMs = performance.now() + Number(stallMs);
 if (Number(stallMs) > 0) {
   console.log("stalling");
   while (performance.now() < untilMs);
-  console.log(`current ${membership.presence.lease.isCurrent}`);
+  console.log(`current ${node.membership.lease.isCurrent}`);
 }
 process.on("SIGTERM", async () => {
-  await membership.leave();
+  await node.leave();
   await connections.close();
   process.exit(0);
 });

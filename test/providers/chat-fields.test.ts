@@ -4,8 +4,13 @@ import { asksNothing, chatFieldsOf, fieldKind } from "../../src/providers/chat-f
 
 const MODEL = { model: "m", modelId: "test/m" };
 
-function missing(type: string, field: string, value: unknown, model = "m", isAlone = false) {
-  return chatFieldsOf(type).missing(field, value, { model, modelId: `test/${model}` }, isAlone);
+function missing(type: string, field: string, value: unknown, model = "m", isSingleNode = false) {
+  return chatFieldsOf(type).missing(
+    field,
+    value,
+    { model, modelId: `test/${model}` },
+    isSingleNode,
+  );
 }
 
 test("a server of the operator's own has every field, known and unknown", () => {
@@ -86,9 +91,9 @@ describe("a field that no table knows", () => {
   });
 
   test("of one provider's own is meant for that provider, whoever else could serve the call", () => {
-    for (const isAlone of [true, false]) {
-      expect(missing("mistral", "safe_prompt", true, "m", isAlone)).toEqual([]);
-      expect(missing("openai", "safe_prompt", true, "m", isAlone)).toEqual(["safe_prompt"]);
+    for (const isSingleNode of [true, false]) {
+      expect(missing("mistral", "safe_prompt", true, "m", isSingleNode)).toEqual([]);
+      expect(missing("openai", "safe_prompt", true, "m", isSingleNode)).toEqual(["safe_prompt"]);
     }
   });
 });

@@ -13,6 +13,8 @@ const wide = {
   properties: Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`p${i}`, { $ref: "#" }])),
 };
 
+const LONG = "x".repeat(1_000_000);
+
 const objectEnum = () => ({ enum: Array.from({ length: 256 }, (_, i) => ({ value: i })) });
 
 test.each<[string, unknown]>([
@@ -36,6 +38,28 @@ test.each<[string, unknown]>([
     },
   ],
   ["a huge string", { type: "string", minLength: 1e12 }],
+  [
+    "huge strings in huge arrays",
+    {
+      minItems: 1_000,
+      items: { minItems: 18, items: { type: "string", minLength: 10_000 } },
+    },
+  ],
+  ["a long constant in a huge array", { minItems: 1_000, items: { const: LONG } }],
+  ["a long value in a huge array", { minItems: 1_000, items: { enum: [LONG] } }],
+  ["a long key in a huge array", { minItems: 1_000, items: { required: [LONG] } }],
+  [
+    "a large schema that is referred to often",
+    {
+      minItems: 1_000,
+      items: { $ref: "#/$defs/large", properties: { [LONG]: true } },
+      $defs: {
+        large: {
+          properties: Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [i, {}])),
+        },
+      },
+    },
+  ],
   ["a huge repetition", { type: "string", pattern: "^(a{1000000000}){1000000000}$" }],
   [
     "nested repetition",

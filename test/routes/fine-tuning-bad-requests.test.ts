@@ -30,7 +30,11 @@ async function create(body: unknown, key?: string): Promise<{ status: number } &
   return { status: response.status, ...error };
 }
 
-const wish = (rest: object = {}) => ({ model: SANDBOX_BASE, training_file: trainingFile, ...rest });
+const request = (rest: object = {}) => ({
+  model: SANDBOX_BASE,
+  training_file: trainingFile,
+  ...rest,
+});
 
 async function keyWith(settings: object): Promise<string> {
   const response = await gateway.request(
@@ -46,29 +50,29 @@ test("a body that is no order is refused with 400 and the field at fault", async
   const cases: [unknown, string | null][] = [
     [{}, "model"],
     [{ model: SANDBOX_BASE }, "training_file"],
-    [wish({ model: 5 }), "model"],
-    [wish({ model: "" }), "model"],
-    [wish({ training_file: "" }), "training_file"],
-    [wish({ hyperparameters: { n_epochs: 0 } }), "hyperparameters.n_epochs"],
-    [wish({ hyperparameters: { n_epochs: 51 } }), "hyperparameters.n_epochs"],
-    [wish({ hyperparameters: { n_epochs: 1.5 } }), "hyperparameters.n_epochs"],
-    [wish({ hyperparameters: { n_epochs: "3" } }), "hyperparameters.n_epochs"],
-    [wish({ hyperparameters: { batch_size: 0 } }), "hyperparameters.batch_size"],
+    [request({ model: 5 }), "model"],
+    [request({ model: "" }), "model"],
+    [request({ training_file: "" }), "training_file"],
+    [request({ hyperparameters: { n_epochs: 0 } }), "hyperparameters.n_epochs"],
+    [request({ hyperparameters: { n_epochs: 51 } }), "hyperparameters.n_epochs"],
+    [request({ hyperparameters: { n_epochs: 1.5 } }), "hyperparameters.n_epochs"],
+    [request({ hyperparameters: { n_epochs: "3" } }), "hyperparameters.n_epochs"],
+    [request({ hyperparameters: { batch_size: 0 } }), "hyperparameters.batch_size"],
     [
-      wish({ hyperparameters: { learning_rate_multiplier: 0 } }),
+      request({ hyperparameters: { learning_rate_multiplier: 0 } }),
       "hyperparameters.learning_rate_multiplier",
     ],
-    [wish({ suffix: "" }), "suffix"],
-    [wish({ suffix: "a/b" }), "suffix"],
-    [wish({ suffix: "a:b" }), "suffix"],
-    [wish({ suffix: "x".repeat(65) }), "suffix"],
-    [wish({ seed: -1 }), "seed"],
-    [wish({ seed: 2 ** 31 }), "seed"],
-    [wish({ metadata: { a: 1 } }), "metadata.a"],
-    [wish({ metadata: { "": "x" } }), "metadata"],
-    [wish({ metadata: { ["x".repeat(65)]: "x" } }), "metadata"],
-    [wish({ training_file: "file_absent" }), "training_file"],
-    [wish({ validation_file: "file_absent" }), "validation_file"],
+    [request({ suffix: "" }), "suffix"],
+    [request({ suffix: "a/b" }), "suffix"],
+    [request({ suffix: "a:b" }), "suffix"],
+    [request({ suffix: "x".repeat(65) }), "suffix"],
+    [request({ seed: -1 }), "seed"],
+    [request({ seed: 2 ** 31 }), "seed"],
+    [request({ metadata: { a: 1 } }), "metadata.a"],
+    [request({ metadata: { "": "x" } }), "metadata"],
+    [request({ metadata: { ["x".repeat(65)]: "x" } }), "metadata"],
+    [request({ training_file: "file_absent" }), "training_file"],
+    [request({ validation_file: "file_absent" }), "validation_file"],
   ];
   for (const [body, param] of cases) {
     const refused = await create(body);
@@ -78,7 +82,7 @@ test("a body that is no order is refused with 400 and the field at fault", async
     });
     if (param !== null) expect(refused.param ?? "").toBe(param);
   }
-  expect(await create(wish({ integrations: [] }))).toMatchObject({
+  expect(await create(request({ integrations: [] }))).toMatchObject({
     status: 400,
     code: "invalid_body",
   });
@@ -87,20 +91,20 @@ test("a body that is no order is refused with 400 and the field at fault", async
 
 test("a file of another purpose is refused with 400", async () => {
   const other = await uploaded(gateway, "user_data", lessonsText());
-  expect(await create(wish({ training_file: other.id }))).toMatchObject({
+  expect(await create(request({ training_file: other.id }))).toMatchObject({
     status: 400,
     param: "training_file",
   });
 });
 
 test("an unknown model is 404, one that nobody trains 400", async () => {
-  expect(await create(wish({ model: "sandbox/none" }))).toMatchObject({
+  expect(await create(request({ model: "sandbox/none" }))).toMatchObject({
     status: 404,
     code: "model_not_found",
     param: "model",
   });
   for (const model of ["sandbox/chat", "sandbox/embed"]) {
-    expect(await create(wish({ model }))).toMatchObject({
+    expect(await create(request({ model }))).toMatchObject({
       status: 400,
       code: "unsupported_model",
       param: "model",
@@ -109,29 +113,29 @@ test("an unknown model is 404, one that nobody trains 400", async () => {
 });
 
 test("the key decides: 401, 403 for its scope, its kind and its models, 429 for its rate", async () => {
-  expect((await create(wish(), "gateway_sk_x")).status).toBe(401);
+  expect((await create(request(), "gateway_sk_x")).status).toBe(401);
   const chatOnly = await keyWith({ scopes: ["chat:completions"] });
-  expect(await create(wish(), chatOnly)).toMatchObject({ status: 403, code: "missing_scope" });
-  expect(await create(wish(), gateway.managementKey)).toMatchObject({
+  expect(await create(request(), chatOnly)).toMatchObject({ status: 403, code: "missing_scope" });
+  expect(await create(request(), gateway.managementKey)).toMatchObject({
     status: 403,
     code: "wrong_key_kind",
   });
   const otherModel = await keyWith({ allowed_models: ["sandbox/chat"] });
-  expect(await create(wish(), otherModel)).toMatchObject({
+  expect(await create(request(), otherModel)).toMatchObject({
     status: 403,
     code: "model_not_allowed",
   });
   const slow = await keyWith({ rate_limit_rpm: 1 });
-  const first = await gateway.request("POST", "/v1/fine_tuning/jobs", wish(), { key: slow });
+  const first = await gateway.request("POST", "/v1/fine_tuning/jobs", request(), { key: slow });
   expect(first.status).toBe(200);
   expect(first.headers.get("x-ratelimit-limit")).toBe("1");
-  expect((await create(wish(), slow)).status).toBe(429);
+  expect((await create(request(), slow)).status).toBe(429);
 });
 
 test("what cannot be afforded is refused with 402, and leaves neither a job nor a kept file", async () => {
   const poor = await gateway.addOrganization({ creditUsd: 0.000_000_1 });
   const file = await uploaded(gateway, "fine-tune", lessonsText(), { key: poor.secretKey });
-  expect(await create(wish({ training_file: file.id }), poor.secretKey)).toMatchObject({
+  expect(await create(request({ training_file: file.id }), poor.secretKey)).toMatchObject({
     status: 402,
     code: "insufficient_credits",
   });
@@ -147,7 +151,7 @@ test("what cannot be afforded is refused with 402, and leaves neither a job nor 
 test("an organization that brings its own keys is refused with 402 where it has none for the trainer", async () => {
   const { secretKey } = await gateway.addOrganization({ plan: "byok" });
   const file = await uploaded(gateway, "fine-tune", lessonsText(), { key: secretKey });
-  const order = (model: string) => create(wish({ model, training_file: file.id }), secretKey);
+  const order = (model: string) => create(request({ model, training_file: file.id }), secretKey);
   expect(await order(UPSTREAM_BASE)).toMatchObject({ status: 402 });
   expect((await order(SANDBOX_BASE)).status).toBe(200);
 });
@@ -161,7 +165,7 @@ test("an organization has a bounded number of jobs that run at a time", async ()
       fee_basis_points, hold_nano, due_at)
     SELECT 'ftjob_full' || n, 'req_full' || n, ${organization.id}, 'key', 'm', 'p', 'm', 'f', 1,
       '{}', 1, 0, 0, now() + interval '5 hours' FROM generate_series(1, 25) n`;
-  expect(await create(wish({ training_file: file.id }), secretKey)).toMatchObject({
+  expect(await create(request({ training_file: file.id }), secretKey)).toMatchObject({
     status: 403,
     code: "quota_exceeded",
   });

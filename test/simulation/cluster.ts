@@ -15,13 +15,13 @@ export interface ClusterOptions {
   readonly context: ModelContext;
   readonly promises: Promises;
   readonly requests: Map<string, RequestRecord>;
-  readonly company: Company;
+  readonly deploymentMode: DeploymentMode;
   readonly guards: GatewayGuards;
   readonly faults: FaultPlan;
 }
 
 /** One gateway at a time; several; or one, and several in its place once it is gone. */
-export type Company = "alone" | "several" | "changing";
+export type DeploymentMode = "single-node" | "clustered" | "changing";
 
 const MAX_STARTS = 60;
 /** Restarts come soon enough that a schedule stays short. */
@@ -41,10 +41,10 @@ export class Cluster {
   }
 
   /** Of an instance that starts now. */
-  get #company(): "alone" | "several" {
-    const { company } = this.#options;
-    if (company !== "changing") return company;
-    return this.gateways.length === 0 ? "alone" : "several";
+  get #deploymentMode(): "single-node" | "clustered" {
+    const { deploymentMode } = this.#options;
+    if (deploymentMode !== "changing") return deploymentMode;
+    return this.gateways.length === 0 ? "single-node" : "clustered";
   }
 
   get living(): SimulatedGateway[] {
@@ -58,11 +58,11 @@ export class Cluster {
   start(): void {
     if (this.gateways.length >= MAX_STARTS) return;
     const { world, faults } = this.#options;
-    const company = this.#company;
+    const deploymentMode = this.#deploymentMode;
     const gateway = new SimulatedGateway({
       ...this.#options,
-      company,
-      name: `${company === "alone" ? "a" : "s"}${this.gateways.length}`,
+      deploymentMode,
+      name: `${deploymentMode === "single-node" ? "a" : "s"}${this.gateways.length}`,
       epoch: BigInt(this.gateways.length + 1),
       onSend: (_, connection) => {
         if (this.hasFaults && world.random.chance(faults.brokenShare)) this.#breakSoon(connection);
@@ -82,7 +82,7 @@ export class Cluster {
     const record = new RequestRecord(
       plan,
       world.nowMs,
-      () => gateway.company === "alone" && gateway.money.outstandingHolds > 0,
+      () => gateway.deploymentMode === "single-node" && gateway.money.outstandingHolds > 0,
     );
     requests.set(plan.requestId, record);
     this.#running.set(record, gateway);
@@ -127,7 +127,7 @@ export class Cluster {
       record.hasDied ||= !this.#isEnding;
       if (record.end === undefined) record.isLost = true;
     }
-    const wanted = this.#company === "alone" ? 1 : 2;
+    const wanted = this.#deploymentMode === "single-node" ? 1 : 2;
     while (this.living.length + this.#restarts < wanted) {
       this.#restarts++;
       world.after(world.random.between(20, LONGEST_RESTART_MS), "restart", () => {

@@ -52,7 +52,7 @@ export class Front {
   }
 
   async #admitAndServe(record: RequestRecord, abort: Abort): Promise<void> {
-    await this.#gateway.membership.presence.whenFresh();
+    await this.#gateway.node.membership.whenFresh();
     const key = await this.#gateway.keys.get(record.plan.keyId).ask("inspect", undefined);
     if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
     if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
@@ -135,7 +135,7 @@ export class Front {
 
   /** Whoever may have been taken for dead lets nothing out before that is clear. */
   async #whenCurrent(): Promise<void> {
-    await this.#gateway.membership.presence.whenCurrent();
+    await this.#gateway.node.membership.whenCurrent();
   }
 
   async #leave(record: RequestRecord, hold: Hold, seen: number): Promise<void> {

@@ -2,8 +2,8 @@ import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connect
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Query } from "../../db/query.ts";
 import { createActorWorld } from "../../src/compose/actor-world.ts";
+import { type ClusterNode, createClusterNode } from "../../src/compose/cluster-node.ts";
 import type { Connections } from "../../src/compose/connections.ts";
-import { createMembership, type Membership } from "../../src/compose/membership.ts";
 import { createMoney } from "../../src/compose/money.ts";
 import { CreditOrders } from "../../src/money/credit-orders.ts";
 import type { MoneyPort } from "../../src/money/interface.ts";
@@ -30,7 +30,7 @@ export interface GatewayOptions {
   readonly world: World;
   readonly server: ModelledServer;
   readonly context: ModelContext;
-  readonly company: "alone" | "several";
+  readonly deploymentMode: "single-node" | "clustered";
   readonly guards: GatewayGuards;
   readonly name: string;
   readonly epoch: bigint;
@@ -43,25 +43,25 @@ const POOL_SIZE = 3;
 /** One instance of the gateway in a process of its own, composed of what the product is composed of. */
 export class SimulatedGateway {
   readonly process: Process;
-  readonly company: "alone" | "several";
+  readonly deploymentMode: "single-node" | "clustered";
   readonly link: Link;
   readonly money: MoneyPort;
   readonly ledger: GroupCommit;
   readonly keys: ApiKeyActors;
-  readonly membership: Membership;
+  readonly node: ClusterNode;
   readonly drivers: readonly ModelledDriver[];
   readonly isAnswerAfterCharge: boolean;
   isReady = false;
 
   constructor(options: GatewayOptions) {
-    const { world, company, guards, name } = options;
+    const { world, deploymentMode, guards, name } = options;
     this.process = new Process(world, name);
     this.link = new Link(world, this.process);
-    this.company = company;
+    this.deploymentMode = deploymentMode;
     this.isAnswerAfterCharge = guards.answerAfterCharge;
     const { clock } = this.process;
     const instance = { id: `ins_${name}`, epoch: options.epoch };
-    const isShared = company === "several";
+    const isShared = deploymentMode === "clustered";
     const ledgerName = `gateway-ledger-${isShared ? instance.id : ""}`;
     const open = (poolSize: number, applicationName: string, settings = {}): ModelledDriver =>
       new ModelledDriver({ ...options, link: this.link, poolSize, applicationName, settings });
@@ -87,7 +87,7 @@ export class SimulatedGateway {
       },
     });
     const { money, ledger } = createMoney({
-      areSeveral: isShared,
+      isClustered: isShared,
       world: actors,
       connections: { ledger: ledgerDriver.sql, ledgerName },
       instance,
@@ -115,11 +115,11 @@ export class SimulatedGateway {
       read,
       onError,
     });
-    this.membership = createMembership({
+    this.node = createClusterNode({
       // Nothing else of the connections is asked for.
       connections: { background: sql, lock: lock.sql, renewLock() {} } as unknown as Connections,
       instance,
-      company,
+      deploymentMode,
       clock,
       telemetry: silentTelemetry,
       onChange(kind, objectId) {
@@ -158,8 +158,8 @@ export class SimulatedGateway {
   }
 
   async #enter(): Promise<void> {
-    await this.membership.enter();
-    await this.membership.start();
+    await this.node.enter();
+    await this.node.start();
   }
 }
 

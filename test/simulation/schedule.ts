@@ -34,7 +34,14 @@ export interface ScheduleResult {
   readonly counts: Readonly<Record<string, number>>;
 }
 
-const COMPANIES = ["alone", "alone", "several", "several", "several", "changing"] as const;
+const DEPLOYMENT_MODES = [
+  "single-node",
+  "single-node",
+  "clustered",
+  "clustered",
+  "clustered",
+  "changing",
+] as const;
 const MAX_STEPS = 200_000;
 const START_MS = Date.UTC(2026, 2, 14, 12);
 /** Shortly before a day and a month end. */
@@ -92,20 +99,20 @@ class Schedule {
       { ...this.#faults, refusesUntilMs: 0 },
       this.#promises,
     );
-    const company = random.pick(COMPANIES);
+    const deploymentMode = random.pick(DEPLOYMENT_MODES);
     this.#cluster = new Cluster({
       world,
       server: this.#server,
       context,
       promises: this.#promises,
       requests,
-      company,
+      deploymentMode,
       guards,
       faults: this.#faults,
     });
     const payers = planPayers(random);
     this.#server.commit(firstRows(context, payers));
-    const count = company === "several" ? random.integer(2, 3) : 1;
+    const count = deploymentMode === "clustered" ? random.integer(2, 3) : 1;
     for (let i = 0; i < count; i++) this.#cluster.start();
     this.#workMs = random.between(500, random.pick([1_500, 3_000, 7_000]));
     const settlingMs = 200;
@@ -127,7 +134,7 @@ class Schedule {
       this.#at(random.between(0, this.#workMs), "administration", () => this.#administration.act());
     }
     this.#planFaults();
-    if (company === "changing") {
+    if (deploymentMode === "changing") {
       this.#at(random.between(500, this.#workMs), "change", () => {
         for (const { process } of this.#cluster.living) process.kill();
       });

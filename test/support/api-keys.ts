@@ -1,7 +1,7 @@
 import { insertKey } from "../../db/queries/key-write.ts";
+import { newKey } from "../../src/keys/new-key.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings, KeyKind } from "../../src/lib/api-key-record.ts";
-import { newKey } from "../../src/keys/new-key.ts";
 import type { TestGateway } from "./gateway.ts";
 
 /** Another secret key of the organization, put into the database; returns the secret. */

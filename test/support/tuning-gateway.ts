@@ -123,8 +123,8 @@ export async function startTuningGateway(
       trainingFile ??= (await uploaded(gateway, "fine-tune", lessonsText())).id;
       const suffix = `plan-${suffixes++}`;
       if (plan !== undefined) upstream.tuning.plan(suffix, plan);
-      const wish = { model: UPSTREAM_BASE, training_file: trainingFile, suffix, ...body };
-      const response = await gateway.request("POST", "/v1/fine_tuning/jobs", wish, { key });
+      const request = { model: UPSTREAM_BASE, training_file: trainingFile, suffix, ...body };
+      const response = await gateway.request("POST", "/v1/fine_tuning/jobs", request, { key });
       if (response.status !== 200) throw new Error(await response.text());
       return { ...((await response.json()) as TunedJob), suffix };
     },

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
+import { Subscriptions } from "../../src/events/subscriptions.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { EventWriter } from "../../src/webhooks/event-writer.ts";
-import { Subscriptions } from "../../src/events/subscriptions.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";

@@ -3,8 +3,9 @@
  * database, its name, and the time limit of an attempt in milliseconds. It says "ready", then each
  * second how many webhooks it acts for.
  */
+
+import { createClusterNode } from "../../src/compose/cluster-node.ts";
 import { openConnections } from "../../src/compose/connections.ts";
-import { createMembership } from "../../src/compose/membership.ts";
 import { createWebhooks } from "../../src/compose/webhooks.ts";
 import { readConfig } from "../../src/config.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -21,10 +22,10 @@ const connections = openConnections(
 const onError = (error: unknown) => console.error(name, error);
 
 const telemetry = createTelemetry({ level: "silent" });
-const membership = createMembership({
+const node = createClusterNode({
   connections,
   instance,
-  company: "several",
+  deploymentMode: "clustered",
   clock: systemClock,
   telemetry,
   onChange(kind, objectId) {
@@ -48,7 +49,7 @@ const parts = createWebhooks({
   }),
   connections,
   instance,
-  membership,
+  node,
   keyring: await keyringAt(url),
   clock: systemClock,
   telemetry,
@@ -56,8 +57,8 @@ const parts = createWebhooks({
   onError,
 });
 const { deliveries } = parts;
-await membership.enter();
-await membership.start();
+await node.enter();
+await node.start();
 parts.start();
 console.log("ready");
 const saying = setInterval(() => console.log(`owns ${deliveries.size}`), 1_000);
@@ -65,7 +66,7 @@ const saying = setInterval(() => console.log(`owns ${deliveries.size}`), 1_000);
 process.on("SIGTERM", async () => {
   clearInterval(saying);
   await parts.stop();
-  await membership.leave();
+  await node.leave();
   await connections.close();
   process.exit(0);
 });

@@ -6,6 +6,7 @@ import {
   TooManyKeysError,
 } from "../../../db/queries/key-write.ts";
 import { revokeOperatorKey } from "../../../db/queries/operator-keys.ts";
+import { newKey } from "../../keys/new-key.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
 import {
   ALL_SCOPES,
@@ -16,7 +17,6 @@ import {
 } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import { newKey } from "../../keys/new-key.ts";
 
 export interface KeyRequest {
   readonly organizationId: string;

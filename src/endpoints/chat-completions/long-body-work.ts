@@ -4,7 +4,7 @@ import { textOfShared } from "../../http/read-body.ts";
 import { createCheck } from "../../http/validate.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import { isNamedField } from "../../providers/chat-fields.ts";
-import { renderBody } from "../../providers/openai/shape-body.ts";
+import { renderBody } from "../../providers/openai/chat/shape-body.ts";
 import { planLongAnswer } from "../../providers/sandbox/long-answer.ts";
 import { promptSize } from "./cost-bound.ts";
 import { leanRequest } from "./lean-request.ts";

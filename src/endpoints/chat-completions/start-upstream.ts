@@ -2,8 +2,11 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import {
+  type RewriterOptions,
+  StreamRewriter,
+} from "../../providers/openai/chat/stream-rewriter.ts";
 import { ProviderCall } from "./provider-call.ts";
-import { type RewriterOptions, StreamRewriter } from "./stream-rewriter.ts";
 
 export interface StartedUpstream {
   readonly reader: PieceReader;
@@ -40,7 +43,7 @@ export async function startUpstream(
   const { attempt } = start;
   let reader: PieceReader | undefined;
   try {
-    const answer = await candidate.provider.chat(attempt);
+    const answer = await candidate.provider.chat!(attempt);
     reader = readerOf(answer);
     const output = new GrowingBytes();
     const rewriter = new StreamRewriter(

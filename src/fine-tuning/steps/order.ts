@@ -1,4 +1,4 @@
-import type { ProviderJob, TrainingWish } from "../../providers/fine-tuning.ts";
+import type { ProviderJob, TrainingRequest } from "../../providers/fine-tuning.ts";
 import { MAX_ORDERS, ORDER_SETTLES_MS } from "../limits.ts";
 import { fail, type StepContext, told } from "../step.ts";
 
@@ -18,8 +18,8 @@ export async function order(context: StepContext): Promise<number | null> {
   }
   await context.move({ kind: "ordering" }, ORDER_SETTLES_MS);
   if (!context.isOwner()) return null;
-  const wish = wishOf(context);
-  return started(context, await call((signal) => provider.createJob(wish, signal)));
+  const request = requestOf(context);
+  return started(context, await call((signal) => provider.createJob(request, signal)));
 }
 
 function started(context: StepContext, found: ProviderJob): Promise<number | null> {
@@ -29,7 +29,7 @@ function started(context: StepContext, found: ProviderJob): Promise<number | nul
   return context.move(trigger, 0, [told("Fine-tuning job started")]);
 }
 
-function wishOf({ job }: StepContext): TrainingWish {
+function requestOf({ job }: StepContext): TrainingRequest {
   return {
     model: job.providerBaseModel,
     trainingFileId: job.providerFile!,

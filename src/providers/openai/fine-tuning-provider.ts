@@ -6,18 +6,18 @@ import {
   MAX_READ_EVENTS,
   type ProviderJob,
   type ProviderJobEvent,
+  type TrainingRequest,
   type TrainingUpload,
-  type TrainingWish,
 } from "../fine-tuning.ts";
 import { ProviderFailure, type ProviderSettings } from "../interface.ts";
+import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { multipartUpload } from "../transport/multipart-upload.ts";
 import { type HttpClient, type ProviderRequest, sent } from "../transport/provider-response.ts";
-import { readErrorBody, readWhole } from "./bounded-body.ts";
-import { failureOfThrown } from "./call-failures.ts";
-import { requestHeaders } from "./chat-provider.ts";
+import { requestHeaders } from "./chat/chat-provider.ts";
 import { endpointUrl } from "./endpoint-url.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
 import { isTagged, readEvent, readJob, readList, readObject, TAG_KEY } from "./fine-tuning-wire.ts";
-import { multipartUpload } from "./multipart-upload.ts";
 import { countTokensUpTo } from "./token-count.ts";
 import { wireDialect } from "./wire-dialects.ts";
 
@@ -71,20 +71,20 @@ export class OpenAiFineTuning implements FineTuningProvider {
     return this.#remove(`/files/${encodeURIComponent(fileId)}`, signal);
   }
 
-  async createJob(wish: TrainingWish, signal: AbortSignal): Promise<ProviderJob> {
+  async createJob(request: TrainingRequest, signal: AbortSignal): Promise<ProviderJob> {
     const body = {
-      model: wish.model,
-      training_file: wish.trainingFileId,
-      ...(wish.validationFileId !== undefined && { validation_file: wish.validationFileId }),
-      ...(wish.suffix !== undefined && { suffix: wish.suffix }),
-      seed: wish.seed,
-      method: { type: "supervised", supervised: { hyperparameters: wish.hyperparameters } },
-      metadata: { [TAG_KEY]: wish.tag },
+      model: request.model,
+      training_file: request.trainingFileId,
+      ...(request.validationFileId !== undefined && { validation_file: request.validationFileId }),
+      ...(request.suffix !== undefined && { suffix: request.suffix }),
+      seed: request.seed,
+      method: { type: "supervised", supervised: { hyperparameters: request.hyperparameters } },
+      metadata: { [TAG_KEY]: request.tag },
     };
     const headers = {
       ...this.#headers,
       "content-type": "application/json",
-      "idempotency-key": wish.tag,
+      "idempotency-key": request.tag,
     };
     const init = { method: "POST", headers, body: JSON.stringify(body) };
     return readJob(await this.#call("/fine_tuning/jobs", init, signal));

@@ -1,5 +1,5 @@
-import type { AbortNotice } from "../call-abort.ts";
 import { type ChatCall, type LongCallBody, ProviderFailure } from "../interface.ts";
+import type { AbortNotice } from "../transport/call-abort.ts";
 import { planAnswer, type SandboxAnswer } from "./plan-answer.ts";
 import { type LearnedAnswer, LearnedAnswers } from "./tuning/learned-answers.ts";
 import { aborted } from "./wait.ts";

@@ -1,11 +1,15 @@
-import { type PatternNode, parsePattern } from "./pattern-parse.ts";
+import { type AST, RegExpParser } from "@eslint-community/regexpp";
 
-const MAX_PATTERN_CHARACTERS = 4_096;
+/** Longer patterns are left unread: parsing nested groups takes quadratic time. */
+const MAX_PATTERN_CHARACTERS = 512;
+/** Tried in turn for character classes that name no single character, such as `\w` or `[^abc]`. */
+const COMMON_CHARACTERS = "a0A-_ .b1B/é";
 
 /**
- * A text that matches a regular expression, as far as its syntax is understood, with at least
- * `minLength` characters if its quantifiers allow that many. Undefined when there is none of at most
- * `maxLength`. The pattern is read, never run: a caller's pattern may take for ever.
+ * A text that matches an ECMAScript pattern, with at least `minLength` characters if its quantifiers
+ * allow that many. Undefined for an invalid pattern or if the text would exceed `maxLength`. The
+ * pattern is parsed and never run, because matching a hostile one can take exponential time; the text
+ * can therefore miss the conditions of look-arounds and word boundaries.
  */
 export function patternExample(
   pattern: string,
@@ -13,40 +17,70 @@ export function patternExample(
   maxLength: number,
 ): string | undefined {
   if (pattern.length > MAX_PATTERN_CHARACTERS) return undefined;
-  const root = parsePattern(pattern);
-  if (root === undefined) return undefined;
-  const writer = new ExampleWriter(maxLength);
-  if (!writer.write(root)) return undefined;
-  if (writer.text.length >= minLength) return writer.text;
-  const longer = new ExampleWriter(maxLength, minLength - writer.text.length);
-  return longer.write(root) ? longer.text : writer.text;
+  const parsed = parse(pattern, true) ?? parse(pattern, false);
+  if (parsed === undefined) return undefined;
+  const shortest = new ExampleWriter(parsed.flags, maxLength, 0);
+  if (!shortest.writeFirst(parsed.alternatives)) return undefined;
+  if (shortest.text.length >= minLength) return shortest.text;
+  const longer = new ExampleWriter(parsed.flags, maxLength, minLength - shortest.text.length);
+  return longer.writeFirst(parsed.alternatives) ? longer.text : shortest.text;
 }
 
+interface ParsedPattern {
+  readonly alternatives: readonly AST.Alternative[];
+  readonly flags: "u" | "";
+}
+
+/** Undefined for a pattern that the syntax of the mode does not allow. */
+function parse(pattern: string, unicode: boolean): ParsedPattern | undefined {
+  try {
+    const { alternatives } = new RegExpParser().parsePattern(pattern, 0, pattern.length, {
+      unicode,
+    });
+    return { alternatives, flags: unicode ? "u" : "" };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes the text of a parsed pattern, always with the first of several alternatives. */
 class ExampleWriter {
   text = "";
+  readonly #flags: "u" | "";
   readonly #maxLength: number;
-  readonly #captures = new Map<number, string>();
-  /** Characters that repetitions beyond their minimum are still to add. */
+  readonly #captures = new Map<AST.CapturingGroup, string>();
+  /** Characters still to be added by repetitions beyond their minimum. */
   #missing: number;
 
-  constructor(maxLength: number, missing = 0) {
+  constructor(flags: "u" | "", maxLength: number, missing: number) {
+    this.#flags = flags;
     this.#maxLength = maxLength;
     this.#missing = missing;
   }
 
-  /** Appends the node's text; false when that would be too long. */
-  write(node: PatternNode): boolean {
-    switch (node.kind) {
-      case "text":
-        return this.#append(node.text);
-      case "sequence":
-        return node.parts.every((part) => this.write(part));
-      case "backreference":
-        return this.#append(this.#captures.get(node.index) ?? "");
-      case "group":
-        return this.#writeGroup(node.index, node.body);
-      case "repeat":
-        return this.#writeRepeated(node);
+  /** False if there is no such text, or none of at most `maxLength` characters. */
+  writeFirst([first]: readonly AST.Alternative[]): boolean {
+    return first?.elements.every((element) => this.#write(element)) ?? false;
+  }
+
+  #write(element: AST.Element): boolean {
+    switch (element.type) {
+      case "Character":
+        return this.#append(String.fromCodePoint(element.value));
+      case "CharacterSet":
+        return this.#appendOneOf(element.raw, [...COMMON_CHARACTERS]);
+      case "CharacterClass":
+        return this.#appendOneOf(element.raw, [...namedIn(element), ...COMMON_CHARACTERS]);
+      case "Group":
+        return this.writeFirst(element.alternatives);
+      case "CapturingGroup":
+        return this.#writeCaptured(element);
+      case "Backreference":
+        return this.#append(this.#captures.get([element.resolved].flat()[0]!) ?? "");
+      case "Quantifier":
+        return this.#writeRepeated(element);
+      default:
+        return element.type === "Assertion";
     }
   }
 
@@ -55,24 +89,39 @@ class ExampleWriter {
     return this.text.length <= this.#maxLength;
   }
 
-  #writeGroup(index: number | undefined, body: PatternNode): boolean {
+  /** Appends the first candidate in a character class; testing one character cannot backtrack. */
+  #appendOneOf(characterClass: string, candidates: readonly string[]): boolean {
+    const matcher = new RegExp(`^${characterClass}$`, this.#flags);
+    const found = candidates.find((candidate) => matcher.test(candidate));
+    return found !== undefined && this.#append(found);
+  }
+
+  #writeCaptured(group: AST.CapturingGroup): boolean {
     const start = this.text.length;
-    if (!this.write(body)) return false;
-    if (index !== undefined) this.#captures.set(index, this.text.slice(start));
+    if (!this.writeFirst(group.alternatives)) return false;
+    this.#captures.set(group, this.text.slice(start));
     return true;
   }
 
-  #writeRepeated(node: PatternNode & { kind: "repeat" }): boolean {
-    for (let times = 0; times < node.max; times++) {
-      const isOwed = times < node.min;
-      if (!isOwed && this.#missing <= 0) return true;
+  #writeRepeated({ element, min, max }: AST.Quantifier): boolean {
+    for (let times = 0; times < max; times++) {
+      const isRequired = times < min;
+      if (!isRequired && this.#missing <= 0) return true;
       const start = this.text.length;
-      if (!this.write(node.body)) return false;
+      if (!this.#write(element)) return false;
       const written = this.text.length - start;
-      // A body without text would be repeated for ever to no effect.
+      // Repeating an empty text would never end.
       if (written === 0) return true;
-      if (!isOwed) this.#missing -= written;
+      if (!isRequired) this.#missing -= written;
     }
     return true;
   }
+}
+
+/** The characters that a class lists, and the first of each of its ranges. */
+function namedIn({ elements }: AST.CharacterClass): string[] {
+  return elements.flatMap((element) => {
+    if (element.type === "Character") return String.fromCodePoint(element.value);
+    return element.type === "CharacterClassRange" ? String.fromCodePoint(element.min.value) : [];
+  });
 }

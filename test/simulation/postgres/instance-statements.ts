@@ -52,7 +52,7 @@ export const instanceStatements: readonly ModelledStatement[] = [
         {
           is_alive: beaten !== undefined,
           live_ids: [...(beaten === undefined ? [] : [id as string]), ...live].sort(),
-          has_estate: others.some((row) => !row.is_settled && (!row.alive || isSilent(row))),
+          has_orphaned_work: others.some((row) => !row.is_settled && (!row.alive || isSilent(row))),
         },
       ]);
     },

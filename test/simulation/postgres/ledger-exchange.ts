@@ -136,8 +136,8 @@ function chargeEnded(
 function heldInMemory({ tables }: ModelContext, transaction: Transaction, id: string): bigint {
   const attempt = tables.attempts.read(transaction, id);
   const instance = attempt && tables.instances.read(transaction, attempt.instance_id);
-  const isAlone = instance?.is_alone === true && instance.epoch === attempt!.epoch;
-  return isAlone ? attempt!.hold_nano : 0n;
+  const isSingleNode = instance?.is_alone === true && instance.epoch === attempt!.epoch;
+  return isSingleNode ? attempt!.hold_nano : 0n;
 }
 
 function charge(place: Place, nano: bigint): void {

@@ -140,9 +140,9 @@ export const ledgerStatements: readonly ModelledStatement[] = [
     look({ tables }, transaction, [after, limit]) {
       const isHeld = (row: AttemptRow): boolean => {
         const instance = tables.instances.read(transaction, row.instance_id);
-        const isAlone = instance?.epoch === row.epoch && instance.is_alone;
+        const isSingleNode = instance?.epoch === row.epoch && instance.is_alone;
         const hold = tables.holds.read(transaction, row.request_id);
-        return row.hold_nano === 0n || hold !== undefined || isAlone;
+        return row.hold_nano === 0n || hold !== undefined || isSingleNode;
       };
       const rows = [...tables.attempts.all(transaction)]
         .filter((row) => {

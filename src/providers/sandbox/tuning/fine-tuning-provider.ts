@@ -15,8 +15,8 @@ import type {
   FineTuningProvider,
   ProviderJob,
   ProviderJobEvent,
+  TrainingRequest,
   TrainingUpload,
-  TrainingWish,
 } from "../../fine-tuning.ts";
 import { ProviderFailure } from "../../interface.ts";
 import { countTokens } from "../tokens.ts";
@@ -67,12 +67,12 @@ export class SandboxFineTuning implements FineTuningProvider {
     return deleteSandboxFile(this.#dependencies.sql, fileId, FAILING_SUFFIX);
   }
 
-  async createJob(wish: TrainingWish): Promise<ProviderJob> {
-    const isFailing = wish.suffix === FAILING_SUFFIX;
-    const isStarted = await startSandboxJob(this.#dependencies.sql, wish.trainingFileId, {
-      tag: wish.tag,
-      model: isFailing ? FAILING_SUFFIX : wish.model,
-      epochs: wish.hyperparameters.n_epochs,
+  async createJob(request: TrainingRequest): Promise<ProviderJob> {
+    const isFailing = request.suffix === FAILING_SUFFIX;
+    const isStarted = await startSandboxJob(this.#dependencies.sql, request.trainingFileId, {
+      tag: request.tag,
+      model: isFailing ? FAILING_SUFFIX : request.model,
+      epochs: request.hyperparameters.n_epochs,
       startedAtMs: this.#dependencies.clock.nowMs(),
     });
     if (!isStarted) {
@@ -81,7 +81,7 @@ export class SandboxFineTuning implements FineTuningProvider {
         param: "training_file",
       });
     }
-    return this.readJob(wish.trainingFileId);
+    return this.readJob(request.trainingFileId);
   }
 
   async findJobs(tag: string): Promise<ProviderJob[]> {

@@ -1,0 +1,151 @@
+import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
+import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
+import { readDatabaseTime } from "../../db/queries/database-time.ts";
+import type { DeploymentMode } from "../../db/queries/instance-lock.ts";
+import { ChangeFeed } from "../cluster/change-feed.ts";
+import { ClockWatch } from "../cluster/clock-watch.ts";
+import { Cleaning } from "../cluster/cluster-cleaning.ts";
+import type { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
+import { join, takeOver } from "../cluster/joining.ts";
+import { ClusterMembership } from "../cluster/membership.ts";
+import { Reaper } from "../cluster/reaper.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+import type { Connections } from "./connections.ts";
+
+export interface ClusterNodeOptions {
+  readonly connections: Connections;
+  readonly instance: InstanceIdentity;
+  readonly deploymentMode: DeploymentMode;
+  /** Heartbeats that do not wait for the event loop, where others judge this instance by them. */
+  readonly heartbeats?: HeartbeatThread | undefined;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  onChange(kind: string, objectId: string): void;
+  onGap(): void;
+  onFenced(): void;
+  onError(error: unknown): void;
+  /** What else is to be cleaned up, on one instance at a time. */
+  readonly cleaningTasks: readonly (() => Promise<void>)[];
+}
+
+/** This process among those that share its database. */
+export interface ClusterNode {
+  readonly membership: ClusterMembership;
+  readonly ownership: PostgresOwnership;
+  /** Kinds of owned actors are registered here before `start`. */
+  readonly unowned: UnownedWork;
+  /** As the only gateway of the database, or as one of several. Throws GatewayLockHeldError. */
+  enter(): Promise<void>;
+  start(): Promise<void>;
+  /** Hands everything back and leaves. Rejects where the database could not be told. */
+  leave(): Promise<void>;
+}
+
+const VERIFY_MS = 10_000;
+
+export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
+  const { connections, instance, deploymentMode, clock, telemetry, onError } = options;
+  const { background: sql, lock } = connections;
+  const ownership = new PostgresOwnership({
+    sql,
+    instance,
+    isWithinLease: () => membership.lease.isCurrent,
+    mayJudgeOthers: () => membership.lease.mayJudgeOthers,
+  });
+  const unowned = new UnownedWork({ ownership, clock, peers: () => membership.peers(), onError });
+  const reaper = new Reaper({
+    sql,
+    instance,
+    onBuried(ids) {
+      telemetry.log.warn({ instances: ids }, "declared silent instances dead");
+      void unowned.sweep();
+    },
+    onSettled: (estate) => noteSettled(telemetry, estate, onError),
+    onError,
+  });
+  const membership: ClusterMembership = new ClusterMembership({
+    sql: lock,
+    instance,
+    deploymentMode,
+    reconnect: () => connections.renewLock(),
+    changeFeed: new ChangeFeed({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
+    threadAgeMs: options.heartbeats?.ageMs,
+    onGap: options.onGap,
+    onLateHeartbeat: () => ownership.verify(),
+    onOrphanedWork: () => reaper.reap(),
+    onFenced: options.onFenced,
+    onError,
+  });
+  const cleaning = new Cleaning({
+    sql,
+    clock,
+    tasks: options.cleaningTasks,
+    isOurTurn: () => membership.peers().rank === 0,
+    onError,
+  });
+  const clockWatch = watchClock(options);
+  let verifying: ReturnType<typeof setInterval> | undefined;
+  return {
+    membership,
+    ownership,
+    unowned,
+    async enter() {
+      const become = deploymentMode === "clustered" ? join : takeOver;
+      noteSettled(telemetry, await become(lock, sql, instance), onError);
+    },
+    async start() {
+      await membership.start();
+      options.heartbeats?.start();
+      cleaning.start();
+      clockWatch.start();
+      unowned.start();
+      verifying = setInterval(() => void ownership.verify().catch(onError), VERIFY_MS);
+    },
+    async leave() {
+      clearInterval(verifying);
+      options.heartbeats?.stop();
+      cleaning.stop();
+      clockWatch.stop();
+      await unowned.stop();
+      await reaper.close();
+      try {
+        await ownership.releaseAll();
+      } finally {
+        await membership.stop();
+      }
+    },
+  };
+}
+
+function watchClock({ connections, clock, telemetry }: ClusterNodeOptions): ClockWatch {
+  const watch = new ClockWatch({
+    clock,
+    readDatabaseTime: () => readDatabaseTime(connections.background),
+    onApart: (aheadMs) =>
+      telemetry.log.warn(
+        { ahead_ms: Math.round(aheadMs) },
+        "this machine's clock differs from the database's: keys expire, budgets renew and webhooks are signed at the wrong time",
+      ),
+    onAgreed: () => telemetry.log.info({}, "this machine's clock agrees with the database's again"),
+  });
+  telemetry.gauge(
+    "gateway_clock_ahead_seconds",
+    "How far this machine's clock is ahead of the database's at least; negative where it is behind.",
+    () => watch.aheadMs / 1_000,
+  );
+  return watch;
+}
+
+function noteSettled(
+  telemetry: Telemetry,
+  { settled, released, failures }: DeadSettled,
+  onError: (error: unknown) => void,
+): void {
+  if (settled + released > 0) {
+    telemetry.log.warn({ charged: settled, released }, "settled what others left running");
+  }
+  for (const error of failures) onError(error);
+}

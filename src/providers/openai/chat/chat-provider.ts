@@ -1,0 +1,228 @@
+import type { Clock } from "../../../lib/clock.ts";
+import { GatewayError } from "../../../lib/errors.ts";
+import { type ChatFields, chatFieldsOf } from "../../chat-fields.ts";
+import {
+  type ChatAnswer,
+  type ChatCall,
+  type ChatProvider,
+  LONG_BODY,
+  type LongCallBody,
+  type PieceReader,
+  type ProviderFailure,
+  type ProviderSettings,
+} from "../../interface.ts";
+import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
+import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
+import { isEventStream, isJson } from "../../transport/content-type.ts";
+import { createHttpClient } from "../../transport/http-client.ts";
+import type { HttpClient, ProviderResponse } from "../../transport/provider-response.ts";
+import { endpointUrl } from "../endpoint-url.ts";
+import {
+  type FailureContext,
+  failureInside,
+  failureOfStatus,
+  failureTold,
+} from "../failure-mapping.ts";
+import { nestsDeeperThan } from "../nesting.ts";
+import { type WireDialect, wireDialect } from "../wire-dialects.ts";
+import { type AnswerReader, ClientCall } from "./client-call.ts";
+import { completionToStream } from "./completion-to-stream.ts";
+import { bodyShaper, type RenderOptions } from "./shape-body.ts";
+
+/** Deeper completions parse, but cannot be serialised again. */
+const MAX_COMPLETION_DEPTH = 1024;
+
+export interface OpenAiDependencies {
+  readonly clock: Clock;
+  /** Shared between providers; one of its own where it is left out. */
+  readonly httpClient?: HttpClient;
+}
+
+/**
+ * A provider that speaks OpenAI's chat wire format. A streamed answer is the response body itself,
+ * untouched. Throws when the base URL or the key cannot be used at all.
+ */
+export function createOpenAiProvider(
+  settings: ProviderSettings,
+  dependencies: OpenAiDependencies,
+): ChatProvider {
+  return new OpenAiChatProvider(settings, wireDialect(settings.type), dependencies);
+}
+
+class OpenAiChatProvider implements ChatProvider, AnswerReader {
+  readonly fields: ChatFields;
+  readonly #url: string;
+  readonly #failureContext: FailureContext;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+  readonly #client: HttpClient;
+  readonly #connectTimeoutMs: number;
+  readonly #shape: ReturnType<typeof bodyShaper>;
+  readonly #plainDeltas: boolean;
+
+  constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
+    const { clock } = dependencies;
+    this.fields = chatFieldsOf(settings.type);
+    this.#url = endpointUrl(settings.baseUrl, "/chat/completions");
+    this.#failureContext = {
+      apiKey: settings.apiKey,
+      get nowMs() {
+        return clock.nowMs();
+      },
+    };
+    this.#headers = requestHeaders(settings, dialect);
+    this.#clock = clock;
+    this.#client = dependencies.httpClient ?? createHttpClient({ clock });
+    this.#connectTimeoutMs = settings.connectTimeoutMs;
+    const { hostname } = new URL(this.#url);
+    this.#plainDeltas = isOpenAiItself(settings.type, hostname);
+    this.#shape = bodyShaper(dialect, { plainDeltas: this.#plainDeltas });
+  }
+
+  chat(call: ChatCall): Promise<ChatAnswer> {
+    const longBody = call.body[LONG_BODY];
+    if (longBody !== undefined) return this.#chatLong(call, longBody);
+    try {
+      return this.#send(call, this.#bodyOf(call));
+    } catch (error) {
+      return Promise.reject(failureOfThrown(error, call.abortNotice ?? call.signal));
+    }
+  }
+
+  async #chatLong(call: ChatCall, longBody: LongCallBody): Promise<ChatAnswer> {
+    const signal = call.abortNotice ?? call.signal;
+    const { model, modelId } = call;
+    const { type } = this.fields;
+    const options: RenderOptions = { type, plainDeltas: this.#plainDeltas, model, modelId };
+    try {
+      const bytes = await longBody.render<Uint8Array>("openai", options, signal);
+      if (signal.aborted) throw signal.reason;
+      return await this.#send(call, bytes);
+    } catch (error) {
+      // That the thread is busy says nothing about the provider.
+      if (error instanceof GatewayError && !signal.aborted) throw error;
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  #send(call: ChatCall, body: string | Uint8Array): Promise<ChatAnswer> {
+    const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
+    this.#client.send(this.#url, sent, sent);
+    return sent.answer;
+  }
+
+  /** Throws, or rejects, where the response is no answer. */
+  answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer> {
+    if (response.status < 200 || response.status > 299) return this.#refuse(response);
+    if (call.stream) return this.#streamOf(response);
+    const text = readWhole(response, MAX_COMPLETION_BYTES);
+    return text instanceof Promise ? this.#completionLater(text) : this.#completionOf(text);
+  }
+
+  async #completionLater(text: Promise<string | undefined>): Promise<ChatAnswer> {
+    return this.#completionOf(await text);
+  }
+
+  #completionOf(text: string | undefined): ChatAnswer {
+    return { kind: "completion", completion: this.#parsed(text) };
+  }
+
+  #bodyOf(call: ChatCall): string {
+    return JSON.stringify(this.#shape(call.body, call.model, call.modelId));
+  }
+
+  async #refuse(response: ProviderResponse): Promise<never> {
+    const text = await readErrorBody(response, this.#clock);
+    throw failureOfStatus(response.status, response.headers, text, this.#failureContext);
+  }
+
+  #streamOf(response: ProviderResponse): ChatAnswer | Promise<ChatAnswer> {
+    const contentType = response.headers.get("content-type");
+    if (contentType === "text/event-stream" || isEventStream(contentType)) {
+      if (!hasBody(response)) throw brokenAnswer("an empty body");
+      return new StreamAnswer(response, this.#failureContext);
+    }
+    if (!isJson(contentType)) {
+      response.body?.cancel().catch(() => undefined);
+      throw brokenAnswer("a content type that is no event stream");
+    }
+    return this.#wholeAsStream(response);
+  }
+
+  /** Some servers answer a request for a stream with a whole completion. */
+  async #wholeAsStream(response: ProviderResponse): Promise<ChatAnswer> {
+    const body = completionToStream(this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES)));
+    if (body === undefined) throw brokenAnswer("a body that is no completion");
+    return { kind: "stream", body };
+  }
+
+  #parsed(text: string | undefined): unknown {
+    if (text === undefined) throw brokenAnswer("more bytes than a completion may have");
+    let parsed: unknown;
+    try {
+      parsed = JSON.parse(text);
+    } catch {
+      throw brokenAnswer("a body that is no JSON");
+    }
+    const failure = failureInside(parsed, this.#failureContext);
+    if (failure !== undefined) throw failure;
+    if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+      throw brokenAnswer("JSON that is no object");
+    }
+    // A level of nesting takes two characters, so a short body needs no look.
+    if (text.length > 2 * MAX_COMPLETION_DEPTH && nestsDeeperThan(parsed, MAX_COMPLETION_DEPTH)) {
+      throw brokenAnswer("JSON that is nested too deeply");
+    }
+    return parsed;
+  }
+}
+
+function hasBody(response: ProviderResponse): boolean {
+  return response.hasBody ?? response.body !== null;
+}
+
+/** The body of a response, as a stream or piece by piece, as its reader wants it. */
+class StreamAnswer {
+  readonly kind = "stream";
+  readonly #response: ProviderResponse;
+  readonly #failureContext: FailureContext;
+
+  constructor(response: ProviderResponse, failureContext: FailureContext) {
+    this.#response = response;
+    this.#failureContext = failureContext;
+  }
+
+  get body(): ReadableStream<Uint8Array> {
+    return this.#response.body!;
+  }
+
+  reader(): PieceReader {
+    return this.#response.reader?.() ?? this.body.getReader();
+  }
+
+  failureOf(event: unknown): ProviderFailure {
+    return failureTold(event, this.#failureContext);
+  }
+}
+
+export function requestHeaders(
+  settings: ProviderSettings,
+  dialect: WireDialect,
+): Record<string, string> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    // Expanding costs more than the local network does, and would need a bound of its own.
+    "accept-encoding": "identity",
+  };
+  if (settings.apiKey === undefined) return headers;
+  if (!/^[\x21-\x7e]+$/.test(settings.apiKey)) {
+    throw new Error(`the key of provider "${settings.id}" has characters that no header can carry`);
+  }
+  if (dialect.keyHeader === "api-key") headers["api-key"] = settings.apiKey;
+  else headers.authorization = `Bearer ${settings.apiKey}`;
+  return headers;
+}
+
+function isOpenAiItself(type: string, host: string): boolean {
+  return type === "openai" && (host === "openai.com" || host.endsWith(".openai.com"));
+}

@@ -1,0 +1,123 @@
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+
+/**
+ * Most chunks of a stream differ from the one before in nothing but the text they bring. A template is
+ * what such a chunk holds around its text, and what the rewritten chunk holds around it; chunks that fit
+ * are rewritten by replacing what is around their texts, at a small part of the cost of parsing. A chunk
+ * that does not fit to the letter is parsed.
+ */
+export class DeltaTemplate {
+  /** Around the text, on the provider's wire. */
+  readonly #opening: string;
+  readonly #closing: string;
+  /** Around the text, on ours. */
+  readonly #head: string;
+  readonly #tail: string;
+  /** From one text to the next, on the provider's wire. */
+  readonly #betweenLength: number;
+  /** The same on ours, with what comes before the first and behind the last: made for the first run. */
+  #ours: { readonly head: Buffer; readonly between: Buffer; readonly tail: Buffer } | undefined;
+
+  constructor(source: Surroundings, target: Surroundings) {
+    this.#opening = `data: ${source.before}`;
+    this.#closing = `${source.after}\n\n`;
+    this.#head = `data: ${target.before}`;
+    this.#tail = `${target.after}\n\n`;
+    this.#betweenLength = this.#closing.length + this.#opening.length;
+  }
+
+  /** Characters of an event that fits, besides its text. */
+  get framingLength(): number {
+    return this.#betweenLength;
+  }
+
+  /** The position behind the event that begins at `start`; -1 where it does not fit. */
+  endOfEvent(text: string, start: number): number {
+    if (!text.startsWith(this.#opening, start)) return -1;
+    const quote = endOfText(text, start + this.#opening.length);
+    return text.startsWith(this.#closing, quote) ? quote + this.#closing.length : -1;
+  }
+
+  /** One event that fits, rewritten. */
+  rewrite(text: string, start: number, end: number): string {
+    const content = text.slice(start + this.#opening.length, end - this.#closing.length);
+    return this.#head + content + this.#tail;
+  }
+
+  /** Several in a row, rewritten at the end of the output. */
+  rewriteRun(text: string, start: number, end: number, events: number, output: GrowingBytes): void {
+    this.#ours ??= {
+      head: Buffer.from(this.#head, "latin1"),
+      between: Buffer.from(this.#tail + this.#head, "latin1"),
+      tail: Buffer.from(this.#tail, "latin1"),
+    };
+    const { head, between, tail } = this.#ours;
+    const lengthBytes = end - start + events * (between.length - this.#betweenLength);
+    output.addInPlace(lengthBytes, (into, at) => {
+      let position = put(into, at, head);
+      let next = start;
+      for (;;) {
+        next += this.#opening.length;
+        for (;;) {
+          const code = text.charCodeAt(next);
+          if (code === QUOTE) break;
+          into[position++] = code;
+          next++;
+        }
+        next += this.#closing.length;
+        if (next >= end) return put(into, position, tail);
+        position = put(into, position, between);
+      }
+    });
+  }
+}
+
+function put(into: Buffer, at: number, bytes: Buffer): number {
+  into.set(bytes, at);
+  return at + bytes.length;
+}
+
+interface Surroundings {
+  readonly before: string;
+  readonly after: string;
+}
+
+const MARK = /"content": ?"/g;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const SPACE = 0x20;
+
+/** Where a text ends: at its quote, or at what would not be JSON or stand for something else. */
+function endOfText(text: string, start: number): number {
+  for (let at = start; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE || code === BACKSLASH || code < SPACE) return at;
+  }
+  return text.length;
+}
+
+/** Learns from a chunk with a single choice that brings content and nothing else. */
+export function learnTemplate(
+  raw: string,
+  rewritten: string,
+  choices: readonly Record<string, unknown>[],
+): DeltaTemplate | undefined {
+  const [choice] = choices;
+  if (choices.length !== 1 || choice!.finish_reason !== null) return undefined;
+  const delta = choice!.delta as Record<string, unknown>;
+  if (typeof delta.content !== "string") return undefined;
+  for (const field in delta) if (field !== "content") return undefined;
+  const source = around(raw);
+  const target = source && around(rewritten);
+  return target && new DeltaTemplate(source, target);
+}
+
+function around(text: string): Surroundings | undefined {
+  MARK.lastIndex = 0;
+  if (!MARK.test(text)) return undefined;
+  const start = MARK.lastIndex;
+  if (MARK.test(text)) return undefined;
+  const end = text.indexOf('"', start);
+  if (end < 0 || text.slice(start, end).includes("\\")) return undefined;
+  return { before: text.slice(0, start), after: text.slice(end) };
+}

@@ -1,0 +1,85 @@
+import { type WireDialect, wireDialect } from "../wire-dialects.ts";
+import { messageShaper } from "./shape-messages.ts";
+
+type Body = Readonly<Record<string, unknown>>;
+
+/**
+ * Returns a function that turns the gateway's request body into the one that a provider takes. Where
+ * nothing differs the body is returned itself, uncopied.
+ *
+ * `plainDeltas` asks OpenAI not to pad stream chunks with random characters
+ * (`stream_options.include_obfuscation`), which only OpenAI itself knows.
+ */
+export function bodyShaper(
+  dialect: WireDialect,
+  options: { readonly plainDeltas: boolean },
+): (body: Body, model: string, modelId?: string) => Body {
+  const leftOut = new Set(dialect.takesStreamOptions ? [] : ["stream_options"]);
+  if (dialect.reasoning !== "object") leftOut.add("reasoning");
+  const renamed = new Map(Object.entries(dialect.renamed));
+  const shapeMessages = messageShaper(dialect);
+
+  return (body, model, modelId = model) => {
+    const renamesLimit =
+      body.max_tokens !== undefined &&
+      (dialect.takesCompletionLimit(model) || dialect.takesCompletionLimit(modelId));
+    const addsPlainDeltas = options.plainDeltas && isObject(body.stream_options);
+    const messages = shapeMessages(body.messages);
+    const withFiles = holdsFiles(dialect, body.messages) ? dialect.withFiles : undefined;
+    let differs = renamesLimit || addsPlainDeltas || (messages ?? withFiles) !== undefined;
+    if (!differs) {
+      for (const name in body) {
+        if (leftOut.has(name) || renamed.has(name)) {
+          differs = true;
+          break;
+        }
+      }
+    }
+    if (!differs) return body;
+
+    const shaped: Record<string, unknown> = {};
+    for (const name in body) {
+      if (renamesLimit && name === "max_tokens") shaped.max_completion_tokens = body.max_tokens;
+      else if (!leftOut.has(name)) shaped[renamed.get(name) ?? name] = body[name];
+    }
+    if (messages !== undefined) shaped.messages = messages;
+    if (addsPlainDeltas) {
+      shaped.stream_options = { include_obfuscation: false, ...(body.stream_options as Body) };
+    }
+    if (dialect.reasoning === "effort") addReasoningEffort(shaped, body);
+    if (withFiles !== undefined) Object.assign(shaped, withFiles);
+    return shaped;
+  };
+}
+
+export interface RenderOptions {
+  /** The provider's type. */
+  readonly type: string;
+  readonly plainDeltas: boolean;
+  readonly model: string;
+  readonly modelId: string | undefined;
+}
+
+/** What a thread makes of a long body: the bytes that the provider gets. */
+export function renderBody(body: Body, options: RenderOptions): Uint8Array<ArrayBuffer> {
+  const { type, plainDeltas, model, modelId } = options;
+  const shape = bodyShaper(wireDialect(type), { plainDeltas });
+  return new TextEncoder().encode(JSON.stringify(shape(body, model, modelId)));
+}
+
+function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {
+  if (!isObject(body.reasoning) || shaped.reasoning_effort !== undefined) return;
+  const effort = body.reasoning.effort;
+  if (typeof effort === "string") shaped.reasoning_effort = effort;
+}
+
+function holdsFiles({ withFiles }: WireDialect, messages: unknown): boolean {
+  if (withFiles === undefined || !Array.isArray(messages)) return false;
+  return messages.some(
+    ({ content }) => Array.isArray(content) && content.some(({ type }) => type === "file"),
+  );
+}
+
+function isObject(value: unknown): value is Body {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

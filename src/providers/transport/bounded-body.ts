@@ -1,0 +1,79 @@
+import type { Clock } from "../../lib/clock.ts";
+import type { ProviderResponse } from "./provider-response.ts";
+
+/** The largest completion that is read, in bytes. */
+export const MAX_COMPLETION_BYTES = 32 * 1024 * 1024;
+/** How much of an error body is read, and how long at most it may take. */
+export const MAX_ERROR_BODY_BYTES = 64 * 1024;
+export const ERROR_BODY_TIMEOUT_MS = 3_000;
+
+/**
+ * The text of a response, or undefined when it is longer than `maxBytes`, of which no more is read; at
+ * once where it has come already. Rejects when the body breaks off.
+ */
+export function readWhole(
+  response: ProviderResponse,
+  maxBytes: number,
+): string | Promise<string | undefined> {
+  const whole = response.wholeText?.(maxBytes);
+  if (whole !== undefined) return whole;
+  const length = response.headers.get("content-length");
+  // An encoded body can grow without bound while it is expanded, so its length proves nothing.
+  const provesLength = length !== null && response.headers.get("content-encoding") === null;
+  if (provesLength && Number(length) <= maxBytes) {
+    return response.text();
+  }
+  return readPieces(response, maxBytes);
+}
+
+async function readPieces(
+  response: ProviderResponse,
+  maxBytes: number,
+): Promise<string | undefined> {
+  if (response.body === null) return "";
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  let readBytes = 0;
+  for (;;) {
+    const piece = await reader.read();
+    if (piece.done) return text + decoder.decode();
+    readBytes += piece.value.length;
+    if (readBytes > maxBytes) {
+      await reader.cancel();
+      return undefined;
+    }
+    text += decoder.decode(piece.value, { stream: true });
+  }
+}
+
+/**
+ * The beginning of an error body: at most MAX_ERROR_BODY_BYTES, and what came within
+ * ERROR_BODY_TIMEOUT_MS. Never rejects: an error body that breaks off has said what it said. Leaves
+ * the body cancelled.
+ */
+export async function readErrorBody(response: ProviderResponse, clock: Clock): Promise<string> {
+  if (response.body === null) return "";
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  const cancel = () => {
+    reader.cancel().catch(() => undefined);
+  };
+  const stopTimer = clock.after(ERROR_BODY_TIMEOUT_MS, cancel);
+  let text = "";
+  let readBytes = 0;
+  try {
+    while (readBytes < MAX_ERROR_BODY_BYTES) {
+      const piece = await reader.read();
+      if (piece.done) break;
+      const kept = piece.value.subarray(0, MAX_ERROR_BODY_BYTES - readBytes);
+      readBytes += kept.length;
+      text += decoder.decode(kept, { stream: true });
+    }
+  } catch {
+    // The connection broke: what was read so far is the answer.
+  }
+  stopTimer();
+  cancel();
+  return text;
+}

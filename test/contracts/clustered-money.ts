@@ -1,0 +1,122 @@
+import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { organizationActor } from "../../actors/organization/actor.ts";
+import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
+import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Query } from "../../db/query.ts";
+import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
+import { ClusteredMoney } from "../../src/money/clustered.ts";
+import { CreditOrders } from "../../src/money/credit-orders.ts";
+import { type Books, giveCredit, openBooks } from "../ledger/books.ts";
+import type { OwnedMoney } from "./money/owned-money.ts";
+import { payerChanges } from "./money/payer-changes.ts";
+import { WatchedLedger, WatchedWork } from "./money/watched-work.ts";
+
+const START_MS = Date.UTC(2026, 2, 14, 12);
+
+export interface SharingInstanceOptions {
+  readonly clock: Clock;
+  readonly instance: InstanceIdentity;
+  /** The ledger's connection goes there, where it is not the database itself. */
+  readonly ledgerUrl?: string | undefined;
+}
+
+/** Money of one of several instances on these books, as the gateway composes it. */
+export function shareMoney(books: Books, options: SharingInstanceOptions) {
+  const { clock, instance } = options;
+  const context = { nowMs: 0, random: Math.random };
+  const backgroundErrors: unknown[] = [];
+  const notes = new Set<string>();
+  const clamped: bigint[] = [];
+  const batches: number[] = [];
+  let fenced = 0;
+  const work = new WatchedWork();
+  const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
+  const environment: ActorEnvironment = {
+    clock,
+    turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
+    commit: (effects, lineage) => ledger.submit(effects, lineage),
+    read,
+  };
+  const keys = new ActorRegistry(apiKeyActor, environment);
+  const organizations = new ActorRegistry(organizationActor, environment);
+  const money = new ClusteredMoney({
+    keys,
+    clock,
+    instance,
+    onClamped: (_, clampedNano) => void clamped.push(clampedNano),
+    onBackgroundError: (error) => void backgroundErrors.push(error),
+    notes: {
+      add: ({ requestId }) => void notes.add(requestId),
+      remove: (id) => void notes.delete(id),
+    },
+  });
+  const applicationName = `ledger ${instance.id}`;
+  const sql = books.connect(1, options.ledgerUrl, {
+    applicationName,
+    settings: SHARED_LEDGER_SETTINGS,
+  });
+  const ledger: GroupCommit = new WatchedLedger(
+    {
+      sql,
+      instance,
+      commitBatch: (...batch) => work.during(() => commitSharedHolds(...batch)),
+      holds: money.desk,
+      endEarlierTry: () => endEarlierSession(sql, applicationName),
+      onCommitted: (settlements) => money.committed(settlements),
+      onFenced: () => void fenced++,
+      onGuardViolated: (error) => void backgroundErrors.push(error),
+      onPostedAbandoned: (settlement) => money.refund(settlement),
+      onBatch: (units) => void batches.push(units),
+    },
+    work,
+  );
+  money.connect(ledger);
+  const orders = new CreditOrders({
+    organizations,
+    holdsAreShared: true,
+    clock,
+    read,
+    onError: (error) => void backgroundErrors.push(error),
+  });
+  return {
+    money,
+    ledger,
+    keys,
+    organizations,
+    orders,
+    clamped,
+    backgroundErrors,
+    notes,
+    batches,
+    instance,
+    get fenced() {
+      return fenced;
+    },
+    isBusy: () => work.isBusy || money.desk.hasWork || ledger.queuedUnits > 0,
+  };
+}
+
+/** One of several instances on a database of its own, in the hands of a test. */
+export async function openClusteredMoney() {
+  const books = await openBooks();
+  const clock = new VirtualClock(START_MS);
+  const shared = shareMoney(books, { clock, instance: books.instance });
+  const { keys, organizations, orders } = shared;
+  return {
+    ...shared,
+    clock,
+    books,
+    ...payerChanges(books, keys, organizations, orders),
+    async topUp(payer, amountNano) {
+      await giveCredit(books.sql, payer, amountNano);
+    },
+    async close() {
+      await shared.ledger.close();
+      await books.close();
+    },
+  } satisfies OwnedMoney & Record<string, unknown>;
+}

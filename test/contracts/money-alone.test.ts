@@ -1,4 +1,0 @@
-import { openAloneMoney } from "./alone-money.ts";
-import { describeMoney } from "./money.ts";
-
-describeMoney(openAloneMoney);

@@ -1,0 +1,4 @@
+import { openClusteredMoney } from "./clustered-money.ts";
+import { describeMoney } from "./money.ts";
+
+describeMoney(openClusteredMoney);

@@ -1,0 +1,4 @@
+import { describeMoney } from "./money.ts";
+import { openSingleNodeMoney } from "./single-node-money.ts";
+
+describeMoney(openSingleNodeMoney);

@@ -1,0 +1,104 @@
+import { apiKeyActor } from "../../actors/api-key/actor.ts";
+import { organizationActor } from "../../actors/organization/actor.ts";
+import {
+  type ActorEnvironment,
+  ActorRegistry,
+  type PassivationPolicy,
+} from "../../actors/runtime/registry.ts";
+import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
+import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { Query } from "../../db/query.ts";
+import { VirtualClock } from "../../src/lib/clock.ts";
+import { CreditOrders } from "../../src/money/credit-orders.ts";
+import { SingleNodeMoney } from "../../src/money/single-node.ts";
+import { giveCredit, openBooks } from "../ledger/books.ts";
+import type { OwnedMoney } from "./money/owned-money.ts";
+import { payerChanges } from "./money/payer-changes.ts";
+import { WatchedLedger, WatchedWork } from "./money/watched-work.ts";
+
+export interface SingleNodeMoneyOptions {
+  /** The ledger's connection goes there, where it is not the database itself. */
+  readonly ledgerUrl?: (databaseUrl: string) => Promise<string>;
+  readonly passivation?: PassivationPolicy;
+}
+
+const START_MS = Date.UTC(2026, 2, 14, 12);
+
+/** Money of an instance that is alone, on a database of its own, as the gateway composes it. */
+export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) {
+  const books = await openBooks();
+  const clock = new VirtualClock(START_MS);
+  const context = { nowMs: 0, random: Math.random };
+  const backgroundErrors: unknown[] = [];
+  const notes = new Set<string>();
+  const batches: number[] = [];
+  const work = new WatchedWork();
+  const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
+  const environment: ActorEnvironment = {
+    clock,
+    turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
+    commit: (effects, lineage) => ledger.submit(effects, lineage),
+    read,
+  };
+  const keys = new ActorRegistry(apiKeyActor, environment, options.passivation);
+  const organizations = new ActorRegistry(organizationActor, environment, options.passivation);
+  const clamped: bigint[] = [];
+  const money = new SingleNodeMoney({
+    keys,
+    organizations,
+    clock,
+    instance: books.instance,
+    onClamped: (_, clampedNano) => void clamped.push(clampedNano),
+    onBackgroundError: (error) => void backgroundErrors.push(error),
+    notes: {
+      add: ({ requestId }) => void notes.add(requestId),
+      remove: (id) => void notes.delete(id),
+    },
+  });
+  const sql = books.connect(1, await options.ledgerUrl?.(books.url));
+  const ledger: GroupCommit = new WatchedLedger(
+    {
+      sql,
+      instance: books.instance,
+      endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
+      onCommitted: (settlements, totals) => money.committed(settlements, totals),
+      onFenced: () => void backgroundErrors.push(new Error("fenced")),
+      onGuardViolated: (error) => void backgroundErrors.push(error),
+      onPostedAbandoned: (settlement) => money.refund(settlement),
+      onBatch: (units) => void batches.push(units),
+    },
+    work,
+  );
+  money.connect(ledger);
+  const orders = new CreditOrders({
+    organizations,
+    holdsAreShared: false,
+    clock,
+    read,
+    onError: (error) => void backgroundErrors.push(error),
+  });
+
+  return {
+    money,
+    clock,
+    books,
+    keys,
+    organizations,
+    ledger,
+    orders,
+    clamped,
+    backgroundErrors,
+    notes,
+    batches,
+    isBusy: () => work.isBusy,
+    ...payerChanges(books, keys, organizations, orders),
+    async topUp(payer, amountNano) {
+      await giveCredit(books.sql, payer, amountNano);
+      organizations.forget(payer.organizationId);
+    },
+    async close() {
+      await ledger.close();
+      await books.close();
+    },
+  } satisfies OwnedMoney & Record<string, unknown>;
+}

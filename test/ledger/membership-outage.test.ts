@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connectDatabase, type Database } from "../../db/client.ts";
+import { ChangeFeed } from "../../src/cluster/change-feed.ts";
+import { ClusterMembership, MAX_WAITING_REQUESTS } from "../../src/cluster/membership.ts";
+import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
+import { until } from "../support/until.ts";
+import { type Books, openBooks } from "./books.ts";
+
+let books: Books;
+let network: CuttingProxy;
+let sql: Database;
+let membership: ClusterMembership;
+beforeAll(async () => {
+  books = await openBooks();
+  network = await startCuttingProxy(books.url);
+  sql = connectDatabase({ url: network.url }, { poolSize: 1, applicationName: "lock" });
+  membership = new ClusterMembership({
+    sql,
+    instance: books.instance,
+    deploymentMode: "single-node",
+    changeFeed: new ChangeFeed({ sql, onChange() {}, onGap() {} }),
+    reconnect() {},
+    onGap() {},
+    onLateHeartbeat: async () => {},
+    onOrphanedWork() {},
+    onFenced() {},
+    onError() {},
+  });
+  await membership.start();
+});
+afterAll(async () => {
+  await membership.stop();
+  await sql.end({ timeout: 1 });
+  await network.stop();
+  await books.close();
+});
+
+const codeOf = (waiting: Promise<void> | undefined) =>
+  waiting!.then(
+    () => "admitted",
+    (error: unknown) => (error as { code: string }).code,
+  );
+
+test("while the database is away requests are told so and forgotten, and no more wait than may", async () => {
+  network.breakDown();
+  await until("the changeFeed are old", () => !membership.isFresh);
+  const told = Array.from({ length: MAX_WAITING_REQUESTS }, () => codeOf(membership.whenFresh()));
+  expect(membership.waitingRequests).toBe(MAX_WAITING_REQUESTS);
+  expect(await codeOf(membership.whenFresh())).toBe("database_unavailable");
+  expect(membership.waitingRequests).toBe(MAX_WAITING_REQUESTS);
+  expect(new Set(await Promise.all(told))).toEqual(new Set(["database_unavailable"]));
+  expect(membership.waitingRequests).toBe(0);
+});
+
+test("requests that wait are admitted as soon as the database is back", async () => {
+  await until("the changeFeed are old", () => !membership.isFresh);
+  const told = codeOf(membership.whenFresh());
+  network.restore();
+  expect(await told).toBe("admitted");
+  expect(membership.waitingRequests).toBe(0);
+  await until("nobody has to wait", () => membership.whenFresh() === undefined);
+});
