@@ -55,7 +55,7 @@ export interface ScriptedStream {
   readonly notes: ReadonlySet<string>;
   /** The client goes away. */
   leave(): void;
-  /** How often the request was told to be over. */
+  /** How often the request was reported to have ended. */
   readonly finished: { times: number };
   /** From here on the instance may have been taken for dead; returns the way to end that. */
   doubt(): () => void;
