@@ -7,6 +7,7 @@ import {
   LONG_BODY,
   ProviderFailure,
 } from "../interface.ts";
+import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
 import { asCompletion, asEvents } from "./answer-shape.ts";
 import { asEventStream, type Pacing } from "./event-stream.ts";
 import { planElsewhere } from "./long-answer.ts";
@@ -79,7 +80,7 @@ async function answer(
   };
   if (call.stream) {
     const events = asEvents(head, choices, includeUsage ? usage : undefined, options);
-    return { kind: "stream", body: asEventStream(events, pacing, clock, call.signal) };
+    return new OpenAiStream({ body: asEventStream(events, pacing, clock, call.signal) });
   }
   if (pacing.breaksAfterTokens < usage.completion_tokens) {
     throw new ProviderFailure("unavailable", "the answer broke off");
@@ -87,7 +88,7 @@ async function answer(
   if (pacing.tokenDelayMs > 0) {
     await waitOn(clock, pacing.tokenDelayMs * usage.completion_tokens, call.signal);
   }
-  return { kind: "completion", completion: asCompletion(head, choices, usage, options) };
+  return rawCompletion(asCompletion(head, choices, usage, options));
 }
 
 function failureDrill(name: string): ProviderFailure {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
+import { type MoneyGateway, startMoneyGateway } from "../money/money-gateway.ts";
 
 interface Details {
   readonly status: number | null;

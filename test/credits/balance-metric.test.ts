@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { MAX_WATCHED_ORGANIZATIONS } from "../../src/money/balance-watch.ts";
+import { startMoneyGateway } from "../money/money-gateway.ts";
 import { until } from "../support/until.ts";
-import { startMoneyGateway } from "./money-gateway.ts";
 
 const READ_MS = 10_000;
 

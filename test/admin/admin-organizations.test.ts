@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { type MoneyGateway, startMoneyGateway } from "../money/money-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { addOperator } from "../support/operator-keys.ts";
 import { until } from "../support/until.ts";
-import { type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
 
 let gateway: MoneyGateway;
 let operator: string;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { type MoneyGateway, startMoneyGateway } from "../money/money-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { addOperator } from "../support/operator-keys.ts";
-import { type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
 
 let gateway: MoneyGateway;
 beforeAll(async () => {

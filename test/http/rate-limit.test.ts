@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import { flood } from "../money/money-flood.ts";
+import { EXACT_TOKENS, type MoneyGateway, startMoneyGateway } from "../money/money-gateway.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { seededRandom } from "../upstream/random.ts";
-import { flood } from "./money-flood.ts";
-import { EXACT_TOKENS, type MoneyGateway, startMoneyGateway } from "./money-gateway.ts";
 
 const WINDOW_MS = 60_000;
 /** Admissions are counted in steps of this length, so a limit may open so much later, never earlier. */

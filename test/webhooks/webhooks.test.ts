@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { addHookOwner, type HookOwner } from "../webhooks/hooks.ts";
+import { addHookOwner, type HookOwner } from "./hooks.ts";
 
 let gateway: TestGateway;
 let owner: HookOwner;
