@@ -6,6 +6,7 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../interface.ts";
+import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
 import { alternativesAsked, asCompletion, asEvents, usageOf } from "./answer-shape.ts";
 import { answerText } from "./answer-text.ts";
 import { asEventStream, type Pacing } from "./event-stream.ts";
@@ -79,7 +80,7 @@ async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): P
   };
   if (call.stream) {
     const events = asEvents(head, choices, request.includeUsage ? usage : undefined, options);
-    return { kind: "stream", body: asEventStream(events, pacing, clock, call.signal) };
+    return new OpenAiStream({ body: asEventStream(events, pacing, clock, call.signal) });
   }
   if (pacing.breaksAfterTokens < usage.completion_tokens) {
     throw new ProviderFailure("unavailable", "the answer broke off");
@@ -87,7 +88,7 @@ async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): P
   if (pacing.tokenDelayMs > 0) {
     await waitOn(clock, pacing.tokenDelayMs * usage.completion_tokens, call.signal);
   }
-  return { kind: "completion", completion: asCompletion(head, choices, usage, options) };
+  return rawCompletion(asCompletion(head, choices, usage, options));
 }
 
 function failureDrill(name: string): ProviderFailure {

@@ -1,13 +1,6 @@
 import type { Clock } from "../../../lib/clock.ts";
 import { type ChatFields, chatFieldsOf } from "../../chat-fields.ts";
-import type {
-  ChatAnswer,
-  ChatCall,
-  ChatProvider,
-  PieceReader,
-  ProviderFailure,
-  ProviderSettings,
-} from "../../interface.ts";
+import type { ChatAnswer, ChatCall, ChatProvider, ProviderSettings } from "../../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
 import { isEventStream, isJson } from "../../transport/content-type.ts";
@@ -24,7 +17,9 @@ import { nestsDeeperThan } from "../nesting.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";
 import { completionToStream } from "./completion-to-stream.ts";
+import { OpenAiStream, rawCompletion } from "./raw-answers.ts";
 import { bodyShaper } from "./shape-body.ts";
+import type { FailureReader } from "./stream-rewriter.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
 const MAX_COMPLETION_DEPTH = 1024;
@@ -50,6 +45,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly fields: ChatFields;
   readonly #url: string;
   readonly #failureContext: FailureContext;
+  readonly #failureReader: FailureReader;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #client: HttpClient;
@@ -66,6 +62,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
         return clock.nowMs();
       },
     };
+    this.#failureReader = (event) => failureTold(event, this.#failureContext);
     this.#headers = requestHeaders(settings, dialect);
     this.#clock = clock;
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
@@ -98,7 +95,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   }
 
   #completionOf(text: string | undefined): ChatAnswer {
-    return { kind: "completion", completion: this.#parsed(text) };
+    return rawCompletion(this.#parsed(text));
   }
 
   #bodyOf(call: ChatCall): string {
@@ -114,7 +111,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     const contentType = response.headers.get("content-type");
     if (contentType === "text/event-stream" || isEventStream(contentType)) {
       if (!hasBody(response)) throw brokenAnswer("an empty body");
-      return new StreamAnswer(response, this.#failureContext);
+      return new OpenAiStream(response, this.#failureReader);
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
@@ -127,7 +124,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   async #wholeAsStream(response: ProviderResponse): Promise<ChatAnswer> {
     const body = completionToStream(this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES)));
     if (body === undefined) throw brokenAnswer("a body that is no completion");
-    return { kind: "stream", body };
+    return new OpenAiStream({ body }, this.#failureReader);
   }
 
   #parsed(text: string | undefined): unknown {
@@ -153,30 +150,6 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
 function hasBody(response: ProviderResponse): boolean {
   return response.hasBody ?? response.body !== null;
-}
-
-/** The body of a response, as a stream or piece by piece, as its reader wants it. */
-class StreamAnswer {
-  readonly kind = "stream";
-  readonly #response: ProviderResponse;
-  readonly #failureContext: FailureContext;
-
-  constructor(response: ProviderResponse, failureContext: FailureContext) {
-    this.#response = response;
-    this.#failureContext = failureContext;
-  }
-
-  get body(): ReadableStream<Uint8Array> {
-    return this.#response.body!;
-  }
-
-  reader(): PieceReader {
-    return this.#response.reader?.() ?? this.body.getReader();
-  }
-
-  failureOf(event: unknown): ProviderFailure {
-    return failureTold(event, this.#failureContext);
-  }
 }
 
 export function requestHeaders(
