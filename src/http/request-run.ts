@@ -5,8 +5,7 @@ import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { parseJson } from "./check-json.ts";
-import { asGatewayError, errorResponse, isFault } from "./error-response.ts";
-import { ERROR_TABLE } from "./error-table.ts";
+import { asGatewayError, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import type { CompiledRoute } from "./pipeline.ts";
 import {
   type BodyConnection,
