@@ -217,7 +217,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     maxWaitMs: upstreamTimeouts.totalMs,
     isCutShort: () => inFlight.isCutShort,
   });
-  const { endpoints, ticker, deadlines } = composeEndpoints({
+  const { endpoints, workThread, ticker, deadlines } = composeEndpoints({
+    onError,
     clock,
     config,
     world,
@@ -301,6 +302,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     modelLists,
     bodies,
+    workThread,
     ticker,
     deadlines,
     sweep,

@@ -1,6 +1,7 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
+import type { ChatCall } from "../providers/interface.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Fees } from "./admission.ts";
 import type { Caller } from "./caller.ts";
@@ -64,7 +65,7 @@ export class ProviderCall extends CallAbort {
   model = "";
   modelId = "";
   /** Set by the endpoint. */
-  body: Readonly<Record<string, unknown>> = NO_BODY;
+  body: ChatCall["body"] = NO_BODY;
   onNewConnection = false;
 
   constructor(requestId: string, stream: boolean) {

@@ -24,6 +24,8 @@ export interface CommonFields {
 /** A request whose body the endpoint has accepted. */
 export interface AcceptedRequest {
   readonly fields: CommonFields;
+  /** The hash of its body where that is known already. */
+  readonly bodyHash?: string | undefined;
 }
 
 /** An upper bound of what a request costs at one candidate, in provider cost. */

@@ -130,7 +130,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       request.fields.metadata?.idempotency_key,
     );
     if (idempotencyKey === undefined) return undefined;
-    const hash = bodyHash(this.endpoint.route, bodyText);
+    const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
   }
 }

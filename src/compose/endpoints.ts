@@ -1,9 +1,11 @@
 import type { GatewayConfig } from "../config.ts";
+import { LongBodies } from "../endpoints/chat-completions/long-body.ts";
 import { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import { type EndpointDependencies, modelEndpoints } from "../endpoints/table.ts";
 import { errorEnvelope } from "../http/error-response.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadline-queue.ts";
+import { FairWorkThread } from "../lib/fair-work-thread.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
@@ -23,16 +25,33 @@ interface EndpointParts
   readonly clock: Clock;
   readonly world: ActorWorld;
   onStreamError(error: unknown, requestId: string): void;
+  onError(error: unknown): void;
 }
 
+/** The largest body takes about a second; what takes longer hangs. */
+const WORK_DEADLINE_MS = 15_000;
+const MAX_WAIT_FOR_WORK_MS = 15_000;
+const MAX_WAITING = 512;
+const MAX_WAITING_OF_ONE = 128;
+
 /** The billed endpoints, and what ends the calls that run. */
-export function composeEndpoints({ config, clock, world, onStreamError, ...parts }: EndpointParts) {
+export function composeEndpoints(options: EndpointParts) {
+  const { config, clock, world, onStreamError, onError, ...parts } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
+  const workThread = new FairWorkThread({
+    script: new URL("./long-work-thread.ts", import.meta.url),
+    deadlineMs: WORK_DEADLINE_MS,
+    maxWaitMs: MAX_WAIT_FOR_WORK_MS,
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOne: MAX_WAITING_OF_ONE,
+    onLost: onError,
+  });
   const endpoints = modelEndpoints({
     ...parts,
+    longBodies: new LongBodies(workThread),
     clock,
     calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
     ticker,
@@ -46,5 +65,5 @@ export function composeEndpoints({ config, clock, world, onStreamError, ...parts
     errorEnvelope,
     onError: onStreamError,
   });
-  return { endpoints, ticker, deadlines };
+  return { endpoints, workThread, ticker, deadlines };
 }

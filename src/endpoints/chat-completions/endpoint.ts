@@ -6,12 +6,12 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Usage } from "../../lib/usage.ts";
-import type { ClientCompletion } from "../../providers/interface.ts";
+import { type ClientCompletion, LONG_BODY } from "../../providers/interface.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
 import { assertRecordable } from "./recorded-fields.ts";
 import { completionId, readAnswer, usageBody } from "./render-answer.ts";
-import { type ChatRequest, statedOutputLimit } from "./request.ts";
+import { CHAT_ROUTE, type ChatRequest, statedOutputLimit } from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -20,11 +20,14 @@ import { assertWellFormed } from "./well-formed.ts";
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
   readonly fields: ChatRequest;
+  /** Set where a thread has read the body. */
+  readonly bodyHash: string | undefined;
   readonly hidesReasoning: boolean;
   #size: PromptSize | undefined;
 
   constructor(request: ChatRequest) {
     this.fields = request;
+    this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
   }
@@ -44,7 +47,7 @@ export interface ChatEndpointDependencies extends StreamChatDependencies {
 
 /** Chat completions (spec 4.5). */
 export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion> {
-  readonly route = "POST /v1/chat/completions";
+  readonly route = CHAT_ROUTE;
   readonly categories = ["chat", "code"] as const;
   readonly title = "Chat completion";
   readonly capability = "chat";
@@ -56,8 +59,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
 
   accept(body: unknown): AcceptedChat {
     const request = body as ChatRequest;
-    assertWellFormed(request);
-    assertRecordable(request);
+    // The thread that read a long body has checked the whole of it.
+    if (request[LONG_BODY] === undefined) {
+      assertWellFormed(request);
+      assertRecordable(request);
+    }
     assertSupported(request);
     return new AcceptedChat(request);
   }

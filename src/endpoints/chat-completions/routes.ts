@@ -4,11 +4,16 @@ import type { RouteDefinition } from "../../http/route.ts";
 import { paidRoute } from "../paid-route.ts";
 import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";
 import { ChatEndpoint, type ChatEndpointDependencies } from "./endpoint.ts";
+import type { LongBodies } from "./long-body.ts";
 import { chatCompletionBody } from "./schema.ts";
+
+export interface ChatRouteDependencies extends ChatEndpointDependencies {
+  readonly longBodies: LongBodies;
+}
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
 export function chatRoute(
-  dependencies: PaidCallDependencies & ChatEndpointDependencies,
+  dependencies: PaidCallDependencies & ChatRouteDependencies,
 ): RouteDefinition {
   return paidRoute(new PaidCall(dependencies, new ChatEndpoint(dependencies)), {
     path: "/v1/chat/completions",
@@ -17,6 +22,7 @@ export function chatRoute(
     access: { kind: "model", scope: "chat:completions" },
     body: chatCompletionBody,
     allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) => dependencies.longBodies.read(bytes, owner, signal),
     responses: {
       200: {
         description: "A chat completion, or with stream true a stream of its chunks",

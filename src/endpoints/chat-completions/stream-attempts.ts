@@ -30,11 +30,13 @@ export class StreamAttempts {
 
   async #try(candidate: Candidate): Promise<StartedUpstream> {
     try {
-      return await startUpstream(candidate, {
+      const started = await startUpstream(candidate, {
         hidesReasoning: this.#call.hidesReasoning,
         nowSeconds: Math.floor(this.#dependencies.clock.nowMs() / 1_000),
         attempt: this.#begin(candidate),
       });
+      this.#call.log.releaseBody?.();
+      return started;
     } finally {
       this.#running = undefined;
     }
