@@ -2,8 +2,8 @@ import { bigint, boolean, integer, jsonb, pgTable, text, timestamp } from "drizz
 
 /**
  * A running request of which something was, or may have been, delivered: what it would be charged if
- * its instance died now. The settling transaction deletes the row; whoever takes over a dead instance
- * settles it at this checkpoint.
+ * its instance died now. The settling transaction deletes the row; the instance that reaps a dead one
+ * settles the request at this checkpoint.
  */
 export const attempts = pgTable("attempts", {
   requestId: text("request_id").primaryKey(),
@@ -21,6 +21,11 @@ export const attempts = pgTable("attempts", {
   provider: text("provider").notNull(),
   promptTokens: bigint("prompt_tokens", { mode: "number" }).notNull(),
   completionTokens: bigint("completion_tokens", { mode: "number" }).notNull(),
+  /** The previous release writes none of these four. */
+  cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
+  reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),
+  quantities: jsonb("quantities"),
+  description: text("description"),
   estimated: boolean("estimated").notNull(),
   latencyMs: integer("latency_ms").notNull(),
   details: jsonb("details"),

@@ -132,6 +132,7 @@ const FIGURES = {
   cachedPromptTokens: 0,
   completionTokens: 7,
   reasoningTokens: 0,
+  quantities: null,
   estimated: false,
   latencyMs: 9,
   details: null,

@@ -3,7 +3,7 @@ import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { chargeNanoUsd } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "../../money/interface.ts";
-import { providerCostFemto, type Usage } from "../../money/usage.ts";
+import { providerCostFemto, type Usage, usageFigures } from "../../money/usage.ts";
 
 /** What the column takes. */
 const MAX_LATENCY_MS = 2 ** 31 - 1;
@@ -29,11 +29,7 @@ export function chargeFigures(
     clampedNano: isClamped ? fullNano - hold.holdNano : 0n,
     model: model.id,
     provider: providerId,
-    promptTokens: usage.promptTokens,
-    cachedPromptTokens: usage.cachedPromptTokens,
-    completionTokens: usage.completionTokens,
-    reasoningTokens: usage.reasoningTokens,
-    estimated: usage.estimated,
+    ...usageFigures(usage),
     latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
     details,
     status: 0,
