@@ -1,5 +1,5 @@
-import type { AbortNotice } from "./call-abort.ts";
 import type { ChatFields } from "./chat-fields.ts";
+import type { AbortNotice } from "./transport/call-abort.ts";
 
 /**
  * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:

@@ -1,7 +1,7 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { ChatProvider, ProviderSettings } from "./interface.ts";
-import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat-provider.ts";
+import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { createSandboxProvider, type SandboxDependencies } from "./sandbox/chat-provider.ts";
 import {

@@ -1,3 +1,4 @@
+import { close, open as openDescriptor, read } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { FolderMark, type KnownFolder } from "./folder-mark.ts";
@@ -9,7 +10,6 @@ import {
   StorageError,
   type StorageWriter,
 } from "./interface.ts";
-import { closeWith, OpenFile } from "./open-file.ts";
 
 const READ_BYTES = 256 * 1024;
 const FOLDER_MODE = 0o700;
@@ -17,14 +17,14 @@ const FILE_MODE = 0o600;
 const UNFINISHED = ".part";
 
 /**
- * Files in a folder. Several instances may share it where it lies on one file system; an object appears
- * under its name by a rename, after its bytes have reached the disk.
+ * Files in a folder, which several instances may share on one file system. An object gets its name by a
+ * rename after its bytes are synced, so it is never visible in part.
  */
 export class DiskStorage implements FileStorage {
   readonly #root: string;
   readonly #mark: FolderMark;
 
-  /** @param root absolute; made where it does not exist, at the first write */
+  /** @param root absolute; created at the first write if it does not exist */
   constructor(root: string, database: KnownFolder) {
     this.#root = root;
     this.#mark = new FolderMark(root, database);
@@ -50,7 +50,7 @@ export class DiskStorage implements FileStorage {
   async remove(key: string): Promise<void> {
     const path = this.#path(key);
     const wasThere = [await removed(path), await removed(path + UNFINISHED)];
-    // It may lie where this process cannot see it.
+    // The folder may be the wrong one.
     if (!wasThere.includes(true)) await this.assertOurs();
   }
 
@@ -58,7 +58,7 @@ export class DiskStorage implements FileStorage {
     return undefined;
   }
 
-  /** The last characters of a key are the random ones, so folders fill evenly. */
+  /** The last characters of a key are random, so folders fill evenly. */
   #path(key: string): string {
     assertStorageKey(key);
     return join(this.#root, key.slice(-2), key);
@@ -105,7 +105,7 @@ class DiskWriter implements StorageWriter {
     const handle = await this.#opening?.catch(() => undefined);
     await handle?.close().catch(() => {});
     await rm(this.#path + UNFINISHED, { force: true }).catch(() => {});
-    // The rename may have happened before what failed.
+    // The failure may have come after the rename.
     await rm(this.#path, { force: true }).catch(() => {});
   }
 
@@ -119,7 +119,7 @@ class DiskWriter implements StorageWriter {
   }
 }
 
-/** A new name is durable when its folder is. */
+/** A new name is durable when its folder is synced. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, "r");
   try {
@@ -129,7 +129,54 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Reads on demand. An open file is there to its end, whatever becomes of its name. */
+/**
+ * A file that is being read. It uses a plain descriptor, because Bun ends the process when an open
+ * FileHandle is garbage-collected, and the stream of a client that disconnects before the first read is
+ * never cancelled.
+ */
+class OpenFile {
+  readonly #descriptor: number;
+  #isClosed = false;
+
+  private constructor(descriptor: number) {
+    this.#descriptor = descriptor;
+  }
+
+  static at(path: string): Promise<OpenFile> {
+    return new Promise((resolve, reject) => {
+      openDescriptor(path, "r", (error, descriptor) => {
+        if (error) reject(error);
+        else resolve(new OpenFile(descriptor));
+      });
+    });
+  }
+
+  /** Resolves with how many bytes were read into the start of the buffer; 0 at the end of the file. */
+  read(buffer: Uint8Array, lengthBytes: number, position: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      read(this.#descriptor, buffer, 0, lengthBytes, position, (error, bytesRead) => {
+        if (error) reject(error);
+        else resolve(bytesRead);
+      });
+    });
+  }
+
+  /** May be repeated. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    close(this.#descriptor, () => {});
+  }
+}
+
+const abandoned = new FinalizationRegistry((file: OpenFile) => file.close());
+
+/** Closes the file when the stream has been garbage-collected. */
+function closeWith(stream: ReadableStream<Uint8Array>, file: OpenFile): void {
+  abandoned.register(stream, file);
+}
+
+/** Reads on demand. An open file can be read to its end even if it is removed meanwhile. */
 function readFile(file: OpenFile, range: ByteRange): ReadableStream<Uint8Array> {
   let position = range.start;
   const stream = new ReadableStream<Uint8Array>(
@@ -162,7 +209,7 @@ function readFile(file: OpenFile, range: ByteRange): ReadableStream<Uint8Array> 
   return stream;
 }
 
-/** False where there was none. */
+/** False if there was no such file. */
 async function removed(path: string): Promise<boolean> {
   try {
     await rm(path);

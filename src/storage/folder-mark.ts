@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { newId } from "../lib/ids.ts";
 import { StorageError } from "./interface.ts";
 
-/** What the database knows of the folder in which its files lie. */
+/** The id of the folder with the files, as recorded in the database. */
 export interface KnownFolder {
-  /** Its id; undefined before the first file. */
+  /** Undefined before the first file. */
   read(): Promise<string | undefined>;
-  /** Makes it this one where there is none yet; resolves with the one that counts. */
+  /** Records this id if there is none yet; resolves with the recorded one. */
   claim(id: string): Promise<string>;
 }
 
@@ -17,14 +17,14 @@ const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
 /**
- * Tells the folder with a database's files from any other: it bears an id that the database knows. Two
- * instances with folders of their own, a disk that is not mounted, or a database restored beside an empty
- * folder would otherwise look like lost files; and what is removed in the wrong folder stays in the right
- * one. The folder is marked before the database learns of it, so that instances which begin at once in a
- * shared folder all claim the same id, and of those in folders of their own one.
+ * Recognises the folder with a database's files by an id in it that the database records. Without it, two
+ * instances with separate folders, an unmounted disk, or a database restored next to an empty folder would
+ * look like lost files, and a removal in the wrong folder would leave the file in the right one. The id is
+ * written to the folder before it is recorded: instances that start at once in a shared folder then claim
+ * the same id, and of instances with separate folders one wins.
  *
- * What lies in another folder is not found there, which is said; new files can be kept in it all the same,
- * unless it has taken the place of the right one under a running process.
+ * In a wrong folder reads and removals fail with the reason. New files may be written to it, unless this
+ * process has seen the right folder at that path before.
  */
 export class FolderMark {
   readonly #root: string;
@@ -37,15 +37,15 @@ export class FolderMark {
     this.#database = database;
   }
 
-  /** Throws StorageError where the database's files lie in another folder. */
+  /** Throws StorageError if the database's files are in another folder. */
   async assertOurs(): Promise<void> {
     this.#known ??= await this.#database.read();
     if (this.#known !== undefined) await this.#assertMark(this.#known);
   }
 
   /**
-   * Before something is written: the first folder is the database's. Throws StorageError where it was this
-   * one, and is not here any more.
+   * Call before a write: records this folder if the database has none yet. Throws StorageError if this was
+   * the right folder and no longer is.
    */
   async claim(): Promise<void> {
     this.#known ??= await this.#database.read();
@@ -63,7 +63,7 @@ export class FolderMark {
     this.#wasOurs = true;
   }
 
-  /** The id that the folder bears, or bears from now on. */
+  /** The id in the folder; writes one if there is none. */
   async #mark(): Promise<string> {
     const found = await readFolderMark(this.#root);
     if (found !== undefined) return found;
@@ -78,7 +78,7 @@ export class FolderMark {
   }
 }
 
-/** The id that a folder bears; undefined where it bears none. Throws StorageError. */
+/** The id in a folder; undefined if there is none. Throws StorageError. */
 export async function readFolderMark(root: string): Promise<string | undefined> {
   try {
     const text = await readFile(join(root, NAME), "utf8");
@@ -90,13 +90,13 @@ export async function readFolderMark(root: string): Promise<string | undefined> 
   }
 }
 
-/** One line: what is wrong, and the ways out. */
+/** One line: what is wrong and how to mend it. */
 export function wrongFolder(root: string, mark: string | undefined, known: string): string {
   const bears = mark === undefined ? "bears no id" : `bears the id ${mark}`;
   return `${root} is not the folder in which the database's files lie: it ${bears}, theirs is ${known}. Share that folder among all instances, or set S3_BUCKET; if the files were moved here, or are lost, put ${known} into ${join(root, NAME)}`;
 }
 
-/** Writes a file whole or not at all, unless somebody else has. */
+/** Creates a file atomically, unless it exists. */
 async function writeOnce(path: string, text: string): Promise<void> {
   const unfinished = `${path}.${crypto.randomUUID()}`;
   const file = await open(unfinished, "wx", FILE_MODE);
@@ -111,7 +111,8 @@ async function writeOnce(path: string, text: string): Promise<void> {
   } catch (error) {
     const { code } = error as { code?: unknown };
     if (code === "EEXIST") return;
-    // Some network file systems have no links; two that begin at once there may part, and are then told.
+    // Some network file systems have no links. Two instances that start there at once can write different
+    // ids; the one whose id was replaced then gets the error of a wrong folder.
     await rename(unfinished, path);
   } finally {
     await rm(unfinished, { force: true });

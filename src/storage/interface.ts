@@ -4,7 +4,7 @@ export interface ByteRange {
   readonly end: number;
 }
 
-/** How a signed address hands an object out. */
+/** What a signed URL answers with. */
 export interface SignedAddress {
   readonly expiresInSeconds: number;
   readonly contentType: string;
@@ -13,36 +13,36 @@ export interface SignedAddress {
 }
 
 /**
- * Where the bytes of files lie. What is stored under a key never changes, and a key is used once: the
- * names, sizes and owners of files are the database's affair. Rejects with StorageError where the store
- * cannot be reached, refuses, or is another one than the database's.
+ * Stores the bytes of files. A key is written once and its bytes never change; the database holds the names,
+ * sizes and owners of files. Every method rejects with StorageError if the store cannot be reached, refuses
+ * the request, or is not the one that this database uses.
  */
 export interface FileStorage {
-  /** Rejects where the database's files lie elsewhere, and nothing done here would be done to them. */
+  /** Rejects if the database's files are in another store. */
   assertOurs(): Promise<void>;
-  /** Begins to write under a key. Nothing can be read there before `finish` has resolved. */
+  /** Starts to write a key. It cannot be read before `finish` has resolved. */
   write(key: string): StorageWriter;
   /**
-   * Opens the bytes, of which there have to be as many as the range asks for; undefined is all of them.
-   * What is open is read to its end though it be removed meanwhile. Rejects with ObjectMissingError.
+   * Opens all bytes, or those of a range within the object. An open stream can be read to its end even if
+   * the object is removed meanwhile. Rejects with ObjectMissingError.
    */
   read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>>;
-  /** Takes away what lies under the key, what is being written too. May be repeated. */
+  /** Removes a key and unfinished writes to it. May be repeated. */
   remove(key: string): Promise<void>;
-  /** An address that needs no credentials; undefined where the store has none of its own. */
+  /** A URL that needs no credentials; undefined if the store has no HTTP interface. */
   signedUrl(key: string, address: SignedAddress): Promise<string | undefined>;
 }
 
 export interface StorageWriter {
-  /** Resolves when the store can take more: whoever waits for it is held back by a slow store. */
+  /** Resolves when the store can take more: backpressure. */
   write(piece: Uint8Array): Promise<void>;
-  /** Resolves when all of it is durable and can be read. */
+  /** Resolves when all bytes are durable and can be read. */
   finish(): Promise<void>;
-  /** Gives up and takes away what was written, where it can; does nothing after `finish`. Never rejects. */
+  /** Removes what was written, if it can; does nothing after `finish`. Never rejects. */
   abort(): Promise<void>;
 }
 
-/** The store could not do what it was asked, for reasons of its own. */
+/** The store failed: not the fault of the caller. */
 export class StorageError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -59,7 +59,7 @@ export class ObjectMissingError extends StorageError {
 
 const KEY = /^[a-z0-9_]{8,80}$/;
 
-/** Keys become paths and addresses, so only these are taken. */
+/** Keys become paths and URLs, so only safe characters are accepted. */
 export function assertStorageKey(key: string): void {
   if (!KEY.test(key)) throw new TypeError(`not a storage key: ${key}`);
 }

@@ -11,9 +11,9 @@ import { join } from "node:path";
 
 const SUFFIX = ".jsonl";
 
-/** Notes of an earlier process. */
+/** Notes that another process left. */
 export interface LeftNotes<Note> {
-  /** As its file was named. */
+  /** The name of its file, without suffix. */
   readonly name: string;
   readonly notes: readonly Note[];
   readonly writtenAtMs: number;
@@ -21,8 +21,8 @@ export interface LeftNotes<Note> {
 }
 
 /**
- * Notes that outlive the process that takes them: each is in the file when `add` returns, and there until
- * the last of them is removed. A kill loses none; a machine that loses its power may lose the latest.
+ * Notes that outlive their process. `add` returns after the note is in the file, and the file is deleted
+ * with its last note. A kill loses no note; a power failure may lose the latest ones, as nothing is synced.
  */
 export class NoteFile<Note> {
   readonly #folder: string;
@@ -34,7 +34,7 @@ export class NoteFile<Note> {
     this.#name = name;
   }
 
-  /** Throws where the disk refuses it. */
+  /** Throws if the file cannot be written. */
   add(id: string, note: Note): void {
     if (this.#open.has(id)) return;
     if (this.#open.size === 0) mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
@@ -42,12 +42,11 @@ export class NoteFile<Note> {
     this.#open.add(id);
   }
 
-  /** Nobody needs it any more. */
   remove(id: string): void {
     if (this.#open.delete(id) && this.#open.size === 0) unlinkSync(this.#path);
   }
 
-  /** Notes in the files of others. */
+  /** Notes in the files of other processes. */
   left(): LeftNotes<Note>[] {
     const own = `${this.#name}${SUFFIX}`;
     return namesIn(this.#folder)
@@ -63,7 +62,7 @@ export class NoteFile<Note> {
           };
           return [left];
         } catch (error) {
-          // Its owner, or another process of the folder, has removed it meanwhile.
+          // Its owner or another reader has removed it meanwhile.
           if ((error as { code?: string }).code === "ENOENT") return [];
           throw error;
         }
@@ -75,7 +74,7 @@ export class NoteFile<Note> {
   }
 }
 
-/** A line that was cut off, or lost with the power of its machine, is none. */
+/** Skips lines that a crash cut off. */
 function notesOf<Note>(text: string): Note[] {
   return text.split("\n").flatMap((line) => {
     try {

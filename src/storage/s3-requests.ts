@@ -22,16 +22,16 @@ export interface S3Request {
 const DEFAULT_REGION = "us-east-1";
 const ATTEMPTS = 3;
 const RETRY_DELAY_MS = 200;
-/** Until the answer begins; sending a part belongs to it. */
+/** From the start of the request, with its body, to the head of the answer. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const MAX_ERROR_CHARACTERS = 1_000;
-/** Of a large body, handed to the platform at a time. */
+/** Larger bodies are passed to fetch in pieces of this size. */
 const SEND_BYTES = 256 * 1024;
 
 /**
- * Signed requests of S3's wire protocol (AWS Signature Version 4), with bodies of a known hash, so that
- * what arrives changed is refused. Repeated where the store failed or did not answer: every request made
- * here may be repeated. The bucket stands in the path, which every compatible store understands.
+ * Sends requests of S3's wire protocol, signed with AWS Signature Version 4. The signature covers the hash
+ * of the body, so the store refuses changed bytes. A request is sent again after a 5xx or no answer: every
+ * request made here is idempotent. The bucket is part of the path, which all compatible stores support.
  */
 export class S3Requests {
   readonly #client: AwsClient;
@@ -52,19 +52,19 @@ export class S3Requests {
     this.#clock = clock;
   }
 
-  /** An answer with one of the statuses. Throws StorageError. */
+  /** Resolves with an answer of an accepted status. Throws StorageError. */
   async send(request: S3Request, accepted: readonly number[]): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
       const answer = await this.#sendOnce(request).catch((error: unknown) => error as Error);
       if (answer instanceof Response && accepted.includes(answer.status)) return answer;
-      const isPassing = !(answer instanceof Response) || answer.status >= 500;
-      if (!isPassing || attempt === ATTEMPTS) throw await refused(request, answer);
+      const isTransient = !(answer instanceof Response) || answer.status >= 500;
+      if (!isTransient || attempt === ATTEMPTS) throw await refused(request, answer);
       if (answer instanceof Response) await answer.body?.cancel();
       await new Promise<void>((resolve) => this.#clock.after(RETRY_DELAY_MS * attempt, resolve));
     }
   }
 
-  /** An address that is good for a GET until it expires, with answers' headers as asked for. */
+  /** A URL for one GET until it expires; the query sets the expiry and the headers of the answer. */
   async presign(key: string, query: Readonly<Record<string, string>>): Promise<string> {
     const signed = await this.#client.sign(this.#url(key, query), {
       method: "GET",
@@ -85,7 +85,7 @@ export class S3Requests {
       waiting.abort(new StorageError("the store does not answer")),
     );
     const isLarge = body instanceof Uint8Array && body.byteLength > SEND_BYTES;
-    // Of a stream the platform does not know the length, and sends it in chunks unless it is told.
+    // Without this header Bun sends a stream in chunked encoding, which S3 refuses.
     if (isLarge) signed.headers.set("content-length", String(body.byteLength));
     try {
       return await fetch(signed.url, {
@@ -108,7 +108,7 @@ export class S3Requests {
   }
 }
 
-/** The bytes as they are asked for: of a whole body the platform makes a copy, as large again. */
+/** Streams the bytes on demand; fetch would copy a whole body and double its memory. */
 function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
   let sentBytes = 0;
   return new ReadableStream<Uint8Array>(
@@ -129,5 +129,24 @@ async function refused(request: S3Request, answer: Response | Error): Promise<St
   const text = await answer.text().catch(() => "");
   return new StorageError(
     `the store answers ${answer.status} to ${request.method}: ${text.slice(0, MAX_ERROR_CHARACTERS)}`,
+  );
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  "&amp;": "&",
+  "&lt;": "<",
+  "&gt;": ">",
+  "&quot;": '"',
+  "&apos;": "'",
+};
+
+/**
+ * The content of each element with this name. Sufficient for the answers of S3, which have no CDATA and no
+ * element inside another one of the same name.
+ */
+export function xmlTexts(xml: string, element: string): string[] {
+  const pattern = new RegExp(`<${element}(?:\\s[^>]*)?>([\\s\\S]*?)</${element}>`, "g");
+  return [...xml.matchAll(pattern)].map(([, text]) =>
+    text!.includes("<") ? text! : text!.replace(/&(?:amp|lt|gt|quot|apos);/g, (e) => ENTITIES[e]!),
   );
 }

@@ -1,8 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { systemClock } from "../../src/lib/clock.ts";
+import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
 import { StorageError } from "../../src/storage/interface.ts";
-import { S3Storage } from "../../src/storage/s3.ts";
-import { PART_BYTES } from "../../src/storage/s3-writer.ts";
+import { PART_BYTES, S3Storage } from "../../src/storage/s3.ts";
 import { BUCKET, type S3Server, startS3Server } from "../support/s3-server.ts";
 import { until } from "../support/until.ts";
 import { fileStorageContract } from "./file-storage.ts";
@@ -144,6 +143,36 @@ describe("S3", () => {
     await writer.finish();
     server.faults.splice(0);
     expect(server.bucket.objects.get("files/obj_held_back")).toHaveLength(PART_BYTES * 5);
+  });
+
+  test("a redirect is refused, and what it leads to is not asked", async () => {
+    await put("obj_redirected", new Uint8Array(3));
+    server.requests.splice(0);
+    server.faults.push({
+      matches: (_method, url) => url.pathname.endsWith("obj_redirected"),
+      answer: () => Response.redirect(`${server.endpoint}/elsewhere`, 307),
+    });
+    await expect(storage.read("obj_redirected")).rejects.toThrow("answers 307");
+    server.faults.splice(0);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test("a store that never answers is given up by the clock", async () => {
+    const clock = new VirtualClock();
+    const { endpoint, credentials } = server;
+    const waiting = new S3Storage({ ...credentials, bucket: BUCKET, endpoint }, clock);
+    server.faults.push({ matches: () => true, answer: () => new Promise(() => {}) });
+    server.requests.splice(0);
+    const reading = waiting.read("obj_unanswered").catch((error: unknown) => error);
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      await until("the request arrives, after the delay of a retry", () => {
+        if (server.requests.length < attempt) clock.advance(20);
+        return server.requests.length === attempt;
+      });
+      clock.advance(60_000);
+    }
+    expect(String(await reading)).toContain("does not answer");
+    server.faults.splice(0);
   });
 
   test("a store that cannot be reached is an error of the store", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { CallAbort } from "../../src/providers/call-abort.ts";
+import { CallAbort } from "../../src/providers/transport/call-abort.ts";
 
 function listenerOf(told: string[], name: string): EventListenerObject {
   return { handleEvent: () => void told.push(name) };

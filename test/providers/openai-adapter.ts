@@ -5,7 +5,7 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../../src/providers/interface.ts";
-import { createOpenAiProvider } from "../../src/providers/openai/chat-provider.ts";
+import { createOpenAiProvider } from "../../src/providers/openai/chat/chat-provider.ts";
 import type {
   HttpClient,
   ProviderRequest,

@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
-import { MAX_COMPLETION_BYTES } from "../../src/providers/openai/bounded-body.ts";
+import { MAX_COMPLETION_BYTES } from "../../src/providers/transport/bounded-body.ts";
 import { listRecordings, loadRecording } from "../upstream/recordings.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { adapter, callOf, eventsOf, failureOf, serve, textOf } from "./openai-adapter.ts";

@@ -3,15 +3,15 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import {
-  ERROR_BODY_TIMEOUT_MS,
-  MAX_ERROR_BODY_BYTES,
-} from "../../src/providers/openai/bounded-body.ts";
-import {
   failureInside,
   failureOfStatus,
   MAX_FAILURE_MESSAGE_CHARACTERS,
   QUOTA_EXHAUSTED_RETRY_MS,
 } from "../../src/providers/openai/failure-mapping.ts";
+import {
+  ERROR_BODY_TIMEOUT_MS,
+  MAX_ERROR_BODY_BYTES,
+} from "../../src/providers/transport/bounded-body.ts";
 import { listErrorRecordings, loadErrorRecording } from "../upstream/recordings.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { API_KEY, adapter, callOf, failureOf, serve } from "./openai-adapter.ts";

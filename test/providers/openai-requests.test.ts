@@ -1,8 +1,8 @@
 import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { bodyShaper } from "../../src/providers/openai/chat/shape-body.ts";
 import { endpointUrl } from "../../src/providers/openai/endpoint-url.ts";
-import { bodyShaper } from "../../src/providers/openai/shape-body.ts";
 import { wireDialect } from "../../src/providers/openai/wire-dialects.ts";
 import { createProviders } from "../../src/providers/registry.ts";
 import { startUpstream } from "../upstream/server.ts";

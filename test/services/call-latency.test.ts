@@ -4,7 +4,7 @@ import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { CandidateTries } from "../../src/calls/routing/call-candidates.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { CallAbort } from "../../src/providers/call-abort.ts";
+import { CallAbort } from "../../src/providers/transport/call-abort.ts";
 
 const MEASURED_MS = 40;
 

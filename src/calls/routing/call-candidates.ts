@@ -4,8 +4,8 @@ import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import type { AbortNotice } from "../../providers/call-abort.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
+import type { AbortNotice } from "../../providers/transport/call-abort.ts";
 import type { Candidate } from "./plan-route.ts";
 import { asCallerError } from "./provider-error.ts";
 

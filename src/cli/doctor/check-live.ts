@@ -1,7 +1,7 @@
 import type { ProviderConfig } from "../../config/providers.ts";
-import { readWhole } from "../../providers/openai/bounded-body.ts";
 import { endpointUrl } from "../../providers/openai/endpoint-url.ts";
 import { wireDialect } from "../../providers/openai/wire-dialects.ts";
+import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
 import { reasonOf } from "./check-providers.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";

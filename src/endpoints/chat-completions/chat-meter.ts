@@ -2,8 +2,9 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { chargeNanoUsd } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "../../money/interface.ts";
-import { providerCostFemto, type Usage, usageFigures } from "../../money/usage.ts";
+import { providerCostFemto, usageFigures } from "../../money/usage.ts";
 
 /** What the column takes. */
 const MAX_LATENCY_MS = 2 ** 31 - 1;

@@ -3,7 +3,7 @@ import type { CallDependencies } from "../../calls/routing/call-candidates.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
-import type { Usage } from "../../money/usage.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChargeDependencies, ChargedCall } from "./stream-charge.ts";
 import type { StreamTicker } from "./stream-ticker.ts";
 

@@ -7,8 +7,11 @@ import type { DeadlineQueue, Expiring } from "../../lib/deadline-queue.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import type { MoneyPort, SettlementFigures } from "../../money/interface.ts";
-import { usageBody } from "../../money/usage.ts";
 import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
+import {
+  type Completion,
+  normaliseCompletion,
+} from "../../providers/openai/chat/normalise-completion.ts";
 import {
   chargeFigures,
   estimatedUsage,
@@ -18,7 +21,6 @@ import {
   settlementFigures,
 } from "./chat-meter.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
-import { type Completion, normaliseCompletion } from "./normalise-completion.ts";
 import {
   type AdmittedChat,
   answerHeaders,
@@ -28,6 +30,7 @@ import {
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
 import { ProviderCall } from "./provider-call.ts";
+import { usageBody } from "./usage-body.ts";
 
 export interface CompleteChatDependencies {
   readonly money: MoneyPort;

@@ -1,5 +1,5 @@
-import { type AbortNotice, CallAbort } from "../../providers/call-abort.ts";
 import type { ChatCall } from "../../providers/interface.ts";
+import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
 
 /** A call for a provider, and what ends it early, in one object. */
 export class ProviderCall extends CallAbort implements ChatCall {

@@ -1,8 +1,11 @@
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import {
+  type RewriterOptions,
+  StreamRewriter,
+} from "../../providers/openai/chat/stream-rewriter.ts";
 import { ProviderCall } from "./provider-call.ts";
-import { type RewriterOptions, StreamRewriter } from "./stream-rewriter.ts";
 
 export interface StartedUpstream {
   readonly reader: PieceReader;

@@ -1,7 +1,7 @@
 import { type CallDependencies, CandidateTries } from "../../calls/routing/call-candidates.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { GatewayError } from "../../lib/errors.ts";
-import { CallAbort } from "../../providers/call-abort.ts";
+import { CallAbort } from "../../providers/transport/call-abort.ts";
 import { noteCandidate } from "./chat-meter.ts";
 import type { ChatStreamCall } from "./chat-stream-call.ts";
 import { type StartedUpstream, StreamAttempt, startUpstream } from "./start-upstream.ts";

@@ -4,9 +4,9 @@ import { bothEffects, type ChargeEvents } from "../../events/charge-events.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { Hold, MoneyPort } from "../../money/interface.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
-import type { Usage } from "../../money/usage.ts";
 import {
   chargeFigures,
   estimatedUsage,

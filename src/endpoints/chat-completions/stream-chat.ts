@@ -7,8 +7,8 @@ import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import { usdNumber } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { Hold } from "../../money/interface.ts";
-import { type Usage, usageBody } from "../../money/usage.ts";
 import { ChatStream } from "./chat-stream.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
@@ -21,6 +21,7 @@ import {
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
 import type { ChatRequest } from "./request.ts";
+import { usageBody } from "./usage-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   /** The keepalive interval from when a stream is asked for. */

@@ -3,9 +3,9 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import type { StreamRewriter } from "../../providers/openai/chat/stream-rewriter.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
 import { beyondLimit } from "./stream-errors.ts";
-import type { StreamRewriter } from "./stream-rewriter.ts";
 
 /** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
 const DRAIN_MS = 1_000;

@@ -1,9 +1,9 @@
 import { isLocalServer } from "../../config/local-server.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
-import { readWhole } from "../openai/bounded-body.ts";
-import { requestHeaders } from "../openai/chat-provider.ts";
+import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { endpointUrl } from "../openai/endpoint-url.ts";
 import { wireDialect } from "../openai/wire-dialects.ts";
+import { readWhole } from "../transport/bounded-body.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
 import type { DiscoveredModel } from "./discovered-model.ts";
 import { membersOf, readModelList } from "./read-model-list.ts";

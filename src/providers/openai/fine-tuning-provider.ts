@@ -10,14 +10,14 @@ import {
   type TrainingUpload,
 } from "../fine-tuning.ts";
 import { ProviderFailure, type ProviderSettings } from "../interface.ts";
+import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { multipartUpload } from "../transport/multipart-upload.ts";
 import { type HttpClient, type ProviderRequest, sent } from "../transport/provider-response.ts";
-import { readErrorBody, readWhole } from "./bounded-body.ts";
-import { failureOfThrown } from "./call-failures.ts";
-import { requestHeaders } from "./chat-provider.ts";
+import { requestHeaders } from "./chat/chat-provider.ts";
 import { endpointUrl } from "./endpoint-url.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
 import { isTagged, readEvent, readJob, readList, readObject, TAG_KEY } from "./fine-tuning-wire.ts";
-import { multipartUpload } from "./multipart-upload.ts";
 import { countTokensUpTo } from "./token-count.ts";
 import { wireDialect } from "./wire-dialects.ts";
 

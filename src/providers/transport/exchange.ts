@@ -1,5 +1,5 @@
-import type { AbortNotice } from "../call-abort.ts";
 import { type BodyFraming, framingOf } from "./body-framing.ts";
+import type { AbortNotice } from "./call-abort.ts";
 import { ChunkedDecoder } from "./chunked-decoder.ts";
 import { decoderOf } from "./content-decoding.ts";
 import { ExchangeResponse } from "./exchange-response.ts";

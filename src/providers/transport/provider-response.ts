@@ -1,5 +1,5 @@
-import type { AbortNotice } from "../call-abort.ts";
 import type { PieceReader } from "../interface.ts";
+import type { AbortNotice } from "./call-abort.ts";
 
 /** What the adapters use of a response. */
 export interface ProviderResponse {

@@ -1,4 +1,4 @@
-import { isFields } from "./provider-content.ts";
+import { isFields } from "../../../lib/json-fields.ts";
 
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 

@@ -1,6 +1,6 @@
-import type { AbortNotice } from "../call-abort.ts";
 import { ProviderFailure } from "../interface.ts";
-import { HttpError } from "../transport/http-error.ts";
+import type { AbortNotice } from "./call-abort.ts";
+import { HttpError } from "./http-error.ts";
 
 /** An answer with a status of success that is none. */
 export function brokenAnswer(what: string): ProviderFailure {

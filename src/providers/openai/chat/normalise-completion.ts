@@ -1,14 +1,9 @@
-import { tokensOfBytes } from "../../lib/token-estimate.ts";
-import type { Usage } from "../../money/usage.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+import { isFields } from "../../../lib/json-fields.ts";
+import { tokensOfBytes } from "../../../lib/token-estimate.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import { ProviderFailure } from "../../interface.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
-import {
-  createdTime,
-  hideReasoning,
-  isFields,
-  normaliseContent,
-  normaliseHead,
-} from "./provider-content.ts";
+import { createdTime, hideReasoning, normaliseContent, normaliseHead } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { isText, tellsError } from "./stream-chunk.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";

@@ -6,7 +6,7 @@ import { DiskStorage } from "../../src/storage/disk.ts";
 import { knownFolder } from "../support/known-folder.ts";
 import { until } from "../support/until.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "gateway-open-file-"));
+const folder = mkdtempSync(join(tmpdir(), "gateway-descriptors-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const FILES = 50;
@@ -23,7 +23,7 @@ function openHere(): number {
 }
 
 test.skipIf(process.platform !== "linux")(
-  "a stored file whose stream nobody reads or cancels is closed when that is forgotten, and ends nothing",
+  "a stored file is closed when its stream is collected unread, and the process goes on",
   async () => {
     const storage = new DiskStorage(folder, knownFolder());
     const key = "obj_0123456789abcdef0123456789abcdef";

@@ -1,5 +1,5 @@
+import type { WireDialect } from "../wire-dialects.ts";
 import { messageShaper } from "./shape-messages.ts";
-import type { WireDialect } from "./wire-dialects.ts";
 
 type Body = Readonly<Record<string, unknown>>;
 

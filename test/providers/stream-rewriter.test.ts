@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { StreamRewriter } from "../../src/endpoints/chat-completions/stream-rewriter.ts";
 import { GrowingBytes } from "../../src/lib/growing-bytes.ts";
+import { StreamRewriter } from "../../src/providers/openai/chat/stream-rewriter.ts";
 
 /** What means something to a pattern, to JSON, or to a stream of events. */
 const word = fc.oneof(

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { finishReason } from "../../src/endpoints/chat-completions/finish-reason.ts";
-import { normaliseCompletion } from "../../src/endpoints/chat-completions/normalise-completion.ts";
 import { tokensOfBytes } from "../../src/lib/token-estimate.ts";
+import { finishReason } from "../../src/providers/openai/chat/finish-reason.ts";
+import { normaliseCompletion } from "../../src/providers/openai/chat/normalise-completion.ts";
 
 test.each<[string, Record<string, unknown>]>([
   ["what it says", { content: "eight by" }],

@@ -1,4 +1,4 @@
-import type { WireDialect } from "./wire-dialects.ts";
+import type { WireDialect } from "../wire-dialects.ts";
 
 type Message = Readonly<Record<string, unknown>>;
 type Shape = (message: Message) => Message | undefined;

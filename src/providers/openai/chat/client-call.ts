@@ -1,11 +1,11 @@
-import type { AbortNotice } from "../call-abort.ts";
-import type { ChatAnswer, ChatCall } from "../interface.ts";
+import type { ChatAnswer, ChatCall } from "../../interface.ts";
+import type { AbortNotice } from "../../transport/call-abort.ts";
+import { failureOfThrown } from "../../transport/call-failures.ts";
 import type {
   ProviderRequest,
   ProviderResponse,
   ResponseReceiver,
-} from "../transport/provider-response.ts";
-import { failureOfThrown } from "./call-failures.ts";
+} from "../../transport/provider-response.ts";
 
 /** Throws, or rejects, where a response is no answer. */
 export interface AnswerReader {

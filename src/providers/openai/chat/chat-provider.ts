@@ -1,5 +1,5 @@
-import type { Clock } from "../../lib/clock.ts";
-import { type ChatFields, chatFieldsOf } from "../chat-fields.ts";
+import type { Clock } from "../../../lib/clock.ts";
+import { type ChatFields, chatFieldsOf } from "../../chat-fields.ts";
 import type {
   ChatAnswer,
   ChatCall,
@@ -7,24 +7,24 @@ import type {
   PieceReader,
   ProviderFailure,
   ProviderSettings,
-} from "../interface.ts";
-import { createHttpClient } from "../transport/http-client.ts";
-import type { HttpClient, ProviderResponse } from "../transport/provider-response.ts";
-import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "./bounded-body.ts";
-import { brokenAnswer, failureOfThrown } from "./call-failures.ts";
-import { type AnswerReader, ClientCall } from "./client-call.ts";
-import { completionToStream } from "./completion-to-stream.ts";
-import { isEventStream, isJson } from "./content-type.ts";
-import { endpointUrl } from "./endpoint-url.ts";
+} from "../../interface.ts";
+import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
+import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
+import { isEventStream, isJson } from "../../transport/content-type.ts";
+import { createHttpClient } from "../../transport/http-client.ts";
+import type { HttpClient, ProviderResponse } from "../../transport/provider-response.ts";
+import { endpointUrl } from "../endpoint-url.ts";
 import {
   type FailureContext,
   failureInside,
   failureOfStatus,
   failureTold,
-} from "./failure-mapping.ts";
-import { nestsDeeperThan } from "./nesting.ts";
+} from "../failure-mapping.ts";
+import { nestsDeeperThan } from "../nesting.ts";
+import { type WireDialect, wireDialect } from "../wire-dialects.ts";
+import { type AnswerReader, ClientCall } from "./client-call.ts";
+import { completionToStream } from "./completion-to-stream.ts";
 import { bodyShaper } from "./shape-body.ts";
-import { type WireDialect, wireDialect } from "./wire-dialects.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
 const MAX_COMPLETION_DEPTH = 1024;

@@ -1,4 +1,4 @@
-import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
 
 /**
  * Most chunks of a stream differ from the one before in nothing but the text they bring. A template is

@@ -1,4 +1,4 @@
-import { isFields } from "./provider-content.ts";
+import { isFields } from "../../../lib/json-fields.ts";
 import { argumentsText, beginCall } from "./tool-calls.ts";
 
 type Fields = Record<string, unknown>;

@@ -1,3 +1,5 @@
+import { isFields } from "../../../lib/json-fields.ts";
+
 type Fields = Record<string, unknown>;
 
 /**
@@ -60,8 +62,4 @@ function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return value.map(textOf).join("");
   return isFields(value) && typeof value.text === "string" ? value.text : "";
-}
-
-export function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

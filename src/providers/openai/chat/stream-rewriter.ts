@@ -1,11 +1,12 @@
-import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
-import type { GrowingBytes } from "../../lib/growing-bytes.ts";
-import { tokensOfDelta } from "../../lib/token-estimate.ts";
-import type { Usage } from "../../money/usage.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+import { EventSplitter, latin1OfText } from "../../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
+import { isFields } from "../../../lib/json-fields.ts";
+import { tokensOfDelta } from "../../../lib/token-estimate.ts";
+import type { Usage } from "../../../lib/usage.ts";
+import { ProviderFailure } from "../../interface.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import { failedChoice } from "./finish-reason.ts";
-import { createdTime, hideReasoning, isFields, normaliseHead } from "./provider-content.ts";
+import { createdTime, hideReasoning, normaliseHead } from "./provider-content.ts";
 import { reportedUsage, usageBehind } from "./reported-usage.ts";
 import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
 import { StreamedChoice } from "./streamed-choice.ts";

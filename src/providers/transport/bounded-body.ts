@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import type { ProviderResponse } from "../transport/provider-response.ts";
+import type { ProviderResponse } from "./provider-response.ts";
 
 /** The largest completion that is read, in bytes. */
 export const MAX_COMPLETION_BYTES = 32 * 1024 * 1024;

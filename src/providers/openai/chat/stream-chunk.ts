@@ -1,6 +1,6 @@
-import { textOfLatin1 } from "../../lib/event-splitter.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
-import { isFields } from "./provider-content.ts";
+import { textOfLatin1 } from "../../../lib/event-splitter.ts";
+import { isFields } from "../../../lib/json-fields.ts";
+import { ProviderFailure } from "../../interface.ts";
 
 export function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
