@@ -34,6 +34,7 @@ export interface Checkpoint extends LedgerRequest, UsageFigures {
   readonly provider: string;
   readonly latencyMs: number;
   readonly details: Record<string, unknown> | null;
+  readonly description: string;
   readonly startedAtMs: number;
 }
 

@@ -12,7 +12,6 @@ const MAX_LATENCY_MS = 2 ** 31 - 1;
 /** The figures of one call, as they stand; its end adds the status. */
 export interface MeteredFigures extends ChargeFigures {
   status: number;
-  readonly description: string;
 }
 
 /** What the usage costs the organization: provider cost and fee, at most the hold. */
