@@ -4,7 +4,7 @@ import { waitUntil } from "../../db/embedded/wait.ts";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
 import { readMigrationState } from "../../db/migration-state.ts";
-import { otherClients } from "../../db/queries/other-clients.ts";
+import { isLeftAlone, joinAsGuest } from "../../db/queries/other-clients.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { CommandContext } from "./command.ts";
 import { type OperatorSettings, readOperatorSettings } from "./operator-settings.ts";
@@ -70,11 +70,13 @@ async function connect(
     const sql = connectDatabase(database.target, { poolSize: 1, applicationName: "gateway-cli" });
     try {
       await assertAnswers(sql);
+      if (database.origin === "neighbour") await assertStays(sql);
       return { database, sql };
     } catch (error) {
       await disconnect({ database, sql });
-      // A neighbour that was just ending took its server with it: then we start our own.
+      // A neighbour that is just ending takes its server with it: then we start our own.
       if (database.origin !== "neighbour" || performance.now() > deadlineMs) throw error;
+      await Bun.sleep(NEIGHBOUR_RETRY_MS);
     }
   }
 }
@@ -123,9 +125,17 @@ async function assertAnswers(sql: Database): Promise<void> {
   }
 }
 
+/**
+ * A command that is about to end its server would cut off the work of one that connects to it in that moment.
+ */
+async function assertStays(sql: Database): Promise<void> {
+  if (await joinAsGuest(sql)) return;
+  throw new GatewayError("database_unavailable", "the server of the data folder is being stopped");
+}
+
 async function guestsGone(sql: Database): Promise<void> {
   try {
-    await waitUntil(async () => (await otherClients(sql)) === 0, GUEST_PATIENCE_MS);
+    await waitUntil(() => isLeftAlone(sql), GUEST_PATIENCE_MS);
   } catch {
     // The server is gone already; its end is what was to be decided.
   }

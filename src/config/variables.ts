@@ -223,3 +223,12 @@ function providerVariables(): ConfigVariable[] {
 
 /** Every variable that the gateway reads, for its documentation. */
 export const CONFIG_VARIABLES: readonly ConfigVariable[] = [...SETTINGS, ...providerVariables()];
+
+/** The table of all variables in Markdown, as docs/configuration.md holds it. */
+export function variablesTable(): string {
+  const rows = CONFIG_VARIABLES.map(
+    ({ name, default: text, meaning }) =>
+      `| \`${name}\` | ${text === null ? "unset" : `\`${text}\``} | ${meaning} |`,
+  );
+  return ["| variable | default | meaning |", "|---|---|---|", ...rows].join("\n");
+}

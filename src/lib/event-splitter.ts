@@ -1,17 +1,17 @@
 /**
- * Cuts a stream of server-sent events into the data of each event (WHATWG HTML, 9.2.6). Works on bytes
- * kept as characters (latin1), so that a character cut in two by the network stays what it was and a
- * relay gives back the very bytes it was sent.
+ * Splits a stream of server-sent events into the data of each event (WHATWG HTML, 9.2.6). It works on bytes
+ * as latin1 characters, so a UTF-8 character split between two pieces survives and a relay can send the
+ * same bytes again. docs/architecture.md says why it is not eventsource-parser.
  */
 export class EventSplitter {
   readonly #maxEventBytes: number;
-  /** What has come of an event whose end has not: only what is new is searched for it. */
+  /** The incomplete event; only new text is searched for its end. */
   #pieces: string[] = [];
   #piecesLength = 0;
-  /** What may be the beginning of a byte order mark. */
+  /** A possible start of a byte order mark. */
   #heldBack = "";
   #isFirst = true;
-  /** The last piece ended in a carriage return, which ends its line: a line feed behind it ends no other. */
+  /** The last piece ended with CR, so an LF at the start of the next belongs to the same line end. */
   #endedInReturn = false;
 
   constructor(maxEventBytes: number) {
@@ -19,9 +19,9 @@ export class EventSplitter {
   }
 
   /**
-   * Calls `onData` with the data of each event that is whole. Where `takeRun` is given it is first asked
-   * to take as many whole events as it can, from a position on; it answers with the position behind them.
-   * Throws RangeError at an event too large.
+   * Calls `onData` with the data of each complete event. Before each of them `takeRun`, if given, may consume
+   * several complete events of the text from a position on; it returns the position after them. Throws
+   * RangeError if an event is too large.
    */
   push(
     bytes: Uint8Array,
@@ -47,14 +47,14 @@ export class EventSplitter {
     if (start < text.length) this.#keep(text.slice(start));
   }
 
-  /** The stream has ended: what stands without a blank line behind it counts as an event too. */
+  /** The stream has ended: an event without its blank line counts too, as some servers omit it. */
   end(onData: (data: string) => void): void {
     const rest = this.#takePieces().replace(/\n+$/, "");
     this.#heldBack = "";
     if (rest !== "") emit(rest, 0, rest.length, onData);
   }
 
-  /** Without the byte order mark, and with one kind of line ends. */
+  /** Removes the byte order mark and turns all line ends into LF. */
   #normalise(received: string): string {
     let text = this.#heldBack + received;
     this.#heldBack = "";
@@ -97,7 +97,7 @@ export class EventSplitter {
 }
 
 const BYTE_ORDER_MARK = "\xef\xbb\xbf";
-/** Smaller pieces are joined at once, so that a stream in single bytes is not kept in millions of them. */
+/** Smaller pieces are joined, so that a stream of single bytes does not become millions of strings. */
 const SMALL_PIECE = 4_096;
 
 function emit(text: string, start: number, end: number, onData: (data: string) => void): void {
@@ -124,12 +124,12 @@ export function latin1(bytes: Uint8Array): string {
 
 const BEYOND_ASCII = /[\x80-\xff]/;
 
-/** Bytes kept as characters, read as the UTF-8 they are. */
+/** Decodes bytes in latin1 characters as UTF-8. */
 export function textOfLatin1(bytes: string): string {
   return BEYOND_ASCII.test(bytes) ? Buffer.from(bytes, "latin1").toString("utf8") : bytes;
 }
 
-/** A text as its UTF-8 bytes kept as characters. */
+/** Encodes a text as UTF-8 bytes in latin1 characters. */
 export function latin1OfText(text: string): string {
   return NOT_ASCII.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
 }

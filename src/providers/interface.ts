@@ -1,29 +1,30 @@
+import type { Usage } from "../lib/usage.ts";
 import type { ChatFields } from "./chat-fields.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
 
-/**
- * What a provider is to the gateway. Everything behind this port speaks OpenAI's chat wire format:
- * an adapter for another format translates, so that metering and relaying exist once.
- */
-export interface ChatCall {
+/** What every call of a model says, whatever it asks the model for. */
+export interface ModelCall {
   /** The name the provider knows the model by. */
   readonly model: string;
   /** Its id in the catalogue, which tells what it is where the provider's name is of the operator's choice. */
   readonly modelId?: string;
-  /**
-   * The validated request in OpenAI's wire form: without the gateway's own fields, with `model`,
-   * `stream` and, for streams, `stream_options.include_usage` set; the limit of output tokens as
-   * `max_tokens`, to be sent under the name that the model takes.
-   */
-  readonly body: Readonly<Record<string, unknown>>;
-  readonly stream: boolean;
   readonly requestId: string;
   /** True where a try before was lost with a connection that had been used: others may be as dead. */
   readonly onNewConnection?: boolean;
   /** Aborts the upstream call at once. */
   readonly signal: AbortSignal;
-  /** The same for who can do without a signal, which may not exist until it is asked for. */
+  /** The same, without the cost of an AbortSignal, which is made only when `signal` is read. */
   readonly abortNotice?: AbortNotice;
+}
+
+export interface ChatCall extends ModelCall {
+  /**
+   * The validated request in the words of OpenAI's chat, which are the client's: without the gateway's own
+   * fields, with `model`, `stream` and, for streams, `stream_options.include_usage` set; the limit of
+   * output tokens as `max_tokens`. A provider of another wire format translates it.
+   */
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly stream: boolean;
 }
 
 /** Pieces of an answer, as a reader of a stream gives them. */
@@ -49,11 +50,37 @@ export type ChatAnswer =
       failureOf?(event: Readonly<Record<string, unknown>>): ProviderFailure;
     };
 
-export interface ChatProvider {
-  /** Which fields of a request its models have; absent: all of them. */
+/**
+ * A provider is a bundle of capabilities. One that it lacks is absent, and models that need it have no
+ * endpoint there. Each capability throws ProviderFailure for every outcome that is no answer.
+ */
+export interface Provider {
+  /** Which fields of a chat request its models have; absent: all of them. */
   readonly fields?: ChatFields;
-  /** Throws ProviderFailure for every outcome that is no answer. */
-  chat(call: ChatCall): Promise<ChatAnswer>;
+  chat?(call: ChatCall): Promise<ChatAnswer>;
+  embed?(call: EmbedCall): Promise<Embeddings>;
+}
+
+/** What models can be asked for; each endpoint needs one of these. */
+export type Capability = "chat" | "embed";
+
+/** A provider that has the capability to chat. */
+export type ChatProvider = Provider & Required<Pick<Provider, "chat">>;
+
+export interface EmbedCall extends ModelCall {
+  /** Texts, or lists of the model's own tokens: at least one, none of them empty. */
+  readonly inputs: readonly (string | readonly number[])[];
+  /** The length of the vectors that was asked for; absent: the model's own. */
+  readonly dimensions?: number | undefined;
+  /** Further fields of the request, for providers that know them. */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface Embeddings {
+  /** One for each input, in their order. */
+  readonly vectors: readonly ArrayLike<number>[];
+  /** Undefined where the provider reported none that can be true. */
+  readonly usage: Usage | undefined;
 }
 
 export type ProviderFailureKind =

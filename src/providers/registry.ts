@@ -1,6 +1,6 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
-import type { ChatProvider, ProviderSettings } from "./interface.ts";
+import type { Provider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { createSandboxProvider, type SandboxDependencies } from "./sandbox/chat-provider.ts";
@@ -13,10 +13,7 @@ import type { HttpClient } from "./transport/provider-response.ts";
 
 export type ProviderDependencies = OpenAiDependencies & SandboxDependencies;
 
-type ProviderFactory = (
-  settings: ProviderSettings,
-  dependencies: ProviderDependencies,
-) => ChatProvider;
+type ProviderFactory = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
 /** The adapter of each wire format. */
 const factories: Readonly<Record<ProviderType["wire"], ProviderFactory>> = {
@@ -31,8 +28,8 @@ const factories: Readonly<Record<ProviderType["wire"], ProviderFactory>> = {
 export function createProviders(
   settings: readonly ProviderSettings[],
   dependencies: ProviderDependencies,
-): Map<string, ChatProvider> {
-  const providers = new Map<string, ChatProvider>();
+): Map<string, Provider> {
+  const providers = new Map<string, Provider>();
   const { clock, httpClient = createHttpClient({ clock }) } = dependencies;
   for (const entry of settings) {
     const type = providerType(entry.type);

@@ -1,14 +1,17 @@
 import pino, { type LevelWithSilent, type Logger } from "pino";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { errorFields } from "./error-fields.ts";
-import { Histogram } from "./histogram.ts";
-import type { Telemetry } from "./interface.ts";
+import { LongestLag } from "./event-loop-lag.ts";
+import type { RequestRecord, Telemetry } from "./interface.ts";
 import { type LogDestination, LogWriter } from "./log-writer.ts";
 import { type GatheredMetrics, mergeMetrics } from "./merged-metrics.ts";
 import { MetricRegistry, metricsText } from "./metric-registry.ts";
-import { EventLoopLag, registerProcessMetrics } from "./process-metrics.ts";
-import { redactLine } from "./redact.ts";
-import { requestLine } from "./request-line.ts";
+import {
+  registerCommitMetrics,
+  registerOwnMetrics,
+  registerProcessMetrics,
+} from "./process-metrics.ts";
+import { redactLine, redactText } from "./redact.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 
 export interface TelemetryOptions {
@@ -19,19 +22,19 @@ export interface TelemetryOptions {
 }
 
 const STANDARD_OUTPUT = 1;
-const COMMIT_BOUNDS_SECONDS = [
-  0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
-];
-const BATCH_BOUNDS_UNITS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+const PLAIN_NAME = /^[\w./:@+-]{1,200}$/;
+const UNPRINTABLE = /[^\x20-\x7e]/g;
+const MAX_NAME_CHARACTERS = 200;
+const NANO_PER_USD = 1e9;
 
-/** Logs as lines of JSON, metrics as Prometheus text. `close` it, or its timer keeps the process alive. */
+/** Logs as JSON lines, metrics as Prometheus text. Its timer keeps the process alive until `close`. */
 export function createTelemetry(options: TelemetryOptions): Telemetry {
   const clock = options.clock ?? systemClock;
   const destination = options.destination ?? new LogWriter(STANDARD_OUTPUT, clock);
   const registry = new MetricRegistry();
   const requests = new RequestMetrics(registry);
   const commits = registerCommitMetrics(registry);
-  const lag = new EventLoopLag(clock, () => performance.now());
+  const lag = new LongestLag(clock, () => performance.now());
   const time = isoTimes(clock);
   const log = createLog(options.level, destination, time);
   let clampedCharges = 0;
@@ -109,7 +112,7 @@ function createLog(
   );
 }
 
-/** ISO 8601 texts, made once a millisecond. */
+/** The time in ISO 8601, rendered at most once a millisecond. */
 function isoTimes(clock: Clock): () => string {
   let madeForMs = Number.NaN;
   let text = "";
@@ -123,54 +126,37 @@ function isoTimes(clock: Clock): () => string {
   };
 }
 
-function registerCommitMetrics(registry: MetricRegistry): {
-  readonly batch: Histogram;
-  readonly duration: Histogram;
-} {
-  const batch = new Histogram(BATCH_BOUNDS_UNITS);
-  const duration = new Histogram(COMMIT_BOUNDS_SECONDS);
-  const batchName = "gateway_commit_batch_size";
-  registry.register(
-    { name: batchName, help: "Units of work that shared a commit.", type: "histogram" },
-    () => batch.samples(batchName, {}),
-  );
-  const durationName = "gateway_commit_duration_seconds";
-  registry.register(
-    { name: durationName, help: "Time that a commit took.", type: "histogram" },
-    () => duration.samples(durationName, {}),
-  );
-  return { batch, duration };
+/** The log line of a request, with its line feed. */
+function requestLine(request: RequestRecord, time: string): string {
+  const line = JSON.stringify({
+    level: request.status >= 500 ? "error" : "info",
+    time,
+    request_id: request.requestId,
+    organization_id: request.organizationId,
+    key_id: request.keyId,
+    method: request.method,
+    route: request.route,
+    status: request.status,
+    model: request.model === undefined ? undefined : shownModel(request.model, request.provider),
+    provider: request.provider,
+    prompt_tokens: request.promptTokens,
+    completion_tokens: request.completionTokens,
+    cost_usd: request.costNano === undefined ? undefined : Number(request.costNano) / NANO_PER_USD,
+    latency_ms: roundedMs(request.latencyMs),
+    first_token_ms:
+      request.firstTokenMs === undefined ? undefined : roundedMs(request.firstTokenMs),
+    error_code: request.errorCode,
+    msg: "request",
+  });
+  return `${line}\n`;
 }
 
-interface OwnReadings {
-  readonly lag: EventLoopLag;
-  readonly destination: LogDestination;
-  clampedCharges(): number;
+function roundedMs(ms: number): number {
+  return Math.round(ms * 100) / 100;
 }
 
-function registerOwnMetrics(registry: MetricRegistry, readings: OwnReadings): void {
-  registry.registerValue(
-    {
-      name: "gateway_charge_clamped_total",
-      help: "Charges cut to their hold because the provider reported more.",
-      type: "counter",
-    },
-    () => readings.clampedCharges(),
-  );
-  registry.registerValue(
-    {
-      name: "gateway_event_loop_lag_seconds",
-      help: "Longest delay of a one-second timer in the last 15 seconds.",
-      type: "gauge",
-    },
-    () => readings.lag.maxMs() / 1000,
-  );
-  registry.registerValue(
-    {
-      name: "gateway_log_lines_dropped_total",
-      help: "Log lines that could not be written.",
-      type: "counter",
-    },
-    () => readings.destination.droppedLines,
-  );
+/** Without a provider the model is the caller's text, which can be anything, even a misplaced key. */
+function shownModel(model: string, provider: string | undefined): string {
+  if (provider !== undefined && PLAIN_NAME.test(model)) return model;
+  return redactText(model).replace(UNPRINTABLE, "?").slice(0, MAX_NAME_CHARACTERS);
 }

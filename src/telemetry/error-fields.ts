@@ -1,6 +1,6 @@
 import { redactText } from "./redact.ts";
 
-/** What a log says of an error. Only named members are read: others could hold prompts or secrets. */
+/** The logged members of an error. No others are read, because they could hold prompts or secrets. */
 export interface ErrorFields {
   readonly type: string;
   readonly message: string;
@@ -16,7 +16,7 @@ const MAX_AGGREGATED = 5;
 const MAX_FRAMES = 12;
 const FRAME = /^\s+at /;
 
-/** Anything that was thrown, with its chain of causes, without secrets. Never throws. */
+/** Describes any thrown value and its chain of causes, without secrets. Never throws. */
 export function errorFields(thrown: unknown): ErrorFields {
   return describe(thrown, 0);
 }
@@ -37,7 +37,7 @@ function describeValue(value: unknown): ErrorFields {
   };
 }
 
-/** An error whose own words may quote a prompt has a `logMessage` in their place. */
+/** An error whose message may quote a prompt has a `logMessage` to log instead. */
 function describeError(error: Error, depth: number): ErrorFields {
   const { code, param, logMessage } = error as Error & Readonly<Record<string, unknown>>;
   const errors = error instanceof AggregateError ? error.errors.slice(0, MAX_AGGREGATED) : [];
@@ -55,7 +55,7 @@ function describeError(error: Error, depth: number): ErrorFields {
   };
 }
 
-/** The frames alone: a stack begins with the message, which is told apart and cut there. */
+/** Without the message at the start of the stack, which is logged as `message`. */
 function stackFrames(stack: unknown): string | undefined {
   if (typeof stack !== "string") return undefined;
   const frames = stack.split("\n").filter((line) => FRAME.test(line));

@@ -1,8 +1,12 @@
-const TICK_MS = 100;
-/** A single pause, such as a garbage collection, is not a load. */
-const TICKS = 5;
+import type { Clock } from "../lib/clock.ts";
 
-/** By how much the event loop has been late, at least, in each of the last ticks. */
+const TICK_MS = 100;
+/** Enough that a single pause, such as a garbage collection, does not count as load. */
+const TICKS = 5;
+const SAMPLE_EVERY_MS = 1000;
+const SAMPLES_KEPT = 15;
+
+/** The smallest of the recent delays of a 100 ms timer: how late the event loop was all the time, for load shedding. */
 export class EventLoopLag {
   readonly #lagsMs: number[] = Array(TICKS).fill(0);
   readonly #timer: ReturnType<typeof setInterval>;
@@ -27,5 +31,35 @@ export class EventLoopLag {
 
   stop(): void {
     clearInterval(this.#timer);
+  }
+}
+
+/** The longest of the recent delays of a one-second timer, for the metrics. */
+export class LongestLag {
+  readonly #clock: Clock;
+  readonly #monotonicMs: () => number;
+  readonly #lagsMs: number[] = [];
+  #cancel: () => void = () => {};
+
+  constructor(clock: Clock, monotonicMs: () => number) {
+    this.#clock = clock;
+    this.#monotonicMs = monotonicMs;
+  }
+
+  start(): void {
+    const startedMs = this.#monotonicMs();
+    this.#cancel = this.#clock.after(SAMPLE_EVERY_MS, () => {
+      this.#lagsMs.push(Math.max(0, this.#monotonicMs() - startedMs - SAMPLE_EVERY_MS));
+      if (this.#lagsMs.length > SAMPLES_KEPT) this.#lagsMs.shift();
+      this.start();
+    });
+  }
+
+  stop(): void {
+    this.#cancel();
+  }
+
+  maxMs(): number {
+    return Math.max(0, ...this.#lagsMs);
   }
 }

@@ -8,7 +8,7 @@ export interface RequestRecord {
   readonly method: string;
   /** The route's pattern, not the path: /v1/keys/:id */
   readonly route: string;
-  /** The status told to the client; 499 where it went away. */
+  /** The status sent to the client; 499 if it disconnected. */
   readonly status: number;
   readonly latencyMs: number;
   readonly organizationId: string | undefined;
@@ -24,29 +24,29 @@ export interface RequestRecord {
 
 export interface Telemetry {
   readonly log: Logger;
-  /** On the path of every request: must cost next to nothing. */
+  /** Called for every request. */
   record(request: RequestRecord): void;
-  /** Provider usage above the hold, cut to it. */
+  /** A charge was cut to its hold because the provider reported more. */
   countClampedCharge(): void;
   observeCommit(units: number, durationMs: number): void;
-  /** A value read when metrics are collected. */
+  /** A value that is read at each scrape. */
   gauge(name: string, help: string, read: () => number): void;
-  /** A gauge with one series for each value of a label; whoever reads them bounds their number. */
+  /** A gauge with one series for each value of a label; `read` must bound their number. */
   labelledGauge(
     name: string,
     help: string,
     label: string,
     read: () => Iterable<readonly [labelValue: string, value: number]>,
   ): void;
-  /** The same for a value that only grows; its name ends in _total. */
+  /** As `gauge`, for a value that only grows; its name ends in _total. */
   counter(name: string, help: string, read: () => number): void;
   /** Prometheus text. */
   metrics(): Promise<string>;
-  /** What this process alone measured. */
+  /** The metrics of this process alone. */
   report(): MetricReport[];
-  /** Has `metrics` tell of several processes; where they cannot be gathered, of this one. */
+  /** Makes `metrics` cover several processes, or this one alone if `gather` fails. */
   gatherMetricsWith(gather: () => Promise<GatheredMetrics>): void;
   metricsContentType: string;
-  /** Writes what is buffered and stops the timers, within about a second; later lines are dropped. */
+  /** Writes what is buffered and stops the timers, in about a second at most; drops later lines. */
   close(): Promise<void>;
 }

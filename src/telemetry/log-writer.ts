@@ -1,41 +1,40 @@
 import fs from "node:fs";
 import type { Clock } from "../lib/clock.ts";
 
-/** Where log lines go; each text ends with a line feed. */
+/** Receives log lines; each ends with a line feed. */
 export interface LogDestination {
   write(line: string): void;
-  /** Writes what is buffered before it returns; for the end of the process. Never throws. */
+  /** Writes what is buffered before it returns, for the end of the process. Never throws. */
   flushSync(): void;
-  /** Resolves when everything is written, or after a second at most. Later lines are dropped. */
+  /** Resolves when everything is written, or after a second. Drops later lines. */
   close(): Promise<void>;
   /** Lines that could not be written since the start. */
   readonly droppedLines: number;
 }
 
-/** The part of node:fs that is needed, so that a failing disk can stand in for it. */
+/** The functions of node:fs in use, which a test replaces by a failing disk. */
 export type WritableFile = Pick<typeof fs, "write" | "writeSync">;
 
-/** A block of about 80 lines costs one system call; smaller than a pipe's 64 KB. */
+/** One system call for about 80 lines; smaller than the 64 KB of a pipe. */
 const BLOCK_CHARACTERS = 32_768;
-/** How long a line may wait for its block to fill. */
+/** The longest time that a line waits for its block to fill. */
 const FLUSH_AFTER_MS = 250;
-/** What may wait for a slow reader; lines beyond are dropped and counted. */
+/** Buffered for a slow reader; lines beyond are dropped and counted. */
 const MAX_PENDING_CHARACTERS = 4_194_304;
 const RETRY_AFTER_MS = 20;
 const CLOSE_WITHIN_MS = 1000;
 const MAX_SYNC_RETRIES = CLOSE_WITHIN_MS / RETRY_AFTER_MS;
 
 /**
- * Gathers lines into blocks and writes them without holding up the event loop: a reader that stalls,
- * a full disk or a closed pipe costs log lines, never requests. Written here because sonic-boom
- * measures its buffer anew for each line, and retries for ever when a closed pipe is flushed.
+ * Collects lines into blocks and writes them without blocking the event loop: a stalled reader, a full disk
+ * or a closed pipe costs log lines, never requests. docs/architecture.md says why it is not sonic-boom.
  */
 export class LogWriter implements LogDestination {
   readonly #fd: number;
   readonly #clock: Clock;
   readonly #file: WritableFile;
   #pending = "";
-  /** The block under way and how much of it is written. */
+  /** The block that is being written, and how much of it is. */
   #block: Buffer | undefined;
   #offset = 0;
   #isTimerSet = false;
@@ -64,7 +63,7 @@ export class LogWriter implements LogDestination {
   }
 
   flushSync(): void {
-    // The rest of a block under way is the system's: writing it again could double its lines.
+    // The block under way belongs to an asynchronous write: writing its rest here could repeat lines.
     const bytes = Buffer.from(this.#pending);
     this.#pending = "";
     let offset = 0;
@@ -114,16 +113,16 @@ export class LogWriter implements LogDestination {
       else if (isBusy(error)) {
         this.#clock.after(RETRY_AFTER_MS, () => this.#continueBlock(block));
         return;
-      } else this.#giveUp(block, error);
+      } else this.#dropBlock(block, error);
       if (this.#offset < block.length) this.#continueBlock(block);
       else this.#endBlock();
     });
   }
 
-  #giveUp(block: Buffer, error: NodeJS.ErrnoException): void {
+  #dropBlock(block: Buffer, error: NodeJS.ErrnoException): void {
     this.#droppedLines += countLines(block, this.#offset);
     this.#offset = block.length;
-    // Nobody reads any more; a full disk, in contrast, may have room for the next block.
+    // The reader is gone for ever. After any other error, such as a full disk, the next block may succeed.
     if (error.code === "EPIPE" || error.code === "EBADF") this.#isClosed = true;
   }
 

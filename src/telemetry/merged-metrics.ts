@@ -1,11 +1,11 @@
 import type { Labels, MetricReport, Sample } from "./metric-registry.ts";
 
-/** What one process of several reported. */
+/** The metrics of one of several processes. */
 export interface ProcessReport {
-  /** Tells the processes apart in the labels of gauges. */
+  /** The value of the label `worker`. */
   readonly worker: string;
   readonly metrics: readonly MetricReport[];
-  /** False for one that does not answer, or is no more: what it counted before still counts. */
+  /** False if the process has ended or did not answer; its earlier counts still count. */
   readonly isCurrent: boolean;
 }
 
@@ -16,7 +16,7 @@ export interface GatheredMetrics {
   readonly answered: number;
 }
 
-/** Gauges of which the processes have a share each. Any other is shown for each process by itself. */
+/** Gauges that are summed over the processes. Others are shown for each process. */
 const SHARED_GAUGES: ReadonlySet<string> = new Set([
   "gateway_actors",
   "gateway_commit_queue",
@@ -31,9 +31,9 @@ const SHARED_GAUGES: ReadonlySet<string> = new Set([
 const WORKER_LABEL = "worker";
 
 /**
- * The metrics of several processes as those of one: counters and histograms are summed, and gauges where a
- * sum makes sense; other gauges get the label `worker`. A counter must not fall because a process is slow to
- * answer or was replaced, so what it counted last is summed too.
+ * Merges the metrics of several processes: sums counters, histograms and shared gauges, and gives other
+ * gauges the label `worker`. The last known counts of a process that is slow or was replaced are included,
+ * because a counter must not fall.
  */
 export function mergeMetrics({ reports, asked, answered }: GatheredMetrics): MetricReport[] {
   const merged = new Map<string, { first: MetricReport; sums: Map<string, Sample> }>();
@@ -56,7 +56,7 @@ export function mergeMetrics({ reports, asked, answered }: GatheredMetrics): Met
   ];
 }
 
-/** Counters and histograms of processes that are no more, as one report. */
+/** Merges the counters and histograms of processes that have ended into one report. */
 export function mergeRetired(reports: readonly ProcessReport[]): ProcessReport {
   const counted = reports.map((report) => ({ ...report, isCurrent: false }));
   const metrics = mergeMetrics({ reports: counted, asked: 0, answered: 0 });
@@ -71,7 +71,7 @@ function addSample(sums: Map<string, Sample>, sample: Sample): void {
   const key = JSON.stringify([sample.metricName, ...sortedEntries(sample.labels)]);
   const before = sums.get(key);
   if (before === undefined || Number.isNaN(before.value)) sums.set(key, sample);
-  // A value that could not be read is no reason to lose the others.
+  // NaN is a value that could not be read: it must not replace the sum of the others.
   else if (!Number.isNaN(sample.value)) {
     sums.set(key, { ...before, value: before.value + sample.value });
   }

@@ -1,5 +1,5 @@
 import type { Metric } from "prom-client";
-// By its file: the package as a whole brings OpenTelemetry along, and takes 5 MB.
+// The file alone: the package as a whole loads OpenTelemetry and takes 5 MB of memory.
 import Registry from "prom-client/lib/registry.js";
 
 export type Labels = Readonly<Record<string, string | number>>;
@@ -17,12 +17,12 @@ export interface MetricDescription {
   readonly type: "counter" | "gauge" | "histogram";
 }
 
-/** A metric with its values at one moment, as one process tells it another. */
+/** A metric with its values at one moment, as sent from one process to another. */
 export interface MetricReport extends MetricDescription {
   readonly samples: readonly Sample[];
 }
 
-/** Prometheus text of values that are there already. */
+/** Renders values that were read before as Prometheus text. */
 export function metricsText(reports: readonly MetricReport[]): Promise<string> {
   const registry = new MetricRegistry();
   for (const { samples, ...description } of reports) registry.register(description, () => samples);
@@ -30,9 +30,8 @@ export function metricsText(reports: readonly MetricReport[]): Promise<string> {
 }
 
 /**
- * Metrics whose values are read when they are collected. Counting itself happens in plain objects:
- * prom-client's own counters look their labels up at each increment, which is too slow for the path
- * of every request. It writes the text.
+ * Metrics whose values are read at each scrape. prom-client renders the text; the counting is done in plain
+ * objects, because prom-client's counters look up their labels at each increment.
  */
 export class MetricRegistry {
   readonly #registry = new Registry();
@@ -42,7 +41,7 @@ export class MetricRegistry {
     return this.#registry.contentType;
   }
 
-  /** Throws where the name is taken. */
+  /** Throws if the name is taken. */
   register(description: MetricDescription, read: () => Iterable<Sample>): void {
     const metric = {
       ...description,
@@ -53,7 +52,7 @@ export class MetricRegistry {
     this.#reads.push(() => ({ ...description, samples: [...read()] }));
   }
 
-  /** A single value; NaN where reading fails, so that one broken gauge leaves the others readable. */
+  /** A single value; NaN if reading it fails, so that the other metrics stay readable. */
   registerValue(description: MetricDescription, read: () => number): void {
     this.register(description, () => [{ labels: {}, value: readOrNaN(read) }]);
   }
@@ -72,5 +71,38 @@ function readOrNaN(read: () => number): number {
     return read();
   } catch {
     return Number.NaN;
+  }
+}
+
+/** A Prometheus histogram. Observing costs two additions. */
+export class Histogram {
+  readonly #bounds: readonly number[];
+  /** Not cumulative; the last one counts the values above every bound. */
+  readonly #counts: number[];
+  #sum = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds;
+    this.#counts = new Array<number>(bounds.length + 1).fill(0);
+  }
+
+  observe(value: number): void {
+    let bucket = 0;
+    while (bucket < this.#bounds.length && value > this.#bounds[bucket]!) bucket++;
+    this.#counts[bucket]!++;
+    this.#sum += value;
+  }
+
+  samples(name: string, labels: Labels): Sample[] {
+    const samples: Sample[] = [];
+    let cumulative = 0;
+    for (let bucket = 0; bucket < this.#counts.length; bucket++) {
+      cumulative += this.#counts[bucket]!;
+      const le = this.#bounds[bucket] ?? "+Inf";
+      samples.push({ metricName: `${name}_bucket`, labels: { ...labels, le }, value: cumulative });
+    }
+    samples.push({ metricName: `${name}_sum`, labels, value: this.#sum });
+    samples.push({ metricName: `${name}_count`, labels, value: cumulative });
+    return samples;
   }
 }

@@ -1,12 +1,15 @@
-import type { Clock } from "../lib/clock.ts";
-import type { MetricRegistry } from "./metric-registry.ts";
+import type { LongestLag } from "./event-loop-lag.ts";
+import type { LogDestination } from "./log-writer.ts";
+import { Histogram, type MetricRegistry } from "./metric-registry.ts";
 
-const SAMPLE_EVERY_MS = 1000;
-const SAMPLES_KEPT = 15;
+const COMMIT_BOUNDS_SECONDS = [
+  0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
+];
+const BATCH_BOUNDS_UNITS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /**
- * What Prometheus conventionally knows of a process. prom-client's own set is not used: half of it is
- * empty under Bun, and its watch of the event loop wakes an idle process a hundred times a second.
+ * The conventional metrics of a process. prom-client's own set is not used: half of it is empty under Bun,
+ * and its watch of the event loop wakes an idle process a hundred times a second.
  */
 export function registerProcessMetrics(registry: MetricRegistry): void {
   registry.registerValue(
@@ -35,33 +38,56 @@ export function registerProcessMetrics(registry: MetricRegistry): void {
   );
 }
 
-/** How late a one-second timer fires: the time for which the event loop was busy with something else. */
-export class EventLoopLag {
-  readonly #clock: Clock;
-  readonly #monotonicMs: () => number;
-  readonly #lagsMs: number[] = [];
-  #cancel: () => void = () => {};
+/** Histograms of commits, for `observeCommit`. */
+export function registerCommitMetrics(registry: MetricRegistry): {
+  readonly batch: Histogram;
+  readonly duration: Histogram;
+} {
+  const batch = new Histogram(BATCH_BOUNDS_UNITS);
+  const duration = new Histogram(COMMIT_BOUNDS_SECONDS);
+  const batchName = "gateway_commit_batch_size";
+  registry.register(
+    { name: batchName, help: "Units of work that shared a commit.", type: "histogram" },
+    () => batch.samples(batchName, {}),
+  );
+  const durationName = "gateway_commit_duration_seconds";
+  registry.register(
+    { name: durationName, help: "Time that a commit took.", type: "histogram" },
+    () => duration.samples(durationName, {}),
+  );
+  return { batch, duration };
+}
 
-  constructor(clock: Clock, monotonicMs: () => number) {
-    this.#clock = clock;
-    this.#monotonicMs = monotonicMs;
-  }
+interface OwnReadings {
+  readonly lag: LongestLag;
+  readonly destination: LogDestination;
+  clampedCharges(): number;
+}
 
-  start(): void {
-    const startedMs = this.#monotonicMs();
-    this.#cancel = this.#clock.after(SAMPLE_EVERY_MS, () => {
-      this.#lagsMs.push(Math.max(0, this.#monotonicMs() - startedMs - SAMPLE_EVERY_MS));
-      if (this.#lagsMs.length > SAMPLES_KEPT) this.#lagsMs.shift();
-      this.start();
-    });
-  }
-
-  stop(): void {
-    this.#cancel();
-  }
-
-  /** The longest of the last 15 samples. */
-  maxMs(): number {
-    return Math.max(0, ...this.#lagsMs);
-  }
+/** The metrics of the telemetry itself. */
+export function registerOwnMetrics(registry: MetricRegistry, readings: OwnReadings): void {
+  registry.registerValue(
+    {
+      name: "gateway_charge_clamped_total",
+      help: "Charges cut to their hold because the provider reported more.",
+      type: "counter",
+    },
+    () => readings.clampedCharges(),
+  );
+  registry.registerValue(
+    {
+      name: "gateway_event_loop_lag_seconds",
+      help: "Longest delay of a one-second timer in the last 15 seconds.",
+      type: "gauge",
+    },
+    () => readings.lag.maxMs() / 1000,
+  );
+  registry.registerValue(
+    {
+      name: "gateway_log_lines_dropped_total",
+      help: "Log lines that could not be written.",
+      type: "counter",
+    },
+    () => readings.destination.droppedLines,
+  );
 }

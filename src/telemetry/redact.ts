@@ -1,7 +1,6 @@
 /**
- * Takes out of log texts what no log may hold: API keys of this gateway and of providers, bearer tokens,
- * credentials in URLs, query values that are named like secrets, and the parameters that a failed query
- * carries in its message.
+ * Removes secrets from log texts: API keys of this gateway and of providers, bearer tokens, credentials in
+ * URLs, query values that are named like secrets, and the parameters in the message of a failed query.
  */
 const HIDDEN = "[redacted]";
 const MAX_TEXT_CHARACTERS = 2000;
@@ -9,15 +8,15 @@ const MAX_SCANNED_CHARACTERS = 16_384;
 const MAX_LINE_CHARACTERS = 32_768;
 const MAX_DEPTH = 8;
 
-/** Repetitions are bounded so that hostile text costs time linear in its length. */
+/** Bounded repetitions keep the time linear in the length of hostile text. */
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/\nparams: [\s\S]*$/, `\nparams: ${HIDDEN}`],
-  // The first four characters of a key are shown in lists too; more of it is a secret.
+  // Lists of keys show the first four characters; five and more are secret.
   [/(gateway_(?:sk|mgmt|op)_)[0-9A-Za-z]{5,256}/g, `$1${HIDDEN}`],
   [/\b(sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_)[\w*-]{6,256}/g, `$1${HIDDEN}`],
   [/\b(AIza|AKIA|ASIA)[\w-]{12,256}/g, `$1${HIDDEN}`],
   [/\b(Bearer|Basic)\s{1,8}[\w.~+/=*-]{8,4096}/gi, `$1 ${HIDDEN}`],
-  // A colon followed by digits and a slash is a port; anything else up to the last @ is a password.
+  // A colon with digits and a slash is a port; otherwise the text up to the last @ is a password.
   [/(:\/\/)[^\s/:@?#]{0,256}:(?!\d{1,5}(?:[/?#\s]|$))[^\s]{0,512}@/g, `$1${HIDDEN}@`],
   [/(:\/\/)[^\s/?#@]{1,512}@/g, `$1${HIDDEN}@`],
   [
@@ -29,11 +28,11 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
 const SECRET_NAMES =
   /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|x-goog-api-key|api[-_]?key|(?:.{1,32}_)?(?:password|secret|token)|(?:gateway_|previous_?)?master_?key(?:_previous)?|secret_?key|management_?key|operator_?key)$/i;
 
-/** Whether a line may need a closer look; cheap, and never wrong in the harmless direction. */
+/** Matches every line that could hold a secret, and some that do not. */
 const SUSPECT =
   /gateway_(?:sk|mgmt|op)_|sk-|gsk_|xai-|whsec_|[sr]k_(?:live|test)_|AIza|AKIA|ASIA|bearer|basic|:\/\/|key|token|secret|password|passwd|pwd|signature|authorization|cookie|\\nparams: /i;
 
-/** What terminals and log readers take for a line's end although JSON does not escape it. */
+/** Line separators that JSON does not escape but terminals and log readers obey. */
 const LINE_SEPARATORS = /[\u0085\u2028\u2029]/g;
 
 /** The text without secrets, cut to 2,000 characters. */
@@ -44,7 +43,7 @@ export function redactText(text: string): string {
   return `${clean.slice(0, MAX_TEXT_CHARACTERS)}… (${text.length} characters)`;
 }
 
-/** A whole log line, JSON and line feed; what comes out is one line of JSON too. */
+/** A whole log line of JSON without secrets; the result is one line of JSON too. */
 export function redactLine(line: string): string {
   let clean = line;
   if (line.length > MAX_LINE_CHARACTERS || SUSPECT.test(line)) {

@@ -1,7 +1,10 @@
-import { BoundedSeries } from "./bounded-series.ts";
-import { Histogram } from "./histogram.ts";
 import type { RequestRecord } from "./interface.ts";
-import type { MetricDescription, MetricRegistry, Sample } from "./metric-registry.ts";
+import {
+  Histogram,
+  type MetricDescription,
+  type MetricRegistry,
+  type Sample,
+} from "./metric-registry.ts";
 
 /** Pairs of method and route; routes are patterns, so there are as many as the gateway has. */
 const MAX_ROUTE_SERIES = 300;
@@ -15,7 +18,7 @@ const DURATION_BOUNDS_SECONDS = [
 const FIRST_TOKEN_BOUNDS_SECONDS = [
   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60, 120,
 ];
-/** Shown from the start, so that an alert on their rate sees the first one. */
+/** Reported as 0 from the start, so that an alert on their rate sees the first refusal. */
 const REFUSAL_CODES = ["rate_limit_exceeded", "budget_exhausted", "insufficient_credits"];
 
 interface RouteSeries {
@@ -37,7 +40,7 @@ interface ErrorSeries {
   count: number;
 }
 
-/** Everything that is counted of requests, in plain numbers. */
+/** The counters of finished requests. */
 export class RequestMetrics {
   readonly #routes = new BoundedSeries<RouteSeries>(MAX_ROUTE_SERIES, () => ({
     duration: new Histogram(DURATION_BOUNDS_SECONDS),
@@ -63,7 +66,7 @@ export class RequestMetrics {
     const route = this.#routes.get(request.route, request.method);
     route.duration.observe(request.latencyMs / 1000);
     increment(route.statuses, request.status);
-    // Only what was routed to a provider is a name of the catalogue and not the caller's own text.
+    // Without a provider the model is the caller's text and no name of the catalogue.
     if (request.model !== undefined && request.provider !== undefined) {
       this.#countModel(this.#models.get(request.model, request.provider), request);
     }
@@ -166,4 +169,46 @@ function counter(name: string, help: string): MetricDescription {
 
 function histogram(name: string, help: string): MetricDescription {
   return { name, help, type: "histogram" };
+}
+
+const OTHER = "other";
+
+/**
+ * The series of a metric, one for each pair of label values, created on first use. Pairs beyond `maximum`
+ * share the series "other", so no input can grow memory or the scrape.
+ */
+class BoundedSeries<Series> {
+  readonly #create: () => Series;
+  readonly #byFirst = new Map<string, Map<string, Series>>();
+  #remaining: number;
+  #overflow: Series | undefined;
+
+  constructor(maximum: number, create: () => Series) {
+    this.#remaining = maximum;
+    this.#create = create;
+  }
+
+  get(first: string, second = ""): Series {
+    return this.#byFirst.get(first)?.get(second) ?? this.#add(first, second);
+  }
+
+  *entries(): Generator<readonly [first: string, second: string, series: Series]> {
+    for (const [first, bySecond] of this.#byFirst) {
+      for (const [second, series] of bySecond) yield [first, second, series];
+    }
+    if (this.#overflow !== undefined) yield [OTHER, OTHER, this.#overflow];
+  }
+
+  #add(first: string, second: string): Series {
+    if (this.#remaining === 0) {
+      this.#overflow ??= this.#create();
+      return this.#overflow;
+    }
+    this.#remaining--;
+    const series = this.#create();
+    const bySecond = this.#byFirst.get(first);
+    if (bySecond) bySecond.set(second, series);
+    else this.#byFirst.set(first, new Map([[second, series]]));
+    return series;
+  }
 }

@@ -2,7 +2,7 @@ import { connectDatabase, type Database } from "../../db/client.ts";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 
 export interface BenchDatabase {
-  /** What the gateway is told; undefined: the embedded one. */
+  /** `DATABASE_URL` of the gateway; undefined: the embedded one. */
   readonly url: string | undefined;
   /** A connection of the benchmark's own, while the gateway runs. */
   connect(): Database;

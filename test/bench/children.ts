@@ -11,7 +11,7 @@ export interface Child {
   send(message: unknown): void;
 }
 
-/** Starts a file of this folder. It ends by itself when this process does. */
+/** Starts a file of this folder. The child ends when this process does. */
 export function startChild(
   file: string,
   cleanups: Cleanups,

@@ -7,7 +7,7 @@ export class Cleanups {
     this.#steps.push(step);
   }
 
-  /** Resolves when everything is undone; a step that fails is told, and does not hold up the others. */
+  /** Resolves when everything is undone; a failing step is reported and does not stop the others. */
   run(): Promise<void> {
     this.#running ??= this.#runAll();
     return this.#running;

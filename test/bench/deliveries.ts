@@ -106,7 +106,7 @@ async function measureIdle(): Promise<void> {
     SELECT 'whk_' || i, ${run.organizations[0]!}, 'https://example.com/', '{cache.purged}', true, '', now()
     FROM generate_series(1, ${IDLE_WEBHOOKS}) AS i`;
   await sql`INSERT INTO webhook_queues (webhook_id) SELECT 'whk_' || i FROM generate_series(1, ${IDLE_WEBHOOKS}) AS i`;
-  // Old events of somebody else, which the looks must not go through.
+  // Old events of another organization, which the queries must not scan.
   await sql`INSERT INTO outbox (event_id, organization_id, type, data)
     SELECT 'evt_' || i, 'org_' || i % 100, 'completion.success', '{}' FROM generate_series(1, ${IDLE_EVENTS}) AS i`;
   await sql`ANALYZE`;

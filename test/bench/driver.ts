@@ -32,7 +32,7 @@ export interface Measurement {
   /** At the end of the run. */
   readonly residentMb: number;
   readonly peakMb: number;
-  /** How many processors each kept busy; `rest` is the database and whatever else runs. */
+  /** How many processors each kept busy; `rest` is the database and every other process. */
   readonly targetCores: number;
   readonly loadCores: number;
   readonly upstreamCores: number;

@@ -2,7 +2,7 @@ import { runAborts } from "./load-aborts.ts";
 import type { AbortSpec, LoadSpec } from "./load-protocol.ts";
 import { LoadRun } from "./load-run.ts";
 
-/* The load generator: a process of its own, which is told what to do and tells what came of it. */
+/* The load generator: a process of its own, which receives orders and reports results. */
 
 process.on("message", (spec: LoadSpec | AbortSpec) => {
   const work = spec.kind === "load" ? new LoadRun(spec).run() : runAborts(spec);

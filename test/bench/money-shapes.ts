@@ -1,5 +1,5 @@
 /**
- * What a request costs in holds and charges alone and beside others, on the same shapes of load:
+ * What a request costs in holds and charges, single-node and clustered, on the same shapes of load:
  * `bun test/bench/money-shapes.ts [requests]`. Prints requests and commits a second, microseconds of this
  * process and of the ledger's session a request. Needs /proc.
  */

@@ -8,7 +8,7 @@ export interface ProcessUsage {
   readonly peakMb: number;
 }
 
-/** Linux tells times to programs in hundredths of a second whatever the kernel counts in (proc(5)). */
+/** Linux reports times to programs in hundredths of a second, independent of the kernel's own unit (proc(5)). */
 const TICKS_PER_SECOND = 100;
 const KB_PER_MB = 1024;
 
@@ -17,7 +17,7 @@ export function readUsage(pid: number): ProcessUsage {
   return process.platform === "linux" ? readProc(pid) : askPs(pid);
 }
 
-/** Lets the peak begin anew; does nothing where that is not possible. */
+/** Resets the peak; does nothing where that is not possible. */
 export function resetPeak(pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/clear_refs`, "5");

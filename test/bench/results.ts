@@ -58,7 +58,7 @@ export interface AbortedStreams {
   readonly beforeMb: number;
   readonly peakMb: number;
   readonly afterMb: number;
-  /** From the last disconnect until nothing is held any more, or the wait was over. */
+  /** From the last disconnect until nothing is held, or until the wait ended. */
   readonly settledMs: number;
   /** Money that then is still held, by number of requests; there must be none. */
   readonly leftHolds: number;

@@ -19,7 +19,7 @@ export interface Stage {
   readonly sql: Database;
 }
 
-/** Of what is measured beside the rows. */
+/** Of measurements that have no row. */
 const SIDE_CONNECTIONS = 32;
 /** Until both have compiled what is hot. */
 const JIT_WARMUP_MS = 3_000;

@@ -2,7 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
-import { killOwner, startOwner, temporaryFolders } from "../embedded/owner-process.ts";
+import { withServer } from "../../src/cli/operator-database.ts";
+import { connectTo, killOwner, startOwner, temporaryFolders } from "../embedded/owner-process.ts";
 import { until } from "../support/until.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 
@@ -45,8 +46,7 @@ test(
 test(
   "commands at the same time share one server, and all of them succeed",
   async () => {
-    const settings = { DATA_DIR: folders.next() };
-    expect((await runCliProcess(settings, "migrate")).exitCode).toBe(0);
+    const settings = { DATA_DIR: await folders.nextWithDatabase() };
     const names = ["A", "B", "C", "D"];
     const runs = await Promise.all(
       names.map((name) => runCliProcess(settings, "org", "create", "--name", name, "--json")),
@@ -62,9 +62,63 @@ test(
 );
 
 test(
+  "a command does no work on a server whose owner is about to stop it, and starts its own",
+  async () => {
+    const dataDir = await folders.nextWithDatabase();
+    const settings = { databaseUrl: undefined, dataDir };
+    const worked: string[] = [];
+    const mayEnd = Promise.withResolvers<void>();
+    const isRunning = Promise.withResolvers<void>();
+    const owner = withServer(
+      settings,
+      () => {},
+      async () => {
+        isRunning.resolve();
+        await mayEnd.promise;
+      },
+    );
+    await isRunning.promise;
+    const url = findRunningEmbeddedPostgres(dataDir);
+    // The owner waits for this connection, and takes no guest any more.
+    const standing = connectTo(url);
+    await standing`SELECT 1`;
+    mayEnd.resolve();
+    await until("the owner lets no guest in", async () => {
+      const locks =
+        await standing`SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'`;
+      return locks.length > 0;
+    });
+    const guest = withServer(
+      settings,
+      () => {},
+      async (sql) => {
+        worked.push("begun");
+        await sql`SELECT pg_sleep(0.3)`;
+        worked.push("ended");
+      },
+    );
+    // The owner's connection, and one for each attempt of the guest.
+    const connections = new Set<number>();
+    await until("the guest has come twice, or works", async () => {
+      const found =
+        await standing`SELECT pid FROM pg_stat_activity WHERE application_name = 'gateway-cli'`;
+      for (const { pid } of found) connections.add(pid as number);
+      return connections.size > 2 || worked.length > 0;
+    });
+    expect(worked).toEqual([]);
+    await standing.end({ timeout: 1 });
+    await owner;
+    await guest;
+    expect(worked).toEqual(["begun", "ended"]);
+    expect(findRunningEmbeddedPostgres(dataDir)).toBeUndefined();
+  },
+  TIMEOUT_MS,
+);
+
+test(
   "beside a gateway its own database is used, and left running",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const settings = { DATA_DIR: dataDir };
     const gateway = await startGateway(dataDir);
     try {
@@ -99,7 +153,7 @@ test(
 test(
   "the server that a killed gateway left is taken over, and stopped afterwards",
   async () => {
-    const settings = { DATA_DIR: folders.next() };
+    const settings = { DATA_DIR: await folders.nextWithDatabase() };
     const owner = await startOwner(settings.DATA_DIR);
     await killOwner(owner);
     expect(findRunningEmbeddedPostgres(settings.DATA_DIR)).toBeDefined();

@@ -5,7 +5,7 @@ import { breachesOf } from "./verdict.ts";
 
 /**
  * Holds the books against what the clients have seen of the requests that have ended, and what the
- * upstream has served. Returns each violation in words; `count` is told how often each was charged.
+ * upstream has served. Returns each violation in words; `count` receives how often each was charged.
  */
 export async function auditOf(
   databaseUrl: string,

@@ -75,7 +75,7 @@ export async function brokenRules(sql: Database): Promise<string[]> {
   return checks.flatMap(([rule, rows]) => rows.map((row) => `${rule}: ${JSON.stringify(row)}`));
 }
 
-/** Attempts that nobody runs any more. */
+/** Attempts that no live instance runs. */
 export async function orphanAttempts(sql: Database): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     SELECT count(*)::int AS count FROM attempts a

@@ -116,7 +116,7 @@ const streamsAt = (sent: readonly Sent[], atMs: number) =>
       endedAtMs > atMs,
   );
 
-/** A request beside the load. */
+/** A request outside the load. */
 async function send(
   kindName: string,
   tag: string = crypto.randomUUID(),

@@ -28,7 +28,7 @@ export class Disasters {
     return Bun.sleep(this.#between(LOAD_MS));
   }
 
-  /** Ends one gateway for good; the others go on, and a new one takes its place. */
+  /** Ends one gateway; the others continue, and a new one replaces it. */
   async kill(): Promise<void> {
     const place = this.#anyPlace();
     const { gateway } = this.#leave(place);

@@ -58,7 +58,7 @@ describe.each(["disk", "s3"] as const)("a very large file on %s", (kind) => {
       expect(bytes).toBe(fileBytes);
       gateway.signal("SIGTERM");
       await gateway.exited;
-      // Afresh, so that nothing of the upload counts.
+      // A new process, so that nothing of the upload counts.
       const second = await files.start();
       const url = `${second.baseUrl}/v1/files/${id}/content`;
       const down = await peakDuring(second.gateway.pid, hashOf(url, headers));

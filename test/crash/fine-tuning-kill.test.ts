@@ -20,7 +20,7 @@ import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.t
 
 /*
  * A gateway is killed while jobs stand in each of their states, at the instants where a second training
- * could come of it, and then again and again while they go on. Every job still ends once: one training
+ * could result, and then repeatedly while they continue. Every job still ends once: one training
  * at the provider, one charge, one event.
  */
 
@@ -32,7 +32,7 @@ const ENDS_WITHIN_MS = 60_000;
 
 const random = seededRandom(SEED);
 const grounds = new Grounds("tuning");
-const dataDir = grounds.newDataDir();
+const dataDir = await grounds.newDataDirWithDatabase();
 const masterKey = randomBytes(32).toString("base64");
 let upstream: UpstreamProcess;
 let database: OpenTestDatabase;
@@ -226,7 +226,7 @@ async function expectEndedOnce(): Promise<void> {
   expect(books!.held).toBe(0n);
 }
 
-/** The provider: one training for each job, and none that goes on for nobody. */
+/** The provider: one training for each job, and none without a job. */
 async function expectTrainedOnce(): Promise<void> {
   const { jobs, files } = await records();
   for (const { suffix, id, status } of await rows()) {

@@ -2,6 +2,7 @@ import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readPostmasterFile, servesCluster } from "../../db/embedded/postmaster-file.ts";
+import { fillDataDir } from "../support/migrated-data-dir.ts";
 import { until } from "../support/until.ts";
 
 const PROJECT = join(import.meta.dir, "..", "..");
@@ -12,7 +13,7 @@ const KEPT_OUTPUT_CHARACTERS = 200_000;
 
 export interface LaunchOptions {
   readonly dataDir: string;
-  /** Settings, beside DATA_DIR and PORT=0. */
+  /** Settings, in addition to DATA_DIR and PORT=0. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Put before the command, to change the user or what starts it. */
   readonly prefix?: readonly string[];
@@ -79,7 +80,7 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
   ).catch((error: Error) => {
     throw new Error(`${error.message}: ${said()}`);
   });
-  // Whoever only waits for its end need not look at this.
+  // A test that only waits for the end does not have to handle this.
   listening.catch(() => {});
   return {
     pid: child.pid,
@@ -194,6 +195,13 @@ export class Grounds {
   newDataDir(): string {
     const dataDir = join(this.folder, `data-${this.#dataDirs.length}`);
     this.#dataDirs.push(dataDir);
+    return dataDir;
+  }
+
+  /** A data folder with an empty database, for tests that are not about the first start. */
+  async newDataDirWithDatabase(): Promise<string> {
+    const dataDir = this.newDataDir();
+    await fillDataDir(dataDir);
     return dataDir;
   }
 

@@ -37,7 +37,7 @@ const random = seededRandom(SEED);
 const between = (least: number, most: number) => least + random() * (most - least);
 
 const grounds = new Grounds("crash");
-const dataDir = grounds.newDataDir();
+const dataDir = await grounds.newDataDirWithDatabase();
 const configPath = join(grounds.folder, "gateway.config.json");
 let upstream: UpstreamProcess;
 beforeAll(async () => {

@@ -2,7 +2,7 @@ import { join } from "node:path";
 
 const CLI = join(import.meta.dir, "..", "..", "src", "cli", "main.ts");
 
-/** Another organization, with so much credit, made by the operator's command beside a running gateway. */
+/** Another organization with this credit, created by the operator's command while a gateway runs. */
 export function createPoorOrganization(
   environment: Readonly<Record<string, string>>,
   creditNano: bigint,

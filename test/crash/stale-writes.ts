@@ -21,7 +21,7 @@ export function urlOfLaunch(url: string, launch: string): string {
  * Makes the database itself a witness. Each start of a gateway names itself on its connections
  * (`urlOfLaunch`); what it writes is judged at the end of its transaction, right before the commit: a row
  * whose writer was declared dead by then is noted in `stale_writes`, with the time. What a start writes
- * before it is an instance is nobody's: the first organization and its credit.
+ * before it is an instance has no writer: the first organization and its credit.
  */
 export async function watchStaleWrites(sql: Database): Promise<void> {
   await sql.unsafe(`

@@ -6,7 +6,7 @@ const grounds = new Grounds("stop-unread-body");
 afterAll(() => grounds.clear());
 
 test("who is still sending a body when the grace of a stop is over is told of the stop", async () => {
-  const dataDir = grounds.newDataDir();
+  const dataDir = await grounds.newDataDirWithDatabase();
   const environment = { GATEWAY_SHUTDOWN_GRACE_MS: "400" };
   const gateway = grounds.launch({ dataDir, environment });
   const baseUrl = await gateway.listening;

@@ -12,7 +12,7 @@ import { KINDS, type Kind, prepareKinds } from "./kinds.ts";
 import { receive, type Sent, sentOf } from "./load.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.ts";
 
-/* A gateway that is told to stop, as an operator or a container runtime would. */
+/* A gateway that gets SIGTERM, as from an operator or a container runtime. */
 
 const TIMEOUT_MS = 60_000;
 /** From the end of the last answer to the end of the process. */
@@ -43,7 +43,9 @@ async function start(
   environment: Record<string, string> = {},
   prefix: readonly string[] = [],
 ): Promise<Running> {
-  const dataDir = grounds.newDataDir();
+  const dataDir = environment.DATABASE_URL
+    ? grounds.newDataDir()
+    : await grounds.newDataDirWithDatabase();
   const gateway = grounds.launch({
     dataDir,
     prefix,
@@ -127,7 +129,7 @@ test(
     await ended;
     const [first, second, plain] = sent as [Sent, Sent, Sent];
     expect([first.isWhole, second.isWhole, plain.isWhole]).toEqual([false, false, true]);
-    // Each was told, and pays for no less than it got: to the audit nothing was killed.
+    // Each got an answer, and pays for no less than it got: for the audit nothing was killed.
     expect([first.errorCode, second.errorCode]).toEqual(["overloaded", "overloaded"]);
     await withDatabase(running.dataDir, async (url) => {
       expect(await attemptsIn(url)).toBe(0);
@@ -252,7 +254,7 @@ test(
 test(
   "Ctrl-C while it starts ends it and its server, and the next start works",
   async () => {
-    const dataDir = grounds.newDataDir();
+    const dataDir = await grounds.newDataDirWithDatabase();
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       const gateway = grounds.launch({ dataDir });
       await until("its server runs", () => serverPid(dataDir) !== undefined);

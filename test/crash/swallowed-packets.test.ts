@@ -13,8 +13,8 @@ import { Load, receive, type Sent, sentOf } from "./load.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream-process.ts";
 
 /*
- * A network that swallows packets: connections to the database are there, nothing arrives on them, and
- * nobody is told. Behind it they work again, or, as where a firewall has forgotten them, never do.
+ * A network that drops packets silently: connections to the database exist, nothing arrives on them, and
+ * no side gets an error. Afterwards they work again, or never, as when a firewall has dropped their state.
  */
 
 const TIMEOUT_MS = 60_000;

@@ -23,7 +23,7 @@ for (const transport of ["unix", "tcp"] as const) {
   test(
     `over ${transport}, a start after kill -9 of the owner adopts the server that still runs`,
     async () => {
-      const dataDir = folders.next();
+      const dataDir = await folders.nextWithDatabase();
       const owner = await startOwner(dataDir, { transport });
       await query(owner.url, "CREATE TABLE kept AS SELECT 42 AS value");
       const pid = serverPid(dataDir);
@@ -44,7 +44,7 @@ for (const transport of ["unix", "tcp"] as const) {
 test(
   "a start after kill -9 of owner and server has all that was committed",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const owner = await startOwner(dataDir);
     await query(owner.url, "CREATE TABLE kept AS SELECT 42 AS value");
     process.kill(serverPid(dataDir), "SIGKILL");
@@ -59,7 +59,7 @@ test(
 test(
   "a postmaster.pid whose number another process has by now does not stop a start",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const first = await startEmbeddedPostgres({ dataDir, log });
     await first.stop();
     const { uid, gid } = statSync(join(dataDir, "postgres"));
@@ -93,7 +93,7 @@ test(
 test(
   "an empty postmaster.pid does not stop a start",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const first = await startEmbeddedPostgres({ dataDir, log });
     await first.stop();
     writeFileSync(join(dataDir, "postgres", "postmaster.pid"), "");
@@ -106,7 +106,7 @@ test(
 test(
   "what the dead owner's connections had not committed never takes effect after the adoption",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const owner = await startOwner(dataDir);
     await query(owner.url, "CREATE TABLE ledger AS SELECT 0 AS value");
     const blocker = connectTo(owner.url);
@@ -134,7 +134,7 @@ test(
 test(
   "a server left behind with other settings is restarted with ours",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const owner = await startOwner(dataDir, { settings: { max_connections: "31" } });
     await killOwner(owner);
     const server = await startEmbeddedPostgres({ dataDir, log });
@@ -145,7 +145,7 @@ test(
 );
 
 test("a server left behind that no longer answers is replaced", async () => {
-  const dataDir = folders.next();
+  const dataDir = await folders.nextWithDatabase();
   const owner = await startOwner(dataDir);
   await query(owner.url, "CREATE TABLE kept AS SELECT 42 AS value");
   process.kill(serverPid(dataDir), "SIGSTOP");
@@ -171,7 +171,7 @@ test(
 test(
   "a server killed under a living owner comes back at the same URL",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     let restarted = () => {};
     const noticed = new Promise<void>((resolve) => {
       restarted = resolve;
@@ -190,7 +190,7 @@ test(
 test(
   "Ctrl-C, which reaches the whole process group, does not take the server from a draining owner",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const owner = await startOwner(dataDir);
     process.kill(-owner.child.pid, "SIGINT");
     await query(owner.url, "CREATE TABLE settled AS SELECT 42 AS value");

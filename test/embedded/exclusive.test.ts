@@ -19,7 +19,7 @@ afterAll(() => folders.remove());
 test(
   "a second process on the same folder is refused in one line that names the first, which goes on",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const first = await startOwner(dataDir);
     const second = await startOwner(dataDir);
     expect(second.refusal).toBe(
@@ -66,7 +66,7 @@ test(
 test(
   "the lock is free the moment its holder is killed, although the holder's server still runs",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const owner = await startOwner(dataDir);
     expect(() => lockDataFolder(dataDir, 0)).toThrow("is in use by");
     await killOwner(owner);
@@ -93,7 +93,7 @@ test("a lock holds against its own process, and until its release", () => {
 test(
   "a command beside a running gateway finds its server",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     expect(findRunningEmbeddedPostgres(dataDir)).toBeUndefined();
     const owner = await startOwner(dataDir);
     const url = findRunningEmbeddedPostgres(dataDir);

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { fillDataDir } from "../support/migrated-data-dir.ts";
 
 export interface Owner {
   readonly child: Bun.Subprocess<"ignore", "pipe", "inherit">;
@@ -86,10 +87,17 @@ export function temporaryFolders() {
   // The server may run as another user.
   chmodSync(root, 0o711);
   let count = 0;
+  const next = (): string => {
+    count += 1;
+    return join(root, `data-${count}`);
+  };
   return {
-    next(): string {
-      count += 1;
-      return join(root, `data-${count}`);
+    next,
+    /** The same with an empty database, for tests that are not about the first start. */
+    async nextWithDatabase(): Promise<string> {
+      const dataDir = next();
+      await fillDataDir(dataDir);
+      return dataDir;
     },
     async remove(): Promise<void> {
       for (let number = 1; number <= count; number += 1) {

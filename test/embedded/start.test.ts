@@ -42,7 +42,7 @@ test(
 test(
   "a later start finds the data again, in less than a second",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const first = await startEmbeddedPostgres({ dataDir, log });
     await query(first.url, "CREATE TABLE kept AS SELECT 42 AS value");
     await first.stop();
@@ -60,7 +60,7 @@ test(
 test(
   "after stop nothing answers and the folder is free",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const first = await startEmbeddedPostgres({ dataDir, log });
     await first.stop();
     await expect(query(first.url, "SELECT 1")).rejects.toThrow();
@@ -73,7 +73,7 @@ test(
 test(
   "stop does not wait for connections that are still open",
   async () => {
-    const server = await startEmbeddedPostgres({ dataDir: folders.next(), log });
+    const server = await startEmbeddedPostgres({ dataDir: await folders.nextWithDatabase(), log });
     const sleeping = query(server.url, "SELECT pg_sleep(600)").then(
       () => "ended",
       () => "broken off",

@@ -110,7 +110,7 @@ describe("a server that was asked to stop", () => {
 test(
   "a server that somebody asks to stop takes connections again soon, although its old ones stand",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const server = await startEmbeddedPostgres({ dataDir, log: () => {} });
     const standing = connectTo(server.url);
     await standing`SELECT 1`;

@@ -3,7 +3,7 @@ import { orgAccountId } from "../../db/ledger/rows.ts";
 import { type Books, faultsOf, openBooks, postedOf, settlement } from "./books.ts";
 import { recordingLedger } from "./recording-ledger.ts";
 
-/* The database itself keeps every balance within its credit, whatever the program asks of it. */
+/* The database itself keeps every balance within its credit, for every statement of the program. */
 let books: Books;
 beforeAll(async () => {
   books = await openBooks();

@@ -6,7 +6,7 @@ import type { AdmittedChat } from "../../src/endpoints/chat-completions/prepared
 import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
-import type { ChatProvider } from "../../src/providers/interface.ts";
+import type { Provider } from "../../src/providers/interface.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { until } from "../support/until.ts";
@@ -39,7 +39,7 @@ const answer = {
 
 /** Asks for a completion that this provider answers; the outcome is its kind, or the code of its error. */
 async function ask(
-  chat: ChatProvider["chat"],
+  chat: NonNullable<Provider["chat"]>,
   options: { client?: AbortController; failsToStore?: boolean } = {},
 ): Promise<Asked> {
   const payer = await owned.addOrganization(10_000n);
@@ -52,7 +52,7 @@ async function ask(
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });
-  const provider: ChatProvider = {
+  const provider: Provider = {
     chat(call) {
       calls.push(call);
       return chat(call);
@@ -209,7 +209,7 @@ test("an answer whose charge takes too long fails with 503, and what is posted i
   await expectOver();
 });
 
-const silent: ChatProvider["chat"] = ({ signal }) =>
+const silent: NonNullable<Provider["chat"]> = ({ signal }) =>
   new Promise((_, reject) => {
     signal.addEventListener("abort", () => reject(new Error("aborted")));
   });

@@ -8,7 +8,7 @@ const WELCOME = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x4
 
 /*
  * A connection that has just opened asks for the array types before it sends what it was opened for.
- * The driver hears of its end, and knows of the types before it sends, only with its patch in db/patches.
+ * Only the patch in db/patches lets the driver notice its end, and know the types before it sends.
  */
 test.each([
   ["breaks", (socket: Socket) => socket.resetAndDestroy()],

@@ -64,7 +64,7 @@ describe("bounds", () => {
     const patience = { isAbandoned: false };
     const charged = ledger.submit([settle(settlement(payer))], patience);
     await untilWaiting(books.sql);
-    // Its caller was told of a failure while the commit was under way.
+    // Its caller got an error while the commit was under way.
     patience.isAbandoned = true;
     const given = { isAbandoned: true };
     const one = [settle(settlement(payer))];

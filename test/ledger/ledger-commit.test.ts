@@ -191,7 +191,7 @@ describe("a batch of settlements", () => {
     const totals = await commit({ settlements: [once, fresh], recheck: true });
     expect(totals.get(once.orgAccount)).toMatchObject({ postedNano: 10n, sequence: 3n });
     expect(totals.get(once.dayAccount)).toMatchObject({ postedNano: 10n });
-    // Where nothing is left to do, the totals are told all the same.
+    // The totals are returned even if nothing is left to do.
     const again = await commit({ settlements: [once, fresh], recheck: true });
     expect(again.get(once.orgAccount)).toMatchObject({ postedNano: 10n, sequence: 3n });
     expect(await postedOf(books.sql, [once.requestId, fresh.requestId])).toHaveLength(2);

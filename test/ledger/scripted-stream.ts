@@ -7,7 +7,7 @@ import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import type { GatewayError } from "../../src/lib/errors.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
-import type { ChatProvider } from "../../src/providers/interface.ts";
+import type { Provider } from "../../src/providers/interface.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
 
 export const TOTAL_TIMEOUT_MS = 60_000;
@@ -55,7 +55,7 @@ export interface ScriptedStream {
   readonly notes: ReadonlySet<string>;
   /** The client goes away. */
   leave(): void;
-  /** How often the request was told to be over. */
+  /** How often the request was reported to have ended. */
   readonly finished: { times: number };
   /** From here on the instance may have been taken for dead; returns the way to end that. */
   doubt(): () => void;
@@ -74,7 +74,7 @@ export function scriptedStream(
   const send = (data: string) => controller!.enqueue(Buffer.from(`data: ${data}\n\n`));
   const choice = (delta: Record<string, unknown>, reason: string | null) =>
     send(JSON.stringify({ id: "x", choices: [{ index: 0, delta, finish_reason: reason }] }));
-  const chat: ChatProvider["chat"] = async ({ signal }) => {
+  const chat: NonNullable<Provider["chat"]> = async ({ signal }) => {
     const call = { isAborted: signal.aborted };
     calls.push(call);
     const body = new ReadableStream<Uint8Array>({

@@ -22,7 +22,7 @@ afterAll(() => folders.remove());
 test(
   "a transaction that a crash of the server undid is written again, though another one has got its number",
   async () => {
-    const dataDir = folders.next();
+    const dataDir = await folders.nextWithDatabase();
     const server = await startEmbeddedPostgres({ dataDir, log: () => {}, transport: "tcp" });
     await migrate({ url: server.url });
     const direct = connectDatabase(

@@ -51,7 +51,7 @@ describe("two instances", () => {
     expect(await grounds.spentOf(payer)).toBe(charged);
     expect(charged).toBeLessThanOrEqual(budget);
     await grounds.expectWhole(...both);
-    // What nobody holds any more is there for the next.
+    // Released money is available to the next request.
     const rest = await both[0]!.money.hold(requestOf(payer, Number(budget - charged)));
     both[0]!.money.release(rest);
   }, 20_000);

@@ -180,7 +180,7 @@ describe("a stream is charged once, and nothing of it is left,", () => {
     await unlock();
     await expectOver(scripted);
     expect(await billOf(scripted.hold)).toEqual({ charge: 2n, status: 200 });
-    // Whoever ticks afterwards meets nothing that is closed.
+    // A later tick meets no closed stream.
     owned.clock.advance(2 * TOTAL_TIMEOUT_MS);
   });
 

@@ -1,9 +1,12 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { VirtualClock } from "../../src/lib/clock.ts";
+import {
+  MEDIA_PART_TOKENS,
+  MESSAGE_OVERHEAD_TOKENS,
+} from "../../src/providers/sandbox/answer-shape.ts";
 import { DEFAULT_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS } from "../../src/providers/sandbox/request.ts";
 import { countTokens, splitTokens } from "../../src/providers/sandbox/tokens.ts";
-import { MEDIA_PART_TOKENS, MESSAGE_OVERHEAD_TOKENS } from "../../src/providers/sandbox/usage.ts";
 import { complete, tool, user } from "./sandbox-calls.ts";
 
 test("a text's tokens are the text again, and are counted without being made", () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { readJsonLines } from "../../src/lib/json-line-reader.ts";
-import { learn } from "../../src/providers/sandbox/tuning/learn.ts";
 import {
   LearnedAnswers,
+  learn,
   MAX_LEARNED_ANSWERS,
   MAX_LEARNED_CHARACTERS,
 } from "../../src/providers/sandbox/tuning/learned-answers.ts";

@@ -21,7 +21,7 @@ export interface AdministrationOptions {
   readonly payers: Payers;
 }
 
-/** Those who change keys and balances while requests run: through an instance, or beside them all. */
+/** Changes keys and balances while requests run: through an instance, or from another process. */
 export class Administration {
   readonly #options: AdministrationOptions;
   readonly #process: Process;
@@ -149,7 +149,7 @@ export class Administration {
     });
   }
 
-  /** Beside all instances: a payment that another process posts, or an order that an instance carries out. */
+  /** From another process: a payment that it posts, or an order that an instance executes. */
   #changeBalance(act: "top-up" | "order" | "limit"): void {
     const { world, payers, promises } = this.#options;
     const { id: organizationId } = world.random.pick(payers.organizations);

@@ -97,7 +97,7 @@ export class Cluster {
     this.hasFaults = false;
     const { manners } = this.#options.server;
     manners.refusedShare = 0;
-    // Where every fourth heartbeat takes seconds, nobody is taken for dead.
+    // Where every fourth heartbeat takes seconds, no instance is declared dead.
     manners.longCommitShare = 0;
   }
 

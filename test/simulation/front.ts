@@ -124,7 +124,7 @@ export class Front {
         this.#client.delivered(record, seen);
       }
     } catch (error) {
-      // What was delivered is charged before the failure is told.
+      // What was delivered is charged before the failure is reported.
       await money.settle(hold, this.#figures(record, hold, seen, 499)).catch(() => {});
       throw error;
     } finally {
@@ -133,7 +133,7 @@ export class Front {
     await money.settle(hold, this.#figures(record, hold, all, 200));
   }
 
-  /** Whoever may have been taken for dead lets nothing out before that is clear. */
+  /** An instance that may have been declared dead sends nothing before it knows. */
   async #whenCurrent(): Promise<void> {
     await this.#gateway.node.membership.whenCurrent();
   }

@@ -151,7 +151,7 @@ export class SimulatedGateway {
         () => {
           this.isReady = true;
         },
-        // As the program does: it ends, and whoever watches it starts another one.
+        // As the program does: it ends, and its supervisor starts another one.
         () => this.process.kill(),
       );
     });
@@ -163,7 +163,7 @@ export class SimulatedGateway {
   }
 }
 
-/** Logs and counts are nobody's promise. */
+/** No promise depends on logs and counts. */
 const silentTelemetry = {
   log: { warn() {} },
   countClampedCharge() {},

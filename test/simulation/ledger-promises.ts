@@ -56,7 +56,7 @@ export class LedgerPromises {
     }
   }
 
-  /** Nothing is held any more, and nothing waits to be charged. */
+  /** Nothing is held, and nothing waits to be charged. */
   atRest(): void {
     for (const { request_id } of this.#tables.attempts.all()) {
       broken("M3", `${request_id} was never settled`);
@@ -79,7 +79,7 @@ export class LedgerPromises {
     }
   }
 
-  /** O1: whoever was declared dead commits nothing. */
+  /** O1: an instance that was declared dead commits nothing. */
   #isByTheLiving({ notes }: Transaction): void {
     for (const { instanceId, epoch } of notes as WriterNote[]) {
       const row = this.#tables.instances.read(undefined, instanceId);

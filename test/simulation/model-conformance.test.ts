@@ -91,7 +91,7 @@ test(
   "the model answers and writes what the SQL functions answer and write",
   async () => {
     for (let round = 0; round < ROUNDS; round++) await compareRound(new SeededRandom(SEED + round));
-    // Whatever can come back has come back.
+    // Everything that can come back has come back.
     for (const kind of KINDS)
       expect({ kind, count: seen.get(kind) ?? 0 }).not.toEqual({ kind, count: 0 });
   },
@@ -209,7 +209,7 @@ async function compare(
 ): Promise<void> {
   const expected = await outcomeOf(work(real));
   const modelled = await outcomeOf(work(model));
-  // Which of two faulty rows of a batch is refused first is nobody's promise.
+  // No promise says which of two faulty rows of a batch is refused first.
   const areRefused = typeof expected === "string" && typeof modelled === "string";
   if (!(areRefused && [expected, modelled].every((state) => state.startsWith("235")))) {
     expect(modelled).toEqual(expected);

@@ -38,7 +38,7 @@ export class MoneyHistory {
     }
   }
 
-  /** The least that all accounts of a payer had at any moment since, what nobody may know of yet included. */
+  /** The least that all accounts of a payer had at any moment since, including changes that no instance may know of yet. */
   leastSince(
     organizationId: string,
     keyId: string,

@@ -36,7 +36,7 @@ export class Promises implements Observer, ClientSide {
     this.ledger = new LedgerPromises(context.tables, this.history, requests);
   }
 
-  /** Checks; what fails is kept, because whoever is just running may have a use of its own for errors. */
+  /** Checks; failures are kept, because the running code may handle errors itself. */
   watch(check: () => void): void {
     try {
       check();
@@ -113,7 +113,7 @@ export class Promises implements Observer, ClientSide {
     }
   }
 
-  /** What is billed whatever happens: by a checkpoint, or where somebody else has charged that already. */
+  /** What is billed in every case: by a checkpoint, or where another instance has charged it already. */
   #coveredTokens({ plan }: RequestRecord): number | undefined {
     const attempt = this.#context.tables.attempts.read(undefined, plan.requestId);
     if (attempt !== undefined) return attempt.completion_tokens;
@@ -147,7 +147,7 @@ export class Promises implements Observer, ClientSide {
     }
   }
 
-  /** What must hold once nothing happens any more. */
+  /** What must hold once everything has come to rest. */
   atRest(records: Iterable<RequestRecord>): void {
     this.watch(() => {
       this.ledger.atRest();

@@ -1,6 +1,6 @@
 import type { RequestPlan } from "./plan.ts";
 
-/** What a client was told in the end. */
+/** What a client finally received. */
 export type RequestEnd =
   | { readonly kind: "answered" }
   | { readonly kind: "failed"; readonly code: string };

@@ -165,7 +165,7 @@ class Schedule {
     const isOver = (): boolean => this.#isOver();
     this.#runUntil(this.#world.nowMs + MAX_REST_MS, isOver);
     if (this.#promises.failure === undefined && this.#faults.refusedShare > 0 && !isOver()) {
-      // What was refused stays held until its instance ends: then somebody else settles it.
+      // What was refused stays held until its instance ends: then another one settles it.
       this.#cluster.killAll();
       this.#runUntil(this.#world.nowMs + MAX_REST_MS, isOver);
     }
@@ -185,7 +185,7 @@ class Schedule {
     }
   }
 
-  /** Every request has ended, nothing is held, and nobody is at work. */
+  /** Every request has ended, nothing is held, and no instance works. */
   #isOver(): boolean {
     const { tables } = this.#context;
     for (const record of this.#requests.values()) {

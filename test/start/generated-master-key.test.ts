@@ -28,7 +28,7 @@ afterAll(() => grounds.clear());
 
 /** A data folder with a gateway that was used once, and stopped. */
 async function usedFolder(calls: readonly string[]) {
-  const dataDir = grounds.newDataDir();
+  const dataDir = await grounds.newDataDirWithDatabase();
   const gateway = grounds.launch({ dataDir });
   const baseUrl = await gateway.listening;
   const { secret_key: key } = firstKeys(dataDir);

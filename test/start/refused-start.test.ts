@@ -136,7 +136,7 @@ describe("a second gateway", () => {
   test(
     "on the same data folder is refused in a line that names the first, which goes on",
     async () => {
-      const dataDir = grounds.newDataDir();
+      const dataDir = await grounds.newDataDirWithDatabase();
       const first = grounds.launch({ dataDir });
       const baseUrl = await first.listening;
       const line = await refusal(grounds.launch({ dataDir }));

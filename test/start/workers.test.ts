@@ -39,7 +39,7 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
   test(
     "share a port and an embedded database, come back when they die, and end together in order",
     async () => {
-      const dataDir = grounds.newDataDir();
+      const dataDir = await grounds.newDataDirWithDatabase();
       const gateway = grounds.launch({
         dataDir,
         parameters: ["--workers", "2"],
@@ -77,7 +77,7 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
   test(
     "answer for all of them when metrics are asked for, within a second also where one stands still",
     async () => {
-      const dataDir = grounds.newDataDir();
+      const dataDir = await grounds.newDataDirWithDatabase();
       const gateway = grounds.launch({
         dataDir,
         parameters: ["--workers", "2"],
@@ -123,7 +123,7 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
     "are replaced where they stand still, so that no connection waits at one for ever",
     async () => {
       const gateway = grounds.launch({
-        dataDir: grounds.newDataDir(),
+        dataDir: await grounds.newDataDirWithDatabase(),
         parameters: ["--workers=2"],
         environment: { REDIS_URL: redis!.url, GATEWAY_SHUTDOWN_GRACE_MS: "500" },
       });

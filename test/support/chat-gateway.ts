@@ -31,7 +31,7 @@ export interface ChatGateway extends TestGateway {
     body?: Record<string, unknown>,
     init?: RequestInit & { key?: string },
   ): Promise<Response>;
-  /** The model `test/<name of a new slug>` whose upstream does these things, the last one for good. */
+  /** The model `test/<name of a new slug>` whose upstream does these things, the last one from then on. */
   modelThat(...behaviours: Behaviour[]): string;
 }
 
@@ -39,8 +39,8 @@ const SPARE_MODELS = 80;
 const PROVIDER_KEY = "sk-upstream-0123456789";
 
 /**
- * A gateway with the providers `primary` and `secondary`, both at the same replaying upstream. Besides
- * the named models it has spare ones, each with an endpoint of its own, so that the health of one
+ * A gateway with the providers `primary` and `secondary`, both at the same replaying upstream. In addition
+ * to the named models it has spare ones, each with an endpoint of its own, so that the health of one
  * test's endpoint decides nothing in another.
  */
 export async function startChatGateway(options: ChatGatewayOptions = {}): Promise<ChatGateway> {

@@ -28,13 +28,13 @@ export interface CuttingProxy {
   breakDown(): void;
   restore(): void;
   /**
-   * From now on nothing arrives any more, in either direction, on connections whose names hold the text, on
-   * later ones too; nobody is told. Without a text, on all.
+   * From now on nothing arrives, in either direction, on connections whose names contain the text, including
+   * later ones; no side gets an error. Without a text, on all.
    */
   swallow(name?: string): void;
   /**
    * New connections are whole again. Of the earlier ones those that are kept bring what they had swallowed;
-   * the others stay as they are for ever.
+   * the others stay as they are.
    */
   letThrough(earlier: "kept" | "lost"): void;
   stop(): Promise<void>;

@@ -10,7 +10,7 @@ export interface Envelope {
   readonly request_id: string;
 }
 
-/** Reads an error and checks its envelope and its request id, whatever error it is. */
+/** Reads an error of any kind and checks its envelope and its request id. */
 export async function readEnvelope(response: Response): Promise<Envelope> {
   expect(response.status).toBeGreaterThanOrEqual(400);
   expect(response.headers.get("content-type")).toMatch(/^application\/json\b/);

@@ -49,7 +49,7 @@ export async function billOfResponse(gateway: TestGateway, response: Response): 
 }
 
 /**
- * Waits until nothing is held any more, then checks the books of every organization: no attempt is left,
+ * Waits until nothing is held, then checks the books of every organization: no attempt is left,
  * the sum of its transactions is its balance, and each balance follows from the one before.
  */
 export async function expectBooksClosed(gateway: TestGateway): Promise<void> {

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 
-/** Whatever listens there. */
+/** The server that listens there. */
 export interface RawTarget {
   readonly baseUrl: string;
 }

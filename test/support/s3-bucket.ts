@@ -9,11 +9,11 @@ interface Upload {
 
 type Completed = { isDone: true; text: string } | { isDone: false; status: number; text: string };
 
-/** What a bucket holds: whole objects, and uploads in parts that nobody has completed yet. */
+/** What a bucket holds: whole objects, and uploads in parts that are not completed yet. */
 export class S3Bucket {
   readonly objects = new Map<string, Uint8Array>();
   readonly uploads = new Map<string, Upload>();
-  /** Of objects, to whoever read them. */
+  /** Of objects, to their readers. */
   sentBytes = 0;
 
   put(key: string, bytes: Uint8Array): string {

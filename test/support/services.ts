@@ -7,6 +7,8 @@ export interface TestServices {
   /** Databases whose names begin so are dropped at the end of the run. */
   readonly prefix: string;
   readonly redisUrl?: string | undefined;
+  /** A data folder whose cluster is migrated and not running; none where TEST_DATABASE_URL is set. */
+  readonly migratedDataDir?: string | undefined;
 }
 
 export interface RunningTestServices {
@@ -43,7 +45,7 @@ export async function startTestServices(): Promise<RunningTestServices> {
 
 let ownServices: Promise<RunningTestServices> | undefined;
 
-/** Those of the run, or, where a test file is run by itself, ones that end with this process. */
+/** Those of the run, or, where one test file runs alone, ones that end with this process. */
 export async function testServices(): Promise<TestServices> {
   const given = process.env[VARIABLE];
   if (given !== undefined) return JSON.parse(given) as TestServices;

@@ -2,9 +2,10 @@ import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { startEmbeddedPostgres } from "../../db/embedded.ts";
+import { type EmbeddedPostgresOptions, startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
 import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { copyDatabase } from "./migrated-data-dir.ts";
 import { RedisServer, redisAnswers } from "./redis-server.ts";
 import { databaseUrl, type TestServices } from "./services.ts";
 
@@ -21,7 +22,39 @@ const cleanups: (() => Promise<void> | void)[] = [];
 const log = (message: string) => console.error(`[test services] ${message}`);
 
 async function prepareDatabase(folder: string): Promise<Omit<TestServices, "redisUrl">> {
-  const serverUrl = process.env.TEST_DATABASE_URL || (await startServer(folder));
+  const external = process.env.TEST_DATABASE_URL;
+  if (external) {
+    const created = await createTemplate(external, "template1");
+    await migrate({ url: databaseUrl(external, created.template) });
+    return { serverUrl: external, ...created };
+  }
+  const migratedDataDir = join(folder, "migrated");
+  const first = await startEmbeddedPostgres(embeddedOptions(migratedDataDir));
+  await migrate({ url: first.url });
+  await first.stop();
+  const dataDir = join(folder, "data");
+  await copyDatabase(migratedDataDir, dataDir);
+  const server = await startEmbeddedPostgres(embeddedOptions(dataDir));
+  cleanups.push(() => server.stop());
+  const created = await createTemplate(server.url, new URL(server.url).pathname.slice(1));
+  return { serverUrl: server.url, migratedDataDir, ...created };
+}
+
+/** Tests kill processes, not the machine, so nothing needs to reach the disk. */
+function embeddedOptions(dataDir: string): EmbeddedPostgresOptions {
+  return {
+    dataDir,
+    log: () => {},
+    transport: "tcp",
+    settings: { fsync: "off", full_page_writes: "off", max_connections: "300" },
+  };
+}
+
+/** Databases that begin with the prefix are dropped at the end, before the server is stopped. */
+async function createTemplate(
+  serverUrl: string,
+  source: string,
+): Promise<Pick<TestServices, "template" | "prefix">> {
   const prefix = `gateway_test_${Buffer.from(crypto.getRandomValues(new Uint8Array(6))).toString("hex")}`;
   const template = `${prefix}_template`;
   const address = readPostgresUrl(serverUrl);
@@ -34,21 +67,8 @@ async function prepareDatabase(folder: string): Promise<Omit<TestServices, "redi
     }
     await sql.end({ timeout: 1 });
   });
-  await sql`CREATE DATABASE ${sql(template)}`;
-  await migrate({ url: databaseUrl(serverUrl, template) });
-  return { serverUrl, template, prefix };
-}
-
-/** Tests kill processes, not the machine, so nothing needs to reach the disk. */
-async function startServer(folder: string): Promise<string> {
-  const server = await startEmbeddedPostgres({
-    dataDir: join(folder, "data"),
-    log: () => {},
-    transport: "tcp",
-    settings: { fsync: "off", full_page_writes: "off", max_connections: "300" },
-  });
-  cleanups.push(() => server.stop());
-  return server.url;
+  await sql`CREATE DATABASE ${sql(template)} TEMPLATE ${sql(source)}`;
+  return { template, prefix };
 }
 
 /** The one that TEST_REDIS_URL names, or that runs already, or one started here, or none. */

@@ -37,7 +37,7 @@ const CONTEXT_LENGTH = 2_000;
 /** Of the free plan. */
 const FEE = 1.04;
 
-/** A job as it is told. */
+/** A job as the API returns it. */
 export interface TunedJob {
   readonly id: string;
   readonly status: string;
@@ -91,7 +91,7 @@ export function trainingChargeNano(tokens: number): bigint {
 
 let suffixes = 0;
 
-/** A gateway with a provider that trains as it is told to, beside the sandbox. */
+/** A gateway with a scripted training provider, in addition to the sandbox. */
 export async function startTuningGateway(
   options: { startingCreditUsd?: number; environment?: Record<string, string> } = {},
 ): Promise<TuningGateway> {

@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
+import { LongestLag } from "../../src/telemetry/event-loop-lag.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { MetricRegistry } from "../../src/telemetry/metric-registry.ts";
-import { EventLoopLag } from "../../src/telemetry/process-metrics.ts";
 import { CapturedLog, CHAT_RECORD, refused } from "./captured-log.ts";
 
 const SAMPLE =
@@ -181,7 +181,7 @@ describe("other metrics", () => {
   test("show the longest lag of the event loop of the last 15 seconds", () => {
     const clock = new VirtualClock();
     let monotonicMs = 0;
-    const lag = new EventLoopLag(clock, () => monotonicMs);
+    const lag = new LongestLag(clock, () => monotonicMs);
     const second = (lateMs: number) => {
       monotonicMs += 1000 + lateMs;
       clock.advance(1000);

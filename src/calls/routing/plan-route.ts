@@ -2,7 +2,7 @@ import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { CatalogueModel, ModelCategory, ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
+import type { Capability, Provider } from "../../providers/interface.ts";
 import { unknownModel } from "./unknown-model.ts";
 
 /** One place where a call can be tried. */
@@ -11,7 +11,7 @@ export interface Candidate {
   /** The prices and limits of the model at this provider. */
   readonly terms: ModelTerms;
   readonly providerId: string;
-  readonly provider: ChatProvider;
+  readonly provider: Provider;
   /** The name the provider knows the model by. */
   readonly upstreamModel: string;
   /** Names the endpoint's actor. */
@@ -107,16 +107,20 @@ function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
   return allowedId === id || allowedId === canonicalId;
 }
 
-/** The endpoints of the models in the order in which they are tried: the request's wish, then the catalogue's. */
+/**
+ * The endpoints of the models whose provider has the capability, in the order in which they are tried: that
+ * of the request, then the catalogue's.
+ */
 export function planRoute(
   models: readonly CatalogueModel[],
   preferences: RoutePreferences,
-  providers: ReadonlyMap<string, ChatProvider>,
+  providers: ReadonlyMap<string, Provider>,
+  capability: Capability,
 ): RoutePlan {
   const candidates = models.flatMap((model) => {
     const available = model.endpoints.flatMap((endpoint): Candidate[] => {
       const provider = providers.get(endpoint.provider);
-      if (provider === undefined) return [];
+      if (provider?.[capability] === undefined) return [];
       return [
         {
           model,

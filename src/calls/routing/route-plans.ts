@@ -1,14 +1,16 @@
 import type { ModelCategory } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
+import type { Capability, Provider } from "../../providers/interface.ts";
 import { planRoute, type RoutePlan, type RoutePreferences, resolveModels } from "./plan-route.ts";
 
 export interface RoutePlansDependencies {
   /** The catalogue that all organizations share. */
   readonly models: ModelIndex;
-  readonly providers: ReadonlyMap<string, ChatProvider>;
+  readonly providers: ReadonlyMap<string, Provider>;
   /** Of the models that the endpoint serves. */
   readonly categories: readonly ModelCategory[];
+  /** What a provider must be capable of to be a candidate. */
+  readonly capability: Capability;
 }
 
 /**
@@ -43,8 +45,9 @@ export class RoutePlans {
   }
 
   #made(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
-    const { providers, categories } = this.#dependencies;
-    return planRoute(resolveModels(index, preferences, categories), preferences, providers);
+    const { providers, categories, capability } = this.#dependencies;
+    const models = resolveModels(index, preferences, categories);
+    return planRoute(models, preferences, providers, capability);
   }
 }
 

@@ -15,7 +15,7 @@ import type { Hold } from "../../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../../money/plans.ts";
 import type { OrganizationActors } from "../../money/single-node.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { ChatProvider } from "../../providers/interface.ts";
+import type { Provider } from "../../providers/interface.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
@@ -29,7 +29,7 @@ export interface ChatCompletionsDependencies
   extends StreamChatDependencies,
     CompleteChatDependencies {
   readonly tunedModels: TunedModels;
-  readonly providers: ReadonlyMap<string, ChatProvider>;
+  readonly providers: ReadonlyMap<string, Provider>;
   readonly rates: RateWindows;
   readonly organizations: OrganizationActors;
 }
@@ -50,6 +50,7 @@ export class ChatCompletions {
       models: tunedModels.shared,
       providers,
       categories: ["chat", "code"],
+      capability: "chat",
     });
   }
 

@@ -132,7 +132,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
       sentOutputTokens(chat, candidate),
       chat.plan.lacked,
     );
-    return candidate.provider.chat(this);
+    return candidate.provider.chat!(this);
   }
 
   /** Throws ProviderFailure where the answer is none. */

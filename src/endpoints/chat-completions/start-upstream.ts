@@ -42,7 +42,7 @@ export async function startUpstream(
   const { attempt } = start;
   let reader: PieceReader | undefined;
   try {
-    const answer = await candidate.provider.chat(attempt);
+    const answer = await candidate.provider.chat!(attempt);
     reader = readerOf(answer);
     const output = new GrowingBytes();
     const rewriter = new StreamRewriter(

@@ -1,8 +1,17 @@
-import { logprobsOf } from "./logprobs.ts";
+import type { ChatCall } from "../interface.ts";
 import type { PlannedChoice } from "./plan-answer.ts";
-import type { usageOf } from "./usage.ts";
+import type { SandboxRequest } from "./request.ts";
+import { countTokens } from "./tokens.ts";
 
-/** What every chunk of an answer has in common. */
+/** What a message costs besides its text. */
+export const MESSAGE_OVERHEAD_TOKENS = 3;
+/** What an image, audio or file part costs, whatever its size. */
+export const MEDIA_PART_TOKENS = 8;
+/** OpenAI's limit. */
+const MAX_ALTERNATIVES = 20;
+const UTF8 = new TextEncoder();
+
+/** The members that all chunks of an answer share. */
 export interface AnswerHead {
   readonly id: string;
   /** Unix seconds. */
@@ -10,17 +19,17 @@ export interface AnswerHead {
   readonly model: string;
 }
 
-/** What an answer holds besides what it says. */
 export interface AnswerOptions {
-  /** How many likely tokens are told with each one; undefined where no log probabilities are asked for. */
+  /** The number of likely tokens to report with each one; undefined if no log probabilities were requested. */
   readonly alternatives: number | undefined;
 }
 
 type Usage = ReturnType<typeof usageOf>;
 
-/** One event of a stream: a chunk, and whether it carries something that was generated. */
+/** One event of a stream. */
 export interface PlannedEvent {
   readonly chunk: unknown;
+  /** Whether the chunk carries a generated token. */
   readonly isToken: boolean;
 }
 
@@ -59,9 +68,9 @@ export function asCompletion(
 }
 
 /**
- * The answer as the chunks of a stream, choice after choice: the role, reasoning and content token by
- * token, tool calls as id and name and then the arguments in pieces, the finish reason; at the end
- * the usage, if given.
+ * The answer as the chunks of a stream, choice after choice: the role, the reasoning and content token by
+ * token, of each tool call its id and name and then its arguments in pieces, and the finish reason. The
+ * usage, if given, comes last.
  */
 export function* asEvents(
   head: AnswerHead,
@@ -88,7 +97,7 @@ export function* asEvents(
 interface PlannedDelta {
   readonly delta: unknown;
   readonly isToken: boolean;
-  /** The token of content that it brings. */
+  /** The token of content in the delta. */
   readonly content?: string;
 }
 
@@ -112,4 +121,71 @@ function* deltasOf(choice: PlannedChoice): Generator<PlannedDelta> {
 
 function reasoningIsShown(choice: PlannedChoice): boolean {
   return choice.showsReasoning && choice.reasoningTokens.length > 0;
+}
+
+/** The requested number of alternatives for each token; undefined if no log probabilities were requested. */
+export function alternativesAsked(body: ChatCall["body"]): number | undefined {
+  if (body.logprobs !== true) return undefined;
+  const { top_logprobs: asked } = body;
+  return typeof asked === "number" ? Math.min(Math.max(asked, 0), MAX_ALTERNATIVES) : 0;
+}
+
+/**
+ * Invented log probabilities in OpenAI's shape: a token gets a probability above one half, computed from its
+ * text, so it is the likeliest one; its alternatives share the rest.
+ */
+function logprobsOf(tokens: readonly string[] | null, alternatives: number) {
+  const content = tokens?.map((token) => contentLogprob(token, alternatives)) ?? null;
+  return { content, refusal: null };
+}
+
+function contentLogprob(token: string, alternatives: number) {
+  const probability = 0.5 + (0.49 * Bun.hash.crc32(token)) / 0xffff_ffff;
+  const chosen = tokenLogprob(token, probability);
+  if (alternatives === 0) return { ...chosen, top_logprobs: [] };
+  const others = Array.from({ length: alternatives - 1 }, (_, rank) =>
+    tokenLogprob(` alt${rank + 1}`, (1 - probability) / 2 ** (rank + 1)),
+  );
+  return { ...chosen, top_logprobs: [chosen, ...others] };
+}
+
+function tokenLogprob(token: string, probability: number) {
+  return { token, logprob: Math.log(probability), bytes: [...UTF8.encode(token)] };
+}
+
+/** Usage in OpenAI's shape, in the tokens of tokens.ts. The prompt is the messages, tool calls and tools. */
+export function usageOf(request: SandboxRequest, choices: readonly PlannedChoice[]) {
+  const promptTokens = request.messages.reduce(
+    (sum, message) =>
+      sum +
+      MESSAGE_OVERHEAD_TOKENS +
+      countTokens(message.text) +
+      countTokens(message.toolCallsJson) +
+      message.mediaParts * MEDIA_PART_TOKENS,
+    countTokens(request.toolsJson),
+  );
+  const reasoningTokens = sumOf(choices, (choice) => choice.reasoningTokens.length);
+  const answerTokens = sumOf(
+    choices,
+    (choice) =>
+      (choice.contentTokens?.length ?? 0) +
+      choice.toolCalls.reduce((sum, call) => sum + 1 + call.argumentTokens.length, 0),
+  );
+  const completionTokens = reasoningTokens + answerTokens;
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: promptTokens + completionTokens,
+    prompt_tokens_details: { cached_tokens: 0, audio_tokens: 0 },
+    completion_tokens_details: {
+      reasoning_tokens: reasoningTokens,
+      audio_tokens: 0,
+      accepted_prediction_tokens: 0,
+      rejected_prediction_tokens: 0,
+    },
+  };
+}
+
+function sumOf<T>(items: readonly T[], amount: (item: T) => number): number {
+  return items.reduce((sum, item) => sum + amount(item), 0);
 }

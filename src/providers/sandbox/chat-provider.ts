@@ -6,15 +6,13 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../interface.ts";
-import { asCompletion, asEvents } from "./answer-shape.ts";
+import { alternativesAsked, asCompletion, asEvents, usageOf } from "./answer-shape.ts";
 import { answerText } from "./answer-text.ts";
 import { asEventStream, type Pacing } from "./event-stream.ts";
-import { alternativesAsked } from "./logprobs.ts";
 import { planChoices, type Say } from "./plan-answer.ts";
 import { readRequest, type SandboxMessage } from "./request.ts";
 import type { LearnedAnswers } from "./tuning/learned-answers.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
-import { usageOf } from "./usage.ts";
 import { aborted, waitOn } from "./wait.ts";
 
 /** Between the tokens of `slow`. */

@@ -1,9 +1,26 @@
 import type { ChatCall } from "../interface.ts";
-import { type Reasoning, reasoningFor } from "./reasoning.ts";
-import type { SandboxMessage, SandboxRequest } from "./request.ts";
-import { exampleOf } from "./schema-example.ts";
+import type { SandboxMessage, SandboxRequest, SandboxTool } from "./request.ts";
+import { argumentsOf, exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
-import { toolCallsFor } from "./tool-calls.ts";
+
+const SENTENCES = [
+  "The last message says what is wanted.",
+  " It is repeated, counted or handed to a tool by a fixed rule.",
+  " Nothing is looked up and nothing is made up.",
+  " The same request always gives the same answer.",
+];
+const SENTENCES_OF_EFFORT: Readonly<Record<string, number>> = {
+  none: 0,
+  minimal: 1,
+  low: 1,
+  medium: 2,
+  high: 3,
+};
+
+/** Of the user's message, searched for names of tools. */
+const MAX_SEARCHED_CHARACTERS = 65_536;
+/** Making arguments takes time. */
+const MAX_CALLED_TOOLS = 16;
 
 interface PlannedToolCall {
   readonly id: string;
@@ -17,11 +34,11 @@ interface PlannedAnswer {
   readonly finishReason: PlannedChoice["finishReason"];
 }
 
-/** One choice of an answer, cut into the tokens it is streamed in. */
+/** One choice of an answer, split into the tokens of a stream. */
 export interface PlannedChoice {
   readonly reasoningTokens: readonly string[];
   readonly showsReasoning: boolean;
-  /** Null when tools are called instead. */
+  /** Null if tools are called instead. */
   readonly contentTokens: readonly string[] | null;
   readonly toolCalls: readonly PlannedToolCall[];
   readonly finishReason: "stop" | "length" | "tool_calls";
@@ -31,8 +48,8 @@ export interface PlannedChoice {
 export type Say = (messages: readonly SandboxMessage[]) => string;
 
 /**
- * Decides a whole answer before anything of it is sent. `max_tokens` covers reasoning, then content or
- * tool calls; a stop sequence ends content just before its first occurrence.
+ * Plans a whole answer before it is sent. `max_tokens` covers reasoning, then content or tool calls; the
+ * content ends before the first occurrence of a stop sequence.
  */
 export function planChoices(
   request: SandboxRequest,
@@ -57,7 +74,7 @@ export function planChoices(
   }));
 }
 
-/** Made once for all choices, which differ in the ids of their calls alone. */
+/** The same for all choices, which differ only in the ids of their calls. */
 function plannedAnswer(request: SandboxRequest, say: Say, tokensLeft: number): PlannedAnswer {
   const calls = toolCallsFor(request);
   return calls.length > 0
@@ -91,13 +108,13 @@ function contentOf(request: SandboxRequest, say: Say): string {
 }
 
 function plannedCalls(
-  calls: ReturnType<typeof toolCallsFor>,
+  calls: readonly SandboxToolCall[],
   tokensLeft: number,
 ): Pick<PlannedAnswer, "toolCalls" | "finishReason"> {
   const toolCalls: Omit<PlannedToolCall, "id">[] = [];
   let left = tokensLeft;
   for (const call of calls) {
-    // A call's name counts as one token, so that a call without arguments has a price too.
+    // The name counts as one token, so that a call without arguments has a price.
     const tokens = splitTokens(call.arguments, left);
     if (left < 1 || 1 + tokens.length > left) {
       if (left >= 1) toolCalls.push({ ...call, argumentTokens: tokens.slice(0, left - 1) });
@@ -107,4 +124,65 @@ function plannedCalls(
     left -= 1 + tokens.length;
   }
   return { toolCalls, finishReason: "tool_calls" };
+}
+
+interface SandboxToolCall {
+  readonly name: string;
+  /** JSON by the tool's schema. */
+  readonly arguments: string;
+}
+
+/**
+ * The tool calls that answer a request, the same in all its choices.
+ *
+ * `tool_choice` decides whether there are any: a named function is called, `required` calls at least one,
+ * and `auto` calls only if no tool message follows the last user message. The last user message decides
+ * which: those that it names, in the order offered, otherwise the first one; only one if
+ * `parallel_tool_calls` is false.
+ */
+function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
+  return chosenTools(request).map((tool) => ({
+    name: tool.name,
+    arguments: JSON.stringify(argumentsOf(tool.parameters)),
+  }));
+}
+
+function chosenTools(request: SandboxRequest): SandboxTool[] {
+  const { tools, toolChoice, messages } = request;
+  if (toolChoice.kind === "none" || tools.length === 0) return [];
+  if (toolChoice.kind === "function") {
+    return tools.filter((tool) => tool.name === toolChoice.name).slice(0, 1);
+  }
+  const lastUser = messages.findLastIndex((message) => message.role === "user");
+  const isAnswered = messages.slice(lastUser + 1).some((message) => message.role === "tool");
+  if (toolChoice.kind === "auto" && isAnswered) return [];
+  const said = lastUser === -1 ? "" : messages[lastUser]!.text.slice(0, MAX_SEARCHED_CHARACTERS);
+  const named = tools.filter((tool) => said.includes(tool.name));
+  if (named.length === 0) return tools.slice(0, 1);
+  return named.slice(0, request.parallelToolCalls ? MAX_CALLED_TOOLS : 1);
+}
+
+interface Reasoning {
+  readonly text: string;
+  /** False for reasoning that is billed but not shown. */
+  readonly shown: boolean;
+}
+
+/**
+ * The reasoning that a request asks for by `reasoning: {effort | max_tokens | enabled, exclude}`,
+ * `reasoning_effort` or `include_reasoning`. More effort gives more sentences.
+ */
+function reasoningFor(body: ChatCall["body"]): Reasoning {
+  const { reasoning, include_reasoning: included } = body;
+  const options: Readonly<Record<string, unknown>> =
+    typeof reasoning === "object" && reasoning !== null ? { ...reasoning } : {};
+  const effort = options.effort ?? body.reasoning_effort;
+  const shown = options.exclude !== true && included !== false;
+  if (typeof effort === "string") {
+    const sentences = SENTENCES_OF_EFFORT[effort] ?? SENTENCES.length;
+    return { text: SENTENCES.slice(0, sentences).join(""), shown };
+  }
+  const isAsked =
+    included === true || options.enabled === true || typeof options.max_tokens === "number";
+  return { text: isAsked ? SENTENCES.slice(0, 2).join("") : "", shown };
 }

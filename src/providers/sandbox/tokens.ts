@@ -1,12 +1,16 @@
 /**
- * The sandbox's tokens, in place of a tokenizer's: a token is up to four characters (code points) of
- * a word together with the white space before it; white space at the end is one token.
+ * The sandbox's tokens: a token is up to four characters (code points) of a word, with the white space
+ * before it; white space at the end is one token.
  */
 const TOKEN_CHARACTERS = 4;
 
 const TOKEN = /\s*\S{1,4}|\s+/gu;
+const OTHER_SPACES = [
+  ...("\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008" +
+    "\u2009\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"),
+].map((space) => space.charCodeAt(0));
 
-/** The first `limit` tokens of a text; joined, all of its tokens are the text again. */
+/** The first `limit` tokens of a text. All of its tokens joined are the text. */
 export function splitTokens(text: string, limit = Number.POSITIVE_INFINITY): string[] {
   const tokens: string[] = [];
   for (const match of text.matchAll(TOKEN)) {
@@ -16,7 +20,7 @@ export function splitTokens(text: string, limit = Number.POSITIVE_INFINITY): str
   return tokens;
 }
 
-/** How many tokens a text has, without building them. */
+/** The number of tokens of a text, counted without creating them. */
 export function countTokens(text: string): number {
   let tokens = 0;
   let wordCharacters = 0;
@@ -42,19 +46,8 @@ function isLowSurrogateOfPair(text: string, index: number, unit: number): boolea
   return before >= 0xd800 && before <= 0xdbff;
 }
 
-/** The characters of `\s` (ECMA-262: WhiteSpace and LineTerminator). */
+/** The characters of `\s`. Those of most scripts are recognised without a search. */
 function isSpace(unit: number): boolean {
-  if (unit === 0x20 || (unit >= 0x09 && unit <= 0x0d)) return true;
-  if (unit < 0xa0) return false;
-  return (
-    unit === 0xa0 ||
-    unit === 0x1680 ||
-    (unit >= 0x2000 && unit <= 0x200a) ||
-    unit === 0x2028 ||
-    unit === 0x2029 ||
-    unit === 0x202f ||
-    unit === 0x205f ||
-    unit === 0x3000 ||
-    unit === 0xfeff
-  );
+  if (unit < 0x1680) return unit === 0x20 || unit === 0xa0 || (unit >= 0x09 && unit <= 0x0d);
+  return (unit <= 0x3000 || unit === 0xfeff) && OTHER_SPACES.includes(unit);
 }

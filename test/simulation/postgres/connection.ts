@@ -8,7 +8,7 @@ type Reply = (outcome: Outcome | ModelledError) => void;
 export interface ConnectionOptions {
   readonly name: string;
   readonly settings: SessionSettings;
-  /** Called once, when it is known here that the connection is no more. */
+  /** Called once, when the client side knows that the connection has ended. */
   onClosed(): void;
 }
 

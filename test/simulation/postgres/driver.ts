@@ -16,7 +16,7 @@ export interface DriverOptions {
   readonly applicationName: string;
   /** As db/client.ts takes them. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** Told of each statement that is sent, so that a schedule can break the connection under it. */
+  /** Receives each statement that is sent, so that a schedule can break the connection under it. */
   onSend?(name: string, connection: Connection): void;
 }
 
@@ -71,7 +71,7 @@ export class ModelledDriver {
   #statement(text: string, values: readonly unknown[]): Statement {
     const { context, server } = this.#options;
     const statement = modelledStatement(context, { text, values });
-    // Whoever asked may have a use of its own for errors: the model has to be taught.
+    // The caller may handle the error itself: the model has to be taught.
     if (statement === undefined)
       return server.onFault(new Error(`the model does not know: ${text}`));
     return statement;
@@ -182,7 +182,7 @@ export class ModelledDriver {
       link.process.after(link.travelMs(), "notification", () => notice(payload));
     });
     link.process.onGone(stop);
-    // After a crash the driver listens anew, and says that something may have been missed.
+    // After a crash the driver listens again, and reports that it may have missed something.
     server.onRecovered(() =>
       link.process.after(link.world.random.between(50, 600), "listens anew", () => listening?.()),
     );
@@ -191,7 +191,7 @@ export class ModelledDriver {
   }
 }
 
-/** Sent when somebody waits for it, as the driver's own are. */
+/** Sent when a caller awaits it, as the driver's own queries are. */
 class PendingStatement {
   readonly #send: () => Promise<Outcome>;
   #sent: Promise<Outcome> | undefined;

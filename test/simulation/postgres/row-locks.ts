@@ -27,7 +27,7 @@ export class RowLock {
     return held !== undefined && LOCK_MODES.indexOf(held) >= LOCK_MODES.indexOf(mode);
   }
 
-  /** Takes the lock where nobody is in the way. */
+  /** Takes the lock if no other transaction is in the way. */
   take(transaction: Transaction, mode: LockMode): boolean {
     if (this.isHeldBy(transaction, mode)) return true;
     if (this.#inTheWay(transaction, mode).length > 0) return false;

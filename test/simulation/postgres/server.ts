@@ -4,7 +4,7 @@ import { Session, type SessionSettings, type Statement } from "./session.ts";
 import type { Tables } from "./tables.ts";
 import type { Change, Transaction } from "./transaction.ts";
 
-/** What the checks of the promises are told. */
+/** What the checks of the promises receive. */
 export interface Observer {
   committed(transaction: Transaction, changes: readonly Change[]): void;
   deadlock(circle: readonly Transaction[]): void;

@@ -54,7 +54,7 @@ export class Table<Value> {
     return this.read(transaction, id);
   }
 
-  /** Locks the row unless somebody is in the way (SKIP LOCKED). */
+  /** Locks the row unless another transaction is in the way (SKIP LOCKED). */
   tryLock(transaction: Transaction, id: string, mode: LockMode): boolean {
     return this.#rows.get(id)?.lock.take(transaction, mode) === true;
   }

@@ -20,7 +20,7 @@ import type {
 } from "../../fine-tuning.ts";
 import { ProviderFailure } from "../../interface.ts";
 import { countTokens } from "../tokens.ts";
-import { learn } from "./learn.ts";
+import { learn } from "./learned-answers.ts";
 import { partsOfTunedName, type SandboxTunedModels, tunedModelName } from "./tuned-models.ts";
 
 /** How long a training seems to take, and how much of that it waits first. */

@@ -1,0 +1,83 @@
+import { describe, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { Glob } from "bun";
+import { variablesTable } from "../src/config/variables.ts";
+import { MAX_LINE_BYTES } from "../src/files/json-lines-check.ts";
+import { uploadForm } from "../src/files/schema.ts";
+
+const root = join(import.meta.dir, "..");
+const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();
+const pages = ["*.md", "docs/*.md"]
+  .flatMap((pattern) => [...new Glob(pattern).scanSync({ cwd: root })])
+  .sort();
+
+test("the table of variables is the configuration's own", async () => {
+  expect(await read("docs/configuration.md")).toContain(
+    `<!-- variables -->\n${variablesTable()}\n<!-- /variables -->`,
+  );
+});
+
+test("the README has at most 150 lines", async () => {
+  expect((await read("README.md")).split("\n").length).toBeLessThanOrEqual(151);
+});
+
+test("every place on the map exists, and every source folder is on it", async () => {
+  const page = await read("docs/architecture.md");
+  const map = page.match(/```\n(src\/main\.ts[\s\S]*?)```/)![1]!;
+  const places = map
+    .trim()
+    .split("\n")
+    .map((line) => line.split(/\s/)[0]!);
+  const missing = places.filter((place) => !existsSync(join(root, place.replace(/<.*$/, ""))));
+  expect(missing).toEqual([]);
+  const folders = new Glob("src/*").scan({ cwd: root, onlyFiles: false });
+  for await (const folder of folders) {
+    expect({ folder, isOnMap: map.includes(folder) }).toEqual({ folder, isOnMap: true });
+  }
+});
+
+describe.each(pages)("%s", (page) => {
+  test("names only scripts that exist", async () => {
+    const { scripts } = await Bun.file(join(root, "package.json")).json();
+    for (const [, script] of (await read(page)).matchAll(/bun run (?!cli)([a-z:]+)/g)) {
+      expect(Object.keys(scripts)).toContain(script!);
+    }
+  });
+
+  test("links only to pages and headings that exist", async () => {
+    for (const [, link] of (await read(page)).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)) {
+      const [path, heading] = link!.split("#");
+      const target = path === "" ? page : join(dirname(page), path!);
+      expect({ link, exists: existsSync(join(root, target)) }).toEqual({ link, exists: true });
+      if (heading === undefined) continue;
+      expect(headingIds(await read(target))).toContain(heading);
+    }
+  });
+
+  test("names only source files that exist", async () => {
+    const named = (await read(page)).matchAll(
+      /`((?:src|actors|db|test|docs)\/[\w./-]+\.(?:ts|md|json))`/g,
+    );
+    const missing = [...named]
+      .map(([, path]) => path!)
+      .filter((path) => !existsSync(join(root, path)));
+    expect(missing).toEqual([]);
+  });
+});
+
+/** As GitHub makes them. */
+function headingIds(page: string): string[] {
+  return [...page.matchAll(/^#+ (.+)$/gm)].map(([, text]) =>
+    text!
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+test("the files page and the description state how long a line of an uploaded file may be", async () => {
+  const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
+  expect(await read("docs/fine-tuning.md")).toContain(`each line of ${limit}`);
+  expect(JSON.stringify(uploadForm)).toContain(`each line of both ${limit}`);
+});

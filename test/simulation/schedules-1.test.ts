@@ -1,0 +1,3 @@
+import { testSchedules } from "./schedules.ts";
+
+testSchedules(1);
