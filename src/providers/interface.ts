@@ -1,6 +1,22 @@
+import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChatFields } from "./chat-fields.ts";
+import type { StreamedAnswer } from "./streamed-answer.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
+
+/** The member of a call's body that stands for the whole of it where that lies in a thread. */
+export const LONG_BODY: unique symbol = Symbol("long body");
+
+/** The whole body of a call, which is too long for the event loop. */
+export interface LongCallBody {
+  /**
+   * Rejects with GatewayError 503 where the thread cannot do it, and as the signal says where that aborts.
+   *
+   * @param wire names a function of the thread: what it makes of the body and the options is the result
+   * @param options are copied to the thread
+   */
+  render<Result>(wire: string, options: unknown, signal: AbortNotice): Promise<Result>;
+}
 
 /** What every call of a model says, whatever it asks the model for. */
 export interface ModelCall {
@@ -21,34 +37,136 @@ export interface ChatCall extends ModelCall {
   /**
    * The validated request in the words of OpenAI's chat, which are the client's: without the gateway's own
    * fields, with `model`, `stream` and, for streams, `stream_options.include_usage` set; the limit of
-   * output tokens as `max_tokens`. A provider of another wire format translates it.
+   * output tokens as `max_tokens`. A provider of another wire format translates it. Where LONG_BODY is among
+   * its members the others are incomplete, and a thread renders the whole body.
    */
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Readonly<Record<string, unknown>> & { readonly [LONG_BODY]?: LongCallBody };
   readonly stream: boolean;
 }
 
-/** Pieces of an answer, as a reader of a stream gives them. */
-export interface PieceReader {
-  read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>;
+/** Pieces of a streamed answer: bytes as they came, or typed events. */
+export interface PieceReader<Piece = Uint8Array> {
+  read(): Promise<{ done: boolean; value?: Piece | undefined }>;
   /** A piece that has come already; undefined where there is none, or the answer is over. */
-  take?(): Uint8Array | undefined;
+  take?(): Piece | undefined;
   /** True where the answer has ended and everything was read. */
   readonly isOver?: boolean;
+  /** Aborts the upstream call. */
   cancel(): Promise<void>;
 }
 
-export type ChatAnswer =
-  /** `completion` is the parsed JSON of the provider: not yet trusted to have any shape. */
-  | { readonly kind: "completion"; readonly completion: unknown }
-  /** `body` is SSE in OpenAI's wire form, in pieces cut anywhere; cancelling it aborts the upstream call. */
+/**
+ * What a provider answers to a chat. A provider whose wire is the client's own hands the answer on raw and
+ * reads from it, in passing, what the gateway has to know; any other gives it in typed form. A provider may
+ * answer a call in both ways, whichever is at hand.
+ */
+export type ChatAnswer = TypedCompletion | TypedStream | RawCompletion | RawStream;
+
+export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
+
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  /** JSON; "{}" where the function takes none. */
+  readonly arguments: string;
+}
+
+/** A whole answer. */
+export interface TypedCompletion {
+  readonly kind: "typed-completion";
+  readonly choices: readonly TypedChoice[];
+  /** Undefined where the provider reported none that can be true. */
+  readonly usage: Usage | undefined;
+  /** Unix seconds, where the provider says when it made the answer. */
+  readonly created?: number | undefined;
+}
+
+export interface TypedChoice {
+  readonly text?: string | undefined;
+  readonly reasoning?: string | undefined;
+  readonly refusal?: string | undefined;
+  readonly toolCalls?: readonly ToolCall[] | undefined;
+  /** In OpenAI's form. */
+  readonly annotations?: readonly unknown[] | undefined;
+  readonly logprobs?: unknown;
+  readonly finish: FinishReason;
+}
+
+/** An answer in typed events, in the batches in which they came. It is complete when the reader is done. */
+export interface TypedStream {
+  readonly kind: "events";
+  reader(): PieceReader<readonly ChatEvent[]>;
+}
+
+/** `choice` counts the answers that were asked for, from 0. */
+export type ChatEvent =
   | {
-      readonly kind: "stream";
-      readonly body: ReadableStream<Uint8Array>;
-      /** Reads the body, in its place, without a stream in between; where there is none, the body is read. */
-      reader?(): PieceReader;
-      /** What an event that tells of an error stands for. */
-      failureOf?(event: Readonly<Record<string, unknown>>): ProviderFailure;
-    };
+      readonly type: "text";
+      readonly choice: number;
+      readonly text: string;
+      /** In OpenAI's form, of this piece. */
+      readonly logprobs?: unknown;
+      readonly annotations?: readonly unknown[];
+    }
+  | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
+  | { readonly type: "refusal"; readonly choice: number; readonly text: string }
+  /** A piece of the call number `index` of its choice; the first one brings id and name. */
+  | {
+      readonly type: "tool_call";
+      readonly choice: number;
+      readonly index: number;
+      readonly id?: string;
+      readonly name?: string;
+      /** A part of the JSON. */
+      readonly arguments?: string;
+    }
+  | { readonly type: "finish"; readonly choice: number; readonly reason: FinishReason }
+  /** What everything up to here has used; it replaces what was reported before. */
+  | { readonly type: "usage"; readonly usage: Usage }
+  /** The provider reports an error. Only usage is read of what follows. */
+  | { readonly type: "error"; readonly failure: ProviderFailure };
+
+/** What the gateway says of an answer to its client. */
+export interface AnswerOptions {
+  /** The same in all chunks of one answer. */
+  readonly id: string;
+  /** The resolved model. */
+  readonly model: string;
+  readonly hidesReasoning: boolean;
+  readonly nowSeconds: number;
+}
+
+/** A whole answer in the client's wire. */
+export interface RawCompletion {
+  readonly kind: "completion";
+  /** The parsed JSON of the provider: not yet trusted to have any shape. */
+  readonly completion: unknown;
+  /** Brings it into the client's form. Throws ProviderFailure where it is no answer. */
+  read(options: ReadOptions): ClientCompletion;
+}
+
+export interface ReadOptions extends Pick<AnswerOptions, "hidesReasoning" | "nowSeconds"> {
+  readonly requestId: string;
+}
+
+export interface ClientCompletion {
+  /** In the client's form, but for id, model and usage, which the caller sets. */
+  readonly body: Record<string, unknown>;
+  readonly usage: Usage | undefined;
+  /** Tokens of the answer, counted here where the usage is undefined. */
+  readonly estimatedTokens: number;
+}
+
+/** A stream of the client's wire, in pieces cut anywhere. */
+export interface RawStream {
+  readonly kind: "stream";
+  /** Cancelling it aborts the upstream call. */
+  readonly body: ReadableStream<Uint8Array>;
+  /** Reads the body in its place; where it can, without a stream in between. */
+  reader(): PieceReader;
+  /** What turns the pieces into the gateway's answer, on bytes, and reads the events from them in passing. */
+  rewriter(options: AnswerOptions, output: GrowingBytes): StreamedAnswer<Uint8Array>;
+}
 
 /**
  * A provider is a bundle of capabilities. One that it lacks is absent, and models that need it have no

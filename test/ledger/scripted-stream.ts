@@ -8,6 +8,7 @@ import type { GatewayError } from "../../src/lib/errors.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
+import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
 
 export const TOTAL_TIMEOUT_MS = 60_000;
@@ -90,7 +91,7 @@ export function scriptedStream(
       call.isAborted = true;
       controller!.error(new Error("aborted"));
     });
-    return { kind: "stream", body };
+    return new OpenAiStream({ body });
   };
   const candidate: Candidate = {
     model: testModel,

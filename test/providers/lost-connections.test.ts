@@ -56,6 +56,6 @@ test("a call that was lost with a used connection says so, and is answered over 
   const failure = await failureOf(provider.chat(callOf("m")));
   expect([failure.kind, failure.lostUsedConnection]).toEqual(["unavailable", true]);
   const again = await provider.chat(callOf("m", { onNewConnection: true }));
-  expect(again).toEqual({ kind: "completion", completion: {} });
+  expect(again).toHaveProperty("completion", {});
   expect(heard.size).toBe(3);
 });

@@ -14,9 +14,9 @@ test.each(listRecordings())("the recorded answer %s comes through unchanged", as
   const answer = await provider.chat(callOf(`replay:${name}`, { stream: recording.stream }));
   if (answer.kind === "completion") {
     expect(answer.completion).toEqual(recording.json);
-  } else {
+  } else if (answer.kind === "stream") {
     expect(await new Response(answer.body).bytes()).toEqual(recording.sse);
-  }
+  } else throw new Error("the answer is not raw");
 });
 
 test("cancelling a stream's body aborts the upstream call", async () => {
@@ -223,7 +223,7 @@ test("a completion in pieces that cut characters is read whole", async () => {
       }),
     );
   });
-  expect(await adapter(server.baseUrl).chat(callOf("m"))).toEqual({
+  expect(await adapter(server.baseUrl).chat(callOf("m"))).toMatchObject({
     kind: "completion",
     completion: { choices: [{ text: "Grüße, 世界 👋🏽" }] },
   });

@@ -7,11 +7,11 @@ import type { DeadlineQueue, Expiring } from "../../lib/deadline-queue.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import type { MoneyPort, SettlementFigures } from "../../money/interface.ts";
-import { type ChatAnswer, ProviderFailure } from "../../providers/interface.ts";
 import {
-  type Completion,
-  normaliseCompletion,
-} from "../../providers/openai/chat/normalise-completion.ts";
+  type ChatAnswer,
+  type ClientCompletion,
+  ProviderFailure,
+} from "../../providers/interface.ts";
 import {
   chargeFigures,
   estimatedUsage,
@@ -30,7 +30,7 @@ import {
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
 import { ProviderCall } from "./provider-call.ts";
-import { usageBody } from "./usage-body.ts";
+import { completionId, readAnswer, usageBody } from "./render-answer.ts";
 
 export interface CompleteChatDependencies {
   readonly money: MoneyPort;
@@ -54,7 +54,7 @@ export async function completeChat(
   const { tries } = run;
   try {
     if (chat.clientSignal.aborted) throw clientClosed();
-    let completion: Completion | undefined;
+    let completion: ClientCompletion | undefined;
     while (completion === undefined) {
       const next = tries.next();
       const candidate = next instanceof Promise ? await next : next;
@@ -136,10 +136,10 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
   }
 
   /** Throws ProviderFailure where the answer is none. */
-  read(answer: ChatAnswer): Completion {
+  read(answer: ChatAnswer): ClientCompletion {
     const nowSeconds = Math.floor(this.#dependencies.calls.clock.nowMs() / 1_000);
     const { requestId, hidesReasoning } = this.#chat;
-    return normaliseCompletion(completionOf(answer), requestId, hidesReasoning, nowSeconds);
+    return readAnswer(answer, { requestId, hidesReasoning, nowSeconds });
   }
 
   failureOf(error: unknown): unknown {
@@ -149,7 +149,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
   }
 
   /** What the client gets, once it is charged. */
-  outcomeOf(completion: Completion): JsonOutcome {
+  outcomeOf(completion: ClientCompletion): JsonOutcome {
     const chat = this.#chat;
     const { candidate } = this.tries;
     const usage =
@@ -160,7 +160,7 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     this.#figures = figures;
     noteCharge(chat.log, figures);
     const { body } = completion;
-    body.id = `chatcmpl-${chat.requestId.slice(4)}`;
+    body.id = completionId(chat.requestId);
     body.model = candidate.model.id;
     body.usage = usageBody(usage, usdNumber(figures.chargeNano));
     const headers = answerHeaders(chat, candidate, this.tries);
@@ -205,12 +205,4 @@ class CompletionRun extends ProviderCall implements EventListenerObject, Expirin
     this.#chat.clientSignal.removeEventListener("abort", this);
     if (!this.isAnswered) this.#chat.log.costNano = 0n;
   }
-}
-
-function completionOf(answer: ChatAnswer): unknown {
-  if (answer.kind === "completion") return answer.completion;
-  throw new ProviderFailure(
-    "unavailable",
-    "the provider streamed an answer that was not to be streamed",
-  );
 }

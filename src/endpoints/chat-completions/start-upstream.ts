@@ -1,15 +1,12 @@
 import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
-import { type ChatAnswer, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import {
-  type RewriterOptions,
-  StreamRewriter,
-} from "../../providers/openai/chat/stream-rewriter.ts";
+import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { ProviderCall } from "./provider-call.ts";
+import { completionId, type OpenedAnswer, openAnswer } from "./render-answer.ts";
 
-export interface StartedUpstream {
-  readonly reader: PieceReader;
-  readonly rewriter: StreamRewriter;
+export interface StartedUpstream extends OpenedAnswer {
   /** What the rewriter adds to, with the first event in it. */
   readonly output: GrowingBytes;
 }
@@ -40,21 +37,19 @@ export async function startUpstream(
   start: UpstreamStart,
 ): Promise<StartedUpstream> {
   const { attempt } = start;
-  let reader: PieceReader | undefined;
+  let reader: PieceReader<unknown> | undefined;
   try {
     const answer = await candidate.provider.chat!(attempt);
-    reader = readerOf(answer);
     const output = new GrowingBytes();
-    const rewriter = new StreamRewriter(
-      {
-        id: `chatcmpl-${attempt.requestId.slice(4)}`,
-        model: candidate.model.id,
-        hidesReasoning: start.hidesReasoning,
-        nowSeconds: start.nowSeconds,
-        failureOf: failureReaderOf(answer),
-      },
-      output,
-    );
+    const options = {
+      id: completionId(attempt.requestId),
+      model: candidate.model.id,
+      hidesReasoning: start.hidesReasoning,
+      nowSeconds: start.nowSeconds,
+    };
+    const opened = openAnswer(answer, options, output);
+    const { rewriter } = opened;
+    reader = opened.reader;
     // A role alone is held back: behind it nothing has been said yet, so that another provider can still
     // take over.
     for (;;) {
@@ -71,7 +66,8 @@ export async function startUpstream(
     if (attempt.isExpired) {
       throw new ProviderFailure("timeout", "the provider sent no first event in time");
     }
-    if (error instanceof ProviderFailure) throw error;
+    // A GatewayError tells why the gateway itself could not call the provider.
+    if (error instanceof ProviderFailure || error instanceof GatewayError) throw error;
     if (attempt.aborted) throw new ProviderFailure("aborted", "the call was aborted");
     throw new ProviderFailure("unavailable", "the provider's stream broke before its first event", {
       cause: error,
@@ -79,17 +75,7 @@ export async function startUpstream(
   }
 }
 
-function readerOf(answer: ChatAnswer): PieceReader {
-  if (answer.kind === "stream") return answer.reader?.() ?? answer.body.getReader();
-  throw new ProviderFailure("unavailable", "the provider did not stream");
-}
-
-function failureReaderOf(answer: ChatAnswer): RewriterOptions["failureOf"] {
-  if (answer.kind !== "stream" || answer.failureOf === undefined) return undefined;
-  return (event) => answer.failureOf!(event);
-}
-
-function assertGoesOn(rewriter: StreamRewriter, piece: Uint8Array | undefined): void {
+function assertGoesOn(rewriter: StreamedAnswer, piece: unknown): void {
   if (rewriter.failure) throw rewriter.failure;
   if (piece !== undefined && !rewriter.isDone) return;
   throw new ProviderFailure("unavailable", "the provider's stream ended before its first event");

@@ -20,8 +20,8 @@ import {
   sentOutputTokens,
 } from "./prepared-chat.ts";
 import { providerBody } from "./provider-body.ts";
+import { completionId, usageChunk } from "./render-answer.ts";
 import type { ChatRequest } from "./request.ts";
-import { usageBody } from "./usage-body.ts";
 
 export interface StreamChatDependencies extends ChatStreamDependencies {
   /** The keepalive interval from when a stream is asked for. */
@@ -112,14 +112,8 @@ class StreamedChat implements ChatStreamCall {
   }
 
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {
-    return frameOf({
-      id: `chatcmpl-${this.requestId.slice(4)}`,
-      object: "chat.completion.chunk",
-      created,
-      model: candidate.model.id,
-      choices: [],
-      usage: usageBody(usage, usdNumber(costNano)),
-    });
+    const answer = { id: completionId(this.requestId), model: candidate.model.id, created };
+    return frameOf(usageChunk(answer, usage, usdNumber(costNano)));
   }
 
   errorFrame(error: GatewayError): string {

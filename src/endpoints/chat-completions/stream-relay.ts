@@ -3,7 +3,7 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
-import type { StreamRewriter } from "../../providers/openai/chat/stream-rewriter.ts";
+import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
 import { beyondLimit } from "./stream-errors.ts";
 
@@ -19,14 +19,14 @@ interface AnswerLimits {
 
 /** The provider's side of a running stream: what it sends, rewritten, until somebody takes it. */
 export class StreamRelay {
-  readonly rewriter: StreamRewriter;
+  readonly rewriter: StreamedAnswer;
   readonly candidate: Candidate;
   readonly #tries: CandidateTries;
-  readonly #reader: PieceReader;
+  readonly #reader: PieceReader<unknown>;
   readonly #limits: AnswerLimits;
   readonly #steadyClock: Clock;
   readonly #output: GrowingBytes;
-  #reading: ReturnType<PieceReader["read"]> | undefined;
+  #reading: ReturnType<PieceReader<unknown>["read"]> | undefined;
   #readingSinceMs: number | undefined;
   #isCalledOff = false;
 
@@ -81,7 +81,7 @@ export class StreamRelay {
     return this.#readOn(this.#reading);
   }
 
-  async #readOn(reading: ReturnType<PieceReader["read"]>): Promise<boolean> {
+  async #readOn(reading: ReturnType<PieceReader<unknown>["read"]>): Promise<boolean> {
     let read: Awaited<typeof reading>;
     try {
       read = await reading;
@@ -93,12 +93,12 @@ export class StreamRelay {
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
     const before = this.#output.length;
-    this.#take(read.done ? undefined : read.value!);
+    this.#take(read.done ? undefined : read.value);
     return !read.done || this.#output.length > before;
   }
 
   /** A piece, or the end. */
-  #take(piece: Uint8Array | undefined): void {
+  #take(piece: unknown): void {
     const { events } = this.rewriter;
     if (piece === undefined) this.rewriter.end();
     else this.rewriter.push(piece);

@@ -1,12 +1,13 @@
 import type { Clock } from "../../../lib/clock.ts";
+import { GatewayError } from "../../../lib/errors.ts";
 import { type ChatFields, chatFieldsOf } from "../../chat-fields.ts";
-import type {
-  ChatAnswer,
-  ChatCall,
-  ChatProvider,
-  PieceReader,
-  ProviderFailure,
-  ProviderSettings,
+import {
+  type ChatAnswer,
+  type ChatCall,
+  type ChatProvider,
+  LONG_BODY,
+  type LongCallBody,
+  type ProviderSettings,
 } from "../../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
@@ -24,7 +25,9 @@ import { nestsDeeperThan } from "../nesting.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";
 import { completionToStream } from "./completion-to-stream.ts";
-import { bodyShaper } from "./shape-body.ts";
+import { OpenAiStream, rawCompletion } from "./raw-answers.ts";
+import { bodyShaper, type RenderOptions } from "./shape-body.ts";
+import type { FailureReader } from "./stream-rewriter.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
 const MAX_COMPLETION_DEPTH = 1024;
@@ -50,11 +53,13 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly fields: ChatFields;
   readonly #url: string;
   readonly #failureContext: FailureContext;
+  readonly #failureReader: FailureReader;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #client: HttpClient;
   readonly #connectTimeoutMs: number;
   readonly #shape: ReturnType<typeof bodyShaper>;
+  readonly #plainDeltas: boolean;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock } = dependencies;
@@ -66,23 +71,46 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
         return clock.nowMs();
       },
     };
+    this.#failureReader = (event) => failureTold(event, this.#failureContext);
     this.#headers = requestHeaders(settings, dialect);
     this.#clock = clock;
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     this.#connectTimeoutMs = settings.connectTimeoutMs;
     const { hostname } = new URL(this.#url);
-    this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, hostname) });
+    this.#plainDeltas = isOpenAiItself(settings.type, hostname);
+    this.#shape = bodyShaper(dialect, { plainDeltas: this.#plainDeltas });
   }
 
   chat(call: ChatCall): Promise<ChatAnswer> {
+    const longBody = call.body[LONG_BODY];
+    if (longBody !== undefined) return this.#chatLong(call, longBody);
     try {
-      const body = this.#bodyOf(call);
-      const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
-      this.#client.send(this.#url, sent, sent);
-      return sent.answer;
+      return this.#send(call, this.#bodyOf(call));
     } catch (error) {
       return Promise.reject(failureOfThrown(error, call.abortNotice ?? call.signal));
     }
+  }
+
+  async #chatLong(call: ChatCall, longBody: LongCallBody): Promise<ChatAnswer> {
+    const signal = call.abortNotice ?? call.signal;
+    const { model, modelId } = call;
+    const { type } = this.fields;
+    const options: RenderOptions = { type, plainDeltas: this.#plainDeltas, model, modelId };
+    try {
+      const bytes = await longBody.render<Uint8Array>("openai", options, signal);
+      if (signal.aborted) throw signal.reason;
+      return await this.#send(call, bytes);
+    } catch (error) {
+      // That the thread is busy says nothing about the provider.
+      if (error instanceof GatewayError && !signal.aborted) throw error;
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  #send(call: ChatCall, body: string | Uint8Array): Promise<ChatAnswer> {
+    const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
+    this.#client.send(this.#url, sent, sent);
+    return sent.answer;
   }
 
   /** Throws, or rejects, where the response is no answer. */
@@ -98,7 +126,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   }
 
   #completionOf(text: string | undefined): ChatAnswer {
-    return { kind: "completion", completion: this.#parsed(text) };
+    return rawCompletion(this.#parsed(text));
   }
 
   #bodyOf(call: ChatCall): string {
@@ -114,7 +142,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     const contentType = response.headers.get("content-type");
     if (contentType === "text/event-stream" || isEventStream(contentType)) {
       if (!hasBody(response)) throw brokenAnswer("an empty body");
-      return new StreamAnswer(response, this.#failureContext);
+      return new OpenAiStream(response, this.#failureReader);
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
@@ -127,7 +155,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   async #wholeAsStream(response: ProviderResponse): Promise<ChatAnswer> {
     const body = completionToStream(this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES)));
     if (body === undefined) throw brokenAnswer("a body that is no completion");
-    return { kind: "stream", body };
+    return new OpenAiStream({ body }, this.#failureReader);
   }
 
   #parsed(text: string | undefined): unknown {
@@ -153,30 +181,6 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
 function hasBody(response: ProviderResponse): boolean {
   return response.hasBody ?? response.body !== null;
-}
-
-/** The body of a response, as a stream or piece by piece, as its reader wants it. */
-class StreamAnswer {
-  readonly kind = "stream";
-  readonly #response: ProviderResponse;
-  readonly #failureContext: FailureContext;
-
-  constructor(response: ProviderResponse, failureContext: FailureContext) {
-    this.#response = response;
-    this.#failureContext = failureContext;
-  }
-
-  get body(): ReadableStream<Uint8Array> {
-    return this.#response.body!;
-  }
-
-  reader(): PieceReader {
-    return this.#response.reader?.() ?? this.body.getReader();
-  }
-
-  failureOf(event: unknown): ProviderFailure {
-    return failureTold(event, this.#failureContext);
-  }
 }
 
 export function requestHeaders(

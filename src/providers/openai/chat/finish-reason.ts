@@ -1,6 +1,5 @@
 import { isFields } from "../../../lib/json-fields.ts";
-
-export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
+import type { FinishReason } from "../../interface.ts";
 
 const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ["stop", "stop"],

@@ -1,21 +1,11 @@
 import { isFields } from "../../../lib/json-fields.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
-import type { Usage } from "../../../lib/usage.ts";
-import { ProviderFailure } from "../../interface.ts";
+import { type ClientCompletion, ProviderFailure } from "../../interface.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";
 import { createdTime, hideReasoning, normaliseContent, normaliseHead } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { isText, tellsError } from "./stream-chunk.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
-
-export interface Completion {
-  /** In the gateway's form, the caller's to finish: id, model and usage are still the provider's. */
-  readonly body: Record<string, unknown>;
-  /** Undefined where the provider told none that can be true. */
-  readonly usage: Usage | undefined;
-  /** Tokens of the answer, counted here where the usage is undefined. */
-  readonly estimatedTokens: number;
-}
 
 /**
  * Brings an unstreamed answer into the form of spec 2.4, in place: it was parsed for this call alone. Throws
@@ -27,7 +17,7 @@ export function normaliseCompletion(
   id: string,
   hidesReasoning: boolean,
   nowSeconds: number,
-): Completion {
+): ClientCompletion {
   if (!isFields(raw)) throw broken("an answer that is no object");
   const { choices, x_groq: groq } = raw;
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");

@@ -1,4 +1,5 @@
-import { type FinishReason, finishReason } from "./finish-reason.ts";
+import type { FinishReason } from "../../interface.ts";
+import { finishReason } from "./finish-reason.ts";
 import { normaliseContent } from "./provider-content.ts";
 import { isText } from "./stream-chunk.ts";
 import { StreamedToolCalls } from "./streamed-tool-calls.ts";

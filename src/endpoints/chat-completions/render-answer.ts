@@ -1,0 +1,242 @@
+import { latin1OfText } from "../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import { tokensOfBytes } from "../../lib/token-estimate.ts";
+import type { Usage } from "../../lib/usage.ts";
+import {
+  type AnswerOptions,
+  type ChatAnswer,
+  type ChatEvent,
+  type ClientCompletion,
+  type FinishReason,
+  type PieceReader,
+  ProviderFailure,
+  type ReadOptions,
+  type ToolCall,
+  type TypedChoice,
+  type TypedCompletion,
+} from "../../providers/interface.ts";
+import { StreamedAnswer } from "../../providers/streamed-answer.ts";
+
+/**
+ * The form in which this endpoint answers (spec 2.4, 6.2). Typed answers of providers are rendered here; raw
+ * ones, of providers whose wire is the client's, bring that form themselves.
+ */
+
+/** A whole answer in the client's form. Throws ProviderFailure where it is none, or was streamed. */
+export function readAnswer(answer: ChatAnswer, options: ReadOptions): ClientCompletion {
+  if (answer.kind === "completion") return answer.read(options);
+  if (answer.kind === "typed-completion") return renderCompletion(answer, options);
+  throw new ProviderFailure(
+    "unavailable",
+    "the provider streamed an answer that was not to be streamed",
+  );
+}
+
+/** What the provider's stream is read with, and what takes the pieces that are read: of one kind. */
+export interface OpenedAnswer {
+  readonly reader: PieceReader<unknown>;
+  readonly rewriter: StreamedAnswer;
+}
+
+/** A streamed answer that adds the client's frames to the output. Throws ProviderFailure where it is none. */
+export function openAnswer(
+  answer: ChatAnswer,
+  options: AnswerOptions,
+  output: GrowingBytes,
+): OpenedAnswer {
+  if (answer.kind === "stream") {
+    return { reader: answer.reader(), rewriter: answer.rewriter(options, output) };
+  }
+  if (answer.kind === "events") {
+    return { reader: answer.reader(), rewriter: new ChunkRenderer(options, output) };
+  }
+  throw new ProviderFailure("unavailable", "the provider did not stream");
+}
+
+/** The id of the completion that a request gets. */
+export function completionId(requestId: string): string {
+  return `chatcmpl-${requestId.slice(4)}`;
+}
+
+/** Most calls have neither cached nor reasoning tokens. */
+const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
+const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
+
+/** The usage object of answers; `cost` in USD. What was written to a cache has a price of its own. */
+export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
+  const { cachedPromptTokens: cached, reasoningTokens: reasoning } = usage;
+  const written = usage.cacheWriteTokens;
+  const prompt = cached === 0 ? NONE_CACHED : { cached_tokens: cached };
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: written === 0 ? prompt : { ...prompt, cache_write_tokens: written },
+    completion_tokens_details: reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning },
+    cost,
+  };
+}
+
+/** The last chunk of a stream, which brings its usage. */
+export function usageChunk(
+  answer: { readonly id: string; readonly model: string; readonly created: number },
+  usage: Usage,
+  cost: number,
+): Record<string, unknown> {
+  const { id, model, created } = answer;
+  const object = "chat.completion.chunk";
+  return { id, object, created, model, choices: [], usage: usageBody(usage, cost) };
+}
+
+/** A whole typed answer as a completion, whose id, model and usage the caller sets. */
+function renderCompletion(
+  { choices, usage, created }: TypedCompletion,
+  { hidesReasoning, nowSeconds }: ReadOptions,
+): ClientCompletion {
+  let bytes = 0;
+  if (usage === undefined) for (const choice of choices) bytes += bytesOf(choice);
+  return {
+    body: {
+      // Set by the caller, and in their place here.
+      id: undefined,
+      object: "chat.completion",
+      created: created ?? nowSeconds,
+      model: undefined,
+      choices: choices.map((choice, index) => ({
+        index,
+        message: messageOf(choice, hidesReasoning),
+        logprobs: choice.logprobs ?? null,
+        finish_reason: choice.finish,
+      })),
+    },
+    usage,
+    estimatedTokens: tokensOfBytes(bytes),
+  };
+}
+
+function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string, unknown> {
+  const { text, reasoning, refusal, toolCalls = [], annotations } = choice;
+  return {
+    role: "assistant",
+    content: text ?? null,
+    refusal: refusal ?? null,
+    ...(reasoning !== undefined && !hidesReasoning && { reasoning }),
+    ...(annotations !== undefined && { annotations }),
+    ...(toolCalls.length > 0 && { tool_calls: toolCalls.map(toolCallBody) }),
+  };
+}
+
+function toolCallBody({ id, name, arguments: text }: ToolCall): Record<string, unknown> {
+  return { id, type: "function", function: { name, arguments: text } };
+}
+
+function bytesOf({ text, reasoning, refusal, toolCalls = [] }: TypedChoice): number {
+  let bytes = 0;
+  for (const said of [text, reasoning, refusal]) bytes += Buffer.byteLength(said ?? "");
+  for (const call of toolCalls) bytes += Buffer.byteLength(call.name + call.arguments);
+  return bytes;
+}
+
+/** What a choice of a stream has brought so far. */
+interface RenderedChoice {
+  hasRole: boolean;
+  isFinished: boolean;
+  /** By the index of each call: whether a part of its arguments has come. */
+  readonly calls: Map<number, boolean>;
+}
+
+/** Renders typed events as chunks. */
+class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
+  readonly #hidesReasoning: boolean;
+  readonly #choices = new Map<number, RenderedChoice>();
+  /** What all chunks begin with, up to the index of the choice. */
+  readonly #head: string;
+
+  constructor({ id, model, hidesReasoning, nowSeconds }: AnswerOptions, output: GrowingBytes) {
+    super(output, nowSeconds);
+    this.#hidesReasoning = hidesReasoning;
+    const head = { id, object: "chat.completion.chunk", created: nowSeconds, model };
+    this.#head = `data: ${latin1OfText(JSON.stringify(head).slice(0, -1))},"choices":[{"index":`;
+  }
+
+  protected override take(events: readonly ChatEvent[]): void {
+    this.noteEvents(events.length);
+    for (const event of events) this.#takeEvent(event);
+  }
+
+  protected override takeEnd(): void {
+    // Each event is whole.
+  }
+
+  #takeEvent(event: ChatEvent): void {
+    if (event.type === "usage") this.noteUsage(event.usage);
+    else if (this.failure !== undefined) return;
+    else if (event.type === "error") this.noteReportedError(event.failure);
+    else if (event.type === "finish") this.#finish(event.choice, event.reason);
+    else if (event.type === "tool_call") this.#addToolCall(event);
+    else this.#addText(event);
+  }
+
+  #addText(event: Extract<ChatEvent, { readonly text: string }>): void {
+    const { choice, text } = event;
+    this.#stateOf(choice);
+    this.meter(Buffer.byteLength(text));
+    if (event.type === "reasoning") {
+      if (this.#hidesReasoning) this.noteBegun();
+      else this.#addDelta(choice, { reasoning: text });
+    } else if (event.type === "refusal") this.#addDelta(choice, { refusal: text });
+    else {
+      const { annotations, logprobs } = event;
+      const delta = annotations === undefined ? { content: text } : { content: text, annotations };
+      this.#addDelta(choice, delta, null, logprobs);
+    }
+  }
+
+  #addToolCall(event: Extract<ChatEvent, { readonly type: "tool_call" }>): void {
+    const { choice, index, id, name, arguments: text = "" } = event;
+    const { calls } = this.#stateOf(choice);
+    const isFirst = !calls.has(index);
+    calls.set(index, text !== "" || calls.get(index) === true);
+    this.meter(Buffer.byteLength((name ?? "") + text));
+    const called = isFirst
+      ? { index, id, type: "function", function: { name, arguments: text } }
+      : { index, function: { arguments: text } };
+    this.#addDelta(choice, { tool_calls: [called] });
+  }
+
+  /** Calls that ended without arguments get an empty object: nothing at all is no JSON. */
+  #finish(choice: number, reason: FinishReason): void {
+    const state = this.#stateOf(choice);
+    if (state.isFinished) return;
+    const bare = [...state.calls].filter(([, hasArguments]) => !hasArguments);
+    const calls = bare.map(([index]) => ({ index, function: { arguments: "{}" } }));
+    this.#addDelta(choice, calls.length === 0 ? {} : { tool_calls: calls }, reason);
+    state.isFinished = true;
+    this.finishedChoices++;
+  }
+
+  #addDelta(
+    choice: number,
+    delta: Readonly<Record<string, unknown>>,
+    reason: FinishReason | null = null,
+    logprobs?: unknown,
+  ): void {
+    this.noteBegun();
+    const state = this.#stateOf(choice);
+    const said = JSON.stringify(state.hasRole ? delta : { role: "assistant", ...delta });
+    state.hasRole = true;
+    const rest = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+    const end = `${rest},"finish_reason":${JSON.stringify(reason)}}]}\n\n`;
+    this.output.add(`${this.#head}${choice},"delta":${latin1OfText(said + end)}`);
+  }
+
+  #stateOf(choice: number): RenderedChoice {
+    let state = this.#choices.get(choice);
+    if (state === undefined) {
+      state = { hasRole: false, isFinished: false, calls: new Map() };
+      this.#choices.set(choice, state);
+      this.startedChoices++;
+    }
+    return state;
+  }
+}
