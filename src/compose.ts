@@ -2,7 +2,7 @@ import type { DatabaseTarget } from "../db/client.ts";
 import type { InstanceIdentity } from "../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection-settings.ts";
 import type { Query } from "../db/query.ts";
-import { untilReachable } from "../db/until-reachable.ts";
+import { untilReachable } from "../db/unavailable.ts";
 import { createApp } from "./app.ts";
 import { LongBodyAdmission } from "./calls/admit-long-body.ts";
 import { Idempotency } from "./calls/idempotency/idempotency.ts";
@@ -21,8 +21,7 @@ import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels } from "./compose/models.ts";
-import { createMoney } from "./compose/money.ts";
-import { composeOwedRefunds } from "./compose/owed-refunds.ts";
+import { composeOwedRefunds, createMoney } from "./compose/money.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import type { GatewayConfig } from "./config.ts";
 import { Authentication } from "./http/authentication.ts";
@@ -33,7 +32,7 @@ import { LastUse } from "./keys/last-use.ts";
 import { type Clock, systemClock } from "./lib/clock.ts";
 import { newId } from "./lib/ids.ts";
 import type { Keyring } from "./lib/keyring.ts";
-import { tellKeys } from "./master-key/tell-keys.ts";
+import { tellKeys } from "./master-key/establish.ts";
 import { CreditOrders } from "./money/credit-orders.ts";
 import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
@@ -212,7 +211,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     maxWaitMs: upstreamTimeouts.totalMs,
     isCutShort: () => inFlight.isCutShort,
   });
-  const { chat, ticker, deadlines } = composeChat({
+  const { chat, longBodies, workThread, ticker, deadlines } = composeChat({
+    onError,
     clock,
     config,
     world,
@@ -257,6 +257,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    longBodies,
     webhooks: webhooks.webhooks,
     files,
     clock,
@@ -296,6 +297,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     modelLists,
     bodies,
+    workThread,
     ticker,
     deadlines,
     sweep,

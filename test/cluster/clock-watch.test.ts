@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { readDatabaseTime } from "../../db/queries/database-time.ts";
+import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import { ClockWatch } from "../../src/cluster/clock-watch.ts";
 import { type Clock, systemClock, VirtualClock } from "../../src/lib/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

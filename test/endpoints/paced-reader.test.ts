@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { PacedReader } from "../../src/http/paced-reader.ts";
+import { PacedReader } from "../../src/http/multipart.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 

@@ -1,9 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import Type from "typebox";
-import { ERROR_TABLE } from "../../src/http/error-table.ts";
-import { openApiDocument } from "../../src/http/openapi.ts";
-import { describeSchema } from "../../src/http/openapi-schema.ts";
+import { ERROR_TABLE } from "../../src/http/error-response.ts";
+import { describeSchema, openApiDocument } from "../../src/http/openapi.ts";
 import type { RouteDefinition } from "../../src/http/route.ts";
 import { SAMPLE_ROUTES } from "./description-samples.ts";
 

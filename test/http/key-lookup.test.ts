@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "bun:test";
 import type { Query } from "../../db/query.ts";
-import { KeyLookup } from "../../src/http/key-lookup.ts";
+import { KeyLookup } from "../../src/http/authentication.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
 let clock: VirtualClock;

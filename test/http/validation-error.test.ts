@@ -1,8 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Type } from "typebox";
 import { chatCompletionBody } from "../../src/endpoints/chat-completions/schema.ts";
-import { findValidationError } from "../../src/http/find-validation-error.ts";
-import { createCheck } from "../../src/http/validate.ts";
+import { createCheck, findValidationError } from "../../src/http/validate.ts";
 import { createKeyBody } from "../../src/keys/schema.ts";
 
 const messages = [{ role: "user", content: "hi" }];

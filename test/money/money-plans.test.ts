@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { setCreditLimit } from "../../db/queries/credit-limit.ts";
+import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { parseStream } from "../support/stream-reader.ts";

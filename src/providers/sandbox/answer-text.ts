@@ -1,4 +1,5 @@
 import type { SandboxMessage } from "./request.ts";
+import type { LearnedAnswers } from "./tuning/learned-answers.ts";
 
 /** More numbers than any answer has tokens for. */
 const MAX_COUNT = 16_384;
@@ -22,6 +23,15 @@ export function answerText(messages: readonly SandboxMessage[]): string {
   const count = /\bcount (?:up )?to (\d{1,9})\b/i.exec(said);
   if (count !== null) return countedTo(Number(count[1]));
   return said === "" ? `You said nothing.\n\n${STATEMENT}` : `You said: ${said}\n\n${STATEMENT}`;
+}
+
+/** What a tuned model has learned for the last thing that the user said, otherwise what its base model says. */
+export function learnedText(
+  learned: LearnedAnswers | undefined,
+  messages: readonly SandboxMessage[],
+): string {
+  const said = messages.findLast((message) => message.role === "user")?.text ?? "";
+  return learned?.answerTo(said) ?? answerText(messages);
 }
 
 function countedTo(last: number): string {

@@ -4,15 +4,14 @@ import {
   type ChatAnswer,
   type ChatCall,
   type ChatProvider,
+  LONG_BODY,
   ProviderFailure,
 } from "../interface.ts";
 import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
-import { alternativesAsked, asCompletion, asEvents, usageOf } from "./answer-shape.ts";
-import { answerText } from "./answer-text.ts";
+import { asCompletion, asEvents } from "./answer-shape.ts";
 import { asEventStream, type Pacing } from "./event-stream.ts";
-import { planChoices, type Say } from "./plan-answer.ts";
-import { readRequest, type SandboxMessage } from "./request.ts";
-import type { LearnedAnswers } from "./tuning/learned-answers.ts";
+import { planElsewhere } from "./long-answer.ts";
+import { planAnswer, type SandboxAnswer } from "./plan-answer.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
 import { aborted, waitOn } from "./wait.ts";
 
@@ -54,32 +53,33 @@ export function createSandboxProvider(dependencies: SandboxDependencies): ChatPr
       const tuned = partsOfTunedName(name);
       const pacing = PACINGS.get(tuned?.base ?? name);
       if (pacing === undefined) throw failureDrill(name);
-      if (tuned === undefined) return answer(call, pacing, clock, answerText);
-      const learned = await tunedModels?.find(tuned.tuningId);
-      if (learned === undefined) throw failureDrill(name);
-      return answer(call, pacing, clock, (messages) => answerFrom(learned, messages));
+      const learned = tuned && (await tunedModels?.find(tuned.tuningId));
+      if (tuned !== undefined && learned === undefined) throw failureDrill(name);
+      const longBody = call.body[LONG_BODY];
+      const planned =
+        longBody === undefined
+          ? planAnswer(call.body, learned)
+          : await planElsewhere(longBody, learned, call.abortNotice ?? call.signal);
+      return answer(call, pacing, clock, planned);
     },
   };
 }
 
-/** What was learned of what the user said last, else what the base model says. */
-function answerFrom(learned: LearnedAnswers, messages: readonly SandboxMessage[]): string {
-  const said = messages.findLast((message) => message.role === "user")?.text ?? "";
-  return learned.answerTo(said) ?? answerText(messages);
-}
-
-async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): Promise<ChatAnswer> {
-  const request = readRequest(call.body);
-  const choices = planChoices(request, call.body, say);
-  const usage = usageOf(request, choices);
-  const options = { alternatives: alternativesAsked(call.body) };
+async function answer(
+  call: ChatCall,
+  pacing: Pacing,
+  clock: Clock,
+  planned: SandboxAnswer,
+): Promise<ChatAnswer> {
+  const { choices, usage, includeUsage, alternatives } = planned;
+  const options = { alternatives };
   const head = {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(clock.nowMs() / 1000),
     model: call.model,
   };
   if (call.stream) {
-    const events = asEvents(head, choices, request.includeUsage ? usage : undefined, options);
+    const events = asEvents(head, choices, includeUsage ? usage : undefined, options);
     return new OpenAiStream({ body: asEventStream(events, pacing, clock, call.signal) });
   }
   if (pacing.breaksAfterTokens < usage.completion_tokens) {

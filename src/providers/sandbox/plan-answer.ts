@@ -1,7 +1,15 @@
 import type { ChatCall } from "../interface.ts";
-import type { SandboxMessage, SandboxRequest, SandboxTool } from "./request.ts";
+import { alternativesAsked, usageOf } from "./answer-shape.ts";
+import { learnedText } from "./answer-text.ts";
+import {
+  readRequest,
+  type SandboxMessage,
+  type SandboxRequest,
+  type SandboxTool,
+} from "./request.ts";
 import { argumentsOf, exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
+import type { LearnedAnswers } from "./tuning/learned-answers.ts";
 
 const SENTENCES = [
   "The last message says what is wanted.",
@@ -42,6 +50,30 @@ export interface PlannedChoice {
   readonly contentTokens: readonly string[] | null;
   readonly toolCalls: readonly PlannedToolCall[];
   readonly finishReason: "stop" | "length" | "tool_calls";
+}
+
+/** A whole answer, with what it is told with. */
+export interface SandboxAnswer {
+  readonly choices: readonly PlannedChoice[];
+  readonly usage: ReturnType<typeof usageOf>;
+  readonly includeUsage: boolean;
+  /** How many likely tokens are told with each one; undefined where no log probabilities are asked for. */
+  readonly alternatives: number | undefined;
+}
+
+/** Throws ProviderFailure where the request asks for what cannot be. */
+export function planAnswer(
+  body: ChatCall["body"],
+  learned: LearnedAnswers | undefined,
+): SandboxAnswer {
+  const request = readRequest(body);
+  const choices = planChoices(request, body, (messages) => learnedText(learned, messages));
+  return {
+    choices,
+    usage: usageOf(request, choices),
+    includeUsage: request.includeUsage,
+    alternatives: alternativesAsked(body),
+  };
 }
 
 /** The text that answers a conversation. */
