@@ -4,7 +4,7 @@ import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { chargeNanoUsd } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
-import { providerCostFemto } from "../money/usage.ts";
+import { providerCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
@@ -14,7 +14,6 @@ const MAX_LATENCY_MS = 2 ** 31 - 1;
 /** The figures of one call, as they stand; its end adds the status. */
 export interface MeteredFigures extends ChargeFigures {
   status: number;
-  readonly description: string;
 }
 
 export interface ChargeDependencies {
@@ -52,11 +51,7 @@ export class CallCharge {
       clampedNano: isClamped ? fullNano - hold.holdNano : 0n,
       model: model.id,
       provider: providerId,
-      promptTokens: usage.promptTokens,
-      cachedPromptTokens: usage.cachedPromptTokens,
-      completionTokens: usage.completionTokens,
-      reasoningTokens: usage.reasoningTokens,
-      estimated: usage.estimated,
+      ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
       details,
       status: 0,
