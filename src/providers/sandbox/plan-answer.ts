@@ -1,6 +1,6 @@
 import type { ChatCall } from "../interface.ts";
 import type { SandboxMessage, SandboxRequest, SandboxTool } from "./request.ts";
-import { argumentsOf, exampleOf } from "./schema-example.ts";
+import { argumentsOf, exampleBudget, exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
 
 const SENTENCES = [
@@ -141,9 +141,10 @@ interface SandboxToolCall {
  * `parallel_tool_calls` is false.
  */
 function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
+  const budget = exampleBudget();
   return chosenTools(request).map((tool) => ({
     name: tool.name,
-    arguments: JSON.stringify(argumentsOf(tool.parameters)),
+    arguments: JSON.stringify(argumentsOf(tool.parameters, budget)),
   }));
 }
 
