@@ -211,7 +211,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     maxWaitMs: upstreamTimeouts.totalMs,
     isCutShort: () => inFlight.isCutShort,
   });
-  const { chat, ticker, deadlines } = composeChat({
+  const { chat, longBodies, workThread, ticker, deadlines } = composeChat({
+    onError,
     clock,
     config,
     world,
@@ -256,6 +257,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     sql,
     world,
     chat,
+    longBodies,
     webhooks: webhooks.webhooks,
     files,
     clock,
@@ -295,6 +297,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     modelLists,
     bodies,
+    workThread,
     ticker,
     deadlines,
     sweep,

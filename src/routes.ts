@@ -8,6 +8,7 @@ import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
 import type { ChatCompletions } from "./endpoints/chat-completions/chat-completions.ts";
+import type { LongBodies } from "./endpoints/chat-completions/long-body.ts";
 import { chatRoutes } from "./endpoints/chat-completions/routes.ts";
 import type { FileLibrary } from "./files/file-library.ts";
 import type { FileUploads } from "./files/file-uploads.ts";
@@ -39,6 +40,7 @@ export interface RouteDependencies {
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   readonly chat: ChatCompletions;
+  readonly longBodies: LongBodies;
   readonly webhooks: Webhooks;
   readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
@@ -51,7 +53,7 @@ export interface RouteDependencies {
 export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
   const { chat, files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
-    ...chatRoutes(chat),
+    ...chatRoutes(chat, dependencies.longBodies),
     ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
     ...keyRoutes(
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),

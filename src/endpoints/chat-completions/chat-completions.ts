@@ -15,11 +15,11 @@ import type { Hold } from "../../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../../money/plans.ts";
 import type { OrganizationActors } from "../../money/single-node.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { Provider } from "../../providers/interface.ts";
+import { LONG_BODY, type Provider } from "../../providers/interface.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";
 import { costBound, type PromptSize, promptSize } from "./cost-bound.ts";
 import type { AdmittedChat, ArrivedChat, ChatContext, ChatOutcome } from "./prepared-chat.ts";
-import { type ChatRequest, statedOutputLimit } from "./request.ts";
+import { CHAT_ROUTE, type ChatRequest, statedOutputLimit } from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { routePreferences } from "./route-preferences.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
@@ -34,7 +34,6 @@ export interface ChatCompletionsDependencies
   readonly organizations: OrganizationActors;
 }
 
-const ROUTE = "POST /v1/chat/completions";
 /** The provider that needs no key of anyone's. */
 const KEYLESS_PROVIDER = "sandbox";
 
@@ -225,7 +224,7 @@ function claimOf(context: ChatContext): IdempotencyClaim | undefined {
   return {
     keyId: caller.key.id,
     idempotencyKey,
-    bodyHash: bodyHash(ROUTE, bodyText),
+    bodyHash: request[LONG_BODY]?.hash ?? bodyHash(CHAT_ROUTE, bodyText),
     requestId: context.requestId,
   };
 }

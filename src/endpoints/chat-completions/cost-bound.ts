@@ -3,6 +3,7 @@ import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { longPromptPrices } from "../../money/usage.ts";
+import { LONG_BODY } from "../../providers/interface.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
@@ -87,6 +88,8 @@ export interface CostBound {
 }
 
 export function promptSize(request: ChatRequest): PromptSize {
+  const known = request[LONG_BODY]?.size;
+  if (known !== undefined) return known;
   let bytes = 0;
   let media = 0;
   for (const message of request.messages) {

@@ -1,7 +1,9 @@
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
+import { LONG_BODY } from "../../providers/interface.ts";
 import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";
 import type { ChatCompletions } from "./chat-completions.ts";
+import type { LongBodies } from "./long-body.ts";
 import type { ChatOutcome } from "./prepared-chat.ts";
 import { assertRecordable } from "./recorded-fields.ts";
 import type { ChatRequest } from "./request.ts";
@@ -9,7 +11,7 @@ import { chatCompletionBody } from "./schema.ts";
 import { assertWellFormed } from "./well-formed.ts";
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
-export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
+export function chatRoutes(chat: ChatCompletions, longBodies: LongBodies): RouteDefinition[] {
   return [
     {
       method: "POST",
@@ -27,6 +29,7 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
           eventSchema: chatCompletionChunk,
         },
       },
+      readLongBody: (bytes, owner, signal) => longBodies.read(bytes, owner, signal),
       handle: (context) =>
         chat.complete(chatContext(context)).then((outcome) => responseOf(context, outcome)),
     },
@@ -35,8 +38,10 @@ export function chatRoutes(chat: ChatCompletions): RouteDefinition[] {
 
 function chatContext(context: RequestContext) {
   const request = context.body as ChatRequest;
-  assertWellFormed(request);
-  assertRecordable(request);
+  if (request[LONG_BODY] === undefined) {
+    assertWellFormed(request);
+    assertRecordable(request);
+  }
   return {
     caller: context.caller,
     arrival: context,

@@ -38,6 +38,7 @@ export class StreamAttempts {
           attempt,
         });
         tries.answered();
+        this.#call.log.releaseBody?.();
         return started;
       } catch (error) {
         tries.failed(error);
