@@ -4,7 +4,7 @@ import { chargeNanoUsd } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "../../money/interface.ts";
-import { providerCostFemto } from "../../money/usage.ts";
+import { providerCostFemto, usageFigures } from "../../money/usage.ts";
 
 /** What the column takes. */
 const MAX_LATENCY_MS = 2 ** 31 - 1;
@@ -12,7 +12,6 @@ const MAX_LATENCY_MS = 2 ** 31 - 1;
 /** The figures of one call, as they stand; its end adds the status. */
 export interface MeteredFigures extends ChargeFigures {
   status: number;
-  readonly description: string;
 }
 
 /** What the usage costs the organization: provider cost and fee, at most the hold. */
@@ -30,11 +29,7 @@ export function chargeFigures(
     clampedNano: isClamped ? fullNano - hold.holdNano : 0n,
     model: model.id,
     provider: providerId,
-    promptTokens: usage.promptTokens,
-    cachedPromptTokens: usage.cachedPromptTokens,
-    completionTokens: usage.completionTokens,
-    reasoningTokens: usage.reasoningTokens,
-    estimated: usage.estimated,
+    ...usageFigures(usage),
     latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
     details,
     status: 0,
