@@ -30,6 +30,7 @@ const LAYERS: readonly (readonly string[])[] = [
   [
     "src/credits",
     "src/endpoints/chat-completions",
+    "src/endpoints/embeddings",
     "src/fine-tuning",
     "src/master-key",
     "src/organizations",

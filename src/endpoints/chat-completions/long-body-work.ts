@@ -1,4 +1,5 @@
 import { bodyHash } from "../../calls/idempotency/idempotency.ts";
+import { assertRecordable } from "../../calls/recorded-fields.ts";
 import { parseJson } from "../../http/check-json.ts";
 import { textOfShared } from "../../http/read-body.ts";
 import { createCheck } from "../../http/validate.ts";
@@ -10,7 +11,6 @@ import { promptSize } from "./cost-bound.ts";
 import { leanRequest } from "./lean-request.ts";
 import type { LongBodyCall, LongBodyFacts } from "./long-body.ts";
 import { isGatewayField, shapedBody } from "./provider-body.ts";
-import { assertRecordable } from "./recorded-fields.ts";
 import { CHAT_ROUTE, type ChatRequest } from "./request.ts";
 import { askedMedia } from "./request-fields.ts";
 import { chatCompletionBody } from "./schema.ts";
