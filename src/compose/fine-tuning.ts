@@ -1,4 +1,5 @@
 import { fineTuningJobActor } from "../../actors/fine-tuning-job/actor.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Ownership } from "../../actors/runtime/ownership/interface.ts";
 import type { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
@@ -12,7 +13,6 @@ import { FineTuning } from "../fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../fine-tuning/job-owner.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { MoneyPort } from "../money/interface.ts";
-import type { OrganizationActors } from "../money/single-node.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 

@@ -1,4 +1,5 @@
 import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Database } from "../../db/client.ts";
 import { findFile } from "../../db/queries/file-read.ts";
 import {
@@ -26,7 +27,6 @@ import { newId } from "../lib/ids.ts";
 import { holdNanoUsd } from "../lib/money.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import { feeOfTerms } from "../money/plans.ts";
-import type { OrganizationActors } from "../money/single-node.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 import { endJob } from "./end-job.ts";

@@ -1,3 +1,4 @@
+import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import { type RateHeaders, takeRate } from "../../calls/admit.ts";
 import { bodyHash, idempotencyKeyOf } from "../../calls/idempotency/idempotency.ts";
@@ -13,7 +14,6 @@ import type { RateWindows } from "../../cluster/interface.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { Hold } from "../../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../../money/plans.ts";
-import type { OrganizationActors } from "../../money/single-node.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
 import { type CompleteChatDependencies, completeChat } from "./complete-chat.ts";

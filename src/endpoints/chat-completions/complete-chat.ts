@@ -1,8 +1,8 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import { bothEffects, type ChargeEvents } from "../../calls/completion-events.ts";
 import type { Idempotency } from "../../calls/idempotency/idempotency.ts";
 import { type CallDependencies, CandidateTries } from "../../calls/routing/call-candidates.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
-import { bothEffects, type ChargeEvents } from "../../events/charge-events.ts";
 import type { DeadlineQueue, Expiring } from "../../lib/deadline-queue.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";

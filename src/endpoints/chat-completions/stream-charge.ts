@@ -1,6 +1,6 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import { bothEffects, type ChargeEvents } from "../../calls/completion-events.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
-import { bothEffects, type ChargeEvents } from "../../events/charge-events.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
