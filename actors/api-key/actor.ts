@@ -175,5 +175,5 @@ function fieldsOf(changed: Partial<ApiKeySettings>): string[] {
   return Object.keys(changed).map((setting) => SETTING_FIELDS[setting as keyof ApiKeySettings]);
 }
 
-/** The API keys' actors of this process. */
+/** The actors of all API keys. */
 export type ApiKeyActors = ActorRegistry<ApiKeyState, (typeof apiKeyActor)["verbs"]>;

@@ -152,7 +152,7 @@ export const organizationActor = defineActor({
   },
 });
 
-/** The organizations' actors of this process. */
+/** The actors of all organizations. */
 export type OrganizationActors = ActorRegistry<
   OrganizationState,
   (typeof organizationActor)["verbs"]
