@@ -4,7 +4,7 @@ import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection
 import type { Query } from "../db/query.ts";
 import { untilReachable } from "../db/unavailable.ts";
 import { createApp } from "./app.ts";
-import { LongBodyAdmission } from "./calls/admit-long-body.ts";
+import { CallAdmission } from "./calls/admission.ts";
 import { Idempotency } from "./calls/idempotency/idempotency.ts";
 import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { HeartbeatThread } from "./cluster/heartbeat-thread.ts";
@@ -12,11 +12,11 @@ import { InFlight } from "./cluster/in-flight.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
 import { composeAdministration } from "./compose/administration.ts";
 import { tellOfChange, tellOfGap } from "./compose/change-feed.ts";
-import { composeChat } from "./compose/chat.ts";
 import { createClusterNode } from "./compose/cluster-node.ts";
 import { openConnections } from "./compose/connections.ts";
 import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
+import { composeEndpoints } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
@@ -152,6 +152,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
   });
 
+  const admission = new CallAdmission({
+    rates: coordination.rates,
+    organizations: world.organizations,
+    money,
+    clock,
+    read,
+  });
   const orders = new CreditOrders({
     organizations: world.organizations,
     holdsAreShared: isClustered,
@@ -185,8 +192,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       tunedModels: sandboxModels,
     }),
     files: files.jobFiles,
-    rates: coordination.rates,
-    organizations: world.organizations,
+    admission,
     keepaliveMs: config.keepaliveMs,
     warn: (message) => telemetry.log.warn(message),
     onError,
@@ -211,11 +217,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     maxWaitMs: upstreamTimeouts.totalMs,
     isCutShort: () => inFlight.isCutShort,
   });
-  const { chat, longBodies, workThread, ticker, deadlines } = composeChat({
+  const { endpoints, workThread, ticker, deadlines } = composeEndpoints({
     onError,
     clock,
     config,
     world,
+    admission,
     money,
     tunedModels,
     providers: createProviders(providerSettings, {
@@ -223,7 +230,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
       httpClient,
       tunedModels: sandboxModels,
     }),
-    rates: coordination.rates,
     idempotency,
     events: webhooks.completionEvents,
     isCutShort: () => inFlight.isCutShort,
@@ -256,8 +262,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     fineTuning: tuning.fineTuning,
     sql,
     world,
-    chat,
-    longBodies,
+    endpoints,
     webhooks: webhooks.webhooks,
     files,
     clock,
@@ -272,7 +277,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
     administrativeRate,
-    longBodies: new LongBodyAdmission({ rates: coordination.rates, clock, read }),
+    admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);

@@ -1,3 +1,5 @@
+import type { ApiKeyActors } from "../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../actors/organization/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
@@ -7,9 +9,6 @@ import type { Coordination } from "./cluster/interface.ts";
 import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
-import type { ChatCompletions } from "./endpoints/chat-completions/chat-completions.ts";
-import type { LongBodies } from "./endpoints/chat-completions/long-body.ts";
-import { chatRoutes } from "./endpoints/chat-completions/routes.ts";
 import type { FileLibrary } from "./files/file-library.ts";
 import type { FileUploads } from "./files/file-uploads.ts";
 import { fileRoutes } from "./files/routes.ts";
@@ -22,7 +21,6 @@ import { keyRoutes } from "./keys/routes.ts";
 import type { Clock } from "./lib/clock.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
-import type { ApiKeyActors, OrganizationActors } from "./money/single-node.ts";
 import { descriptionRoutes } from "./system/description.ts";
 import { healthRoutes } from "./system/health.ts";
 import { homeRoutes } from "./system/home.ts";
@@ -39,8 +37,8 @@ export interface RouteDependencies {
   readonly fineTuning: FineTuning;
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
-  readonly chat: ChatCompletions;
-  readonly longBodies: LongBodies;
+  /** The billed endpoints. */
+  readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
   readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
@@ -51,9 +49,9 @@ export interface RouteDependencies {
 
 /** Every route of the gateway. */
 export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
-  const { chat, files, sql, world, clock, config, telemetry } = dependencies;
+  const { files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
-    ...chatRoutes(chat, dependencies.longBodies),
+    ...dependencies.endpoints,
     ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
     ...keyRoutes(
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),

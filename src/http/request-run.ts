@@ -135,7 +135,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   async admitLongBody(): Promise<void> {
     const { definition, dependencies } = this.#route;
     if (definition.access.kind !== "model") return;
-    this.takenRate = await dependencies.longBodies.admit(this.caller, this.log);
+    this.takenRate = await dependencies.admission.admitLongBody(this.caller, this.log);
   }
 
   /** Until the answer, which may be long in coming too. */

@@ -1,9 +1,9 @@
+import { ProviderCall } from "../../calls/call.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
-import { ProviderCall } from "./provider-call.ts";
 import { completionId, type OpenedAnswer, openAnswer } from "./render-answer.ts";
 
 export interface StartedUpstream extends OpenedAnswer {
