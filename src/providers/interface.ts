@@ -1,6 +1,7 @@
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChatFields } from "./chat-fields.ts";
+import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { StreamedAnswer } from "./streamed-answer.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
 
@@ -159,9 +160,10 @@ export interface RawStream {
  */
 export interface Provider {
   /** Which fields of a chat request its models have; absent: all of them. */
-  readonly fields?: ChatFields;
+  readonly fields?: ChatFields | undefined;
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
+  readonly train?: FineTuningProvider;
 }
 
 /** What models can be asked for; each endpoint needs one of these. */
