@@ -1,5 +1,34 @@
 import postgres from "postgres";
-import { readPostgresUrl } from "./postgres-url.ts";
+
+interface PostgresAddress {
+  readonly url: string;
+  /** The Unix socket to dial in place of the URL's host and port. */
+  readonly path?: string;
+}
+
+const DEFAULT_PORT = "5432";
+
+/**
+ * Tells a Unix socket apart from a host in a connection URL, which the driver does not do itself:
+ * `postgres://user@localhost/db?host=/folder` and `postgres://user@%2Ffolder/db`, as libpq has them
+ * (PostgreSQL documentation, 32.1.1.2 Connection URIs). Hand both parts of the answer to the driver:
+ * `postgres(address.url, { path: address.path })`.
+ */
+export function readPostgresUrl(url: string): PostgresAddress {
+  if (!URL.canParse(url)) return { url };
+  const parsed = new URL(url);
+  const folder = parsed.searchParams.get("host") ?? decodeURIComponent(parsed.hostname);
+  if (!folder.startsWith("/")) return { url };
+  const port = parsed.searchParams.get("port") ?? (parsed.port || DEFAULT_PORT);
+  parsed.searchParams.delete("host");
+  parsed.searchParams.delete("port");
+  const user = parsed.username === "" ? "" : `${parsed.username}@`;
+  const login = parsed.password === "" ? user : `${parsed.username}:${parsed.password}@`;
+  return {
+    url: `postgres://${login}localhost:${port}${parsed.pathname}${parsed.search}`,
+    path: `${folder}/.s.PGSQL.${port}`,
+  };
+}
 
 /** How a database is reached: a URL as readPostgresUrl takes it. */
 export interface DatabaseTarget {
@@ -9,7 +38,7 @@ export interface DatabaseTarget {
 export type Database = postgres.Sql<{ bigint: bigint }>;
 export type DatabaseTransaction = postgres.TransactionSql<{ bigint: bigint }>;
 
-export interface ConnectOptions {
+interface ConnectOptions {
   /** Most connections at a time. */
   readonly poolSize: number;
   readonly applicationName: string;
@@ -97,3 +126,21 @@ export function sqlState(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
 }
+
+/**
+ * What the server does where an instance stands still or its machine is gone. A paused process keeps its
+ * sessions, and with them the locks of a transaction that it is in: those end before its lease does, so
+ * that they cannot keep others from taking over. What it was writing is then rolled back.
+ */
+export const INSTANCE_SETTINGS: Record<string, string> = {
+  idle_in_transaction_session_timeout: "2000",
+  tcp_keepalives_idle: "5",
+  tcp_keepalives_interval: "2",
+  tcp_keepalives_count: "3",
+};
+
+/**
+ * A heartbeat that waits for a lock ends before it is given up, with its session, for a new one: else the
+ * server would keep one session after the other waiting. Milliseconds.
+ */
+export const HEARTBEAT_SETTINGS: Record<string, string> = { lock_timeout: "1000" };

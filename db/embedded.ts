@@ -2,27 +2,39 @@ import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { resolve } from "node:path";
 import { lockDataFolder } from "./data-folder-lock.ts";
-import { findPostgresBinaries, linkLibraries } from "./embedded/binaries.ts";
-import { ensureCluster } from "./embedded/cluster.ts";
-import { EmbeddedPostgresError } from "./embedded/error.ts";
 import {
+  ensureCluster,
+  type ServerAddress,
+  type ServerSettings,
+  serverUrl,
+} from "./embedded/cluster.ts";
+import {
+  findPostgresBinaries,
+  linkLibraries,
   type PostgresFolders,
   prepareDataFolder,
   prepareSocketFolder,
   removeSocketFolder,
 } from "./embedded/folders.ts";
-import type { LaunchContext } from "./embedded/launch.ts";
-import { isStopping, readPostmasterFile, servesCluster } from "./embedded/postmaster-file.ts";
+import {
+  chooseServerAccount,
+  EmbeddedPostgresError,
+  type LaunchContext,
+  planLaunch,
+} from "./embedded/launch.ts";
 import { settlePredecessor } from "./embedded/predecessor.ts";
-import { processRuns } from "./embedded/process-table.ts";
+import {
+  isStopping,
+  processRuns,
+  readPostmasterFile,
+  servesCluster,
+} from "./embedded/process-table.ts";
 import {
   launchServer,
   type RunningServer,
   ServerRefusedError,
   stopServer,
 } from "./embedded/server.ts";
-import { chooseServerAccount, planLaunch } from "./embedded/server-account.ts";
-import { type ServerAddress, type ServerSettings, serverUrl } from "./embedded/server-settings.ts";
 import { type SupervisedServer, superviseServer } from "./embedded/supervise.ts";
 
 export interface EmbeddedPostgresOptions {

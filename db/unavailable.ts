@@ -1,3 +1,4 @@
+import { type Clock, sleep, steady } from "../src/lib/clock.ts";
 import { GatewayError } from "../src/lib/errors.ts";
 import { isServerUnable } from "./client.ts";
 import { isOutcomeUnknown } from "./ledger/outcome.ts";
@@ -13,4 +14,30 @@ function messageOf(error: unknown): string | undefined {
   if (isOutcomeUnknown(error)) return "The gateway's database cannot be reached at the moment.";
   if (isServerUnable(error)) return "The gateway's database cannot do this at the moment.";
   return undefined;
+}
+
+/** An outage that is over by then is noticed by nobody but for the wait. */
+const MAX_UNREACHABLE_MS = 1_000;
+/** As often as the driver tries to connect. */
+const RETRY_MS = 100;
+
+/**
+ * Runs it again where the connection to the database breaks or cannot be made, for a second. Only for what
+ * may be done twice, as a read may. Rejects as the last try did, or the one in which the client left.
+ */
+export async function untilReachable<Result>(
+  clock: Clock,
+  run: () => Promise<Result>,
+  signal?: AbortSignal,
+): Promise<Result> {
+  const { nowMs } = steady(clock);
+  const untilMs = nowMs() + MAX_UNREACHABLE_MS;
+  for (;;) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!isOutcomeUnknown(error) || nowMs() >= untilMs || signal?.aborted) throw error;
+      await sleep(clock, RETRY_MS);
+    }
+  }
 }

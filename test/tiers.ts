@@ -33,7 +33,7 @@ export const MEASURING = [
   "test/overload/",
   "test/ownership/unowned-work.test.ts",
   "test/providers/sandbox-schema-hostile.test.ts",
-  "test/routes/files-backpressure.test.ts",
+  "test/files/files-backpressure.test.ts",
   "test/start/first-start.test.ts",
   "test/telemetry/log-writer.test.ts",
 ] as const;

@@ -1,5 +1,5 @@
 import type { AccountTotals } from "../../db/ledger/rows.ts";
-import { loadKey } from "../../db/queries/key-load.ts";
+import { loadKey } from "../../db/queries/key-read.ts";
 import {
   budgetExhaustedEffect,
   deleteKeyEffect,

@@ -7,7 +7,7 @@ import {
   withdrawOrderEffect,
 } from "../../db/queries/credit-commands.ts";
 import { insertKeyEffect, type NewKey } from "../../db/queries/key-write.ts";
-import { loadOrganization } from "../../db/queries/organization-load.ts";
+import { loadOrganization } from "../../db/queries/organization-read.ts";
 import { defineActor, type Turn } from "../runtime/definition.ts";
 import {
   type BalanceTotals,

@@ -1,24 +1,24 @@
 import { existsSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import postgres from "postgres";
-import { readPostgresUrl } from "../postgres-url.ts";
-import { EmbeddedPostgresError } from "./error.ts";
-import type { LaunchContext } from "./launch.ts";
-import {
-  type PostmasterRecord,
-  postmasterFilePath,
-  readPostmasterFile,
-  servesCluster,
-} from "./postmaster-file.ts";
-import { commandLineOf, numberTaken } from "./process-table.ts";
-import { type RunningServer, stopServer } from "./server.ts";
+import { readPostgresUrl } from "../client.ts";
 import {
   type ServerAddress,
   type ServerSettings,
   SOCKET_PORT,
   serverArguments,
-} from "./server-settings.ts";
-import { waitUntil } from "./wait.ts";
+} from "./cluster.ts";
+import { EmbeddedPostgresError, type LaunchContext } from "./launch.ts";
+import {
+  commandLineOf,
+  numberTaken,
+  type PostmasterRecord,
+  postmasterFilePath,
+  readPostmasterFile,
+  servesCluster,
+  waitUntil,
+} from "./process-table.ts";
+import { type RunningServer, stopServer } from "./server.ts";
 
 /*
  * What a gateway that was killed leaves of its server, judged by the process that postmaster.pid

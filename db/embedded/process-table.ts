@@ -1,4 +1,26 @@
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ServerAddress } from "./cluster.ts";
+
+const SHORTEST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 50;
+
+/**
+ * Asks until the condition holds: another process's state can only be polled.
+ *
+ * @returns whether it came to hold within `timeoutMs`.
+ */
+export async function waitUntil(
+  condition: () => boolean | Promise<boolean>,
+  timeoutMs: number,
+): Promise<boolean> {
+  const deadlineMs = performance.now() + timeoutMs;
+  for (let pauseMs = SHORTEST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.5, LONGEST_PAUSE_MS)) {
+    if (await condition()) return true;
+    if (performance.now() >= deadlineMs) return false;
+    await Bun.sleep(pauseMs);
+  }
+}
 
 /**
  * Whether a process of that number runs; one that ended and was not yet collected does not. Where the
@@ -59,4 +81,46 @@ function fromPowerShell(pid: number): string {
   const query = `(Get-CimInstance Win32_Process -Filter 'ProcessId=${pid}').CommandLine`;
   const command = ["powershell", "-NoProfile", "-Command", query];
   return Bun.spawnSync(command).stdout.toString().replaceAll('"', "").trimEnd();
+}
+
+/** postmaster.pid of a running server (PostgreSQL source, src/include/utils/pidfile.h). */
+export interface PostmasterRecord {
+  readonly pid: number;
+  readonly address: ServerAddress;
+  /** "starting", "ready", "stopping", "standby", or "" before the first of them. */
+  readonly status: string;
+}
+
+export function postmasterFilePath(clusterDir: string): string {
+  return join(clusterDir, "postmaster.pid");
+}
+
+/** Undefined where there is no file; a file without a process number has the number 0. */
+export function readPostmasterFile(clusterDir: string): PostmasterRecord | undefined {
+  let lines: string[];
+  try {
+    lines = readFileSync(postmasterFilePath(clusterDir), "utf8").split("\n");
+  } catch (error) {
+    if ((error as { code?: unknown }).code === "ENOENT") return undefined;
+    throw error;
+  }
+  const [pid = "", , , port = "", socketDir = "", , , status = ""] = lines;
+  return {
+    pid: /^[1-9]\d*$/.test(pid) ? Number(pid) : 0,
+    address: socketDir === "" ? { kind: "tcp", port: Number(port) } : { kind: "unix", socketDir },
+    status: status.trim(),
+  };
+}
+
+/** Whether that server was asked to stop. Throws where the file cannot be read. */
+export function isStopping(clusterDir: string, pid: number): boolean {
+  const record = readPostmasterFile(clusterDir);
+  return record?.pid === pid && record.status === "stopping";
+}
+
+/** Whether that process is a server of this cluster, and not another that got the same number. */
+export function servesCluster(pid: number, clusterDir: string): boolean {
+  const line = pid === 0 ? undefined : commandLineOf(pid);
+  const program = process.platform === "win32" ? "postgres.exe" : "postgres";
+  return line?.includes(`${program} -D ${clusterDir} `) ?? false;
 }

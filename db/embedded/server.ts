@@ -1,11 +1,8 @@
 import { closeSync, existsSync, openSync, readFileSync, statSync } from "node:fs";
-import { EmbeddedPostgresError } from "./error.ts";
+import { type ServerAddress, type ServerSettings, serverArguments } from "./cluster.ts";
 import { rotateLog } from "./folders.ts";
-import { type LaunchContext, spawnAs } from "./launch.ts";
-import { readPostmasterFile } from "./postmaster-file.ts";
-import { processRuns } from "./process-table.ts";
-import { type ServerAddress, type ServerSettings, serverArguments } from "./server-settings.ts";
-import { waitUntil } from "./wait.ts";
+import { EmbeddedPostgresError, type LaunchContext, spawnAs } from "./launch.ts";
+import { processRuns, readPostmasterFile, waitUntil } from "./process-table.ts";
 
 export interface RunningServer {
   readonly pid: number;

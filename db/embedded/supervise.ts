@@ -1,5 +1,5 @@
+import { waitUntil } from "./process-table.ts";
 import type { RunningServer } from "./server.ts";
-import { waitUntil } from "./wait.ts";
 
 /*
  * A server is:

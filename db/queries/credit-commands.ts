@@ -1,12 +1,12 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { postCredit } from "../ledger/post-credit.ts";
+import { orgAccountId } from "../ledger/rows.ts";
 import type { Query } from "../query.ts";
 import { recordChange } from "./changes.ts";
-import { setCreditLimit } from "./credit-limit.ts";
 
 /** An operator's order to change a balance. */
-export interface AdjustmentOrder {
+interface AdjustmentOrder {
   readonly kind: "adjustment";
   readonly id: string;
   readonly organizationId: string;
@@ -16,7 +16,7 @@ export interface AdjustmentOrder {
 }
 
 /** An operator's order to set how far a balance may go below zero. */
-export interface CreditLimitOrder {
+interface CreditLimitOrder {
   readonly kind: "credit-limit";
   readonly id: string;
   readonly organizationId: string;
@@ -99,7 +99,7 @@ export async function forgetRefusedCommand(sql: Database, id: string): Promise<v
   await sql`DELETE FROM credit_commands WHERE id = ${id} AND refused_code IS NOT NULL`;
 }
 
-export interface RefundOrder {
+interface RefundOrder {
   readonly id: string;
   readonly organizationId: string;
   readonly amountNano: bigint;
@@ -232,4 +232,27 @@ export function refuseCommandEffect({ id }: CreditOrder): StatementEffect {
         WHERE id = ${id} AND done_at IS NULL`;
     },
   };
+}
+
+/** Far more than anyone owes, and sums with it stay within a bigint. */
+export const MAX_CREDIT_LIMIT_NANO = 10n ** 18n;
+
+/**
+ * Sets how far the balance of an organization may go below zero (null: without limit) and notifies every
+ * instance. Returns false, and changes nothing, where the organization is unknown or has already used or
+ * held more than the new limit. Holds that are not rows in the database are the caller's responsibility: use
+ * a credit order (`giveOrder`), which a running gateway carries out.
+ */
+export async function setCreditLimit(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  creditLimitNano: bigint | null,
+): Promise<boolean> {
+  const limit = creditLimitNano?.toString() ?? null;
+  const set = await sql`UPDATE accounts SET credit_limit_nano = ${limit}::bigint
+    WHERE id = ${orgAccountId(organizationId)}
+      AND (${limit}::bigint IS NULL OR credit_nano - posted_nano - held_nano + ${limit}::bigint >= 0)`;
+  if (set.count === 0) return false;
+  await recordChange(sql, "organization", organizationId);
+  return true;
 }

@@ -1,5 +1,100 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 
+interface DeletedRow {
+  readonly organization_id: string;
+  readonly bytes: bigint;
+  readonly storage_key: string | null;
+}
+
+/** Deletes a file of an organization; its quota is free at once. False where there is none. */
+export function deleteFile(
+  sql: Database,
+  organizationId: string,
+  fileId: string,
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    const deleted = await transaction<DeletedRow[]>`
+      DELETE FROM files WHERE id = ${fileId} AND organization_id = ${organizationId}
+        AND (expires_at IS NULL OR expires_at > clock_timestamp())
+      RETURNING organization_id, bytes, storage_key`;
+    await giveBack(transaction, deleted);
+    return deleted.length > 0;
+  });
+}
+
+/** Only one instance does this at a time; a number that no other user of the database takes. */
+const EXPIRY_LOCK = 7_203_114_503;
+
+/** Deletes files whose time is up. Returns how many, at most `limit`. */
+export function deleteExpiredFiles(sql: Database, limit: number): Promise<number> {
+  return sql.begin(async (transaction) => {
+    const [lock] = await transaction<{ taken: boolean }[]>`
+      SELECT pg_try_advisory_xact_lock(${EXPIRY_LOCK}) AS taken`;
+    if (!lock!.taken) return 0;
+    const expired = await transaction<DeletedRow[]>`
+      DELETE FROM files WHERE id IN (
+        SELECT id FROM files WHERE expires_at <= clock_timestamp()
+        ORDER BY expires_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      RETURNING organization_id, bytes, storage_key`;
+    await giveBack(transaction, expired);
+    return expired.length;
+  });
+}
+
+async function giveBack(sql: DatabaseTransaction, files: readonly DeletedRow[]): Promise<void> {
+  await releaseUsed(sql, files);
+  await queueRemovals(
+    sql,
+    files.flatMap(({ storage_key: key }) => key ?? []),
+  );
+}
+
+export interface FileUse {
+  readonly fileId: string;
+  readonly organizationId: string;
+  /** Who uses it, such as the id of a job. */
+  readonly holder: string;
+}
+
+interface UsedBytes {
+  readonly storageKey: string;
+  readonly bytes: number;
+}
+
+/** Keeps a file's bytes until the use ends; false where the file is gone, or has none that are ready. */
+export async function beginFileUse(sql: Database, use: FileUse): Promise<boolean> {
+  return sql.begin((transaction) => insertFileUse(transaction, use));
+}
+
+/** The same within a transaction, such as that of the job that uses it. */
+export async function insertFileUse(sql: DatabaseTransaction, use: FileUse): Promise<boolean> {
+  // A deletion that runs waits, or has happened: no use is left without its bytes.
+  const [file] = await sql<{ storage_key: string; bytes: bigint }[]>`
+    SELECT storage_key, bytes FROM files
+    WHERE id = ${use.fileId} AND organization_id = ${use.organizationId}
+      AND status = 'processed' AND storage_key IS NOT NULL
+      AND (expires_at IS NULL OR expires_at > clock_timestamp()) FOR SHARE`;
+  if (file === undefined) return false;
+  await sql`
+    INSERT INTO file_uses (storage_key, holder, file_id, organization_id, bytes)
+    VALUES (${file.storage_key}, ${use.holder}, ${use.fileId}, ${use.organizationId}, ${Number(file.bytes)})
+    ON CONFLICT DO NOTHING`;
+  return true;
+}
+
+export async function findFileUse(sql: Database, use: FileUse): Promise<UsedBytes | undefined> {
+  const [row] = await sql<{ storage_key: string; bytes: bigint }[]>`
+    SELECT storage_key, bytes FROM file_uses
+    WHERE holder = ${use.holder} AND file_id = ${use.fileId}
+      AND organization_id = ${use.organizationId}`;
+  return row && { storageKey: row.storage_key, bytes: Number(row.bytes) };
+}
+
+/** Ends all uses of a holder; what was deleted meanwhile is then removed. */
+export async function endFileUses(sql: Database, holder: string): Promise<void> {
+  await sql`DELETE FROM file_uses WHERE holder = ${holder}`;
+}
+
 interface Freed {
   readonly organization_id: string;
   readonly bytes: bigint;
@@ -23,10 +118,7 @@ export async function releaseReservations(
   }
 }
 
-export async function releaseUsed(
-  sql: DatabaseTransaction,
-  files: readonly Freed[],
-): Promise<void> {
+async function releaseUsed(sql: DatabaseTransaction, files: readonly Freed[]): Promise<void> {
   for (const [organizationId, bytes] of sumsByOrganization(files)) {
     await sql`UPDATE file_usage SET used_bytes = used_bytes - ${bytes.toString()}::bigint
       WHERE organization_id = ${organizationId}`;

@@ -8,13 +8,12 @@ import { timeOfId } from "../../src/lib/ids.ts";
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
-import { announceFile } from "./file-status.ts";
+import { announceFile } from "./file-read.ts";
+import { insertFileUse } from "./file-removals.ts";
 import type { NewFile } from "./file-uploads.ts";
-import { insertFileUse } from "./file-uses.ts";
 import { insertJobEvents } from "./fine-tuning-events.ts";
-import { countRunningJobs } from "./fine-tuning-job-read.ts";
-import { type JobRow, jobRecord } from "./fine-tuning-job-rows.ts";
-import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
+import { countRunningJobs, type JobRow, jobRecord } from "./fine-tuning-job-read.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
 
 /** The job is not any more as it was when this write was decided on: nothing was written. */

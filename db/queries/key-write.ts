@@ -6,8 +6,8 @@ import {
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { recordChange } from "./changes.ts";
-import { lockKey } from "./key-lock.ts";
-import { insertOutboxEvent, type OutboxEvent } from "./outbox-insert.ts";
+import { lockKey } from "./key-read.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 export interface NewKey extends ApiKeyRecord {
   readonly keyHash: string;

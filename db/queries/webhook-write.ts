@@ -2,8 +2,12 @@ import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-recor
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
 import { type Seal, sealingKeyId } from "./master-key.ts";
-import { type SealedSecrets, sealedSecrets } from "./webhook-list.ts";
-import { type WebhookRow, webhookRecord } from "./webhook-rows.ts";
+import {
+  type SealedSecrets,
+  sealedSecrets,
+  type WebhookRow,
+  webhookRecord,
+} from "./webhook-read.ts";
 
 export interface NewWebhook extends WebhookSettings {
   readonly id: string;

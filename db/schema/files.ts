@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { bigint, index, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { bigint, index, integer, pgTable, primaryKey, text, timestamp } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
 /** Files that exist for their organization; the order of their ids is the order of their creation. */
@@ -30,3 +30,70 @@ export const files = pgTable(
     index("files_expiry").on(table.expiresAt).where(sql`expires_at IS NOT NULL`),
   ],
 );
+
+/** What an organization's files take up, and what its running uploads have set aside of the quota. */
+export const fileUsage = pgTable("file_usage", {
+  organizationId: text("organization_id").primaryKey(),
+  usedBytes: bigint("used_bytes", { mode: "bigint" }).notNull().default(sql`0`),
+  reservedBytes: bigint("reserved_bytes", { mode: "bigint" }).notNull().default(sql`0`),
+});
+
+/**
+ * Uploads under way, written before the first byte is stored: bytes without a file always have a row here
+ * or in `file_removals`, so that whatever dies, they are found again.
+ */
+export const fileUploads = pgTable(
+  "file_uploads",
+  {
+    storageKey: text("storage_key").primaryKey(),
+    organizationId: text("organization_id").notNull(),
+    /** Never more than the file will turn out to have. */
+    reservedBytes: bigint("reserved_bytes", { mode: "bigint" }).notNull().default(sql`0`),
+    instanceId: text("instance_id").notNull(),
+    epoch: bigint("epoch", { mode: "bigint" }).notNull(),
+    renewedAt: timestamp("renewed_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [index("file_uploads_age").on(table.renewedAt)],
+);
+
+/** Stored bytes that nobody owns any more and that have to go. */
+export const fileRemovals = pgTable(
+  "file_removals",
+  {
+    storageKey: text("storage_key").primaryKey(),
+    /** Until then somebody is at it, or waits after a failure. */
+    dueAt: timestamp("due_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`),
+    attempts: integer("attempts").notNull().default(0),
+  },
+  (table) => [index("file_removals_due").on(table.dueAt)],
+);
+
+/** Who reads a file for longer than a request, such as a fine-tuning job: its bytes outlive its deletion. */
+export const fileUses = pgTable(
+  "file_uses",
+  {
+    storageKey: text("storage_key").notNull(),
+    holder: text("holder").notNull(),
+    fileId: text("file_id").notNull(),
+    organizationId: text("organization_id").notNull(),
+    bytes: bigint("bytes", { mode: "number" }).notNull(),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [
+    primaryKey({ columns: [table.storageKey, table.holder] }),
+    index("file_uses_holder").on(table.holder, table.fileId),
+  ],
+);
+
+/** Where the bytes of files lie, as far as places can be taken for one another: one row for each kind. */
+export const fileStores = pgTable("file_stores", {
+  kind: text("kind").primaryKey(),
+  id: text("id").notNull(),
+  createdAt: timestamp("created_at", { withTimezone: true })
+    .notNull()
+    .default(sql`clock_timestamp()`),
+});

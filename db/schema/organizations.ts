@@ -1,5 +1,14 @@
 import { sql } from "drizzle-orm";
-import { bigint, index, integer, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  index,
+  integer,
+  pgTable,
+  text,
+  timestamp,
+  uniqueIndex,
+} from "drizzle-orm/pg-core";
 
 export const organizations = pgTable(
   "organizations",
@@ -23,4 +32,59 @@ export const organizations = pgTable(
     createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
   },
   (table) => [index("organizations_suspended").on(table.id).where(sql`suspended_at IS NOT NULL`)],
+);
+
+/** A deleted key keeps its row, so that transactions can name it; its hash then finds nothing. */
+export const apiKeys = pgTable(
+  "api_keys",
+  {
+    id: text("id").primaryKey(),
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    kind: text("kind").notNull(),
+    name: text("name").notNull(),
+    /** SHA-256 of the whole key, hex. */
+    keyHash: text("key_hash").notNull(),
+    keyPrefix: text("key_prefix").notNull(),
+    scopes: text("scopes").array().notNull(),
+    rateLimitRpm: integer("rate_limit_rpm"),
+    dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),
+    monthlyBudgetNano: bigint("monthly_budget_nano", { mode: "bigint" }),
+    allowedModels: text("allowed_models").array(),
+    expiresAt: timestamp("expires_at", { withTimezone: true }),
+    isActive: boolean("is_active").notNull().default(true),
+    createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
+    deletedAt: timestamp("deleted_at", { withTimezone: true }),
+    /** Last authenticated use that charged nothing; charged use is told by the key's month account. */
+    lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
+    /** Counts changes; a reader that holds an older version is stale. */
+    version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
+  },
+  (table) => [
+    uniqueIndex("api_keys_hash").on(table.keyHash),
+    uniqueIndex("api_keys_name")
+      .on(table.organizationId, table.name)
+      .where(sql`deleted_at IS NULL`),
+    index("api_keys_listing").on(table.organizationId, table.createdAt, table.id),
+  ],
+);
+
+/**
+ * Keys of whoever operates the gateway: they reach /v1/admin alone and belong to no organization, so no key
+ * of an organization can find or change them. A revoked key keeps its row, so that the environment variable
+ * that made it cannot make it again.
+ */
+export const operatorKeys = pgTable(
+  "operator_keys",
+  {
+    id: text("id").primaryKey(),
+    name: text("name").notNull(),
+    /** SHA-256 of the whole key, hex. */
+    keyHash: text("key_hash").notNull(),
+    keyPrefix: text("key_prefix").notNull(),
+    createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
+    revokedAt: timestamp("revoked_at", { withTimezone: true }),
+  },
+  (table) => [uniqueIndex("operator_keys_hash").on(table.keyHash)],
 );

@@ -1,12 +1,22 @@
+import type { PostedEntry } from "../../db/queries/credit-list.ts";
+import { DEFAULT_MAX_KEYS } from "../../db/queries/key-write.ts";
+import type { OperatedOrganization } from "../../db/queries/organization-write.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
-import { jsonResponse } from "../http/json-response.ts";
+import { quotaOfTerms } from "../files/purposes.ts";
+import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { isoTime } from "../lib/iso-time.ts";
+import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
-import type { OrganizationAdministration } from "../organizations/organization-administration.ts";
+import { planFeeBasisPoints } from "../money/plans.ts";
+import type {
+  OrganizationAdministration,
+  OrganizationChange,
+} from "../organizations/organization-administration.ts";
+import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
 import * as schema from "./schema.ts";
-import { amountNano, invalid, type OrganizationBody, organizationChangeOf } from "./settings.ts";
-import { organizationShape, postedEntryShape } from "./shape.ts";
 
 export interface AdminServices {
   readonly organizations: OrganizationAdministration;
@@ -184,4 +194,97 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
 function sourceOf({ request, operatorKeyId }: RequestContext): OrderSource {
   const idempotencyKey = idempotencyKeyOf(request.headers.get("idempotency-key"), undefined);
   return { operatorKeyId, idempotencyKey };
+}
+
+interface OrganizationBody {
+  readonly name?: string;
+  readonly plan?: string;
+  readonly fee_percent?: number | null;
+  readonly file_quota_bytes?: number | null;
+  readonly max_keys?: number | null;
+  readonly max_webhooks?: number | null;
+  readonly credit_limit_usd?: number | null;
+  readonly suspended?: boolean;
+}
+
+const BASIS_POINTS_PER_PERCENT = 100;
+const MAX_FEE_DECIMALS = 2;
+const MAX_AMOUNT_DECIMALS = 9;
+
+/** What a body asks for; what it leaves out stays out. Throws 400. */
+function organizationChangeOf(body: OrganizationBody): OrganizationChange {
+  const change: { -readonly [Field in keyof OrganizationChange]?: OrganizationChange[Field] } = {};
+  if (body.name !== undefined) change.name = nameOf(body.name);
+  if (body.plan !== undefined) change.plan = body.plan;
+  if (body.fee_percent !== undefined) change.feeBasisPoints = basisPoints(body.fee_percent);
+  if (body.file_quota_bytes !== undefined) change.fileQuotaBytes = body.file_quota_bytes;
+  if (body.max_keys !== undefined) change.maxKeys = body.max_keys;
+  if (body.max_webhooks !== undefined) change.maxWebhooks = body.max_webhooks;
+  if (body.suspended !== undefined) change.isSuspended = body.suspended;
+  if (body.credit_limit_usd !== undefined) {
+    change.creditLimitNano =
+      body.credit_limit_usd === null ? null : amountNano(body.credit_limit_usd, "credit_limit_usd");
+  }
+  return change;
+}
+
+/** Throws 400 for more than 9 decimals. */
+function amountNano(usd: number, param: string): NanoUsd {
+  if (hasAtMostDecimals(usd, MAX_AMOUNT_DECIMALS)) return nanoFromUsd(usd);
+  throw invalid(`${param} may have at most ${MAX_AMOUNT_DECIMALS} decimals.`, param);
+}
+
+function invalid(message: string, param: string): GatewayError {
+  return new GatewayError("invalid_body", message, { param });
+}
+
+function nameOf(name: string): string {
+  if (name.trim() !== "") return name;
+  throw invalid("name must hold more than spaces.", "name");
+}
+
+function basisPoints(percent: number | null): number | null {
+  if (percent === null) return null;
+  if (hasAtMostDecimals(percent, MAX_FEE_DECIMALS)) {
+    return Math.round(percent * BASIS_POINTS_PER_PERCENT);
+  }
+  throw invalid(`fee_percent may have at most ${MAX_FEE_DECIMALS} decimals.`, "fee_percent");
+}
+
+/** What is in force for an organization, and which of it is set for it alone. */
+export function organizationShape(organization: OperatedOrganization) {
+  const { plan, feeBasisPoints, fileQuotaBytes, maxKeys, maxWebhooks } = organization;
+  const { creditLimitNano } = organization;
+  const overrides = {
+    fee_percent: feeBasisPoints,
+    file_quota_bytes: fileQuotaBytes,
+    max_keys: maxKeys,
+    max_webhooks: maxWebhooks,
+  };
+  return {
+    id: organization.id,
+    name: organization.name,
+    plan,
+    fee_percent: (feeBasisPoints ?? Number(planFeeBasisPoints(plan))) / BASIS_POINTS_PER_PERCENT,
+    file_quota_bytes: quotaOfTerms(organization),
+    max_keys: maxKeys ?? DEFAULT_MAX_KEYS,
+    max_webhooks: maxWebhooks ?? DEFAULT_MAX_WEBHOOKS,
+    credit_limit_usd: creditLimitNano === null ? null : usdNumber(creditLimitNano),
+    overrides: Object.entries(overrides).flatMap(([field, value]) => (value === null ? [] : field)),
+    suspended: organization.isSuspended,
+    balance_usd: usdNumber(organization.balanceNano),
+    key_count: organization.keyCount,
+    created_at: isoTime(organization.createdAtMs),
+  };
+}
+
+function postedEntryShape(entry: PostedEntry) {
+  return {
+    id: entry.id,
+    type: entry.type,
+    amount_usd: usdNumber(entry.amountNano),
+    balance_after_usd: usdNumber(entry.balanceAfterNano),
+    description: entry.description,
+    created_at: isoTime(entry.createdAtMs),
+  };
 }

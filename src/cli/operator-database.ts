@@ -1,14 +1,14 @@
+import { resolve } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
 import { DataFolderInUseError } from "../../db/data-folder-lock.ts";
-import { waitUntil } from "../../db/embedded/wait.ts";
+import { waitUntil } from "../../db/embedded/process-table.ts";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../db/embedded.ts";
-import { migrate } from "../../db/migrate.ts";
-import { readMigrationState } from "../../db/migration-state.ts";
-import { isLeftAlone, joinAsGuest } from "../../db/queries/other-clients.ts";
+import { migrate, readMigrationState } from "../../db/migrate.ts";
+import { isLeftAlone, joinAsGuest } from "../../db/queries/database-server.ts";
+import { type Environment, EnvironmentReader } from "../config/environment.ts";
+import { readSettings, type Settings } from "../config/settings.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { CommandContext } from "./command.ts";
-import { type OperatorSettings, readOperatorSettings } from "./operator-settings.ts";
-import { within } from "./within.ts";
 
 /** Whoever has the data folder may be just starting its server, or just ending it. */
 const NEIGHBOUR_PATIENCE_MS = 10_000;
@@ -138,5 +138,36 @@ async function guestsGone(sql: Database): Promise<void> {
     await waitUntil(() => isLeftAlone(sql), GUEST_PATIENCE_MS);
   } catch {
     // The server is gone already; its end is what was to be decided.
+  }
+}
+
+export interface OperatorSettings
+  extends Pick<Settings, "databaseUrl" | "plan" | "startingCreditNanoUsd"> {
+  /** Absolute. */
+  readonly dataDir: string;
+}
+
+/**
+ * What commands need of the configuration. The rest is left alone, so that a key can be revoked from a
+ * shell that lacks the gateway's other secrets. Throws ConfigError.
+ */
+export function readOperatorSettings(environment: Environment, cwd: string): OperatorSettings {
+  const reader = new EnvironmentReader(environment);
+  const { databaseUrl, plan, startingCreditNanoUsd } = readSettings(reader);
+  const dataDir = resolve(cwd, reader.text("DATA_DIR") ?? "");
+  return { databaseUrl, plan, startingCreditNanoUsd, dataDir };
+}
+
+/** Rejects where the answer takes longer; what was asked is not waited for any more. */
+export async function within<Answer>(timeoutMs: number, answer: Promise<Answer>): Promise<Answer> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => late.reject(new Error(`no answer within ${timeoutMs / 1000} s`)),
+    timeoutMs,
+  );
+  try {
+    return await Promise.race([answer, late.promise]);
+  } finally {
+    clearTimeout(timer);
   }
 }

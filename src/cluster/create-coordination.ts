@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Coordination } from "./interface.ts";
 import { MemoryRateWindows } from "./memory.ts";
 import { MemoryCache } from "./memory-cache.ts";
-import { MemoryWakes } from "./memory-wakes.ts";
+import { MemoryWakes } from "./wake-board.ts";
 
 export interface CoordinationOptions {
   /** Unset: this process is the only instance. */

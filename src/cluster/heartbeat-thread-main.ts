@@ -1,5 +1,9 @@
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { HEARTBEAT_SETTINGS, INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
+import {
+  connectDatabase,
+  type Database,
+  HEARTBEAT_SETTINGS,
+  INSTANCE_SETTINGS,
+} from "../../db/client.ts";
 import { beat } from "../../db/queries/instances.ts";
 import { BEAT, type HeartbeatThreadStart, TICK } from "./heartbeat-thread.ts";
 

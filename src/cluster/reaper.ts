@@ -1,10 +1,18 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
-import { buryPastLease } from "../../db/queries/instances.ts";
-import { settleOrphanedWork } from "./orphaned-work.ts";
+import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
+import {
+  buryOthers,
+  buryPastLease,
+  type DeploymentMode,
+  freeOrphanedIdempotencyKeys,
+  insertInstance,
+  markSingleNodesDead,
+  noteSettled,
+  takeGatewayLock,
+} from "../../db/queries/instances.ts";
 
-export interface ReaperDependencies {
+interface ReaperDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   /** Instances were declared dead: what they owned is free. */
@@ -47,4 +55,71 @@ export class Reaper {
     if (buried.length > 0) onBuried(buried);
     onSettled(await settleOrphanedWork(sql, instance));
   }
+}
+
+const LOCK_PATIENCE_MS = 3_000;
+const LOCK_RETRY_MS = 50;
+
+/** Another gateway holds the database, and the two could not act as one. */
+class GatewayLockHeldError extends Error {
+  constructor(deploymentMode: DeploymentMode) {
+    super(
+      deploymentMode === "single-node"
+        ? "another gateway is running on this database; set REDIS_URL to run several instances, or stop the other one first"
+        : "a gateway that is to be the only one is running on this database; set REDIS_URL there too, or stop it first",
+    );
+    this.name = "GatewayLockHeldError";
+  }
+}
+
+/**
+ * Takes the database over as its only gateway and finishes what a predecessor left: attempts are settled
+ * at their last checkpoint; holds without one are given back, or lived in memory and are gone. Throws GatewayLockHeldError.
+ */
+export async function takeOver(
+  lockConnection: Database,
+  sql: Database,
+  instance: InstanceIdentity,
+): Promise<DeadSettled> {
+  await enter(lockConnection, "single-node");
+  await insertInstance(sql, instance, true);
+  await buryOthers(sql, instance.id);
+  return settleOrphanedWork(sql, instance);
+}
+
+/**
+ * Becomes one of several instances. What the others leave is settled once they are past their leases: it
+ * is held in the database. What a lone predecessor held was in its memory, so it is declared dead, and
+ * what it left is charged, before anything is admitted: else the same money were given away twice.
+ */
+export async function join(
+  lockConnection: Database,
+  sql: Database,
+  instance: InstanceIdentity,
+): Promise<DeadSettled> {
+  await enter(lockConnection, "clustered");
+  await insertInstance(sql, instance);
+  await markSingleNodesDead(sql);
+  return settleOrphanedWork(sql, instance);
+}
+
+/** A predecessor that was killed a moment ago may still be losing its session. */
+async function enter(lockConnection: Database, deploymentMode: DeploymentMode): Promise<void> {
+  const untilMs = performance.now() + LOCK_PATIENCE_MS;
+  while (!(await takeGatewayLock(lockConnection, deploymentMode))) {
+    if (performance.now() > untilMs) throw new GatewayLockHeldError(deploymentMode);
+    await Bun.sleep(LOCK_RETRY_MS);
+  }
+}
+
+/**
+ * Finishes what dead instances left: attempts are settled at their last checkpoint, holds without one
+ * are given back, and the idempotency keys of calls without a result are free again. What they owned is
+ * free by their death.
+ */
+async function settleOrphanedWork(sql: Database, instance: InstanceIdentity): Promise<DeadSettled> {
+  await freeOrphanedIdempotencyKeys(sql);
+  const settled = await settleDead(sql, instance);
+  await noteSettled(sql);
+  return settled;
 }

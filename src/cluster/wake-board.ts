@@ -1,3 +1,5 @@
+import type { Wakes } from "./interface.ts";
+
 /** Wake-ups of one turn of the event loop that may wait to be handed out; further ones are lost. */
 const MAX_PENDING = 10_000;
 
@@ -56,5 +58,22 @@ export class WakeBoard {
     this.#pendingCount = 0;
     for (const [kind, ids] of wakes) for (const id of ids) this.tell(kind, id);
     this.#handOut(wakes);
+  }
+}
+
+/** Wake-ups of a process that is the only one. */
+export class MemoryWakes implements Wakes {
+  readonly #board: WakeBoard;
+
+  constructor(onError: (error: unknown) => void) {
+    this.#board = new WakeBoard(() => {}, onError);
+  }
+
+  wake(kind: string, id: string): void {
+    this.#board.add(kind, id);
+  }
+
+  onWake(kind: string, listener: (id: string) => void): () => void {
+    return this.#board.listen(kind, listener);
   }
 }

@@ -1,7 +1,12 @@
 import { boundedDatabase } from "../../db/bounded-database.ts";
-import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
+import {
+  connectDatabase,
+  type Database,
+  type DatabaseTarget,
+  HEARTBEAT_SETTINGS,
+  INSTANCE_SETTINGS,
+} from "../../db/client.ts";
 import { ConnectionWatch, type WatchedConnections } from "../../db/connection-watch.ts";
-import { HEARTBEAT_SETTINGS, INSTANCE_SETTINGS } from "../../db/instance-settings.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import { renewableDatabase } from "../../db/renewable-database.ts";

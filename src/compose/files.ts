@@ -1,11 +1,10 @@
 import { join } from "node:path";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { claimFileFolder, readFileFolderId } from "../../db/queries/file-store-id.ts";
+import { claimFileFolder, readFileFolderId } from "../../db/queries/file-read.ts";
 import type { GatewayConfig } from "../config.ts";
-import { DownloadLinks } from "../files/download-links.ts";
 import { FileCleaning } from "../files/file-cleaning.ts";
-import { FileLibrary } from "../files/file-library.ts";
+import { DownloadLinks, FileLibrary } from "../files/file-library.ts";
 import { FileUploads } from "../files/file-uploads.ts";
 import { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";

@@ -3,7 +3,7 @@ import { asksForModels } from "../config/provider-types.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ProvidersModelLists } from "../models/model-lists.ts";
-import { publishSearch } from "../models/publish-search.ts";
+import { publishSearch } from "../models/search.ts";
 import { askModelList } from "../providers/catalogue/ask-model-list.ts";
 import {
   buildCatalogue,

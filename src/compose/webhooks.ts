@@ -7,7 +7,7 @@ import { EgressGuard } from "../egress/guard.ts";
 import { systemResolve } from "../egress/resolve.ts";
 import { CompletionEvents } from "../events/completion-events.ts";
 import { Subscriptions } from "../events/subscriptions.ts";
-import { ERROR_TABLE } from "../http/error-table.ts";
+import { ERROR_TABLE } from "../http/error-response.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
 import { FairSemaphore } from "../lib/fair-queue.ts";

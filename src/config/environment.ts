@@ -1,5 +1,5 @@
+import { isIP } from "node:net";
 import { type NanoUsd, nanoFromUsd } from "../lib/money.ts";
-import { isCidr } from "./cidr.ts";
 import { type ConfigFaults, maskUrl, refuse, refuseSecret } from "./config-error.ts";
 import { defaultText, type SettingName } from "./variables.ts";
 
@@ -180,4 +180,14 @@ export class EnvironmentReader {
       return items;
     }, []);
   }
+}
+
+const PREFIX_LENGTH = /^(0|[1-9]\d{0,2})$/;
+
+/** True for an IPv4 or IPv6 network in CIDR notation (RFC 4632, RFC 4291), without a zone. */
+function isCidr(text: string): boolean {
+  const [address = "", prefixLength = "", ...more] = text.split("/");
+  if (more.length > 0 || address.includes("%") || !PREFIX_LENGTH.test(prefixLength)) return false;
+  const version = isIP(address);
+  return version !== 0 && Number(prefixLength) <= (version === 4 ? 32 : 128);
 }

@@ -5,7 +5,7 @@ import {
   listTransactions,
   type TransactionListing,
 } from "../../db/queries/credit-list.ts";
-import { jsonResponse } from "../http/json-response.ts";
+import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RouteDefinition } from "../http/route.ts";
 import { isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";

@@ -1,5 +1,5 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { type OutboxEvent, outboxEffect } from "../../db/queries/outbox-insert.ts";
+import { type OutboxEvent, outboxEffect } from "../../db/queries/outbox.ts";
 import { usdNumber } from "../lib/money.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";

@@ -1,8 +1,6 @@
 import type { FilePurpose } from "../lib/file-record.ts";
-import { checkBatchLine } from "./check-batch-line.ts";
-import { checkChatLine } from "./check-chat-line.ts";
 import { ImageCheck } from "./image-check.ts";
-import { JsonLinesCheck } from "./json-lines-check.ts";
+import { checkBatchLine, checkChatLine, JsonLinesCheck } from "./json-lines-check.ts";
 
 /** Looks at a file's bytes as they pass. Throws a GatewayError, 400, at the first fault. */
 export interface FileCheck {

@@ -1,6 +1,10 @@
 import type { Database } from "../../db/client.ts";
-import { deleteExpiredFiles } from "../../db/queries/file-delete.ts";
-import { claimRemovals, forgetRemoval, haveRemovals } from "../../db/queries/file-removals.ts";
+import {
+  claimRemovals,
+  deleteExpiredFiles,
+  forgetRemoval,
+  haveRemovals,
+} from "../../db/queries/file-removals.ts";
 import { abandonDeadUploads } from "../../db/queries/file-uploads.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FileStorage } from "../storage/interface.ts";

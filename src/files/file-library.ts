@@ -1,20 +1,20 @@
+import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto";
 import type { Database } from "../../db/client.ts";
-import { deleteFile } from "../../db/queries/file-delete.ts";
-import { findFile, findFileById } from "../../db/queries/file-find.ts";
-import { type FileListing, listFiles } from "../../db/queries/file-list.ts";
+import { type FileListing, findFile, findFileById, listFiles } from "../../db/queries/file-read.ts";
+import { deleteFile } from "../../db/queries/file-removals.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord } from "../lib/file-record.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import {
   type ByteRange,
   type FileStorage,
   ObjectMissingError,
   type SignedAddress,
+  StorageError,
 } from "../storage/interface.ts";
-import { type DownloadLinks, LINK_LIFETIME_SECONDS, type LinkProof } from "./download-links.ts";
-import { asStorageFailure } from "./storage-failure.ts";
 
-export interface FileLibraryDependencies {
+interface FileLibraryDependencies {
   readonly sql: Database;
   readonly storage: FileStorage;
   readonly links: DownloadLinks;
@@ -26,7 +26,7 @@ export interface FileLibraryDependencies {
 const FILE_ID = /^file_[0-9a-f]{32}$/;
 
 /** Where a file can be fetched without a key: at the store, or here with a proof. */
-export type DownloadPlace =
+type DownloadPlace =
   | { readonly kind: "store"; readonly url: string; readonly expires: number }
   | { readonly kind: "gateway"; readonly proof: LinkProof };
 
@@ -101,4 +101,69 @@ function assertFileId(text: string): void {
 
 function notFound(): never {
   throw new GatewayError("file_not_found", "There is no such file.");
+}
+
+/** Spec 8. */
+const LINK_LIFETIME_SECONDS = 60 * 60;
+const KEY_PURPOSE = "model-gateway file download links";
+
+interface LinkProof {
+  /** Unix seconds. */
+  readonly expires: number;
+  /** Hex. */
+  readonly signature: string;
+}
+
+/**
+ * Signs downloads that need no API key (HMAC-SHA256), with a key of its own that comes from the master key
+ * (HKDF, RFC 5869), so that every instance knows it and it opens nothing else. What any known master key
+ * signed is valid.
+ */
+export class DownloadLinks {
+  readonly #keyring: Keyring;
+  /** By the master key that each comes from. */
+  readonly #signingKeys = new Map<Uint8Array, Uint8Array>();
+
+  constructor(keyring: Keyring) {
+    this.#keyring = keyring;
+  }
+
+  sign(fileId: string, nowMs: number): LinkProof {
+    const expires = Math.floor(nowMs / 1_000) + LINK_LIFETIME_SECONDS;
+    const signature = this.#mac(this.#keyring.sealingKey, fileId, expires).toString("hex");
+    return { expires, signature };
+  }
+
+  isValid(fileId: string, proof: LinkProof, nowMs: number): boolean {
+    const given = Buffer.from(proof.signature, "hex");
+    const isGenuine = this.#keyring.keys.some((masterKey) => {
+      const expected = this.#mac(masterKey, fileId, proof.expires);
+      return given.length === expected.length && timingSafeEqual(given, expected);
+    });
+    return isGenuine && nowMs < proof.expires * 1_000;
+  }
+
+  #mac(masterKey: Uint8Array, fileId: string, expires: number): Buffer {
+    const key = this.#signingKey(masterKey);
+    return createHmac("sha256", key).update(`${fileId}\n${expires}`).digest();
+  }
+
+  #signingKey(masterKey: Uint8Array): Uint8Array {
+    const known = this.#signingKeys.get(masterKey);
+    if (known !== undefined) return known;
+    const key = new Uint8Array(hkdfSync("sha256", masterKey, "", KEY_PURPOSE, 32));
+    this.#signingKeys.set(masterKey, key);
+    return key;
+  }
+}
+
+const RETRY_AFTER_SECONDS = 5;
+
+/** A failure of the store as the caller may see it; any other error as it is. */
+export function asStorageFailure(error: unknown): unknown {
+  if (!(error instanceof StorageError)) return error;
+  return new GatewayError("overloaded", "The file storage cannot be reached at the moment.", {
+    cause: error,
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
 }

@@ -1,22 +1,20 @@
 import type { Database } from "../../db/client.ts";
-import { findFile } from "../../db/queries/file-find.ts";
-import { announceFile, updateFileStatus } from "../../db/queries/file-status.ts";
-import { NotWaitingError } from "../../db/queries/file-uploads.ts";
+import { announceFile, findFile, updateFileStatus } from "../../db/queries/file-read.ts";
 import {
   beginFileUse,
   endFileUses,
   type FileUse,
   findFileUse,
-} from "../../db/queries/file-uses.ts";
+} from "../../db/queries/file-removals.ts";
+import { NotWaitingError } from "../../db/queries/file-uploads.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord, FileStatus } from "../lib/file-record.ts";
 import { timeOfId } from "../lib/ids.ts";
 import type { FileStorage } from "../storage/interface.ts";
-import { decideFileTrigger, type FileTrigger } from "./file-state.ts";
+import { asStorageFailure } from "./file-library.ts";
 import type { FileUploads } from "./file-uploads.ts";
-import { asStorageFailure } from "./storage-failure.ts";
 
-export interface JobFilesDependencies {
+interface JobFilesDependencies {
   readonly sql: Database;
   readonly storage: FileStorage;
   readonly uploads: FileUploads;
@@ -24,7 +22,7 @@ export interface JobFilesDependencies {
   onReleased(): void;
 }
 
-export interface ResultFile {
+interface ResultFile {
   /** Made by the job with `newId("file")`, and kept by it: a repeated call means the same file. */
   readonly id: string;
   readonly organizationId: string;
@@ -149,4 +147,44 @@ function newFile(result: ResultFile) {
 
 function notFound(): GatewayError {
   return new GatewayError("file_not_found", "There is no such file.");
+}
+
+/*
+ * The status of a file (spec 3.2).
+ *
+ * uploaded   The file has an id, and its content is still being made. Downloading it gives an empty body.
+ *            Only files that the gateway itself writes are ever seen so: results are announced by the job
+ *            that makes them. What a caller uploads is checked while it streams in, and exists from its
+ *            last byte on.
+ * processed  The content is whole and was found good; it never changes again. Uploads begin here.
+ * error      The content could not be made, or whoever reads it found it unusable; `status_details` says
+ *            why. Final. What bytes there are can still be read.
+ *
+ * Triggers: `use`, somebody such as a fine-tuning job begins to work with the content; `succeed`, the
+ * content is whole; `fail`, it is no good. Each may come twice, from a job that does not know whether its
+ * last attempt was heard: a repeated one changes nothing. A file that is deleted has no status, and no
+ * trigger finds it.
+ */
+
+export type FileTrigger = "use" | "succeed" | "fail";
+
+type FileDecision =
+  | { readonly kind: "become"; readonly status: FileStatus }
+  /** The trigger has been heard already, or asks for no change. */
+  | { readonly kind: "stay" }
+  | { readonly kind: "refuse"; readonly reason: string };
+
+const STAY: FileDecision = { kind: "stay" };
+
+export function decideFileTrigger(status: FileStatus, trigger: FileTrigger): FileDecision {
+  switch (status) {
+    case "uploaded":
+      if (trigger === "succeed") return { kind: "become", status: "processed" };
+      if (trigger === "fail") return { kind: "become", status: "error" };
+      return { kind: "refuse", reason: "is still being processed" };
+    case "processed":
+      return trigger === "fail" ? { kind: "become", status: "error" } : STAY;
+    case "error":
+      return trigger === "fail" ? STAY : { kind: "refuse", reason: "is in error" };
+  }
 }

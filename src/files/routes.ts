@@ -1,12 +1,15 @@
-import { jsonResponse } from "../http/json-response.ts";
+import { attachment, downloadResponse } from "../http/download.ts";
+import { jsonResponse } from "../http/error-response.ts";
+import { type FormReading, leastFileBytes, readForm } from "../http/multipart.ts";
+import { publicUrl } from "../http/request-headers.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
 import { type Clock, steady } from "../lib/clock.ts";
-import { contentResponse, downloadUrlShape } from "./content.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FileRecord } from "../lib/file-record.ts";
 import type { FileLibrary } from "./file-library.ts";
-import type { FileUploads } from "./file-uploads.ts";
+import type { FileUpload, FileUploads } from "./file-uploads.ts";
+import { MAX_FILE_BYTES } from "./purposes.ts";
 import * as schema from "./schema.ts";
-import { fileShape } from "./shape.ts";
-import { receiveUpload } from "./upload.ts";
 
 const reading: Access = { kind: "storage", scope: "files:read" };
 const writing: Access = { kind: "storage", scope: "files:write" };
@@ -20,7 +23,7 @@ const CONTENT = {
   416: { description: "The content has no such range" },
 } as const;
 
-export interface FileRouteDependencies {
+interface FileRouteDependencies {
   readonly uploads: FileUploads;
   readonly files: FileLibrary;
   readonly clock: Clock;
@@ -144,4 +147,110 @@ async function list(context: RequestContext, files: FileLibrary): Promise<Respon
     last_id: listed.at(-1)?.id ?? null,
     has_more: hasMore,
   });
+}
+
+/** Reads a form with `file` and `purpose` into a file, none of it staying in memory. */
+export async function receiveUpload(
+  context: RequestContext,
+  uploads: Pick<FileUploads, "run">,
+  receiving: Pick<FormReading, "clock" | "minBytesPerSecond">,
+): Promise<FileRecord> {
+  const { request } = context;
+  const limits = { maxFileBytes: MAX_FILE_BYTES };
+  const leastBytes = leastFileBytes(request, limits);
+  // A slow store may hold the client back for longer than a quiet connection may last.
+  const closeWhenIdle = context.keepOpen();
+  const { organizationId } = context.caller.key;
+  try {
+    return await uploads.run(
+      organizationId,
+      (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
+      {
+        leastBytes,
+        // The key may have changed since the first byte came.
+        admitAgain: async () => void (await context.admitAgain()),
+      },
+    );
+  } finally {
+    closeWhenIdle();
+  }
+}
+
+function formReceiver(upload: FileUpload) {
+  return {
+    field(name: string, value: string): void {
+      if (name === "purpose") upload.setPurpose(value);
+      else
+        throw unexpected(name, name === "file" ? "must be a file, with a filename" : "is unknown");
+    },
+    async file(name: string, heading: { filename: string; contentType: string }) {
+      if (name !== "file") {
+        throw unexpected(name, name === "purpose" ? "must not be a file" : "is unknown");
+      }
+      await upload.begin(heading);
+      return upload;
+    },
+  };
+}
+
+function unexpected(name: string, what: string): GatewayError {
+  const param = name.slice(0, 100);
+  return new GatewayError("invalid_body", `The form's part "${param}" ${what}.`, { param });
+}
+
+const ANY_BYTES = "application/octet-stream";
+/** JSON Lines have no registered type, and several in use. */
+const LINES = ["application/x-ndjson", "application/jsonlines", "text/plain"];
+
+function contentResponse(
+  context: RequestContext,
+  files: FileLibrary,
+  file: FileRecord,
+): Promise<Response> {
+  const isLines = file.contentType === "application/jsonl";
+  return downloadResponse(context, {
+    filename: file.filename,
+    // Still being made: an empty body (spec 3.2).
+    bytes: file.storageKey === null ? 0 : file.bytes,
+    contentTypes: [file.contentType, ANY_BYTES, ...(isLines ? LINES : [])],
+    etag: file.sha256 === null ? undefined : `"${file.sha256}"`,
+    open: (range) => files.read(file, range),
+  });
+}
+
+/** Where the content can be fetched for an hour without a key. Throws 400 where the request names no host. */
+async function downloadUrlShape(
+  request: Request,
+  files: FileLibrary,
+  file: FileRecord,
+  publicBase: string | undefined,
+) {
+  const place = await files.place(file, {
+    contentType: file.contentType,
+    contentDisposition: attachment(file.filename),
+  });
+  const shape = { id: file.id, object: "file.download_url" };
+  if (place.kind === "store") return { ...shape, url: place.url, expires_at: place.expires };
+  const { expires, signature } = place.proof;
+  const path = `/v1/files/${file.id}/download?expires=${expires}&signature=${signature}`;
+  return { ...shape, url: publicUrl(path, request, publicBase), expires_at: expires };
+}
+
+/** The file object of spec 2.2. */
+function fileShape(file: FileRecord) {
+  return {
+    id: file.id,
+    object: "file",
+    bytes: file.bytes,
+    filename: file.filename,
+    purpose: file.purpose,
+    created_at: unixSeconds(file.createdAtMs),
+    expires_at: file.expiresAtMs === null ? null : unixSeconds(file.expiresAtMs),
+    status: file.status,
+    status_details: file.statusDetails,
+  };
+}
+
+function unixSeconds(ms: number): number {
+  return Math.floor(ms / 1_000);
 }

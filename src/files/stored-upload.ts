@@ -1,6 +1,6 @@
 import { type Database, isConnectionFailure } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { findFile } from "../../db/queries/file-find.ts";
+import { findFile } from "../../db/queries/file-read.ts";
 import { forgetRemoval } from "../../db/queries/file-removals.ts";
 import {
   abandonFileUpload,

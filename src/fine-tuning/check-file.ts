@@ -1,12 +1,48 @@
+import { saidWithoutContent } from "../files/json-lines-check.ts";
 import type { JobError } from "../lib/fine-tuning-job.ts";
 import { JsonLineError, readJsonLines } from "../lib/json-line-reader.ts";
 import { tokensOfPrompt } from "../lib/token-estimate.ts";
-import { type Example, readExample } from "./check-example.ts";
+import { fail, type StepContext, told } from "./step.ts";
+
+/** Reads the files (spec 7: invalid_format, token_limit_exceeded end the job as failed). */
+export async function check(context: StepContext): Promise<number | null> {
+  const { job } = context;
+  const training = await checked(context, job.trainingFile, "training_file");
+  if ("error" in training) return failed(context, training.error);
+  if (job.validationFile !== null) {
+    const validation = await checked(context, job.validationFile, "validation_file");
+    if ("error" in validation) return failed(context, validation.error);
+  }
+  const { tokens } = training;
+  const events = [told(`Files validated: about ${tokens} tokens an epoch`)];
+  return context.move({ kind: "checked", fileTokens: tokens }, 0, events);
+}
+
+async function checked(
+  { openFile, provider, contextTokens }: StepContext,
+  fileId: string,
+  param: "training_file" | "validation_file",
+) {
+  const content = await openFile(fileId);
+  if (content === undefined) {
+    const message = `There is no file ${fileId} any more.`;
+    return { error: { code: "file_not_found", message, param } };
+  }
+  const countTokens = provider.countTokens.bind(provider);
+  return checkFile(content, { contextTokens, countTokens }, param);
+}
+
+function failed(
+  context: StepContext,
+  error: { code: string; message: string; param: string | null },
+): Promise<number | null> {
+  return fail(context, error.code, error.message, error.param);
+}
 
 /** Longer lines are refused unread: no model's context holds as much. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
-export interface FileLimits {
+interface FileLimits {
   /** Most tokens of one example. */
   readonly contextTokens: number;
   /** Counts no further than is needed to pass `limit`. */
@@ -59,4 +95,53 @@ async function isTooLong(example: Example, limits: FileLimits): Promise<boolean>
     if (left < 0) return true;
   }
   return false;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
+const SHOWN_CHARACTERS = 40;
+
+/** A training example as it is counted. */
+interface Example {
+  readonly messages: number;
+  /** Everything in it that a model reads. */
+  readonly texts: readonly string[];
+}
+
+/** Reads one line of a training file (spec 4.10); a text says what is wrong with it. */
+function readExample(value: unknown): Example | string {
+  if (!isFields(value)) return "is no object";
+  const { messages } = value;
+  if (!Array.isArray(messages) || messages.length === 0) return 'has no list of "messages"';
+  const texts: string[] = [];
+  let hasAnswer = false;
+  for (const [index, message] of messages.entries()) {
+    const fault = readMessage(message, texts);
+    if (fault !== undefined) return `has a message (${index + 1}) that ${fault}`;
+    hasAnswer ||= (message as Fields).role === "assistant";
+  }
+  if (!hasAnswer) return "has no message of the assistant, which is what is trained";
+  if (value.tools !== undefined && value.tools !== null) texts.push(JSON.stringify(value.tools));
+  return { messages: messages.length, texts };
+}
+
+function readMessage(message: unknown, texts: string[]): string | undefined {
+  if (!isFields(message)) return "is no object";
+  const { role, content } = message;
+  if (typeof role !== "string" || !ROLES.has(role)) {
+    const shown = JSON.stringify(role)?.slice(0, SHOWN_CHARACTERS) ?? "no role";
+    return `has the role ${shown}, which is none`;
+  }
+  const otherwise = saidWithoutContent(message);
+  for (const said of otherwise) texts.push(JSON.stringify(said));
+  if (typeof content === "string") texts.push(content);
+  else if (Array.isArray(content)) texts.push(JSON.stringify(content));
+  else if (content !== undefined && content !== null) return "has a content that is no text";
+  else if (role !== "assistant" || otherwise.length === 0) return "has no content";
+  return undefined;
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

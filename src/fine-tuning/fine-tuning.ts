@@ -1,6 +1,6 @@
 import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
 import type { Database } from "../../db/client.ts";
-import { findFile } from "../../db/queries/file-find.ts";
+import { findFile } from "../../db/queries/file-read.ts";
 import {
   eventsBefore,
   findEventSequence,

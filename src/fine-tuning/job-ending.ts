@@ -1,5 +1,5 @@
 import type { Trigger } from "../../actors/fine-tuning-job/state.ts";
-import type { OutboxEvent } from "../../db/queries/outbox-insert.ts";
+import type { OutboxEvent } from "../../db/queries/outbox.ts";
 import type { NewTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobRecord } from "../lib/fine-tuning-job.ts";
 import { newId } from "../lib/ids.ts";

@@ -19,27 +19,20 @@ import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 import { ProviderFailure } from "../providers/interface.ts";
-import { absentProvider } from "./absent-provider.ts";
+import { check } from "./check-file.ts";
 import { endJob } from "./end-job.ts";
 import { partsOfEnding } from "./job-ending.ts";
 import { openFile, writeResults } from "./job-file-access.ts";
-import { Abandoned, JobRun } from "./job-run.ts";
 import { CALL_TIMEOUT_MS } from "./limits.ts";
-import { Semaphore } from "./semaphore.ts";
-import { type Ending, type StepContext, told } from "./step.ts";
-import { afterDeadline, afterFailure } from "./step-failure.ts";
-import { check } from "./steps/check.ts";
-import { cleanUp } from "./steps/clean-up.ts";
-import { follow } from "./steps/follow.ts";
-import { order } from "./steps/order.ts";
-import { upload } from "./steps/upload.ts";
+import { afterDeadline, afterFailure, type Ending, type StepContext, told } from "./step.ts";
+import { cleanUp, follow, order, upload } from "./steps.ts";
 
-export type FineTuningJobActors = ActorRegistry<
+type FineTuningJobActors = ActorRegistry<
   Awaited<ReturnType<(typeof fineTuningJobActor)["load"]>>,
   (typeof fineTuningJobActor)["verbs"]
 >;
 
-export interface JobOwnerDependencies {
+interface JobOwnerDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   readonly ownership: Ownership;
@@ -256,4 +249,109 @@ function successOf(trigger: Trigger): NewJobEvent[] {
     told(`New fine-tuned model created: ${trigger.fineTunedModel}`),
     told("The job has successfully completed"),
   ];
+}
+
+/** Thrown where a job is not to be touched any more: it was lost, or this process stops. */
+class Abandoned extends Error {}
+
+/** One job in the hands of this instance. */
+class JobRun {
+  readonly lease: Lease;
+  ended: Promise<void> = Promise.resolve();
+  readonly #abandoned = new AbortController();
+  #wake: (() => void) | undefined;
+  /** Woken before it paused. */
+  #isAwake = false;
+
+  constructor(lease: Lease) {
+    this.lease = lease;
+  }
+
+  get isAbandoned(): boolean {
+    return this.#abandoned.signal.aborted;
+  }
+
+  abandon(): void {
+    this.#abandoned.abort();
+    this.wake();
+  }
+
+  wake(): void {
+    this.#isAwake = true;
+    this.#wake?.();
+  }
+
+  async pause(clock: Clock, ms: number): Promise<void> {
+    if (!this.#isAwake) {
+      await new Promise<void>((resolve) => {
+        const cancel = clock.after(ms, resolve);
+        this.#wake = () => {
+          cancel();
+          resolve();
+        };
+      });
+    }
+    this.#wake = undefined;
+    this.#isAwake = false;
+  }
+
+  async call<Result>(
+    clock: Clock,
+    timeoutMs: number,
+    call: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    const controller = new AbortController();
+    const abort = () => controller.abort();
+    const stopTimer = clock.after(timeoutMs, abort);
+    this.#abandoned.signal.addEventListener("abort", abort, { once: true });
+    try {
+      return await call(controller.signal);
+    } finally {
+      stopTimer();
+      this.#abandoned.signal.removeEventListener("abort", abort);
+    }
+  }
+}
+
+/** Lets so many through at a time; the others wait in the order in which they came. */
+class Semaphore {
+  readonly #places: number;
+  #taken = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(places: number) {
+    this.#places = places;
+  }
+
+  async pass<Result>(run: () => Promise<Result>): Promise<Result> {
+    if (this.#taken < this.#places) this.#taken += 1;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await run();
+    } finally {
+      // The place goes to whoever waits longest, or is free.
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#taken -= 1;
+      else next();
+    }
+  }
+}
+
+/** A provider that the configuration does not name any more: it is out of reach until it does. */
+function absentProvider(providerId: string): FineTuningProvider {
+  const unavailable = async (): Promise<never> => {
+    throw new ProviderFailure("unavailable", `no provider ${providerId} is configured`);
+  };
+  return {
+    uploadFile: unavailable,
+    findFile: unavailable,
+    deleteFile: unavailable,
+    createJob: unavailable,
+    findJobs: unavailable,
+    readJob: unavailable,
+    readEvents: unavailable,
+    cancelJob: unavailable,
+    deleteModel: unavailable,
+    countTokens: unavailable,
+  };
 }

@@ -1,10 +1,11 @@
-import { jsonResponse } from "../http/json-response.ts";
+import { Stream } from "@elysiajs/stream";
+import type { JobEvent } from "../../db/queries/fine-tuning-events.ts";
+import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
-import type { Hyperparameters } from "../lib/fine-tuning-job.ts";
-import { eventStream, wantsEventStream } from "./event-stream.ts";
+import type { Hyperparameters, JobRecord } from "../lib/fine-tuning-job.ts";
+import type { FeedItem } from "./event-feed.ts";
 import type { FineTuning, JobRequest } from "./fine-tuning.ts";
 import * as schema from "./schema.ts";
-import { eventShape, jobShape } from "./shape.ts";
 
 const access: Access = { kind: "model", scope: "fine_tuning" };
 const tag = "Fine-tuning";
@@ -174,4 +175,97 @@ function hyperparametersOf(stated: StatedHyperparameters): Hyperparameters {
     batch_size,
     learning_rate_multiplier,
   };
+}
+
+const KEEPALIVE = ": keepalive\n\n";
+/** A weight of zero: "not this" (RFC 9110, section 12.4.2). */
+const REFUSED = /^q=0(\.0*)?$/;
+const DONE = "data: [DONE]\n\n";
+
+/** Whether a client asks for server-sent events rather than a list. */
+function wantsEventStream(request: Request): boolean {
+  const accepted = request.headers.get("accept") ?? "";
+  return accepted.split(",").some((range) => {
+    const [name, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
+    return name === "text/event-stream" && !parameters.some((one) => REFUSED.test(one));
+  });
+}
+
+/**
+ * A feed as server-sent events: one frame an event, with its id, and `[DONE]` once the job has ended.
+ * The frames are finished here and the content type is set by hand: of what @elysiajs/stream does with
+ * anything else, some comes out unframed and some brings the process down when the client goes.
+ */
+export function eventStream(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
+  const { value } = new Stream<Uint8Array>(framesOf(feed, onOver));
+  return new Response(value as unknown as ReadableStream<Uint8Array<ArrayBuffer>>, {
+    headers: {
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-cache",
+      connection: "keep-alive",
+    },
+  });
+}
+
+async function* framesOf(
+  feed: AsyncIterable<FeedItem>,
+  onOver: () => void,
+): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  try {
+    for await (const item of feed) yield encoder.encode(frameOf(item));
+  } finally {
+    onOver();
+  }
+}
+
+function frameOf(item: FeedItem): string {
+  switch (item.kind) {
+    case "event":
+      return `id: ${item.event.id}\ndata: ${JSON.stringify(eventShape(item.event))}\n\n`;
+    case "quiet":
+      return KEEPALIVE;
+    case "done":
+      return DONE;
+  }
+}
+
+/** A job on the wire (spec 2.12). */
+function jobShape(job: JobRecord) {
+  return {
+    id: job.id,
+    object: "fine_tuning.job",
+    model: job.baseModel,
+    created_at: seconds(job.createdAtMs),
+    finished_at: job.finishedAtMs === null ? null : seconds(job.finishedAtMs),
+    status: job.status,
+    training_file: job.trainingFile,
+    validation_file: job.validationFile,
+    hyperparameters: job.hyperparameters,
+    fine_tuned_model: job.fineTunedModel,
+    estimated_finish: job.estimatedFinishMs === null ? null : seconds(job.estimatedFinishMs),
+    error: job.error,
+    trained_tokens: job.trainedTokens,
+    organization_id: job.organizationId,
+    result_files: job.resultFile === null ? [] : [job.resultFile],
+    seed: job.seed,
+    suffix: job.suffix,
+    metadata: job.metadata,
+  };
+}
+
+function eventShape(event: JobEvent) {
+  return {
+    object: "fine_tuning.job.event",
+    id: event.id,
+    created_at: seconds(event.createdAtMs),
+    level: event.level,
+    message: event.message,
+    type: event.type,
+    data: event.data,
+  };
+}
+
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
 }

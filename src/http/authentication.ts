@@ -1,3 +1,4 @@
+import { findKeysByHash } from "../../db/queries/key-read.ts";
 import { findOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
 import type { Query } from "../../db/query.ts";
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
@@ -5,9 +6,152 @@ import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ApiKeyActors } from "../money/single-node.ts";
-import { KeyLookup } from "./key-lookup.ts";
-import { malformedKey, missingKey, refusedHeader } from "./refused-key.ts";
 import type { Suspensions } from "./suspensions.ts";
+
+const HOW_TO_SEND = "Send it as: Authorization: Bearer <API_KEY>";
+const OUR_KEYS = "keys of this gateway begin with gateway_sk_ or gateway_mgmt_";
+const OURS = /^gateway_[a-z]+_/;
+/** What programs send where the variable that should hold the key is not set. */
+const UNSET = /^(?:undefined|null|none|nil|\$\{?\w+\}?|<.*>|your[-_ ].*)$/i;
+const WRAPPED = /^["'`\u2018-\u201d]|["'`\u2018-\u201d]$|\s/;
+/** Key forms of other services: OpenAI's and those alike, Google's, Groq's, xAI's, Hugging Face's, AWS's. */
+const OTHERS = /^(?:sk-|pk-|rk-|AIza|gsk_|xai-|hf_|nvapi-|AKIA|r8_|csk-|fw_|tgp_|pplx-)/;
+
+function missingKey(): GatewayError {
+  return new GatewayError("missing_api_key", `No API key was given. ${HOW_TO_SEND}`);
+}
+
+/** An Authorization header of another form than a key's. */
+function refusedHeader(): GatewayError {
+  const message = `The Authorization header is not of the form that holds an API key. ${HOW_TO_SEND}`;
+  return new GatewayError("invalid_api_key", message);
+}
+
+/** A text that cannot be a key of this gateway. Says what is likely wrong with it, and never quotes it. */
+function malformedKey(text: string): GatewayError {
+  return new GatewayError("invalid_api_key", `The API key is not valid: ${faultOf(text)}.`);
+}
+
+function faultOf(text: string): string {
+  const bare = text.trim();
+  if (bare === "" || UNSET.test(bare)) {
+    return "a placeholder was sent in its place, so the variable that should hold it is most likely not set";
+  }
+  if (WRAPPED.test(text)) return "there are quotes or white space in it";
+  if (OURS.test(bare)) return "it is mistyped or truncated (its checksum does not match)";
+  if (OTHERS.test(bare)) return `it looks like the key of another service; ${OUR_KEYS}`;
+  return OUR_KEYS;
+}
+
+/** Which key a secret belongs to is fixed for ever, so it may be remembered; what the key may do is not. */
+const MAX_KNOWN_SECRETS = 100_000;
+/**
+ * How long a secret without a key is refused unread. A key may be made with a secret that was tried before,
+ * on any instance, and has to be usable within a second.
+ */
+const UNKNOWN_MS = 500;
+const MAX_UNKNOWN_SECRETS = 10_000;
+/** Secrets that one read looks up. */
+const MAX_BATCH = 500;
+const MAX_WAITING = 10_000;
+
+interface KeyLookupDependencies {
+  readonly clock: Clock;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+interface WaitingLookup {
+  readonly promise: Promise<string | undefined>;
+  resolve(keyId: string | undefined): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Finds the key of a secret by the secret's hash. Anyone can make up secrets that pass the checksum, so a
+ * flood of them must not cost a database read each: one read at a time looks up everything that waits, and
+ * a secret that no key has is remembered for a moment.
+ */
+export class KeyLookup {
+  readonly #dependencies: KeyLookupDependencies;
+  readonly #keyIds = new Map<string, string>();
+  /** Until when each is refused, the oldest first. */
+  readonly #unknown = new Map<string, number>();
+  readonly #waiting = new Map<string, WaitingLookup>();
+  #isReading = false;
+
+  constructor(dependencies: KeyLookupDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** The id of the key, where its secret was seen before. */
+  known(hash: string): string | undefined {
+    return this.#keyIds.get(hash);
+  }
+
+  /** The key is gone, or was not found by its id. */
+  forget(hash: string): void {
+    this.#keyIds.delete(hash);
+  }
+
+  /** Undefined where no key has the secret. Throws 503 where too many lookups wait, and as the read does. */
+  async find(hash: string): Promise<string | undefined> {
+    if (this.#isUnknown(hash)) return undefined;
+    const waiting = this.#waiting.get(hash);
+    if (waiting !== undefined) return waiting.promise;
+    if (this.#waiting.size >= MAX_WAITING) {
+      throw new GatewayError("overloaded", "Too many API keys are being looked up. Try again.", {
+        retryAfterSeconds: 1,
+      });
+    }
+    const lookup = Promise.withResolvers<string | undefined>();
+    this.#waiting.set(hash, lookup);
+    if (!this.#isReading) void this.#readWaiting();
+    return lookup.promise;
+  }
+
+  async #readWaiting(): Promise<void> {
+    this.#isReading = true;
+    while (this.#waiting.size > 0) {
+      const batch = [...this.#waiting.entries().take(MAX_BATCH)];
+      // What asks from here on is read afresh: its key may have been committed since.
+      for (const [hash] of batch) this.#waiting.delete(hash);
+      try {
+        const hashes = batch.map(([hash]) => hash);
+        const found = await this.#dependencies.read(findKeysByHash(hashes));
+        for (const [hash, lookup] of batch) lookup.resolve(this.#remember(hash, found.get(hash)));
+      } catch (error) {
+        for (const [, lookup] of batch) lookup.reject(error);
+      }
+    }
+    this.#isReading = false;
+  }
+
+  #remember(hash: string, keyId: string | undefined): string | undefined {
+    if (keyId === undefined) {
+      this.#unknown.delete(hash);
+      if (this.#unknown.size >= MAX_UNKNOWN_SECRETS) deleteOldest(this.#unknown);
+      this.#unknown.set(hash, this.#dependencies.clock.nowMs() + UNKNOWN_MS);
+      return undefined;
+    }
+    if (this.#keyIds.size >= MAX_KNOWN_SECRETS) deleteOldest(this.#keyIds);
+    this.#keyIds.set(hash, keyId);
+    return keyId;
+  }
+
+  #isUnknown(hash: string): boolean {
+    const untilMs = this.#unknown.get(hash);
+    if (untilMs === undefined) return false;
+    const leftMs = untilMs - this.#dependencies.clock.nowMs();
+    // More than was given: the clock was set back.
+    if (leftMs > 0 && leftMs <= UNKNOWN_MS) return true;
+    this.#unknown.delete(hash);
+    return false;
+  }
+}
+
+function deleteOldest(map: Map<string, unknown>): void {
+  map.delete(map.keys().next().value!);
+}
 
 /** Longer than any well-formed header; nothing beyond is looked at. */
 const MAX_HEADER_CHARACTERS = 256;
@@ -15,7 +159,7 @@ const BEARER = /^Bearer +/i;
 /** As almost everyone writes it. */
 const USUAL_SCHEME = "Bearer ";
 
-export interface AuthenticationDependencies {
+interface AuthenticationDependencies {
   readonly keys: ApiKeyActors;
   readonly suspensions: Suspensions;
   readonly clock: Clock;

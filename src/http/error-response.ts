@@ -1,8 +1,8 @@
 import { asUnavailable } from "../../db/unavailable.ts";
-import { GatewayError } from "../lib/errors.ts";
-import { ERROR_TABLE } from "./error-table.ts";
+import { bodyInPieces } from "../lib/body-pieces.ts";
+import { type ErrorCode, GatewayError } from "../lib/errors.ts";
 
-export interface ErrorEnvelope {
+interface ErrorEnvelope {
   readonly error: {
     readonly message: string;
     readonly type: string;
@@ -60,4 +60,85 @@ export function errorResponse(
   if (status === 408 || status === 409) headers["x-should-retry"] = "false";
   if (status === 401) headers["www-authenticate"] = "Bearer";
   return new Response(JSON.stringify(errorEnvelope(error, requestId)), { status, headers });
+}
+
+type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "billing_error"
+  | "permission_error"
+  | "not_found_error"
+  | "timeout_error"
+  | "rate_limit_error"
+  | "client_closed_request"
+  | "api_error"
+  | "provider_error"
+  | "overloaded_error";
+
+interface ErrorEntry {
+  readonly status: number;
+  readonly type: ErrorType;
+}
+
+const entry = (status: number, type: ErrorType): ErrorEntry => ({ status, type });
+
+/** The one place where a code becomes a status and a type. */
+export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
+  invalid_body: entry(400, "invalid_request_error"),
+  invalid_json: entry(400, "invalid_request_error"),
+  invalid_query: entry(400, "invalid_request_error"),
+  invalid_header: entry(400, "invalid_request_error"),
+  invalid_jsonl: entry(400, "invalid_request_error"),
+  content_policy_violation: entry(400, "invalid_request_error"),
+  unsupported_parameter: entry(400, "invalid_request_error"),
+  unsupported_model: entry(400, "invalid_request_error"),
+  provider_rejected: entry(400, "invalid_request_error"),
+  context_length_exceeded: entry(400, "invalid_request_error"),
+  missing_api_key: entry(401, "authentication_error"),
+  invalid_api_key: entry(401, "authentication_error"),
+  key_inactive: entry(401, "authentication_error"),
+  key_expired: entry(401, "authentication_error"),
+  insufficient_credits: entry(402, "billing_error"),
+  budget_exhausted: entry(402, "billing_error"),
+  payment_declined: entry(402, "billing_error"),
+  missing_scope: entry(403, "permission_error"),
+  model_not_allowed: entry(403, "permission_error"),
+  wrong_key_kind: entry(403, "permission_error"),
+  key_not_permitted: entry(403, "permission_error"),
+  quota_exceeded: entry(403, "permission_error"),
+  organization_suspended: entry(403, "permission_error"),
+  model_not_found: entry(404, "not_found_error"),
+  key_not_found: entry(404, "not_found_error"),
+  file_not_found: entry(404, "not_found_error"),
+  organization_not_found: entry(404, "not_found_error"),
+  transaction_not_found: entry(404, "not_found_error"),
+  job_not_found: entry(404, "not_found_error"),
+  webhook_not_found: entry(404, "not_found_error"),
+  delivery_not_found: entry(404, "not_found_error"),
+  route_not_found: entry(404, "not_found_error"),
+  method_not_allowed: entry(405, "invalid_request_error"),
+  provider_timeout: entry(408, "timeout_error"),
+  name_taken: entry(409, "invalid_request_error"),
+  idempotency_conflict: entry(409, "invalid_request_error"),
+  job_not_cancellable: entry(409, "invalid_request_error"),
+  precondition_failed: entry(412, "invalid_request_error"),
+  payload_too_large: entry(413, "invalid_request_error"),
+  input_too_long: entry(413, "invalid_request_error"),
+  unsupported_media_type: entry(415, "invalid_request_error"),
+  range_not_satisfiable: entry(416, "invalid_request_error"),
+  rate_limit_exceeded: entry(429, "rate_limit_error"),
+  client_closed_request: entry(499, "client_closed_request"),
+  internal: entry(500, "api_error"),
+  provider_error: entry(502, "provider_error"),
+  overloaded: entry(503, "overloaded_error"),
+  no_provider_available: entry(503, "provider_error"),
+  database_unavailable: entry(503, "api_error"),
+};
+
+/** A JSON answer. What every response carries is added behind the route. */
+export function jsonResponse(body: unknown, status = 200): Response {
+  return new Response(bodyInPieces(JSON.stringify(body)), {
+    status,
+    headers: { "content-type": "application/json" },
+  });
 }

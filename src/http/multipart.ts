@@ -1,39 +1,37 @@
 import type { Readable } from "node:stream";
 import { Busboy, type BusboyFileStream, type BusboyInstance } from "@fastify/busboy";
-import { clientClosed, GatewayError } from "../lib/errors.ts";
-import { assertPlainBody, assertPlainPart } from "./content-encoding.ts";
-import { type Pace, PacedReader } from "./paced-reader.ts";
-import { partFilename } from "./part-filename.ts";
-import { PieceMemory } from "./piece-memory.ts";
+import type { Clock } from "../lib/clock.ts";
+import { bodyTooSlow, clientClosed, GatewayError } from "../lib/errors.ts";
+import { assertPlainBody, assertPlainPart } from "./read-body.ts";
 
 /** What takes the parts of a form, in the order in which they come. */
-export interface FormReceiver {
+interface FormReceiver {
   /** Throws to refuse it. */
   field(name: string, value: string): void;
   /** Throws to refuse it. What is returned takes the file's bytes. */
   file(name: string, heading: FormFileHeading): Promise<FormFileReceiver>;
 }
 
-export interface FormFileHeading {
+interface FormFileHeading {
   readonly filename: string;
   readonly contentType: string;
 }
 
-export interface FormFileReceiver {
+interface FormFileReceiver {
   /** Resolves when it can take more: a slow one holds the client back. The piece is gone then. */
   write(piece: Uint8Array): Promise<void>;
   /** Rejects to refuse the file as a whole. */
   end(): Promise<void>;
 }
 
-export interface FormLimits {
+interface FormLimits {
   readonly maxFileBytes: number;
 }
 
 export interface FormReading extends FormLimits, Pace {}
 
 /** Boundaries, headings and fields: everything that is not the file. */
-export const MAX_FRAMING_BYTES = 64 * 1024;
+const MAX_FRAMING_BYTES = 64 * 1024;
 const MAX_FIELDS = 16;
 const MAX_FIELD_BYTES = 4 * 1024;
 const MAX_HEADING_BYTES = 8 * 1024;
@@ -246,4 +244,99 @@ function tooLarge(maxFileBytes: number): GatewayError {
     `A file may have at most ${maxFileBytes / 1024 / 1024} MB.`,
     { param: "file" },
   );
+}
+
+interface Pace {
+  /** One that nobody sets. */
+  readonly clock: Clock;
+  /** A client that sends less is given up when it has been waited for a minute longer than it may need. */
+  readonly minBytesPerSecond: number;
+}
+
+/** A client that sends nothing for so long is gone, though its connection stands. */
+const IDLE_TIMEOUT_MS = 60_000;
+/** What a client may be behind the least rate. */
+const PATIENCE_MS = 60_000;
+
+/**
+ * Reads a body of any length in a time that is bounded by its length. Only the time in which the client is
+ * waited for counts, so that whoever is held back here is not taken for slow.
+ */
+export class PacedReader {
+  readonly #body: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #pace: Pace;
+  #readBytes = 0;
+  #waitedMs = 0;
+
+  constructor(body: ReadableStream<Uint8Array>, pace: Pace) {
+    this.#body = body.getReader();
+    this.#pace = pace;
+  }
+
+  /** Undefined at the end. Rejects with 499 where the client goes away, falls silent or is too slow. */
+  async read(): Promise<Uint8Array | undefined> {
+    const { clock } = this.#pace;
+    const sinceMs = clock.nowMs();
+    const tooSlow = Promise.withResolvers<never>();
+    const cancelTimer = clock.after(Math.min(IDLE_TIMEOUT_MS, this.#patienceMs()), () =>
+      tooSlow.reject(bodyTooSlow()),
+    );
+    try {
+      const { value, done } = await Promise.race([this.#body.read(), tooSlow.promise]);
+      this.#waitedMs += clock.nowMs() - sinceMs;
+      this.#readBytes += value?.byteLength ?? 0;
+      if (this.#patienceMs() < 0) throw bodyTooSlow();
+      return done ? undefined : value;
+    } catch (error) {
+      throw error instanceof GatewayError ? error : clientClosed(error);
+    } finally {
+      cancelTimer();
+    }
+  }
+
+  /** How long the client may still be waited for. */
+  #patienceMs(): number {
+    const neededMs = (this.#readBytes / this.#pace.minBytesPerSecond) * 1_000;
+    return PATIENCE_MS + neededMs - this.#waitedMs;
+  }
+
+  /** Takes nothing more. Never rejects. */
+  async cancel(): Promise<void> {
+    await this.#body.cancel().catch(() => {});
+  }
+}
+
+/**
+ * Frees the memory of a body's pieces at once instead of leaving it to the garbage collector, which is late:
+ * it sees small objects, and a fast upload has tens of megabytes of them waiting. A piece is free when each
+ * of its bytes has been used for the last time; as each is used once, nobody can still need one then,
+ * whoever it went through in between.
+ */
+export class PieceMemory {
+  readonly #unusedBytes = new WeakMap<ArrayBufferLike, number>();
+
+  /** A piece that was read, and that nobody else keeps. One that shares its memory is left alone. */
+  lend({ buffer, byteLength }: Uint8Array): void {
+    if (byteLength === buffer.byteLength) this.#unusedBytes.set(buffer, byteLength);
+  }
+
+  /** These bytes, which may be part of a piece, will not be looked at again. */
+  giveBack({ buffer, byteLength }: Uint8Array): void {
+    const unusedBytes = this.#unusedBytes.get(buffer);
+    if (unusedBytes === undefined) return;
+    if (unusedBytes > byteLength) this.#unusedBytes.set(buffer, unusedBytes - byteLength);
+    else (buffer as ArrayBuffer).transfer(0);
+  }
+}
+
+/** .NET's form of a name that is not ASCII, in one piece (RFC 2047, section 2). */
+const ENCODED_WORD = /^=\?utf-8\?B\?([A-Za-z0-9+/]+={0,2})\?=$/i;
+
+/** The name of a part's file as its sender knows it, without folders. */
+function partFilename(stated: string | undefined): string {
+  const encoded = ENCODED_WORD.exec(stated ?? "")?.[1];
+  if (encoded === undefined) return stated ?? "";
+  const name = Buffer.from(encoded, "base64").toString();
+  const last = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
+  return last === "." || last === ".." ? "" : last;
 }

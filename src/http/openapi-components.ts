@@ -1,4 +1,4 @@
-import { ERROR_TABLE } from "./error-table.ts";
+import { ERROR_TABLE } from "./error-response.ts";
 
 export const SECURITY_SCHEME = "apiKey";
 

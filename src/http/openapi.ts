@@ -1,8 +1,16 @@
-import { AUTHENTICATION, ERROR_COMPONENTS, SECURITY_SCHEME } from "./openapi-components.ts";
-import { describeOperation } from "./openapi-operation.ts";
-import type { RouteDefinition } from "./route.ts";
+import type { TSchema } from "typebox";
+import {
+  AUTHENTICATION,
+  CALL_HEADERS,
+  ERROR_COMPONENTS,
+  errorDescription,
+  errorReference,
+  REQUEST_HEADERS,
+  SECURITY_SCHEME,
+} from "./openapi-components.ts";
+import type { Access, ResponseDescription, RouteDefinition } from "./route.ts";
 
-export interface DescriptionInfo {
+interface DescriptionInfo {
   /** Of the gateway. */
   readonly version: string;
 }
@@ -51,4 +59,255 @@ export function openApiDocument(
 /** `/v1/keys/:id` and `/v1/models/*` as `/v1/keys/{id}` and `/v1/models/{id}`: ids may hold slashes. */
 function templatedPath(path: string): string {
   return path.replace(/:(\w+)/g, "{$1}").replace(/\*$/, path.includes(":id") ? "{rest}" : "{id}");
+}
+
+const JSON_TYPE = "application/json";
+const FORM_TYPE = "multipart/form-data";
+const EVENT_STREAM_TYPE = "text/event-stream";
+const IDEMPOTENCY_KEY = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description:
+    "The same key with the same body gets the stored answer for 24 hours, without a second call or charge.",
+  schema: { type: "string", minLength: 1, maxLength: 255 },
+};
+
+/** The operation object of a route. @param path with its parameters in braces */
+function describeOperation(route: RouteDefinition, path: string): object {
+  const isCall = route.access.kind === "model" && route.body !== undefined;
+  const parameters = [
+    ...pathParameters(path),
+    ...queryParameters(route),
+    ...(route.takesIdempotencyKey ? [IDEMPOTENCY_KEY] : []),
+  ];
+  return {
+    tags: [route.tag],
+    summary: route.summary,
+    operationId: operationId(route.method, path),
+    description: accessText(route.access),
+    security:
+      route.access.kind === "public"
+        ? []
+        : [{ [SECURITY_SCHEME]: "scope" in route.access ? [route.access.scope] : [] }],
+    ...(parameters.length > 0 && { parameters }),
+    ...(route.body && { requestBody: requestBody(route.body, route.allowsUnknownFields ?? false) }),
+    ...(route.form && {
+      requestBody: {
+        required: true,
+        content: { [FORM_TYPE]: { schema: describeSchema(route.form) } },
+      },
+    }),
+    responses: {
+      ...Object.fromEntries(errorStatuses(route, path, isCall).map((s) => [s, errorReference(s)])),
+      ...Object.fromEntries(
+        Object.entries(route.responses).map(([status, response]) => [
+          status,
+          describeResponse(Number(status), response, isCall ? CALL_HEADERS : REQUEST_HEADERS),
+        ]),
+      ),
+    },
+  };
+}
+
+/** `POST /v1/keys/{id}` is postV1KeysId. */
+function operationId(method: string, path: string): string {
+  const words = path.split(/[^A-Za-z0-9]+/).filter((word) => word !== "");
+  return (
+    method.toLowerCase() + words.map((word) => word[0]!.toUpperCase() + word.slice(1)).join("")
+  );
+}
+
+function accessText(access: Access): string {
+  if (access.kind === "public") return "Needs no API key.";
+  if (access.kind === "self") return "Needs a secret key or a management key.";
+  if (access.kind === "operator") return "Needs an operator key.";
+  if (access.kind === "model" || access.kind === "storage") {
+    return `Needs a secret key with the scope \`${access.scope}\`.`;
+  }
+  const isUnlimited = access.kind === "administration" && access.refusesLimitedKeys;
+  const secret = isUnlimited ? "a secret key without limits of its own" : "a secret key";
+  return `Needs a management key, or ${secret} with the scope \`${access.scope}\`.`;
+}
+
+function pathParameters(path: string): object[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
+  }));
+}
+
+function queryParameters(route: RouteDefinition): object[] {
+  if (route.query === undefined) return [];
+  const { properties = {}, required = [] } = describeSchema(route.query);
+  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
+    name,
+    in: "query",
+    required: required.includes(name),
+    ...(description !== undefined && { description }),
+    schema,
+  }));
+}
+
+function requestBody(body: TSchema, allowsUnknownFields: boolean): object {
+  const { examples, ...schema } = describeSchema(body);
+  if (schema.type === "object" && !allowsUnknownFields) schema.additionalProperties ??= false;
+  return {
+    required: true,
+    ...(allowsUnknownFields && { description: "Other members are passed on to the provider." }),
+    content: { [JSON_TYPE]: { schema, ...exampleOf(examples) } },
+  };
+}
+
+function mediaType(described: TSchema): object {
+  const { examples, ...schema } = describeSchema(described);
+  return { schema, ...exampleOf(examples) };
+}
+
+/** The schema's first example, where readers look for it: beside the schema. */
+function exampleOf(examples: unknown): { readonly example?: unknown } {
+  return Array.isArray(examples) && examples.length > 0 ? { example: examples[0] } : {};
+}
+
+/** What can go wrong before a handler is asked, and in every call of a model (contract's order of checks). */
+function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): number[] {
+  // Every route refuses query parameters that it does not know.
+  const statuses = [400, 500];
+  if (route.access.kind !== "public") statuses.push(401, 403, 503);
+  if (path.includes("{")) statuses.push(404);
+  if (route.body ?? route.form) statuses.push(413, 415);
+  if (isCall) statuses.push(402, 404, 408, 409, 429, 502);
+  return [...new Set(statuses)];
+}
+
+function describeResponse(status: number, response: ResponseDescription, headers: object): object {
+  if (status >= 400 && response.schema === undefined) {
+    return errorDescription(status, response.description);
+  }
+  const type = response.contentType ?? (response.schema && JSON_TYPE);
+  const { eventSchema } = response;
+  return {
+    description: response.description,
+    headers,
+    ...(type !== undefined && {
+      content: {
+        [type]: response.schema ? mediaType(response.schema) : {},
+        ...(eventSchema && { [EVENT_STREAM_TYPE]: mediaType(eventSchema) }),
+      },
+    }),
+  };
+}
+
+/** A JSON Schema (draft 2020-12, which OpenAPI 3.1 takes as it is). */
+interface JsonSchema {
+  [keyword: string]: unknown;
+  type?: string | string[];
+  description?: string;
+  properties?: Record<string, JsonSchema>;
+  required?: string[];
+  additionalProperties?: unknown;
+  examples?: unknown;
+}
+
+/** Keywords whose members are names, not keywords. */
+const NAMED: ReadonlySet<string> = new Set(["properties", "patternProperties", "$defs"]);
+/** Keywords that hold values of the API, not schemas. */
+const VALUES: ReadonlySet<string> = new Set(["const", "enum", "default", "example", "examples"]);
+const ANY_NAME = "^.*$";
+
+/**
+ * The schema as plain JSON, in the words that people and generators read best: a union of constants as
+ * an enumeration, a union with null as two types, a record as additional properties. It accepts the
+ * same values, but for one thing: that integers are safe integers goes without saying.
+ */
+export function describeSchema(schema: TSchema): JsonSchema {
+  return simplify(JSON.parse(JSON.stringify(schema))) as JsonSchema;
+}
+
+function simplify(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(simplify);
+  if (!isObject(value)) return value;
+  const schema: JsonSchema = {};
+  for (const [keyword, member] of Object.entries(value)) {
+    if (VALUES.has(keyword)) schema[keyword] = member;
+    else if (NAMED.has(keyword) && isObject(member)) schema[keyword] = simplifyNamed(member);
+    else schema[keyword] = simplify(member);
+  }
+  const union = unionWithNull(unionOfConstants(flatUnion(schema)));
+  return typedEnumeration(recordAsAdditional(withoutNoise(union)));
+}
+
+function simplifyNamed(members: JsonSchema): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(members).map(([name, member]) => [name, simplify(member)]),
+  );
+}
+
+/** The options of a union; none where it says more than that. */
+function optionsOf(schema: JsonSchema): JsonSchema[] {
+  const { anyOf, type, enum: values } = schema;
+  if (!Array.isArray(anyOf) || type !== undefined || values !== undefined) return [];
+  return anyOf.every(isObject) ? anyOf : [];
+}
+
+function flatUnion(schema: JsonSchema): JsonSchema {
+  const options = optionsOf(schema);
+  if (options.length === 0) return schema;
+  const flat = options.flatMap((option) => {
+    const inner = Object.keys(option).join() === "anyOf" ? optionsOf(option) : [];
+    return inner.length > 0 ? inner : [option];
+  });
+  return { ...schema, anyOf: flat };
+}
+
+function unionOfConstants(schema: JsonSchema): JsonSchema {
+  const options = optionsOf(schema);
+  const constants = options.filter((option) => Object.keys(option).sort().join() === "const,type");
+  if (constants.length < 2) return schema;
+  const { anyOf: _, ...others } = schema;
+  const enumeration = { enum: constants.map((option) => option.const) };
+  if (constants.length === options.length) return { ...others, ...enumeration };
+  const rest = options.filter((option) => !constants.includes(option));
+  return { ...others, anyOf: [typedEnumeration(enumeration), ...rest] };
+}
+
+function unionWithNull(schema: JsonSchema): JsonSchema {
+  const options = optionsOf(schema);
+  const [other, ...more] = options.filter((option) => option.type !== "null");
+  if (options.length !== 2 || other === undefined || more.length > 0) return schema;
+  const { anyOf: _, ...others } = schema;
+  const { type, const: constant, enum: values, ...rest } = other;
+  const known = constant === undefined ? values : [constant];
+  if (Array.isArray(known)) return { ...rest, ...others, enum: [...known, null] };
+  return typeof type === "string" ? { ...rest, ...others, type: [type, "null"] } : schema;
+}
+
+function recordAsAdditional(schema: JsonSchema): JsonSchema {
+  const { patternProperties, ...others } = schema;
+  if (!isObject(patternProperties) || others.additionalProperties !== undefined) return schema;
+  if (Object.keys(patternProperties).join() !== ANY_NAME) return schema;
+  return { ...others, additionalProperties: patternProperties[ANY_NAME] };
+}
+
+function withoutNoise(schema: JsonSchema): JsonSchema {
+  const { maximum, minimum, properties, ...others } = schema;
+  return {
+    ...others,
+    ...(properties && Object.keys(properties).length > 0 && { properties }),
+    ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER && { minimum }),
+    ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER && { maximum }),
+  };
+}
+
+/** Readers and generators show an enumeration better when they are told what its values are. */
+function typedEnumeration(schema: JsonSchema): JsonSchema {
+  if (!Array.isArray(schema.enum) || schema.type !== undefined) return schema;
+  const types = [...new Set(schema.enum.map((value) => (value === null ? "null" : typeof value)))];
+  return { type: types.length === 1 ? types[0] : types, ...schema };
+}
+
+function isObject(value: unknown): value is JsonSchema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -6,8 +6,7 @@ import type { BodyBudget } from "./body-budget.ts";
 import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 import { createQueryReader } from "./read-query.ts";
 import type { RouteDefinition } from "./route.ts";
-import { type Check, createCheck } from "./validate.ts";
-import { validatorOf } from "./validators.ts";
+import { type Check, createCheck, validatorOf } from "./validate.ts";
 
 /** What the way of every request needs. */
 export interface PipelineDependencies {

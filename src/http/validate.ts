@@ -1,7 +1,6 @@
 import type { TSchema } from "typebox";
+import { Compile } from "typebox/schema";
 import { type ErrorCode, GatewayError } from "../lib/errors.ts";
-import { findValidationError } from "./find-validation-error.ts";
-import { type Validator, validatorOf } from "./validators.ts";
 
 /** Checks a value against a schema and throws 400 with the field at fault. Coerces and strips nothing. */
 export type Check = (value: unknown) => void;
@@ -24,4 +23,204 @@ export function createCheck(schema: TSchema, code: ErrorCode, subject: string): 
       { param },
     );
   };
+}
+
+type Validator = ReturnType<typeof Compile>;
+
+/** Schemas are made once, at the start, so this is bounded by their parts. */
+const VALIDATORS = new WeakMap<TSchema, Validator>();
+
+/** A schema's validator, compiled at its first use: an idle gateway would hold dozens for nothing. */
+export function validatorOf(schema: TSchema): Validator {
+  let validator = VALIDATORS.get(schema);
+  if (validator === undefined) {
+    validator = Compile(schema);
+    VALIDATORS.set(schema, validator);
+  }
+  return validator;
+}
+
+/** Where a value first departs from its schema, and how. */
+interface Fault {
+  /** Names and positions on the way there, from the outside in. */
+  readonly path: readonly string[];
+  readonly message: string;
+}
+
+/** The keywords that schemas of bodies and queries are made of. */
+interface Keywords {
+  readonly type?: string;
+  readonly properties?: Readonly<Record<string, TSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: unknown;
+  readonly patternProperties?: Readonly<Record<string, TSchema>>;
+  readonly propertyNames?: TSchema;
+  readonly items?: TSchema;
+  readonly maxItems?: number;
+  readonly anyOf?: readonly TSchema[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+}
+
+/** Of a schema without its parts. */
+const WITHOUT_PARTS = new WeakMap<TSchema, Validator>();
+
+/**
+ * The first fault of a value that a schema refuses. Goes straight to it: listing faults, as the validator
+ * does, walks through everything that is right or wrong behind the first one too, which a body of many
+ * megabytes makes a matter of seconds.
+ */
+export function findValidationError(schema: TSchema, value: unknown): Fault {
+  const path: string[] = [];
+  let at: { schema: TSchema; value: unknown } = { schema, value };
+  for (;;) {
+    const own = ownFault(at.schema as Keywords, at.value);
+    if (own !== undefined) return { path: [...path, own.name], message: own.message };
+    const inner = innerFault(at.schema as Keywords, at.value);
+    if (inner === undefined) return { path, message: leafMessage(at.schema, at.value) };
+    if (inner.name !== undefined) path.push(inner.name);
+    at = inner;
+  }
+}
+
+/** Of an object's names: one that is missing, or one too many. */
+function ownFault(schema: Keywords, value: unknown): MemberFault | undefined {
+  const { type, properties = {}, required = [], additionalProperties, patternProperties } = schema;
+  if (!isObject(value)) return undefined;
+  if (schema.anyOf !== undefined) return kindFault(schema.anyOf, value);
+  if (type !== "object") return undefined;
+  const missing = required.find((name) => !Object.hasOwn(value, name));
+  if (missing !== undefined) return { name: missing, message: "is required" };
+  if (additionalProperties !== false || patternProperties !== undefined) return undefined;
+  for (const name in value) {
+    if (!Object.hasOwn(properties, name)) return { name, message: "is not a known field" };
+  }
+  return undefined;
+}
+
+interface MemberFault {
+  readonly name: string;
+  readonly message: string;
+}
+
+/** Of a value of several kinds of objects, told apart by a constant: it names none of them. */
+function kindFault(
+  branches: readonly TSchema[],
+  value: Record<string, unknown>,
+): MemberFault | undefined {
+  const kinds = branches.filter((one) => (one as Keywords).type === "object") as Keywords[];
+  if (kinds.length < 2 || kinds.some((kind) => hasConstants(kind, value))) return undefined;
+  const name = Object.keys(kinds[0]!.properties ?? {}).find((one) => constantsOf(kinds[0]!, one));
+  if (name === undefined || !Object.hasOwn(value, name)) return undefined;
+  const names = kinds.flatMap((kind) => constantsOf(kind, name) ?? []);
+  return { name, message: `must be ${listed(names)}` };
+}
+
+interface Inner {
+  readonly schema: TSchema;
+  readonly value: unknown;
+  /** Undefined where it is the same value under a part of the schema. */
+  readonly name: string | undefined;
+}
+
+/** The first part that is refused; undefined where the value itself is. */
+function innerFault(schema: Keywords, value: unknown): Inner | undefined {
+  if (schema.anyOf !== undefined) {
+    const branch = meantBranch(schema.anyOf, value);
+    return branch && { schema: branch, value, name: undefined };
+  }
+  if (schema.type === "array" && schema.items !== undefined && Array.isArray(value)) {
+    const { items } = schema;
+    const index = value.findIndex((item) => !fits(items, item));
+    return index < 0 ? undefined : { schema: items, value: value[index], name: String(index) };
+  }
+  if (schema.type !== "object" || !isObject(value)) return undefined;
+  const { properties = {}, patternProperties } = schema;
+  for (const name in properties) {
+    if (!Object.hasOwn(value, name) || fits(properties[name]!, value[name])) continue;
+    return { schema: properties[name]!, value: value[name], name };
+  }
+  const [ofNames] = Object.values(patternProperties ?? {});
+  if (ofNames === undefined) return undefined;
+  for (const name in value) {
+    if (!fits(ofNames, value[name])) return { schema: ofNames, value: value[name], name };
+  }
+  return undefined;
+}
+
+/**
+ * The one of several schemas that whoever wrote the value must have meant: of its type and, where members
+ * tell them apart, with its constants. Undefined where it is of none of their types.
+ */
+function meantBranch(branches: readonly TSchema[], value: unknown): TSchema | undefined {
+  const ofType = branches.filter((one) => isOfType(one as Keywords, value));
+  return ofType.find((one) => hasConstants(one as Keywords, value)) ?? ofType[0];
+}
+
+function isOfType(schema: Keywords, value: unknown): boolean {
+  if (schema.anyOf !== undefined)
+    return schema.anyOf.some((one) => isOfType(one as Keywords, value));
+  const type = schema.type ?? typeof (schema.const ?? schema.enum?.[0]);
+  if (type === "array") return Array.isArray(value);
+  if (type === "object") return isObject(value);
+  if (type === "integer") return typeof value === "number";
+  return type === typeof value;
+}
+
+function hasConstants(schema: Keywords, value: unknown): boolean {
+  if (!isObject(value)) return true;
+  return Object.keys(schema.properties ?? {}).every(
+    (name) => constantsOf(schema, name)?.includes(value[name]) ?? true,
+  );
+}
+
+/** What a member may be, where that is one of some constants. */
+function constantsOf(schema: Keywords, name: string): readonly unknown[] | undefined {
+  const { const: constant, enum: values } = schema.properties![name] as Keywords;
+  return values ?? (constant === undefined ? undefined : [constant]);
+}
+
+function typesOf(branches: readonly TSchema[]): string {
+  const types = branches.flatMap((one) => {
+    const { anyOf, type, const: constant, enum: values = [constant] } = one as Keywords;
+    return anyOf === undefined ? [type ?? typeof values[0]] : [typesOf(anyOf)];
+  });
+  return [...new Set(types.filter((type) => type !== "null"))].join(" or ");
+}
+
+/** What is wrong with the value itself, its parts left aside: they are right. */
+function leafMessage(schema: TSchema, value: unknown): string {
+  const { maxItems, propertyNames, anyOf, const: constant } = schema as Keywords;
+  const { enum: values = [constant] } = schema as Keywords;
+  if (anyOf !== undefined) return `must be ${typesOf(anyOf)}`;
+  if (values[0] !== undefined) return `must be ${listed(values)}`;
+  // Whether they differ from one another is not asked of too many.
+  if (Array.isArray(value) && maxItems !== undefined && value.length > maxItems) {
+    return `must not have more than ${maxItems} items`;
+  }
+  if (propertyNames !== undefined && isObject(value)) {
+    const misnamed = Object.keys(value).find((name) => !fits(propertyNames, name));
+    if (misnamed !== undefined) return `names in it ${leafMessage(propertyNames, misnamed)}`;
+  }
+  let alone = WITHOUT_PARTS.get(schema);
+  if (alone === undefined) {
+    const { items: _, properties: __, patternProperties: ___, ...rest } = schema as Keywords;
+    alone = validatorOf(rest as TSchema);
+    WITHOUT_PARTS.set(schema, alone);
+  }
+  const [, [first]] = alone.Errors(value);
+  return first?.message ?? "is not valid";
+}
+
+function listed(values: readonly unknown[]): string {
+  const texts = values.map((value) => JSON.stringify(value));
+  return texts.length === 1 ? texts[0]! : `one of ${texts.join(", ")}`;
+}
+
+function fits(schema: TSchema, value: unknown): boolean {
+  return validatorOf(schema).Check(value);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,24 +1,25 @@
 import { type Database, sqlState } from "../../db/client.ts";
-import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-list.ts";
-import { ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
+import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-read.ts";
+import { type NewKey, ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
 import type { RateWindows } from "../cluster/interface.ts";
-import { generateApiKey } from "../lib/api-key-format.ts";
-import type { ApiKeyRecord, ApiKeySettings } from "../lib/api-key-record.ts";
+import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
+import {
+  ALL_SCOPES,
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  areAllScopes,
+  holdsEveryScope,
+  holdsScope,
+  isLimited,
+  type KeyKind,
+} from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { utcDay, utcMonth } from "../lib/periods.ts";
 import type { ApiKeyActors, OrganizationActors } from "../money/single-node.ts";
-import {
-  assertMaySee,
-  assertMayTouch,
-  cannotGrant,
-  grantedToExisting,
-  grantedToNew,
-} from "./key-authority.ts";
-import { newKey } from "./new-key.ts";
 
-export interface ApiKeysDependencies {
+interface ApiKeysDependencies {
   readonly sql: Database;
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
@@ -144,4 +145,105 @@ async function asRefusal<Result>(change: Promise<Result>): Promise<Result> {
 
 function notFound(): GatewayError {
   return new GatewayError("key_not_found", "There is no such API key.");
+}
+
+/**
+ * Which key may do what to which other key. The pipeline has refused secret keys that lack keys:manage, and
+ * those that are limited themselves, before any of this is asked (`assertAccess`).
+ *
+ * - A key grants only scopes that it holds. Scopes that the changed key holds already may stay.
+ * - A key cannot change or delete itself.
+ * - A secret key cannot change or delete a management key.
+ * - A limited secret key sees no other key.
+ */
+
+/** The scopes of a new key, as they are stored. Undefined means all that the caller holds. Throws 403. */
+function grantedToNew(
+  caller: ApiKeyRecord,
+  asked: readonly string[] | undefined,
+): readonly string[] {
+  if (asked === undefined) return caller.scopes;
+  const lacking = lackingScopes(caller, asked);
+  if (lacking.length > 0) throw cannotGrant(lacking);
+  return storedScopes(caller, asked);
+}
+
+/** What a change of scopes is stored as. Throws 403. */
+interface ScopeChange {
+  readonly scopes: readonly string[];
+  /** Scopes that the caller lacks: the changed key must hold them when the change is written. */
+  readonly keptScopes: readonly string[];
+}
+
+/** Throws 403. */
+function grantedToExisting(
+  caller: ApiKeyRecord,
+  target: ApiKeyRecord,
+  asked: readonly string[],
+): ScopeChange {
+  const keptScopes = lackingScopes(caller, asked);
+  const lacking = keptScopes.filter((scope) => !holdsScope(target, scope));
+  if (lacking.length > 0) throw cannotGrant(lacking);
+  return { scopes: storedScopes(caller, asked), keptScopes };
+}
+
+/** Throws 403. */
+function assertMayTouch(caller: ApiKeyRecord, target: ApiKeyRecord): void {
+  if (caller.id === target.id) throw refused("An API key cannot change itself.");
+  if (caller.kind === "secret" && target.kind === "management") {
+    throw refused("A secret key cannot change a management key.");
+  }
+}
+
+/** Throws 403. */
+function assertMaySee(caller: ApiKeyRecord, targetId: string): void {
+  if (caller.kind === "management" || caller.id === targetId || !isLimited(caller)) return;
+  throw refused(
+    "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot see other keys.",
+  );
+}
+
+function cannotGrant(lacking: readonly string[]): GatewayError {
+  return refused(`This API key cannot grant what it lacks: ${lacking.join(", ")}.`, "scopes");
+}
+
+/** All scopes by their names are every scope only from a caller that holds those that come later too. */
+function storedScopes(caller: ApiKeyRecord, asked: readonly string[]): readonly string[] {
+  return holdsEveryScope(caller) && areAllScopes(asked) ? ALL_SCOPES : asked;
+}
+
+function lackingScopes(caller: ApiKeyRecord, scopes: readonly string[]): string[] {
+  return scopes.filter((scope) => !holdsScope(caller, scope));
+}
+
+function refused(message: string, param?: string): GatewayError {
+  return new GatewayError("key_not_permitted", message, { param });
+}
+
+interface KeyRequest {
+  readonly organizationId: string;
+  readonly kind: KeyKind;
+  readonly secret: string;
+  readonly nowMs: number;
+  readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
+}
+
+/** A key as it is inserted: what is not set is unlimited, and all scopes are given. */
+export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyRequest): NewKey {
+  return {
+    id: newId("key"),
+    organizationId,
+    kind,
+    keyHash: hashApiKey(secret),
+    keyPrefix: keyPrefix(secret),
+    createdAtMs: nowMs,
+    name: settings.name,
+    scopes: settings.scopes ?? ALL_SCOPES,
+    rateLimitRpm: settings.rateLimitRpm ?? null,
+    dailyBudgetNano: settings.dailyBudgetNano ?? null,
+    monthlyBudgetNano: settings.monthlyBudgetNano ?? null,
+    allowedModels: settings.allowedModels ?? null,
+    expiresAtMs: settings.expiresAtMs ?? null,
+    isActive: settings.isActive ?? true,
+  };
 }

@@ -1,14 +1,14 @@
-/** What stands in an order of age: its neighbours there, which are the order's to set. */
+/** An item of an AgeOrder, which sets its links. */
 export interface Aged<Item> {
   older: Item | undefined;
   newer: Item | undefined;
 }
 
 /**
- * Items in the order in which they were put in or renewed, each in one order at a time. Its links are in the
- * items, and are cleared in those that leave: a Map or Set of what comes and goes fast grows by what was
- * taken out, and its outgrown tables, each linked to the next one, keep all that was ever in it alive until
- * the next full collection.
+ * A doubly linked list of items in the order in which they were added or renewed; an item is in one list at
+ * a time. The links are members of the items and cleared on removal. A Map or Set would be simpler, but with
+ * fast turnover JavaScriptCore's outgrown tables, each linked to the next one, keep all former entries alive
+ * until the next full garbage collection.
  */
 export class AgeOrder<Item extends Aged<Item>> {
   #oldest: Item | undefined;
@@ -19,7 +19,7 @@ export class AgeOrder<Item extends Aged<Item>> {
     return this.#length;
   }
 
-  /** The others follow by their `newer`. */
+  /** Iterate by `newer`. */
   get oldest(): Item | undefined {
     return this.#oldest;
   }
@@ -28,14 +28,14 @@ export class AgeOrder<Item extends Aged<Item>> {
     return item.older !== undefined || item === this.#oldest;
   }
 
-  /** All of the moment, oldest first. */
+  /** A copy, oldest first. */
   list(): Item[] {
     const items: Item[] = [];
     for (let item = this.#oldest; item !== undefined; item = item.newer) items.push(item);
     return items;
   }
 
-  /** Puts in an item that is in no order, as the newest. */
+  /** Adds an item that is in no list, as the newest. */
   add(item: Item): void {
     item.older = this.#newest;
     item.newer = undefined;
@@ -45,14 +45,14 @@ export class AgeOrder<Item extends Aged<Item>> {
     this.#length++;
   }
 
-  /** Makes an item of this order its newest. */
+  /** Makes an item of this list the newest. */
   renew(item: Item): void {
     if (item === this.#newest) return;
     this.remove(item);
     this.add(item);
   }
 
-  /** Takes an item out. False where it was not in. */
+  /** Removes an item; false if it was not in this list. */
   remove(item: Item): boolean {
     if (!this.has(item)) return false;
     const { older, newer } = item;

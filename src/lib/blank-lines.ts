@@ -4,9 +4,8 @@ const CARRIAGE_RETURN = 0x0d;
 const LINE_FEED = 0x0a;
 
 /**
- * The blank lines of a JSONL text that stand whole in a piece of it from `start` on, where a line begins:
- * where they end, and how many they are. A file may hold nothing else, millions in each piece, so they are
- * told by their bytes.
+ * Counts the complete blank lines in a piece of a JSONL text from `start`, the beginning of a line, and finds
+ * their end. It compares bytes, because a hostile file can hold millions of blank lines in each piece.
  */
 export function blankLines(
   piece: Uint8Array,

@@ -1,6 +1,6 @@
 /**
- * A Map of what comes and goes fast. In a Map itself the outgrown tables, each linked to the next one, would
- * keep all that was ever in it alive until the next full collection; here they hold numbers only.
+ * A Map for entries with fast turnover. In a plain Map, JavaScriptCore's outgrown tables keep all former
+ * values alive until the next full garbage collection; here they hold numbers only.
  */
 export class ChurningMap<Value extends object> {
   readonly #places = new Map<string, number>();
@@ -29,7 +29,7 @@ export class ChurningMap<Value extends object> {
     this.#values[place] = value;
   }
 
-  /** Returns what was there. */
+  /** Returns the removed value. */
   delete(key: string): Value | undefined {
     const place = this.#places.get(key);
     if (place === undefined) return undefined;

@@ -1,21 +1,21 @@
 import { type Aged, AgeOrder } from "./age-order.ts";
 import type { Clock } from "./clock.ts";
 
-/** What a deadline is set for. Its neighbours and its time are the queue's to set. */
+/** An entry of a DeadlineQueue, which sets its links and its time. */
 export interface Expiring extends Aged<Expiring> {
   dueMs: number;
   /** The delay has passed. */
   expire(): void;
 }
 
-/** A deadline that was set; `cancel` may be called at any time, more than once. */
+/** A pending call; `cancel` may be repeated. */
 export interface Deadline {
   cancel(): void;
 }
 
 /**
- * Deadlines that all lie equally far ahead, so that they fall due in the order in which they were set:
- * one timer serves them all, and setting and cancelling one costs next to nothing.
+ * Deadlines with the same delay, which therefore fall due in the order in which they are set: one timer
+ * serves all of them, and setting or cancelling one changes only links.
  */
 export class DeadlineQueue {
   readonly #clock: Clock;
@@ -28,19 +28,19 @@ export class DeadlineQueue {
     this.#delayMs = delayMs;
   }
 
-  /** What has not expired and was not cancelled, in the order of its time. */
+  /** The pending entries in the order of their deadlines. */
   get entries(): readonly Expiring[] {
     return this.#order.list();
   }
 
-  /** Calls `run` once when the delay has passed, unless it is cancelled before. */
+  /** Calls `run` once after the delay, unless it is cancelled. */
   add(run: () => void): Deadline {
     const entry = new Entry(this, run);
     this.set(entry);
     return entry;
   }
 
-  /** Expires the entry once when the delay has passed, unless it is cancelled before. It is in one queue. */
+  /** Expires the entry once after the delay, unless it is cancelled. An entry is in one queue at a time. */
   set(entry: Expiring): void {
     this.#order.remove(entry);
     entry.dueMs = this.#clock.nowMs() + this.#delayMs;
@@ -48,12 +48,12 @@ export class DeadlineQueue {
     if (!this.#isTimerSet) this.#setTimer(this.#delayMs);
   }
 
-  /** May be called at any time, more than once. */
+  /** May be repeated. */
   cancel(entry: Expiring): void {
     this.#order.remove(entry);
   }
 
-  /** Expires all that are set, before their time. */
+  /** Expires all pending entries at once. */
   expireAll(): void {
     for (const entry of this.#order.list()) {
       if (this.#order.remove(entry)) entry.expire();
@@ -71,7 +71,7 @@ export class DeadlineQueue {
   #runDue(): void {
     const nowMs = this.#clock.nowMs();
     for (let entry = this.#order.oldest; entry !== undefined; entry = this.#order.oldest) {
-      // Where the clock was set back, nothing waits for longer than a whole delay from now.
+      // If the clock was set back, an entry still waits no longer than one delay from now.
       entry.dueMs = Math.min(entry.dueMs, nowMs + this.#delayMs);
       if (entry.dueMs > nowMs) {
         this.#setTimer(entry.dueMs - nowMs);

@@ -1,6 +1,6 @@
 /**
  * Every failure that a caller may see is thrown as a GatewayError: a code of the error table, a public
- * text, and a private cause that only logs show. `src/http/error-table.ts` turns the code into a
+ * text, and a private cause that only logs show. `src/http/error-response.ts` turns the code into a
  * status and a type.
  */
 export type ErrorCode =

@@ -1,14 +1,15 @@
-/** For what follows behind a long run: a few events more. */
+/** Spare room for a few more events. */
 const SLACK_BYTES = 2_048;
 
 /**
- * Bytes that are put together from texts, which are bytes kept as characters (latin1), and from what is
- * written in place. Texts alone are joined and encoded once; behind a long one they would be copied anew.
+ * A buffer that grows by texts, whose characters are bytes (latin1), and by bytes written in place. Texts
+ * are joined and encoded only once, when bytes follow or the buffer is taken. Bun's ArrayBufferSink cannot
+ * stand in: it encodes texts as UTF-8 and has no writes in place.
  */
 export class GrowingBytes {
   #bytes: Buffer | undefined;
   #lengthBytes = 0;
-  /** What follows behind the bytes. */
+  /** Follows the bytes. */
   #text = "";
 
   get length(): number {
@@ -19,14 +20,14 @@ export class GrowingBytes {
     this.#text += text;
   }
 
-  /** Room for so many bytes, to be written by `write` into the buffer, from the position on; it returns their end. */
+  /** Has `write` write at most `maxBytes` into the buffer from a position on; it returns their end. */
   addInPlace(maxBytes: number, write: (into: Buffer, at: number) => number): void {
     const into = this.#withRoom(this.#text.length + maxBytes);
     this.#encodeText(into);
     this.#lengthBytes = write(into, this.#lengthBytes);
   }
 
-  /** Everything, in memory that is at most twice as long; what comes afterwards begins anew. */
+  /** Empties the buffer and returns its bytes, in memory of at most twice their length. */
   take(): Uint8Array {
     if (this.#bytes === undefined) {
       const text = this.#text;
@@ -38,7 +39,7 @@ export class GrowingBytes {
     const all = into.subarray(0, this.#lengthBytes);
     this.#bytes = undefined;
     this.#lengthBytes = 0;
-    // Whoever keeps it keeps the whole buffer.
+    // A subarray keeps the whole buffer alive.
     return into.length > 2 * all.length ? new Uint8Array(all) : all;
   }
 

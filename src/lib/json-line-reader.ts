@@ -1,6 +1,6 @@
 import { blankLines } from "./blank-lines.ts";
 
-/** One line of a JSONL text that has something on it. */
+/** A line of a JSONL text that is not blank. */
 export interface JsonLine {
   /** Counted from 1, empty lines included. */
   readonly line: number;
@@ -8,7 +8,7 @@ export interface JsonLine {
   readonly value: unknown;
 }
 
-/** A line that is no JSON, no UTF-8, or too long. */
+/** A line is not JSON, not UTF-8, or too long. */
 export class JsonLineError extends Error {
   readonly line: number;
 
@@ -22,9 +22,8 @@ export class JsonLineError extends Error {
 const LINE_FEED = 10;
 
 /**
- * The lines of a JSONL text (jsonlines.org) in order; empty ones are passed over. Never holds more than
- * a line and a piece of the text. Throws JsonLineError; leaves the text cancelled where it is not read
- * to its end.
+ * Reads the lines of a JSONL text (jsonlines.org) in order and skips blank ones. Holds one line and one piece
+ * of the text at most. Throws JsonLineError; cancels the text if it is not read to its end.
  */
 export async function* readJsonLines(
   text: ReadableStream<Uint8Array>,

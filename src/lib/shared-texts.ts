@@ -1,12 +1,12 @@
-/** Above this many different texts, or lists, they are gathered anew; records keep the copies they have. */
+/** With more different values than this the map is cleared; records keep the copies that they have. */
 const MAX_TEXTS = 10_000;
 const MAX_LISTS = 1_000;
-/** Of a list as JSON: longer ones are hardly ever alike, and stay with their records. */
+/** In JSON. Longer lists are rarely equal and are not shared. */
 const MAX_LIST_LENGTH = 2_048;
 
 /**
- * One copy of what many records say alike, such as the id of their organization and their list of scopes:
- * each record comes out of the database with strings of its own, and a process may hold 100,000.
+ * Shares equal strings and lists of many records, such as the id of their organization and their scopes. The
+ * driver creates them anew for each record, and a process can hold 100,000 records.
  */
 export class SharedTexts {
   readonly #texts = new Map<string, string>();

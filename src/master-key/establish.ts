@@ -1,14 +1,21 @@
 import { randomBytes } from "node:crypto";
 import type { Database, DatabaseTransaction } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { leave } from "../../db/queries/instances.ts";
 import {
   establishMasterKey,
   type MasterKeyRow,
+  noteKnownKeys,
   readMasterKey,
 } from "../../db/queries/master-key.ts";
 import { readSealedValues } from "../../db/queries/sealed-values.ts";
 import { Keyring, masterKeyId } from "../lib/keyring.ts";
 import { seal, unseal } from "../lib/seal.ts";
-import { MasterKeyError } from "./errors.ts";
+
+/** What keeps a master key from being used or changed. The message is one line that names the way out. */
+export class MasterKeyError extends Error {
+  override readonly name = "MasterKeyError";
+}
 
 /** The master keys of a process: the one that is to seal, and further ones that may have sealed. */
 export interface MasterKeys {
@@ -22,7 +29,7 @@ export interface MasterKeys {
   readonly remedy: string;
 }
 
-export interface OpenedKeyring {
+interface OpenedKeyring {
   readonly keyring: Keyring;
   /** A rotation is prepared, or has not come to its end. */
   readonly isBeingReplaced: boolean;
@@ -129,5 +136,21 @@ function opens(key: Uint8Array, sealed: Uint8Array): boolean {
 function wrongKey({ source, remedy }: MasterKeys): MasterKeyError {
   return new MasterKeyError(
     `${source} is not the master key that this database is sealed with: ${remedy}`,
+  );
+}
+
+/**
+ * Tells which keys an instance that has just joined knows: from then on no other key takes the place of the
+ * one that seals. Throws MasterKeyError where that has happened since the keyring was opened.
+ */
+export async function tellKeys(
+  sql: Database,
+  instance: InstanceIdentity,
+  keyring: Keyring,
+): Promise<void> {
+  if (await noteKnownKeys(sql, instance, keyring.ids)) return;
+  await leave(sql, instance);
+  throw new MasterKeyError(
+    "the master key was replaced while this gateway started: start it again, with the one in force",
   );
 }

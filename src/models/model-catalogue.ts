@@ -3,6 +3,7 @@ import { searchCatalogue } from "../../db/queries/catalogue-search.ts";
 import { deleteTunedModel } from "../../db/queries/tuned-models.ts";
 import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
+import { unknownModel } from "../calls/routing/unknown-model.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -12,18 +13,18 @@ import {
   type ModelDescription,
   type ModelDetail,
 } from "../providers/catalogue/describe-model.ts";
-import { findModel } from "./find-model.ts";
-import { termsOf, wordsOf } from "./search-words.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import { termsOf, wordsOf } from "./search.ts";
 
 /** Exact and case-sensitive; what is undefined restricts nothing. */
-export interface ModelFilter {
+interface ModelFilter {
   readonly provider?: string;
   readonly category?: string;
   readonly capability?: string;
   readonly isActive: boolean;
 }
 
-export interface ModelSearch {
+interface ModelSearch {
   /** As typed. Empty finds every model. */
   readonly text: string;
   readonly provider?: string;
@@ -31,7 +32,7 @@ export interface ModelSearch {
   readonly limit: number;
 }
 
-export type ModelComparison = Pick<
+type ModelComparison = Pick<
   ModelDescription,
   | "id"
   | "provider"
@@ -150,4 +151,15 @@ function matches(model: CatalogueModel, filter: ModelFilter): boolean {
     (filter.category === undefined || model.category === filter.category) &&
     (filter.capability === undefined || model.capabilities.includes(filter.capability))
   );
+}
+
+/**
+ * The model of an id, active or not, or of a slug that is unambiguous. Throws 404 model_not_found.
+ *
+ * @param param the query parameter that the name came in
+ */
+function findModel(index: ModelIndex, name: string, param?: string): CatalogueModel {
+  const model = index.resolve(name);
+  if (model !== undefined) return model;
+  throw unknownModel(index, name, param);
 }

@@ -8,8 +8,8 @@ import {
   insertDoneRefund,
   type KnownOrder,
 } from "../../db/queries/credit-commands.ts";
-import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-entry-find.ts";
-import { findOperatedOrganization } from "../../db/queries/organization-settings.ts";
+import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-list.ts";
+import { findOperatedOrganization } from "../../db/queries/organization-write.ts";
 import type { Query } from "../../db/query.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";

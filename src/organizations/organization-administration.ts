@@ -1,12 +1,12 @@
 import type { Database } from "../../db/client.ts";
-import { createOrganization } from "../../db/queries/organization-create.ts";
 import {
   changeOrganization,
+  createOrganization,
   findOperatedOrganization,
   listOperatedOrganizations,
   type OperatedOrganization,
   type OrganizationSettings,
-} from "../../db/queries/organization-settings.ts";
+} from "../../db/queries/organization-write.ts";
 import type { Suspensions } from "../http/suspensions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";

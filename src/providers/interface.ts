@@ -32,6 +32,7 @@ export interface ChatCall extends ModelCall {
 
 /** Pieces of a streamed answer: bytes as they came, or typed events. */
 export interface PieceReader<Piece = Uint8Array> {
+  /** Resolves without a value, and only then, when the answer is over. */
   read(): Promise<{ done: boolean; value?: Piece | undefined }>;
   /** A piece that has come already; undefined where there is none, or the answer is over. */
   take?(): Piece | undefined;

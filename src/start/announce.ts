@@ -1,10 +1,9 @@
-import type { FirstOrganization } from "../../db/queries/organization-first.ts";
+import type { FirstOrganization } from "../../db/queries/organization-read.ts";
 import type { GatewayConfig } from "../config.ts";
 import { usdText } from "../lib/money.ts";
 import { planFeeBasisPoints } from "../money/plans.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
-import { baseUrl, type FirstKeys, type FirstStart } from "./first-keys.ts";
-import { writeFirstKeys } from "./first-keys-file.ts";
+import { baseUrl, type FirstKeys, type FirstStart, writeFirstKeys } from "./first-keys.ts";
 
 /** Says where the gateway is reached, where its first keys are, and what the default organization may spend. */
 export function announce(

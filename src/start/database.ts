@@ -1,8 +1,9 @@
+import { resolve } from "node:path";
 import type { DatabaseTarget } from "../../db/client.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { migrate } from "../../db/migrate.ts";
+import { refuse } from "../config/config-error.ts";
 import type { GatewayConfig } from "../config.ts";
-import { asDataFolderFault } from "./data-folder.ts";
 
 export interface StartedDatabase {
   readonly target: DatabaseTarget;
@@ -61,4 +62,13 @@ async function openDatabase(
 /** One that somebody else starts and stops. */
 export function foreignDatabase(url: string): StartedDatabase {
   return { target: { url }, isEmbedded: false, announceStop() {}, stop: async () => {} };
+}
+
+/** The failure of a call to the operating system about the data folder, by its setting; others as they are. */
+export function asDataFolderFault(dataDir: string, error: unknown): unknown {
+  const { code, path } = (error ?? {}) as { code?: unknown; path?: unknown };
+  if (typeof code !== "string" || typeof path !== "string") return error;
+  const [folder, named] = [resolve(dataDir), resolve(path)];
+  if (!named.startsWith(folder) && !folder.startsWith(named)) return error;
+  return refuse("DATA_DIR", dataDir, `a folder that can be made and written to (${code})`);
 }

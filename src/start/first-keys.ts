@@ -1,17 +1,15 @@
-import { mkdirSync } from "node:fs";
+import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
-import { findKeysByHash } from "../../db/queries/key-find-by-hash.ts";
+import { findKeysByHash } from "../../db/queries/key-read.ts";
 import {
   type FirstOrganization,
   findFirstOrganization,
-} from "../../db/queries/organization-first.ts";
+} from "../../db/queries/organization-read.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
-import { createFirstOrganization } from "../organizations/first-start.ts";
-import { addOperatorKey } from "../organizations/operator-keys.ts";
-import { asDataFolderFault } from "./data-folder.ts";
-import { type FirstKeysFile, readFirstKeys, writeFirstKeys } from "./first-keys-file.ts";
+import { addOperatorKey, createFirstOrganization } from "../organizations/new-organization.ts";
+import { asDataFolderFault } from "./database.ts";
 
 const FILE_NAME = "first-keys.json";
 
@@ -99,4 +97,34 @@ export function baseUrl(config: GatewayConfig, port = config.port): string {
   const isWildcard = config.host === "0.0.0.0" || config.host === "::";
   const host = isWildcard ? "127.0.0.1" : config.host;
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** What the file of the first keys holds. */
+interface FirstKeysFile {
+  readonly base_url: string;
+  readonly management_key: string;
+  readonly secret_key: string;
+}
+
+/** Only its owner can read it; it is whole or not there. */
+export function writeFirstKeys(path: string, file: FirstKeysFile): void {
+  const { base_url, management_key, secret_key } = file;
+  const draft = `${path}.new`;
+  const text = JSON.stringify({ base_url, management_key, secret_key }, null, 2);
+  writeFileSync(draft, `${text}\n`, { mode: 0o600 });
+  chmodSync(draft, 0o600);
+  renameSync(draft, path);
+}
+
+/** Undefined where there is none that can be read. */
+function readFirstKeys(path: string): FirstKeysFile | undefined {
+  try {
+    const file = JSON.parse(readFileSync(path, "utf8")) as FirstKeysFile;
+    const isWhole = [file.base_url, file.management_key, file.secret_key].every(
+      (text: unknown) => typeof text === "string",
+    );
+    return isWhole ? file : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -3,10 +3,9 @@ import type { Telemetry } from "../telemetry/interface.ts";
 import { announce } from "./announce.ts";
 import { startDatabase } from "./database.ts";
 import { createFirstKeys } from "./first-keys.ts";
-import { freePort } from "./listen.ts";
 import { openMasterKeys } from "./master-key.ts";
-import { STOP_TIMEOUT_MS } from "./stop-in-order.ts";
-import type { StopSignals } from "./stop-signals.ts";
+import { freePort } from "./serve.ts";
+import { STOP_TIMEOUT_MS, type StopSignals } from "./stop.ts";
 import { WorkerProcesses } from "./worker-processes.ts";
 
 export interface WorkersOptions {

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { acceptsType } from "../http/accepted-type.ts";
-import { publicUrl } from "../http/public-url.ts";
+import { acceptsType, publicUrl } from "../http/request-headers.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 

@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import { type DeliveryBacklog, deliveryBacklog } from "../../db/queries/event-numbering.ts";
+import { type DeliveryBacklog, deliveryBacklog } from "../../db/queries/outbox.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 

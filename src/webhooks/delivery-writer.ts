@@ -1,5 +1,4 @@
-import type { Database } from "../../db/client.ts";
-import { isConnectionFailure, isServerUnable, sqlState } from "../../db/client.ts";
+import { type Database, isConnectionFailure, isServerUnable, sqlState } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
 import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";

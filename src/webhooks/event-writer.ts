@@ -1,6 +1,6 @@
 import { type Database, isServerUnable } from "../../db/client.ts";
 import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
-import { insertOutboxEvents, type OutboxEvent } from "../../db/queries/outbox-insert.ts";
+import { insertOutboxEvents, type OutboxEvent } from "../../db/queries/outbox.ts";
 import { systemClock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
 

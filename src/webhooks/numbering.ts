@@ -1,7 +1,6 @@
-import type { Database } from "../../db/client.ts";
-import { isServerUnable } from "../../db/client.ts";
+import { type Database, isServerUnable } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { numberEvents } from "../../db/queries/event-numbering.ts";
+import { numberEvents } from "../../db/queries/outbox.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
 

@@ -1,11 +1,15 @@
-import { jsonResponse } from "../http/json-response.ts";
+import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
 import type { EventType } from "../lib/event-types.ts";
 import { isoTime } from "../lib/iso-time.ts";
-import type { DeliveryStatus, WebhookSettings } from "../lib/webhook-record.ts";
+import type {
+  AttemptRecord,
+  DeliveryStatus,
+  WebhookRecord,
+  WebhookSettings,
+} from "../lib/webhook-record.ts";
 import * as schema from "./schema.ts";
-import { deliveryShape, sentShape, webhookShape } from "./shape.ts";
-import type { Webhooks } from "./webhooks.ts";
+import type { NamedDelivery, Webhooks } from "./webhooks.ts";
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
 /** Events tell of other keys, so a limited key subscribes to none. */
@@ -211,4 +215,41 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
 
 function organizationOf(context: RequestContext): string {
   return context.caller.key.organizationId;
+}
+
+/** Never holds a secret. */
+function webhookShape(record: WebhookRecord) {
+  return {
+    id: record.id,
+    url: record.url,
+    events: record.events,
+    description: record.description,
+    enabled: record.enabled,
+    created_at: isoTime(record.createdAtMs),
+    disabled_at: record.disabledAtMs === null ? null : isoTime(record.disabledAtMs),
+    disabled_by: record.disabledBy,
+  };
+}
+
+function deliveryShape(delivery: NamedDelivery) {
+  const { nextAttemptAtMs } = delivery;
+  return {
+    id: delivery.id,
+    event_id: delivery.eventId,
+    event_type: delivery.eventType,
+    status: delivery.status,
+    attempts: delivery.attempts,
+    next_attempt_at: nextAttemptAtMs === null ? null : isoTime(nextAttemptAtMs),
+  };
+}
+
+/** What became of one attempt that a request asked for. */
+function sentShape(eventId: string, attempt: AttemptRecord) {
+  return {
+    event_id: eventId,
+    delivered: attempt.error === null,
+    status_code: attempt.status_code,
+    latency_ms: attempt.latency_ms,
+    error: attempt.error,
+  };
 }

@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { CommandContext } from "../../src/cli/command.ts";
-import { COMMANDS } from "../../src/cli/commands.ts";
-import { runCli } from "../../src/cli/run-cli.ts";
+import { COMMANDS, runCli } from "../../src/cli/run-cli.ts";
 import { parseApiKey } from "../../src/lib/api-key-format.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
-import { LiveHistory } from "../../src/cluster/redis/live-history.ts";
+import { RedisTime } from "../../src/cluster/redis/connection.ts";
+import { LiveHistory } from "../../src/cluster/redis/local-shares.ts";
 import { OwnAdmissions } from "../../src/cluster/redis/own-admissions.ts";
 import { RateScripts, Stalled } from "../../src/cluster/redis/rate-scripts.ts";
-import { RedisTime } from "../../src/cluster/redis/redis-time.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
 const WINDOW_MS = 60_000;

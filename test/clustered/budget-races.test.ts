@@ -5,14 +5,14 @@ import { join } from "node:path";
 import { hashApiKey } from "../../src/lib/api-key-format.ts";
 import { brokenRules, look } from "../crash/books.ts";
 import { createPoorOrganization } from "../crash/poor-organization.ts";
-import { type Flood, flood, type Outcome } from "../routes/money-flood.ts";
+import { type Flood, flood, type Outcome } from "../money/money-flood.ts";
 import {
   EXACT_TOKENS,
   MONEY_BEHAVIOURS,
   moneyConfiguration,
   ROOMY_TOKENS,
   TOKEN_CHARGE_NANO,
-} from "../routes/money-gateway.ts";
+} from "../money/money-gateway.ts";
 import { findTestRedis } from "../support/redis.ts";
 import { until } from "../support/until.ts";
 import { type Cluster, type Instance, openCluster } from "./cluster.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { MemoryWakes } from "../../src/cluster/memory-wakes.ts";
+import { MemoryWakes } from "../../src/cluster/wake-board.ts";
 import { describeWakes } from "./wakes.ts";
 
 describeWakes(() => {

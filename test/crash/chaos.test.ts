@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { setCreditLimit } from "../../db/queries/credit-limit.ts";
+import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { hashApiKey } from "../../src/lib/api-key-format.ts";
 import { findRedisBinary } from "../support/redis.ts";
 import { until } from "../support/until.ts";

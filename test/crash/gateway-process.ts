@@ -1,7 +1,7 @@
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readPostmasterFile, servesCluster } from "../../db/embedded/postmaster-file.ts";
+import { readPostmasterFile, servesCluster } from "../../db/embedded/process-table.ts";
 import { fillDataDir } from "../support/migrated-data-dir.ts";
 import { until } from "../support/until.ts";
 

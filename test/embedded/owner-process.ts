@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { readPostgresUrl } from "../../db/client.ts";
 import { fillDataDir } from "../support/migrated-data-dir.ts";
 
 export interface Owner {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { readPostgresUrl } from "../../db/client.ts";
 
 test("a URL with a host stays as it is", () => {
   for (const url of [

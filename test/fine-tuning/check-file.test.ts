@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { checkChatLine } from "../../src/files/check-chat-line.ts";
+import { checkChatLine } from "../../src/files/json-lines-check.ts";
 import { checkFile } from "../../src/fine-tuning/check-file.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 

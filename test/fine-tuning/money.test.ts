@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { balanceAtRest } from "../../db/queries/database-at-rest.ts";
+import { balanceAtRest } from "../../db/queries/database-server.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import {
   lessonsText,

@@ -11,8 +11,8 @@ import {
 } from "../../db/ledger/rows.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { insertKey } from "../../db/queries/key-write.ts";
-import { createOrganization } from "../../db/queries/organization-create.ts";
-import { newKey } from "../../src/keys/new-key.ts";
+import { createOrganization } from "../../db/queries/organization-write.ts";
+import { newKey } from "../../src/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { jsonResponse } from "../../src/http/json-response.ts";
+import { jsonResponse } from "../../src/http/error-response.ts";
 import { bodyInPieces } from "../../src/lib/body-pieces.ts";
 
 let respond = (): Response => new Response();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { DownloadLinks } from "../../src/files/download-links.ts";
+import { DownloadLinks } from "../../src/files/file-library.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
 import { seal } from "../../src/lib/seal.ts";
 

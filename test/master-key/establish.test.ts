@@ -2,8 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { readMasterKey } from "../../db/queries/master-key.ts";
 import { SEALED_TABLES } from "../../db/queries/sealed-values.ts";
-import { MasterKeyError } from "../../src/master-key/errors.ts";
-import { examineKeyring, type MasterKeys, openKeyring } from "../../src/master-key/establish.ts";
+import {
+  examineKeyring,
+  MasterKeyError,
+  type MasterKeys,
+  openKeyring,
+} from "../../src/master-key/establish.ts";
 import {
   addSealedResults,
   addSealedWebhooks,

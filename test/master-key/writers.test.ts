@@ -2,14 +2,17 @@ import { expect, test } from "bun:test";
 import { connectDatabase, type Database, type DatabaseTransaction } from "../../db/client.ts";
 import { storeResultEffect } from "../../db/queries/idempotency.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { noteKnownKeys, readMasterKey, sealingKeyId } from "../../db/queries/master-key.ts";
-import { changeMasterKey } from "../../db/queries/master-key-change.ts";
-import { findWebhook } from "../../db/queries/webhook-list.ts";
+import {
+  changeMasterKey,
+  noteKnownKeys,
+  readMasterKey,
+  sealingKeyId,
+} from "../../db/queries/master-key.ts";
+import { findWebhook } from "../../db/queries/webhook-read.ts";
 import { insertWebhook, replaceWebhookSecret } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
-import { MasterKeyError } from "../../src/master-key/errors.ts";
-import { tellKeys } from "../../src/master-key/tell-keys.ts";
+import { MasterKeyError, tellKeys } from "../../src/master-key/establish.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { testKeyring } from "../support/master-key.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import Type from "typebox";
-import { receiveUpload } from "../../src/files/upload.ts";
-import { eventStream } from "../../src/fine-tuning/event-stream.ts";
+import { receiveUpload } from "../../src/files/routes.ts";
+import { eventStream } from "../../src/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
 import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/load-gate.ts";
 import { compileRoute } from "../../src/http/pipeline.ts";

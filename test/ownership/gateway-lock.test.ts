@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { keepGatewayLock, takeGatewayLock } from "../../db/queries/instance-lock.ts";
+import { keepGatewayLock, takeGatewayLock } from "../../db/queries/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 

@@ -9,7 +9,7 @@ import {
 import { postCredit } from "../../db/ledger/post-credit.ts";
 import { refundCharge } from "../../db/ledger/refund-charge.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
-import { setCreditLimit } from "../../db/queries/credit-limit.ts";
+import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
 import {
   budgetExhaustedEffect,

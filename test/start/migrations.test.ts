@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
-import { MIGRATION_LOCK, migrate } from "../../db/migrate.ts";
-import { readMigrationState } from "../../db/migration-state.ts";
+import { MIGRATION_LOCK, migrate, readMigrationState } from "../../db/migrate.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 
 async function withEmptyDatabase(run: (database: OpenTestDatabase) => Promise<void>) {

@@ -1,6 +1,5 @@
 import postgres from "postgres";
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { readPostgresUrl } from "../../db/postgres-url.ts";
+import { connectDatabase, type Database, readPostgresUrl } from "../../db/client.ts";
 import { databaseUrl, testServices } from "./services.ts";
 
 export interface TestDatabase {

@@ -136,10 +136,11 @@ class EventReader implements PieceReader<readonly ChatEvent[]> {
   async read() {
     if (this.#isStopped) return { done: true };
     const { done, value: bytes } = await this.#bytes.read();
+    if (done) return { done };
     const events: ChatEvent[] = [];
     const take = (data: string) => events.push(...this.#eventsOf(JSON.parse(textOfLatin1(data))));
     if (bytes !== undefined) this.#splitter.push(bytes, take, (_text, start) => start);
-    return { done, value: events };
+    return { done: false, value: events };
   }
 
   cancel(): Promise<void> {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { metricsRoutes } from "../../src/system/metrics.ts";
-import { callPublic, refusalOf } from "../routes/public-context.ts";
+import { callPublic, refusalOf } from "../http/public-context.ts";
 
 const TOKEN = "metrics-token-1";
 const telemetry = {

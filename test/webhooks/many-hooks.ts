@@ -1,7 +1,7 @@
 import type { Database } from "../../db/client.ts";
-import { numberEvents } from "../../db/queries/event-numbering.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { createOrganization } from "../../db/queries/organization-create.ts";
+import { createOrganization } from "../../db/queries/organization-write.ts";
+import { numberEvents } from "../../db/queries/outbox.ts";
 import { insertWebhook } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { prepareOrganization } from "../../src/organizations/new-organization.ts";

@@ -10,7 +10,7 @@ import {
   type StoreOptions,
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
-import { untilReachable } from "../../../db/until-reachable.ts";
+import { untilReachable } from "../../../db/unavailable.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";

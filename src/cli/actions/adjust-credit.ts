@@ -3,7 +3,7 @@ import {
   type DatabaseTransaction,
   isConnectionFailure,
 } from "../../../db/client.ts";
-import { waitUntil } from "../../../db/embedded/wait.ts";
+import { waitUntil } from "../../../db/embedded/process-table.ts";
 import {
   type CreditCommand,
   type CreditCommandOutcome,
@@ -11,16 +11,16 @@ import {
   creditCommandEffect,
   creditCommandOutcome,
   insertCreditCommand,
+  MAX_CREDIT_LIMIT_NANO,
   refuseCommandEffect,
   withdrawCreditCommand,
 } from "../../../db/queries/credit-commands.ts";
-import { findCreditEntry, type PostedEntry } from "../../../db/queries/credit-entry-find.ts";
-import { MAX_CREDIT_LIMIT_NANO } from "../../../db/queries/credit-limit.ts";
+import { findCreditEntry, type PostedEntry } from "../../../db/queries/credit-list.ts";
 import {
   type BalanceAtRest,
   balanceAtRest,
   claimRest,
-} from "../../../db/queries/database-at-rest.ts";
+} from "../../../db/queries/database-server.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { type NanoUsd, usdText } from "../../lib/money.ts";

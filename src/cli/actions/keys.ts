@@ -1,12 +1,12 @@
 import { type Database, sqlState } from "../../../db/client.ts";
-import { lockKey } from "../../../db/queries/key-lock.ts";
+import { lockKey } from "../../../db/queries/key-read.ts";
 import {
   deleteKeyEffect,
   insertKeyEffect,
   TooManyKeysError,
 } from "../../../db/queries/key-write.ts";
 import { revokeOperatorKey } from "../../../db/queries/operator-keys.ts";
-import { newKey } from "../../keys/new-key.ts";
+import { newKey } from "../../keys/api-keys.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
 import {
   ALL_SCOPES,

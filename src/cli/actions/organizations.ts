@@ -1,12 +1,11 @@
 import type { Database } from "../../../db/client.ts";
-import { createOrganization } from "../../../db/queries/organization-create.ts";
-import { listOrganizations } from "../../../db/queries/organization-list.ts";
-import { loadOrganization } from "../../../db/queries/organization-load.ts";
+import { listOrganizations, loadOrganization } from "../../../db/queries/organization-read.ts";
 import {
   changeOrganization,
+  createOrganization,
   findOperatedOrganization,
   type OperatedOrganization,
-} from "../../../db/queries/organization-settings.ts";
+} from "../../../db/queries/organization-write.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
   type OrganizationRequest,

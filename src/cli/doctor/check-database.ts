@@ -1,15 +1,17 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdtempSync, rmdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import type { Database } from "../../../db/client.ts";
-import { findPostgresBinaries } from "../../../db/embedded/binaries.ts";
-import { readMigrationState } from "../../../db/migration-state.ts";
-import { lastHeartbeat } from "../../../db/queries/database-at-rest.ts";
-import { readServerVersion } from "../../../db/queries/server-version.ts";
+import { findPostgresBinaries } from "../../../db/embedded/folders.ts";
+import { readMigrationState } from "../../../db/migrate.ts";
+import { lastHeartbeat, readServerVersion } from "../../../db/queries/database-server.ts";
 import { maskUrl } from "../../config/config-error.ts";
+import type { GatewayConfig } from "../../config.ts";
+import { examineKeyring, isSealed } from "../../master-key/establish.ts";
+import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
 import { type DatabaseSettings, withServer } from "../operator-database.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 
-const NAME = "database";
+const DATABASE_CHECK = "database";
 const OLDEST_MAJOR_VERSION = 15;
 
 /** What else is looked at in a database of the current schema. */
@@ -30,11 +32,11 @@ export async function checkDatabase(
   try {
     if (databaseUrl === undefined && !existsSync(join(dataDir, "postgres", "PG_VERSION"))) {
       const { majorVersion } = findPostgresBinaries();
-      return [ok(NAME, `embedded Postgres ${majorVersion}, made at the first start`)];
+      return [ok(DATABASE_CHECK, `embedded Postgres ${majorVersion}, made at the first start`)];
     }
     return await withServer(settings, log, (sql) => look(sql, address, lookFurther));
   } catch (error) {
-    return [wrong(NAME, `${address}: ${(error as Error).message}`)];
+    return [wrong(DATABASE_CHECK, `${address}: ${(error as Error).message}`)];
   }
 }
 
@@ -42,9 +44,11 @@ async function look(sql: Database, address: string, lookFurther: FurtherLook): P
   const version = await readServerVersion(sql);
   const found = `${address}, Postgres ${version.text}`;
   if (version.major < OLDEST_MAJOR_VERSION) {
-    return [wrong(NAME, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`)];
+    return [
+      wrong(DATABASE_CHECK, `${found}, but must be Postgres ${OLDEST_MAJOR_VERSION} or newer`),
+    ];
   }
-  return [ok(NAME, found), ...(await lookAtSchema(sql, lookFurther))];
+  return [ok(DATABASE_CHECK, found), ...(await lookAtSchema(sql, lookFurther))];
 }
 
 async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {
@@ -84,4 +88,76 @@ async function lookForGateway(sql: Database): Promise<Finding> {
     name,
     `none runs; the last one ended without a stop, ${seconds} s ago, and the next start settles what it left`,
   );
+}
+
+const FOLDER_CHECK = "data folder";
+
+/** Whether the data folder can be written to, or made. Leaves nothing behind. */
+export function checkDataFolder(dataDir: string): Finding {
+  try {
+    const isThere = existsSync(dataDir);
+    if (isThere && !statSync(dataDir).isDirectory())
+      return wrong(FOLDER_CHECK, `${dataDir} is no folder`);
+    const folder = isThere ? dataDir : nearestFolder(dataDir);
+    rmdirSync(mkdtempSync(join(folder, ".doctor-")));
+    return ok(
+      FOLDER_CHECK,
+      isThere ? `${dataDir} can be written to` : `${dataDir}, made at the first start`,
+    );
+  } catch (error) {
+    return wrong(
+      FOLDER_CHECK,
+      `${dataDir} cannot be written to (${(error as { code?: string }).code})`,
+    );
+  }
+}
+
+function nearestFolder(path: string): string {
+  const parent = dirname(path);
+  return existsSync(parent) || parent === path ? parent : nearestFolder(parent);
+}
+
+const MASTER_KEY_CHECK = "master key";
+const SEALED_NAME = "sealed values";
+
+/** Whether there is a key to encrypt with, kept from others. Makes none. */
+export function checkMasterKey(config: GatewayConfig): Finding {
+  if (config.masterKey !== undefined) return ok(MASTER_KEY_CHECK, "from GATEWAY_MASTER_KEY");
+  const { path, nextPath } = new MasterKeyFiles(config.dataDir);
+  try {
+    if (knownMasterKeys(config) === undefined)
+      return ok(MASTER_KEY_CHECK, "made at the first start");
+    const open = [path, nextPath].find((one) => existsSync(one) && !isPrivate(one));
+    if (open === undefined) return ok(MASTER_KEY_CHECK, path);
+    return {
+      name: MASTER_KEY_CHECK,
+      state: "warning",
+      detail: `${open} can be read by others: chmod 600`,
+    };
+  } catch (error) {
+    return wrong(MASTER_KEY_CHECK, error);
+  }
+}
+
+/** Whether the key is the one that the database is sealed with. Writes nothing down. */
+export async function checkSealedValues(sql: Database, config: GatewayConfig): Promise<Finding> {
+  try {
+    const keys = knownMasterKeys(config);
+    if (keys === undefined) {
+      if (!(await isSealed(sql))) return ok(SEALED_NAME, "none yet");
+      const { path } = new MasterKeyFiles(config.dataDir);
+      return wrong(SEALED_NAME, `${path} is missing, which opens them: restore it from a backup`);
+    }
+    const opened = await examineKeyring(sql, keys);
+    if (opened === undefined) return ok(SEALED_NAME, "none yet");
+    if (!opened.isBeingReplaced) return ok(SEALED_NAME, "the master key opens them");
+    const detail = "the master key is being replaced: bun run cli master-key rotate";
+    return { name: SEALED_NAME, state: "warning", detail };
+  } catch (error) {
+    return wrong(SEALED_NAME, error);
+  }
+}
+
+function isPrivate(path: string): boolean {
+  return process.platform === "win32" || (statSync(path).mode & 0o077) === 0;
 }

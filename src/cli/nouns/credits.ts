@@ -4,7 +4,7 @@ import { adjustCredit } from "../actions/adjust-credit.ts";
 import { organizationIdOf } from "../actions/organizations.ts";
 import type { Command } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
-import { renderFields } from "../print/table.ts";
+import { renderFields } from "../print.ts";
 import { readAmountNano, readDescription } from "../read-options.ts";
 
 /** How long a running gateway may take to carry an order out. */

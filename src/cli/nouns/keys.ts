@@ -1,11 +1,11 @@
-import { listKeys } from "../../../db/queries/key-list.ts";
+import { listKeys } from "../../../db/queries/key-read.ts";
 import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator-keys.ts";
-import { createdKeyShape, keyItemShape } from "../../keys/shape.ts";
+import { createdKeyShape, keyItemShape } from "../../keys/schema.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
 import { MAX_RATE_LIMIT_RPM } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { utcDay, utcMonth } from "../../lib/periods.ts";
-import { addOperatorKey } from "../../organizations/operator-keys.ts";
+import { addOperatorKey } from "../../organizations/new-organization.ts";
 import { addKey, revokeKey } from "../actions/keys.ts";
 import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
@@ -14,9 +14,9 @@ import {
   createdKeyText,
   createdOperatorKeyText,
   keyTable,
+  moreLine,
   operatorKeyTable,
-} from "../print/keys.ts";
-import { moreLine } from "../print/table.ts";
+} from "../print.ts";
 import {
   PAGE_OPTIONS,
   readChoice,

@@ -1,14 +1,11 @@
 import { readMasterKeys } from "../../config/access-keys.ts";
 import { refuse } from "../../config/config-error.ts";
 import { EnvironmentReader } from "../../config/environment.ts";
-import { MasterKeyError } from "../../master-key/errors.ts";
-import type { MasterKeys } from "../../master-key/establish.ts";
+import { MasterKeyError, type MasterKeys } from "../../master-key/establish.ts";
 import { type RotatingKeys, type Rotation, rotateMasterKey } from "../../master-key/rotate.ts";
-import { knownMasterKeys } from "../../start/master-key.ts";
-import { MasterKeyFiles } from "../../start/master-key-files.ts";
+import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
 import type { Command, CommandContext, Report } from "../command.ts";
-import { withDatabase } from "../operator-database.ts";
-import type { OperatorSettings } from "../operator-settings.ts";
+import { type OperatorSettings, withDatabase } from "../operator-database.ts";
 
 const rotate: Command = {
   noun: "master-key",

@@ -1,8 +1,6 @@
-import { migrate } from "../../../db/migrate.ts";
-import { readMigrationState } from "../../../db/migration-state.ts";
+import { migrate, readMigrationState } from "../../../db/migrate.ts";
 import type { Command } from "../command.ts";
-import { withServer } from "../operator-database.ts";
-import { readOperatorSettings } from "../operator-settings.ts";
+import { readOperatorSettings, withServer } from "../operator-database.ts";
 
 const run: Command = {
   noun: "migrate",

@@ -5,8 +5,8 @@ import type { Catalogue, ProviderReport } from "../../providers/catalogue/build-
 import { describeModel, type ModelDescription } from "../../providers/catalogue/describe-model.ts";
 import type { Command, CommandContext } from "../command.ts";
 import { knownCatalogue } from "../known-catalogue.ts";
-import { readOperatorSettings } from "../operator-settings.ts";
-import { renderTable } from "../print/table.ts";
+import { readOperatorSettings } from "../operator-database.ts";
+import { renderTable } from "../print.ts";
 
 const PRICE_DIGITS = 6;
 const TOKENS_OF_A_PRICE = 1_000_000;

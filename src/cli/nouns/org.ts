@@ -1,5 +1,5 @@
-import { listOrganizations } from "../../../db/queries/organization-list.ts";
-import { organizationShape } from "../../admin/shape.ts";
+import { listOrganizations } from "../../../db/queries/organization-read.ts";
+import { organizationShape } from "../../admin/routes.ts";
 import { PLANS } from "../../config/settings.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
@@ -7,7 +7,7 @@ import type { OrganizationChange } from "../../organizations/organization-admini
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
-import { moreLine, renderFields, renderTable } from "../print/table.ts";
+import { moreLine, renderFields, renderTable } from "../print.ts";
 import {
   PAGE_OPTIONS,
   readChoice,

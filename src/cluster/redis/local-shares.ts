@@ -1,9 +1,8 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { RateDecision } from "../interface.ts";
-import { LiveHistory } from "./live-history.ts";
 import { OwnAdmissions } from "./own-admissions.ts";
 
-export interface LocalSharesOptions {
+interface LocalSharesOptions {
   readonly clock: Clock;
   readonly windowMs: number;
   /** Ids of the instances that live, this one among them; known without Redis. */
@@ -65,5 +64,28 @@ export class LocalShares {
     const decision = this.own.takeShare(key, Math.max(1, Math.floor(limit / live)));
     if (decision.isAdmitted) this.#admitted++;
     return { ...decision, limit };
+  }
+}
+
+/**
+ * The most instances that lived at any time within a window. An instance that died a moment ago may have
+ * admitted its share, so for a whole window the others go on leaving it to it.
+ */
+export class LiveHistory {
+  readonly #windowMs: number;
+  /** Falling counts, each with the time at which it was last seen. */
+  readonly #peaks: { live: number; seenMs: number }[] = [];
+
+  constructor(windowMs: number) {
+    this.#windowMs = windowMs;
+  }
+
+  /** Notes how many live now, and returns the most. */
+  most(live: number, nowMs: number): number {
+    const peaks = this.#peaks;
+    while (peaks.length > 0 && peaks.at(-1)!.live <= live) peaks.pop();
+    peaks.push({ live, seenMs: nowMs });
+    while (nowMs - peaks[0]!.seenMs > this.#windowMs) peaks.shift();
+    return peaks[0]!.live;
   }
 }

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Clock } from "../../lib/clock.ts";
 import { BUCKET_MS, bucketsOf } from "../sliding-window.ts";
-import { COMMAND_TIMEOUT_MS } from "./connection.ts";
+import { COMMAND_TIMEOUT_MS, RedisTime } from "./connection.ts";
 import type { Untold } from "./own-admissions.ts";
 import {
   attendLua,
@@ -13,7 +13,6 @@ import {
   TOO_LATE,
   takeLua,
 } from "./rate-lua.ts";
-import { RedisTime } from "./redis-time.ts";
 
 /** A generation of counters without an instance for so long is forgotten. */
 const MARKER_LIFE_MS = 3_600_000;

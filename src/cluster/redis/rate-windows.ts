@@ -11,7 +11,6 @@ import {
   type RateScripts,
   Stalled,
 } from "./rate-scripts.ts";
-import { tellNext } from "./tell-next.ts";
 
 /*
  * An instance is in one of three states towards the counters in Redis:
@@ -32,7 +31,7 @@ import { tellNext } from "./tell-next.ts";
  * than 2 R together. It does not matter who comes back first, or whether the counters are the old ones.
  */
 
-export interface RedisRateWindowsOptions {
+interface RedisRateWindowsOptions {
   readonly scripts: RateScripts;
   /** Runs steadily: the ages of admissions are measured with it. */
   readonly clock: Clock;
@@ -308,4 +307,28 @@ function overloaded(): GatewayError {
   return new GatewayError("overloaded", "Too many requests wait at once. Try again shortly.", {
     retryAfterSeconds: 1,
   });
+}
+
+/** Of one script, so that it stops Redis for about a millisecond. */
+const MAX_KEYS = 64;
+const MAX_PIECES = 1_000;
+
+/**
+ * Tells Redis a part of what it does not know; with `takesPart` this instance takes part as soon as nothing
+ * is left to tell. What could not be told stays to be told.
+ */
+async function tellNext(
+  scripts: RateScripts,
+  own: OwnAdmissions,
+  generation: string,
+  takesPart = false,
+): Promise<void> {
+  const told = own.tell(MAX_KEYS, MAX_PIECES);
+  const isAll = takesPart && own.untoldKeys === 0;
+  try {
+    await scripts.merge(generation, told, isAll, (bucket) => own.ageMs(bucket));
+  } catch (error) {
+    own.untell(told);
+    throw error;
+  }
 }

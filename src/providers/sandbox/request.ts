@@ -1,8 +1,8 @@
 import { type ChatCall, ProviderFailure } from "../interface.ts";
 
-/** The limit of a request that names none, in tokens of one choice. */
+/** For a request without a limit, in tokens of each choice. */
 export const DEFAULT_OUTPUT_TOKENS = 4_096;
-/** No choice is longer than this, whatever the request says. */
+/** The longest choice, whatever the request asks for. */
 export const MAX_OUTPUT_TOKENS = 16_384;
 const MAX_CHOICES = 128;
 const MAX_TOOLS = 128;
@@ -10,11 +10,11 @@ const MAX_STOP_SEQUENCES = 16;
 
 export interface SandboxMessage {
   readonly role: string;
-  /** The text of the message; parts that are no text leave nothing. */
+  /** The text parts of the message. */
   readonly text: string;
   /** Image, audio and file parts. */
   readonly mediaParts: number;
-  /** The tool calls of an assistant's message as JSON, or "". */
+  /** The tool calls of an assistant's message as JSON; otherwise "". */
   readonly toolCallsJson: string;
 }
 
@@ -27,14 +27,14 @@ type SandboxToolChoice =
   | { readonly kind: "none" | "auto" | "required" }
   | { readonly kind: "function"; readonly name: string };
 
-/** A chat request, read into what the sandbox acts on. */
+/** The parts of a chat request that the sandbox acts on. */
 export interface SandboxRequest {
   readonly messages: readonly SandboxMessage[];
   readonly tools: readonly SandboxTool[];
   readonly toolsJson: string;
   readonly toolChoice: SandboxToolChoice;
   readonly parallelToolCalls: boolean;
-  /** The schema an answer must satisfy; undefined asks for text. */
+  /** The schema for the answer; undefined without one. */
   readonly jsonSchema: unknown;
   readonly wantsJson: boolean;
   readonly maxTokens: number;
@@ -45,7 +45,7 @@ export interface SandboxRequest {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Reads a request tolerantly: what it cannot read it takes as absent, but a tool choice must exist. */
+/** Reads a request and treats malformed fields as absent. Throws ProviderFailure for a wrong tool choice. */
 export function readRequest(body: ChatCall["body"]): SandboxRequest {
   const tools = allowedTools(readTools(body.tools), body.tool_choice);
   const format = asFields(body.response_format);
@@ -98,7 +98,7 @@ function readTools(tools: unknown): SandboxTool[] {
     });
 }
 
-/** Those of the offered tools that a choice of `allowed_tools` names; all of them where it is another. */
+/** The offered tools that a tool choice of type `allowed_tools` names; with another type, all of them. */
 function allowedTools(tools: SandboxTool[], choice: unknown): SandboxTool[] {
   if (asFields(choice).type !== "allowed_tools") return tools;
   const names = asList(asFields(asFields(choice).allowed_tools).tools).map(nameOf);

@@ -1,4 +1,4 @@
-import type { KeyRow } from "../../../db/queries/key-rows.ts";
+import type { KeyRow } from "../../../db/queries/key-read.ts";
 import { AccountTable } from "./credits-low.ts";
 import { Table } from "./table.ts";
 
@@ -125,7 +125,7 @@ export interface Tables {
   readonly usages: Table<{ readonly requestId: string; readonly transactionId: string }>;
 }
 
-/** The CHECK constraints of db/schema/accounts.ts. */
+/** The CHECK constraints of db/schema/ledger.ts. */
 function violatedByAccount(row: AccountRow): string | undefined {
   const { kind, credit_nano: credit, credit_limit_nano: limit } = row;
   if (kind === "org" && limit !== null && credit + limit < row.posted_nano + row.held_nano) {

@@ -23,14 +23,14 @@ import { countTokens } from "../tokens.ts";
 import { learn } from "./learned-answers.ts";
 import { partsOfTunedName, type SandboxTunedModels, tunedModelName } from "./tuned-models.ts";
 
-/** How long a training seems to take, and how much of that it waits first. */
+/** The apparent length of a training, which starts with the time of waiting. */
 export const SANDBOX_TRAINING_MS = 2_000;
 const WAITING_MS = 200;
 const STEPS = 4;
 const FIRST_LOSS = 2;
-/** Far above a line that fits a model's context. */
+/** Far above what a model's context holds. */
 const MAX_LINE_BYTES = 32 * 1024 * 1024;
-/** The suffix with which a training fails, for drills. */
+/** A training with this suffix fails, for drills. */
 export const FAILING_SUFFIX = "fail";
 
 export interface SandboxTuningDependencies {
@@ -40,9 +40,9 @@ export interface SandboxTuningDependencies {
 }
 
 /**
- * The sandbox as a provider that trains: the model answers what the file taught it. What it knows lies
- * in the database, so that every instance and the next start know it too. How far a job has come is a
- * matter of its age alone.
+ * The sandbox as a provider that trains: the tuned model answers with the answers of the file. Files and jobs
+ * are rows in the database, so all instances see them and restarts keep them. The progress of a job follows
+ * from its age.
  */
 export class SandboxFineTuning implements FineTuningProvider {
   readonly #dependencies: SandboxTuningDependencies;

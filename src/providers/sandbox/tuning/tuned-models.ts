@@ -2,33 +2,33 @@ import type { Database } from "../../../../db/client.ts";
 import { readSandboxLearned } from "../../../../db/queries/sandbox-tunings.ts";
 import { type LearnedAnswer, LearnedAnswers } from "./learned-answers.ts";
 
-/** Each may hold a megabyte and the words of it. */
+/** Each can hold a megabyte of text and its words. */
 const MAX_MODELS_IN_MEMORY = 16;
 const MARK = ":ft:";
 
-/** The name of the model that a job's training made of its base. */
+/** The name of a tuned model. */
 export function tunedModelName(base: string, tuningId: string): string {
   return `${base}${MARK}${tuningId}`;
 }
 
-/** The base and the training of a tuned model's name; undefined for another name. */
+/** The base model and the training in a tuned model's name; undefined for another name. */
 export function partsOfTunedName(name: string): { base: string; tuningId: string } | undefined {
   const mark = name.indexOf(MARK);
   if (mark === -1) return undefined;
   return { base: name.slice(0, mark), tuningId: name.slice(mark + MARK.length) };
 }
 
-/** What the sandbox's tuned models have learned: read from the database, where restarts leave it. */
+/** Reads from the database what the sandbox's tuned models have learned. */
 export class SandboxTunedModels {
   readonly #sql: Database;
-  /** What a training has taught never changes; deleting it is heard of by `forget`, or by nobody asking. */
+  /** Least recently used first. Never stale: what was learned does not change until it is deleted. */
   readonly #known = new Map<string, LearnedAnswers>();
 
   constructor(sql: Database) {
     this.#sql = sql;
   }
 
-  /** Undefined where there is no such model. */
+  /** Undefined if there is no such model. */
   async find(tuningId: string): Promise<LearnedAnswers | undefined> {
     const known = this.#known.get(tuningId) ?? (await this.#read(tuningId));
     if (known === undefined) return undefined;
