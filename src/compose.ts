@@ -4,7 +4,7 @@ import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../db/ledger/connection
 import type { Query } from "../db/query.ts";
 import { untilReachable } from "../db/unavailable.ts";
 import { createApp } from "./app.ts";
-import { LongBodyAdmission } from "./calls/admit-long-body.ts";
+import { CallAdmission } from "./calls/admission.ts";
 import { Idempotency } from "./calls/idempotency/idempotency.ts";
 import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { HeartbeatThread } from "./cluster/heartbeat-thread.ts";
@@ -12,11 +12,11 @@ import { InFlight } from "./cluster/in-flight.ts";
 import { createActorWorld } from "./compose/actor-world.ts";
 import { composeAdministration } from "./compose/administration.ts";
 import { tellOfChange, tellOfGap } from "./compose/change-feed.ts";
-import { composeChat } from "./compose/chat.ts";
 import { createClusterNode } from "./compose/cluster-node.ts";
 import { openConnections } from "./compose/connections.ts";
 import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
+import { composeEndpoints } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
@@ -154,6 +154,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onError,
   });
 
+  const admission = new CallAdmission({
+    rates: coordination.rates,
+    organizations: world.organizations,
+    money,
+    clock,
+    read,
+  });
   const orders = new CreditOrders({
     organizations: world.organizations,
     holdsAreShared: isClustered,
@@ -189,8 +196,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     tunedModels,
     providers: trainersOf(providers),
     files: files.jobFiles,
-    rates: coordination.rates,
-    organizations: world.organizations,
+    admission,
     keepaliveMs: config.keepaliveMs,
     warn: (message) => telemetry.log.warn(message),
     onError,
@@ -215,14 +221,15 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     maxWaitMs: upstreamTimeouts.totalMs,
     isCutShort: () => inFlight.isCutShort,
   });
-  const { chat, ticker, deadlines } = composeChat({
+  const { endpoints, workThread, ticker, deadlines } = composeEndpoints({
+    onError,
     clock,
     config,
     world,
+    admission,
     money,
     tunedModels,
     providers,
-    rates: coordination.rates,
     idempotency,
     events: webhooks.completionEvents,
     isCutShort: () => inFlight.isCutShort,
@@ -255,7 +262,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     fineTuning: tuning.fineTuning,
     sql,
     world,
-    chat,
+    endpoints,
     webhooks: webhooks.webhooks,
     files,
     clock,
@@ -270,7 +277,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
     administrativeRate,
-    longBodies: new LongBodyAdmission({ rates: coordination.rates, clock, read }),
+    admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
     record(request) {
       telemetry.record(request);
@@ -295,6 +302,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     inFlight,
     modelLists,
     bodies,
+    workThread,
     ticker,
     deadlines,
     sweep,

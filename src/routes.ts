@@ -7,8 +7,6 @@ import type { Coordination } from "./cluster/interface.ts";
 import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
-import type { ChatCompletions } from "./endpoints/chat-completions/chat-completions.ts";
-import { chatRoutes } from "./endpoints/chat-completions/routes.ts";
 import type { FileLibrary } from "./files/file-library.ts";
 import type { FileUploads } from "./files/file-uploads.ts";
 import { fileRoutes } from "./files/routes.ts";
@@ -38,7 +36,8 @@ export interface RouteDependencies {
   readonly fineTuning: FineTuning;
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
-  readonly chat: ChatCompletions;
+  /** The billed endpoints. */
+  readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
   readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
@@ -49,9 +48,9 @@ export interface RouteDependencies {
 
 /** Every route of the gateway. */
 export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[] {
-  const { chat, files, sql, world, clock, config, telemetry } = dependencies;
+  const { files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
-    ...chatRoutes(chat),
+    ...dependencies.endpoints,
     ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
     ...keyRoutes(
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),

@@ -25,6 +25,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/events"],
   ["src/calls"],
   ["src/http"],
+  ["src/endpoints/paid-route.ts"],
   ["src/files", "src/keys", "src/models", "src/webhooks"],
   [
     "src/credits",
@@ -34,6 +35,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/organizations",
     "src/system",
   ],
+  ["src/endpoints/table.ts"],
   ["src/admin"],
   ["src/routes.ts"],
   ["src/app.ts"],
@@ -154,4 +156,63 @@ test("the layers above the providers reach no single wire format, but for what b
     }
   }
   expect(faults).toEqual([]);
+});
+
+/**
+ * Steps of the paid call: each is called from the file that carries it out, so that no endpoint can leave
+ * one out or do it in another way.
+ */
+const STEPS: readonly {
+  readonly step: string;
+  readonly calls: RegExp;
+  readonly from: readonly string[];
+}[] = [
+  {
+    step: "the rate window of a key",
+    calls: /\brates\.take\(key\.id/,
+    from: ["src/calls/admission.ts"],
+  },
+  {
+    step: "the fee, and the rule of own provider keys",
+    calls: /\b(?:feeOfTerms|assertOwnKeys)\(/,
+    from: ["src/calls/admission.ts"],
+  },
+  { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/calls/admission.ts"] },
+  {
+    step: "checkpoints and settlement",
+    calls: /\bmoney\.(?:checkpoint|settle)\(/,
+    from: ["src/calls/call-charge.ts"],
+  },
+  {
+    step: "the event of a charge",
+    calls: /\bevents\??\.ofCharge\(/,
+    from: ["src/calls/call-charge.ts"],
+  },
+  {
+    step: "retries and fallbacks",
+    calls: /\bturn\("takeRetry"/,
+    from: ["src/calls/routing/call-candidates.ts"],
+  },
+  {
+    step: "the price of usage",
+    calls: /\bproviderCostFemto\(/,
+    from: ["src/calls/call-charge.ts"],
+  },
+  {
+    step: "headers of the route and the charge",
+    calls: /\["x-gateway-(?:provider|model|max-tokens|cost|route-explain)"\] =/,
+    from: ["src/calls/answer-headers.ts"],
+  },
+];
+
+test("each step of the paid call is called from one place", async () => {
+  const found = STEPS.map(({ step }) => ({ step, from: [] as string[] }));
+  for (const file of (await sourceFiles()).filter((path) => path.startsWith("src/"))) {
+    const source = await Bun.file(join(root, file)).text();
+    for (const [at, { calls }] of STEPS.entries()) {
+      // The definition of a function is no call of it.
+      if (calls.test(source.replaceAll(/export function \w+\(/g, ""))) found[at]!.from.push(file);
+    }
+  }
+  expect(found).toEqual(STEPS.map(({ step, from }) => ({ step, from: [...from] })));
 });

@@ -1,5 +1,6 @@
 import "./support/preload.ts";
-import { cpus } from "node:os";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Glob } from "bun";
 import { NO_REDIS_WARNING } from "./support/redis.ts";
@@ -9,6 +10,7 @@ import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 /*
  * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
  * `bun test` that the arguments name. Files run in parallel, those that measure one by one afterwards.
+ * --durations prints how long the slowest files took.
  * TEST_DATABASE_URL and TEST_REDIS_URL name servers to use in place of ones started for the run.
  */
 
@@ -16,6 +18,7 @@ import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 const TEST_TIMEOUT_MS = 60_000;
 const THOROUGH_TIMEOUT_MS = 3_600_000;
 const INTERRUPTED = 130;
+const SLOWEST_FILES = 40;
 
 interface Phase {
   readonly args: readonly string[];
@@ -39,9 +42,9 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
   const wanted = tier === "--all" ? files : files.filter((file) => !isLong(file));
   // Most tests wait more than they compute: for processes, leases and outages.
   const parallel = `--parallel=${cpus().length + 1}`;
-  const beside = wanted.filter((file) => !isMeasuring(file)).map(asPath);
+  const others = wanted.filter((file) => !isMeasuring(file)).map(asPath);
   return [
-    { args: [timeout(TEST_TIMEOUT_MS), parallel, ...beside] },
+    { args: [timeout(TEST_TIMEOUT_MS), parallel, ...others] },
     { args: [timeout(TEST_TIMEOUT_MS), ...wanted.filter(isMeasuring).map(asPath)] },
   ];
 }
@@ -66,7 +69,9 @@ async function main(): Promise<number> {
       tests?.kill(signal);
     });
   }
-  const phases = await phasesOf(process.argv.slice(2));
+  const argv = process.argv.slice(2);
+  const durations = argv.includes("--durations") ? new Durations() : undefined;
+  const phases = await phasesOf(argv.filter((arg) => arg !== "--durations"));
   const running = await startTestServices();
   try {
     if (running.services.redisUrl === undefined) {
@@ -76,7 +81,7 @@ async function main(): Promise<number> {
     let exitCode = 0;
     for (const { args, environment } of phases) {
       if (interrupted !== undefined) return INTERRUPTED;
-      tests = Bun.spawn([process.execPath, "test", ...args], {
+      tests = Bun.spawn([process.execPath, "test", ...(durations?.args ?? []), ...args], {
         cwd: ROOT,
         // Bun's default is the environment at our own start, without what changed since.
         env: { ...process.env, ...environment },
@@ -85,9 +90,33 @@ async function main(): Promise<number> {
       await tests.exited;
       exitCode ||= tests.exitCode ?? 1;
     }
+    durations?.print();
     return interrupted === undefined ? exitCode : INTERRUPTED;
   } finally {
+    durations?.remove();
     await running.stop();
+  }
+}
+
+/** What Bun writes down about the files of all phases, which includes their imports and hooks. */
+class Durations {
+  readonly #folder = mkdtempSync(join(tmpdir(), "gateway-durations-"));
+  readonly #path = join(this.#folder, "durations.json");
+  readonly args = [`--timings=${this.#path}`, "--update-timings"];
+
+  print(): void {
+    const { files } = JSON.parse(readFileSync(this.#path, "utf8")) as {
+      files: Record<string, number>;
+    };
+    const slowest = Object.entries(files).toSorted(([, a], [, b]) => b - a);
+    const sumMs = slowest.reduce((sum, [, ms]) => sum + ms, 0);
+    const row = (ms: number, name: string) => `${(ms / 1_000).toFixed(1).padStart(8)} s  ${name}`;
+    console.log(`\n${row(sumMs, `${slowest.length} files together, the slowest of them:`)}`);
+    for (const [file, ms] of slowest.slice(0, SLOWEST_FILES)) console.log(row(ms, file));
+  }
+
+  remove(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
   }
 }
 

@@ -23,17 +23,20 @@ export const LONG = [
 ] as const;
 
 /**
- * Files that measure time or memory closely. They run after the others, one by one: beside them they
- * would measure their neighbours.
+ * Files that bound times, memory, or how much is admitted in a time. They run after the others, one by
+ * one, because other files' load would break their bounds.
  */
 export const MEASURING = [
   "test/actors/runtime-memory.test.ts",
+  "test/cluster/redis-loss.test.ts",
   "test/crash/database-loss.test.ts",
+  "test/files/files-backpressure.test.ts",
+  "test/ledger/shared-floods.test.ts",
   "test/lib/young-garbage.test.ts",
+  "test/money/money-budget-race.test.ts",
   "test/overload/",
   "test/ownership/unowned-work.test.ts",
   "test/providers/sandbox-schema-hostile.test.ts",
-  "test/files/files-backpressure.test.ts",
   "test/start/first-start.test.ts",
   "test/telemetry/log-writer.test.ts",
 ] as const;

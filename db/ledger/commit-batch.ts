@@ -22,7 +22,7 @@ export interface LedgerBatch {
 }
 
 /**
- * Commits a batch in one statement and one round trip (function ledger_settle). Returns the totals of
+ * Commits a batch in one statement and one round trip (function ledger_settle_batch). Returns the totals of
  * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead.
  */
 export async function commitLedgerBatch(
@@ -35,7 +35,7 @@ export async function commitLedgerBatch(
     const accounts = new ChargedAccounts(batch.settlements, due);
     const json = batchJson(instance, batch, due, accounts);
     const [row] = await sql<{ totals: string[] | null }[]>`
-      SELECT ledger_settle(${json}::text::jsonb) AS totals`;
+      SELECT ledger_settle_batch(${json}::text::jsonb) AS totals`;
     // Null: another writer has posted some of what is due since it was looked up.
     if (row!.totals !== null) return totalsOf(accounts.list, row!.totals);
   }
@@ -104,7 +104,7 @@ function attemptsOf(settlements: readonly Settlement[], isAny: boolean): string[
 }
 
 function accountRow({ id, place, chargeNano, count }: ChargedAccount) {
-  return { n: place, id, c: jsonInteger(chargeNano), q: count };
+  return { place, id, charge_nano: jsonInteger(chargeNano), count };
 }
 
 function newAccountRows(
@@ -147,10 +147,14 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
     model: checkpoint.model,
     provider: checkpoint.provider,
     prompt_tokens: checkpoint.promptTokens,
+    cached_prompt_tokens: checkpoint.cachedPromptTokens,
     completion_tokens: checkpoint.completionTokens,
+    reasoning_tokens: checkpoint.reasoningTokens,
+    quantities: checkpoint.quantities ?? undefined,
     estimated: checkpoint.estimated,
     latency_ms: checkpoint.latencyMs,
     details: checkpoint.details ?? undefined,
+    description: checkpoint.description,
     started_at: new Date(checkpoint.startedAtMs).toISOString(),
   };
 }

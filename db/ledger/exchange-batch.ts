@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { checkpointRow, type InstanceIdentity, newAccountRow } from "./commit-batch.ts";
-import type { AccountRoom, HoldDemand, HoldRelease, HoldVerdict } from "./hold-rows.ts";
+import type { AccountHeadroom, HoldDemand, HoldRelease, HoldVerdict } from "./hold-rows.ts";
 import type { Checkpoint, RequestAccounts, Settlement } from "./rows.ts";
 import { settlementRows } from "./settlement-rows.ts";
 
@@ -12,7 +12,7 @@ export interface ExchangeBatch {
   readonly knownAccounts: ReadonlySet<string>;
   /** Set where an earlier try's outcome is unknown. That try must be over: see endEarlierSession. */
   readonly recheck: boolean;
-  /** Set for what dead instances left: a single-node one has held in its memory. */
+  /** Set where the settlements are those of dead instances: a single-node one has held in its memory. */
   readonly isReaping?: boolean;
 }
 
@@ -21,25 +21,24 @@ export interface ExchangeOutcome {
   readonly verdicts: ReadonlyMap<string, HoldVerdict>;
 }
 
-type RoomRow = [limit: string | null, unspent: string | null, free: string | null];
+type HeadroomRow = [limit: string | null, unspent: string | null, free: string | null];
 
+/** Why a hold was not granted in full; see ledger_exchange_batch. */
 interface VerdictRow {
-  readonly r: string;
-  /** Blocked by an earlier one. */
-  readonly b?: true;
-  /** Whether the key is active. */
-  readonly a?: boolean | null;
-  readonly h?: string;
-  readonly t?: number;
-  readonly o?: RoomRow;
-  readonly d?: RoomRow;
-  readonly m?: RoomRow;
+  readonly request_id: string;
+  readonly held_nano?: string;
+  readonly blocked?: true;
+  readonly gone?: true;
+  readonly is_active?: boolean | null;
+  readonly organization?: HeadroomRow;
+  readonly day?: HeadroomRow;
+  readonly month?: HeadroomRow;
 }
 
 /**
  * Ends holds, decides new ones, keeps checkpoints and posts charges in one statement and one round trip
- * (function ledger_exchange). Throws with SQLSTATE GW001 where the instance was declared dead, and with
- * GW002, a fault of the program, where a charge goes beyond its hold.
+ * (function ledger_exchange_batch). Throws with SQLSTATE GW001 where the instance was declared dead, and
+ * with GW002, a fault of the program, where a charge goes beyond its hold.
  */
 export async function exchangeLedgerBatch(
   sql: Database | DatabaseTransaction,
@@ -48,13 +47,16 @@ export async function exchangeLedgerBatch(
 ): Promise<ExchangeOutcome> {
   const places = new Places(batch.knownAccounts);
   const json = batchJson(instance, batch, places);
-  const [row] = await sql<{ outcome: { verdicts: VerdictRow[] } }[]>`
-    SELECT ledger_exchange(${json}::text::jsonb) AS outcome`;
+  const [row] = await sql<{ verdicts: VerdictRow[] }[]>`
+    SELECT ledger_exchange_batch(${json}::text::jsonb) AS verdicts`;
   return {
     accountIds: [...places.byId.keys()],
-    verdicts: verdictsOf(batch.holds, row!.outcome.verdicts),
+    verdicts: verdictsOf(batch.holds, row!.verdicts),
   };
 }
+
+/** Of a request: organization, day and month. */
+type AccountPlaces = readonly [number, number, number];
 
 /** The accounts of a batch and their places in it, from 1. */
 class Places {
@@ -66,18 +68,18 @@ class Places {
     this.#known = known;
   }
 
-  of(accounts: RequestAccounts): { o: number; d: number; m: number } {
-    return {
-      o: this.#place(accounts.orgAccount),
-      d: this.#place(accounts.dayAccount),
-      m: this.#place(accounts.monthAccount),
-    };
+  of(accounts: RequestAccounts): AccountPlaces {
+    return [
+      this.#place(accounts.orgAccount),
+      this.#place(accounts.dayAccount),
+      this.#place(accounts.monthAccount),
+    ];
   }
 
   /** The same; periods that may not have a row yet get one. */
   withRows(
     of: RequestAccounts & { readonly organizationId: string; readonly keyId: string },
-  ): ReturnType<Places["of"]> {
+  ): AccountPlaces {
     for (const kind of ["day", "month"] as const) {
       const id = kind === "day" ? of.dayAccount : of.monthAccount;
       if (this.#known.has(id) || this.fresh.has(id)) continue;
@@ -105,7 +107,12 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
   const { checkpoints, settlements, releases, holds, recheck } = batch;
   const ended: Record<string, unknown>[] = [];
   const end = (of: RequestAccounts & { readonly requestId: string }, charge?: bigint): void => {
-    ended.push({ n: ended.length + 1, r: of.requestId, ...places.of(of), c: charge?.toString() });
+    ended.push({
+      position: ended.length + 1,
+      request_id: of.requestId,
+      accounts: places.of(of),
+      charge_nano: charge?.toString(),
+    });
   };
   const attempts: string[] = [];
   for (const settlement of settlements) {
@@ -118,7 +125,8 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
     if (release.hasAttempt) attempts.push(release.requestId);
   }
   const rows = holds.map((demand) => holdRow(demand, places.withRows(demand)));
-  if (recheck) for (const demand of holds) end(demand);
+  // A hold that an earlier try has placed is decided anew; an extension finds what that try has made of it.
+  if (recheck) for (const demand of holds) if (demand.extends !== true) end(demand);
   const posted = settlements.length === 0 ? undefined : postingRows(settlements, places);
   return JSON.stringify({
     instance: instance.id,
@@ -143,22 +151,17 @@ function postingRows(
   return settlementRows(settlements, places);
 }
 
-/** Members that are absent are null; see ledger_exchange for their names. */
-function holdRow(demand: HoldDemand, places: ReturnType<Places["of"]>): Record<string, unknown> {
-  const { lowering, manner } = demand;
+/** Members that are absent are null. */
+function holdRow(demand: HoldDemand, accounts: AccountPlaces): Record<string, unknown> {
   const row: Record<string, unknown> = {
-    r: demand.requestId,
-    ...places,
-    f: demand.fullNano.toString(),
-    q: demand.leastNano.toString(),
+    request_id: demand.requestId,
+    accounts,
+    full_nano: demand.fullNano.toString(),
+    least_nano: demand.leastNano.toString(),
   };
-  if (manner !== "waiting") row.w = manner;
-  if (lowering !== undefined) {
-    row.fx = lowering.fixedFemto.toString();
-    row.pt = lowering.perTokenFemto.toString();
-    row.fee = lowering.feeBasisPoints.toString();
-    row.x = lowering.maxTokens;
-  }
+  if (demand.mostNano < demand.fullNano) row.most_nano = demand.mostNano.toString();
+  if (demand.manner === "last") row.is_last = true;
+  if (demand.extends === true) row.extends = true;
   return row;
 }
 
@@ -170,27 +173,26 @@ function verdictsOf(
   for (const { requestId, fullNano } of holds) {
     verdicts.set(requestId, { kind: "granted", holdNano: fullNano });
   }
-  for (const row of rows) verdicts.set(row.r, verdictOf(row));
+  for (const row of rows) verdicts.set(row.request_id, verdictOf(row));
   return verdicts;
 }
 
 function verdictOf(row: VerdictRow): HoldVerdict {
-  if (row.b) return { kind: "behind" };
-  if (row.h !== undefined) {
-    return { kind: "granted", holdNano: BigInt(row.h), outputTokens: row.t! };
-  }
-  if (row.o === undefined) {
-    return { kind: "revoked", isActive: row.a === false ? false : undefined };
+  if (row.blocked) return { kind: "behind" };
+  if (row.gone) return { kind: "gone" };
+  if (row.held_nano !== undefined) return { kind: "granted", holdNano: BigInt(row.held_nano) };
+  if (row.organization === undefined) {
+    return { kind: "revoked", isActive: row.is_active === false ? false : undefined };
   }
   return {
     kind: "short",
-    organization: roomOf(row.o),
-    day: roomOf(row.d!),
-    month: roomOf(row.m!),
+    organization: headroomOf(row.organization),
+    day: headroomOf(row.day!),
+    month: headroomOf(row.month!),
   };
 }
 
-function roomOf([limit, unspent, free]: RoomRow): AccountRoom | undefined {
+function headroomOf([limit, unspent, free]: HeadroomRow): AccountHeadroom | undefined {
   if (limit === null) return undefined;
   return {
     limitNano: BigInt(limit),

@@ -5,45 +5,41 @@ export interface HoldDemand extends RequestAccounts {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
+  /** What the request may cost. Of an extension, what the hold is to come to. */
   readonly fullNano: bigint;
-  /** The least that will do. Below `fullNano` only with `lowering`. */
+  /** The least that will do; where it is below `fullNano`, all that is free is held, up to `mostNano`. */
   readonly leastNano: bigint;
-  /** Where the limit of output tokens may be lowered: how many tokens an amount pays for. */
-  readonly lowering: HoldLowering | undefined;
+  readonly mostNano: bigint;
   /**
    * `waiting` stands behind earlier ones that need the same money, and keeps later ones behind itself;
-   * `last` looks past those before it, and keeps nobody.
+   * `last` passes those before it, and keeps none behind itself.
    */
   readonly manner: "waiting" | "last";
-}
-
-export interface HoldLowering {
-  readonly fixedFemto: bigint;
-  readonly perTokenFemto: bigint;
-  readonly feeBasisPoints: bigint;
-  /** What the limit is lowered to at most. */
-  readonly maxTokens: number;
+  /** Set where the hold of this instance stands already and is to be raised. */
+  readonly extends?: true;
 }
 
 /** What an account allows, in nano-USD: its whole limit, without what is spent, and without holds too. */
-export interface AccountRoom {
+export interface AccountHeadroom {
   readonly limitNano: bigint;
   readonly unspentNano: bigint;
   readonly freeNano: bigint;
 }
 
 export type HoldVerdict =
-  | { readonly kind: "granted"; readonly holdNano: bigint; readonly outputTokens?: number }
-  /** Somebody who came earlier waits for what it needs. */
+  | { readonly kind: "granted"; readonly holdNano: bigint }
+  /** An earlier request waits for the same money. */
   | { readonly kind: "behind" }
-  /** The key is switched off, or (undefined) does not exist any more. */
+  /** The hold that was to be raised has ended. */
+  | { readonly kind: "gone" }
+  /** The key is switched off, or (undefined) was deleted. */
   | { readonly kind: "revoked"; readonly isActive: false | undefined }
-  /** There is not enough. Rooms are undefined where there is no credit limit, or no such budget. */
+  /** There is not enough. Undefined where there is no credit limit, or no such budget. */
   | {
       readonly kind: "short";
-      readonly organization: AccountRoom | undefined;
-      readonly day: AccountRoom | undefined;
-      readonly month: AccountRoom | undefined;
+      readonly organization: AccountHeadroom | undefined;
+      readonly day: AccountHeadroom | undefined;
+      readonly month: AccountHeadroom | undefined;
     };
 
 /** A hold that ends without a charge. */

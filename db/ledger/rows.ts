@@ -1,3 +1,5 @@
+import type { Quantities } from "../../src/lib/usage.ts";
+
 /** What the ledger writes. Amounts are nano-USD; names are the columns of the tables. */
 
 /** The three accounts that a request touches, fixed at its admission, so that midnight moves nothing. */
@@ -12,7 +14,9 @@ export interface UsageFigures {
   readonly cachedPromptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
-  /** True where the provider told no usage and tokens were counted here. */
+  /** What was used besides, by kind: images, characters, searches … Null where there is nothing. */
+  readonly quantities: Quantities | null;
+  /** True where the gateway counted, because the provider reported no usage. */
   readonly estimated: boolean;
 }
 
@@ -30,6 +34,7 @@ export interface Checkpoint extends LedgerRequest, UsageFigures {
   readonly provider: string;
   readonly latencyMs: number;
   readonly details: Record<string, unknown> | null;
+  readonly description: string;
   readonly startedAtMs: number;
 }
 

@@ -1,3 +1,4 @@
+import type { Quantities } from "../../src/lib/usage.ts";
 import { type Database, isServerUnable, sqlState } from "../client.ts";
 import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
@@ -135,13 +136,15 @@ function settlementOf(row: Record<string, unknown>): Settlement {
     provider: row.provider as string,
     status: 499,
     promptTokens: Number(row.prompt_tokens),
-    cachedPromptTokens: 0,
+    // An instance of the previous release writes neither these nor the description.
+    cachedPromptTokens: Number(row.cached_prompt_tokens ?? 0),
     completionTokens: Number(row.completion_tokens),
-    reasoningTokens: 0,
+    reasoningTokens: Number(row.reasoning_tokens ?? 0),
+    quantities: (row.quantities as Quantities | null) ?? null,
     estimated: row.estimated as boolean,
     latencyMs: row.latency_ms as number,
     details: row.details as Record<string, unknown> | null,
-    description: `Chat completion: ${row.model as string} (cut off)`,
+    description: `${(row.description as string | null) ?? `Chat completion: ${row.model as string}`} (cut off)`,
     hasAttempt: true,
   };
 }

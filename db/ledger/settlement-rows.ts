@@ -13,7 +13,7 @@ export interface AccountPlaces {
 }
 
 /**
- * The settlements of a batch as ledger_settle and ledger_exchange read them: what they have in common
+ * The settlements of a batch as ledger_settle_batch and ledger_exchange_batch read them: what they have in common
  * once, as groups.
  */
 export function settlementRows(
@@ -97,10 +97,10 @@ function isSameGroup(one: Settlement, other: Settlement): boolean {
   );
 }
 
-function groupRow(settlement: Settlement, g: number, o: number): Record<string, unknown> {
+function groupRow(settlement: Settlement, group: number, account: number): Record<string, unknown> {
   return {
-    g,
-    o,
+    group,
+    account,
     organization_id: settlement.organizationId,
     key_id: settlement.keyId,
     model: settlement.model,
@@ -115,24 +115,25 @@ function groupRow(settlement: Settlement, g: number, o: number): Record<string, 
 function settlementRow(
   settlement: Settlement,
   sum: RunningSum,
-  g: number,
+  group: number,
 ): Record<string, unknown> {
   const chargeNano = exact(settlement.chargeNano);
   sum.count++;
   sum.nano = plus(sum.nano, chargeNano);
   const row: Record<string, unknown> = {
-    n: sum.count,
-    g,
-    r: settlement.requestId,
-    c: jsonInteger(chargeNano),
-    t: jsonInteger(sum.nano),
-    p: settlement.promptTokens,
-    o: settlement.completionTokens,
-    l: settlement.latencyMs,
+    position: sum.count,
+    group,
+    request_id: settlement.requestId,
+    charge_nano: jsonInteger(chargeNano),
+    sum_nano: jsonInteger(sum.nano),
+    prompt_tokens: settlement.promptTokens,
+    completion_tokens: settlement.completionTokens,
+    latency_ms: settlement.latencyMs,
   };
-  if (settlement.cachedPromptTokens > 0) row.cp = settlement.cachedPromptTokens;
-  if (settlement.reasoningTokens > 0) row.ro = settlement.reasoningTokens;
-  if (settlement.details !== null) row.d = settlement.details;
+  if (settlement.cachedPromptTokens > 0) row.cached_prompt_tokens = settlement.cachedPromptTokens;
+  if (settlement.reasoningTokens > 0) row.reasoning_tokens = settlement.reasoningTokens;
+  if (settlement.quantities !== null) row.quantities = settlement.quantities;
+  if (settlement.details !== null) row.details = settlement.details;
   return row;
 }
 

@@ -1,14 +1,12 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import type { Database } from "../client.ts";
 import type { CommittedBatch } from "./batch-commit.ts";
-import type { HoldDemand, HoldVerdict } from "./hold-rows.ts";
+import type { HoldVerdict } from "./hold-rows.ts";
 import { findPosted } from "./posted.ts";
 import type { AccountTotals, Settlement } from "./rows.ts";
 import { settlementsOf, type Unit } from "./units.ts";
 
 const RETRY_DELAY_MS = 50;
-const NANO_FEMTO_BASIS_POINTS = 10_000_000_000n;
-const BASIS_POINTS = 10_000n;
 
 export interface WrittenBefore {
   readonly written: readonly Unit[];
@@ -51,7 +49,8 @@ export async function findWritten(sql: Database, units: readonly Unit[]): Promis
   const verdicts = new Map<string, HoldVerdict>();
   for (const { hold } of written) {
     if (hold === undefined) continue;
-    verdicts.set(hold.demand.requestId, grantedOf(hold.demand, found));
+    const { requestId } = hold.demand;
+    verdicts.set(requestId, { kind: "granted", holdNano: found.holds.get(requestId)! });
   }
   return { written, rest, committed: { accountIds: totals.keys(), totals, verdicts } };
 }
@@ -76,22 +75,15 @@ async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
 /** A unit is written as a whole or not at all. Charges of attempts only grow. */
 function isWritten({ settlements, checkpoints, hold }: Unit, found: Found): boolean {
   if (settlements.length > 0) return settlements.every((one) => found.posted.has(one.requestId));
-  if (hold !== undefined) return found.holds.has(hold.demand.requestId);
+  if (hold !== undefined) {
+    const heldNano = found.holds.get(hold.demand.requestId);
+    if (heldNano === undefined) return false;
+    return hold.demand.extends !== true || heldNano >= hold.demand.fullNano;
+  }
   return (
     checkpoints.length > 0 &&
     checkpoints.every((one) => (found.attempts.get(one.requestId) ?? -1n) >= one.chargeNano)
   );
-}
-
-function grantedOf(demand: HoldDemand, { holds }: Found): HoldVerdict {
-  const holdNano = holds.get(demand.requestId)!;
-  const { lowering, fullNano } = demand;
-  if (lowering === undefined || holdNano >= fullNano) return { kind: "granted", holdNano };
-  // As ledger_exchange reckons it.
-  const { fixedFemto, perTokenFemto, feeBasisPoints, maxTokens } = lowering;
-  const paidFemto = (holdNano * NANO_FEMTO_BASIS_POINTS) / (BASIS_POINTS + feeBasisPoints);
-  const tokens = Number((paidFemto - fixedFemto) / perTokenFemto);
-  return { kind: "granted", holdNano, outputTokens: Math.min(maxTokens, tokens) };
 }
 
 async function totalsOf(

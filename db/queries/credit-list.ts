@@ -1,3 +1,4 @@
+import type { Quantities } from "../../src/lib/usage.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
 import { inOneSnapshot } from "../query.ts";
@@ -49,6 +50,8 @@ export interface ListedTransaction {
   readonly estimated: boolean | null;
   readonly cachedPromptTokens: number | null;
   readonly reasoningTokens: number | null;
+  /** Uses that most calls do not have. */
+  readonly quantities: Quantities | null;
   readonly latencyMs: number | null;
   readonly status: number | null;
   readonly user: string | null;
@@ -158,7 +161,7 @@ async function countUsage(snapshot: DatabaseTransaction, organizationId: string)
 function columns(sql: Database | DatabaseTransaction) {
   return sql`id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
     provider, prompt_tokens, completion_tokens, estimated, cached_prompt_tokens, reasoning_tokens,
-    latency_ms, status, details ->> 'user' AS user_name, details ->> 'session_id' AS session_id,
+    quantities, latency_ms, status, details ->> 'user' AS user_name, details ->> 'session_id' AS session_id,
     CASE WHEN sum(octet_length(details::text)) OVER (ORDER BY sequence DESC) > ${MAX_RECORDED_BYTES}::bigint
       AND details ?| ARRAY['trace', 'metadata'] THEN NULL
       ELSE jsonb_build_object('trace', details -> 'trace', 'metadata', details -> 'metadata')
@@ -180,6 +183,7 @@ interface TransactionRow {
   readonly estimated: boolean | null;
   readonly cached_prompt_tokens: bigint | null;
   readonly reasoning_tokens: bigint | null;
+  readonly quantities: Quantities | null;
   readonly latency_ms: number | null;
   readonly status: number | null;
   readonly user_name: string | null;
@@ -204,6 +208,7 @@ function listedTransaction(row: TransactionRow): ListedTransaction {
     estimated: row.estimated,
     cachedPromptTokens: numberOf(row.cached_prompt_tokens),
     reasoningTokens: numberOf(row.reasoning_tokens),
+    quantities: row.quantities,
     latencyMs: row.latency_ms,
     status: row.status,
     user: row.user_name,

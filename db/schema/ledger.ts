@@ -87,13 +87,18 @@ export const transactions = pgTable(
     refundedRequestId: text("refunded_request_id"),
     model: text("model"),
     provider: text("provider"),
-    /** HTTP status told to the client: 200, or 499 where it went away. */
+    /** HTTP status of the answer: 200, or 499 where the client disconnected. */
     status: integer("status"),
     promptTokens: bigint("prompt_tokens", { mode: "number" }),
     cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
     completionTokens: bigint("completion_tokens", { mode: "number" }),
     reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),
-    /** True where the provider told no usage and tokens were counted here. */
+    /**
+     * What was used besides, by kind: {"images": 2}. One column, null for most rows: lists and rollups read
+     * the four above, rows of text take no byte more, and a further kind needs no migration.
+     */
+    quantities: jsonb("quantities"),
+    /** True where the gateway counted, because the provider reported no usage. */
     estimated: boolean("estimated"),
     latencyMs: integer("latency_ms"),
     /** user, session_id, trace and metadata of the request. */
@@ -144,8 +149,8 @@ export const holds = pgTable("holds", {
 
 /**
  * A running request of which something was, or may have been, delivered: what it would be charged if
- * its instance died now. The settling transaction deletes the row; whoever takes over a dead instance
- * settles it at this checkpoint.
+ * its instance died now. The settling transaction deletes the row; the instance that reaps a dead one
+ * settles the request at this checkpoint.
  */
 export const attempts = pgTable("attempts", {
   requestId: text("request_id").primaryKey(),
@@ -163,6 +168,11 @@ export const attempts = pgTable("attempts", {
   provider: text("provider").notNull(),
   promptTokens: bigint("prompt_tokens", { mode: "number" }).notNull(),
   completionTokens: bigint("completion_tokens", { mode: "number" }).notNull(),
+  /** The previous release writes none of these four. */
+  cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
+  reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),
+  quantities: jsonb("quantities"),
+  description: text("description"),
   estimated: boolean("estimated").notNull(),
   latencyMs: integer("latency_ms").notNull(),
   details: jsonb("details"),

@@ -28,6 +28,7 @@ export interface Ending {
 export interface EndingParts {
   readonly inFlight: InFlight;
   readonly bodies: BodyBudget;
+  readonly workThread: { close(): void };
   readonly ticker: StreamTicker;
   readonly deadlines: DeadlineQueue;
   readonly modelLists: { stop(): void };
@@ -59,12 +60,14 @@ export function composeEnding(parts: EndingParts): Ending {
       if (await inFlight.drained(graceMs)) return;
       inFlight.cutShort();
       parts.bodies.cutShort();
+      parts.workThread.close();
       parts.ticker.cutShort();
       parts.deadlines.expireAll();
       await inFlight.drained(CUT_SHORT_MS);
     },
     async close() {
       clearInterval(parts.sweep);
+      parts.workThread.close();
       parts.modelLists.stop();
       parts.lag.stop();
       parts.balances.stop();

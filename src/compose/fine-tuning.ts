@@ -4,15 +4,14 @@ import type { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { CallAdmission } from "../calls/admission.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
-import type { RateWindows } from "../cluster/interface.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import { EventFeeds } from "../fine-tuning/event-feed.ts";
 import { FineTuning } from "../fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../fine-tuning/job-owner.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { MoneyPort } from "../money/interface.ts";
-import type { OrganizationActors } from "../money/single-node.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 
@@ -29,8 +28,7 @@ export interface FineTuningOptions {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
   readonly files: JobFiles;
-  readonly rates: RateWindows;
-  readonly organizations: OrganizationActors;
+  readonly admission: CallAdmission;
   readonly keepaliveMs: number;
   warn(message: string): void;
   onError(error: unknown): void;

@@ -11,12 +11,14 @@ import { isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isoTime, MAX_TIME_MS, parseIsoTime } from "../lib/iso-time.ts";
 import { usdNumber } from "../lib/money.ts";
+import type { Quantities } from "../lib/usage.ts";
 import * as schema from "./schema.ts";
 
 const access: Access = { kind: "administration", scope: "billing:read" };
 const tag = "Credits";
 const DEFAULT_PAGE = 50;
 const DAY_MS = 86_400_000;
+const MS_PER_SECOND = 1_000;
 
 interface TransactionsQuery {
   readonly limit?: number;
@@ -121,6 +123,13 @@ function transactionShape(transaction: ListedTransaction) {
   };
 }
 
+/** Members such as `images`, where they are above zero; sound in seconds. */
+function quantitiesShape(quantities: Quantities | null): Record<string, number> {
+  if (quantities?.duration_ms === undefined) return quantities ?? {};
+  const { duration_ms: durationMs, ...others } = quantities;
+  return { ...others, seconds: durationMs / MS_PER_SECOND };
+}
+
 function detailsShape(transaction: ListedTransaction) {
   const { recorded } = transaction;
   return {
@@ -128,6 +137,7 @@ function detailsShape(transaction: ListedTransaction) {
     latency_ms: transaction.latencyMs,
     cached_tokens: transaction.cachedPromptTokens,
     reasoning_tokens: transaction.reasoningTokens,
+    ...quantitiesShape(transaction.quantities),
     user: transaction.user,
     session_id: transaction.sessionId,
     trace: recorded?.trace ?? null,

@@ -33,12 +33,29 @@ const nullableInteger = (description: string) =>
 const nullableString = Type.Union([Type.String(), Type.Null()]);
 const nullableObject = Type.Union([Type.Object({}), Type.Null()]);
 
+/** Present where it is above zero. */
+function usedCount(description: string) {
+  return Type.Optional(Type.Integer({ description }));
+}
+
 const transactionDetails = Type.Object(
   {
     status: nullableInteger("HTTP status of the answer; 499 where the client went away"),
     latency_ms: nullableInteger("From the request to the end of its answer"),
     cached_tokens: nullableInteger("Prompt tokens read from the provider's cache"),
     reasoning_tokens: nullableInteger("Completion tokens that are reasoning"),
+    cache_write_tokens: usedCount("Prompt tokens written to the provider's cache"),
+    audio_prompt_tokens: usedCount("Prompt tokens of sound that were not read from a cache"),
+    image_prompt_tokens: usedCount("Prompt tokens of images that were not read from a cache"),
+    cached_audio_prompt_tokens: usedCount("Cached prompt tokens of sound"),
+    cached_image_prompt_tokens: usedCount("Cached prompt tokens of images"),
+    audio_completion_tokens: usedCount("Completion tokens of sound"),
+    image_completion_tokens: usedCount("Completion tokens of images"),
+    images: usedCount("Images that were made"),
+    characters: usedCount("Characters that were spoken"),
+    seconds: Type.Optional(Type.Number({ description: "Seconds of sound" })),
+    web_searches: usedCount("Searches of the web"),
+    file_searches: usedCount("Searches of files"),
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,

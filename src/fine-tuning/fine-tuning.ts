@@ -14,19 +14,16 @@ import {
   TooManyJobsError,
   writeJobEffect,
 } from "../../db/queries/fine-tuning-job-write.ts";
-import { type RateHeaders, takeRate } from "../calls/admit.ts";
+import type { Arrival, CallAdmission, RateHeaders } from "../calls/admission.ts";
 import type { Caller } from "../calls/caller.ts";
 import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
-import type { RateWindows } from "../cluster/interface.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { Hyperparameters, JobOrder, JobRecord } from "../lib/fine-tuning-job.ts";
 import { newId } from "../lib/ids.ts";
 import { holdNanoUsd } from "../lib/money.ts";
 import type { MoneyPort } from "../money/interface.ts";
-import { feeOfTerms } from "../money/plans.ts";
-import type { OrganizationActors } from "../money/single-node.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 import { endJob } from "./end-job.ts";
@@ -42,19 +39,10 @@ export interface FineTuningDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
   readonly feeds: EventFeeds;
-  readonly rates: RateWindows;
-  readonly organizations: OrganizationActors;
+  readonly admission: CallAdmission;
   readonly clock: Clock;
   random(): number;
   onError(error: unknown): void;
-}
-
-/** The request that asks for a job. */
-export interface JobArrival {
-  readonly caller: Caller;
-  readonly requestId: string;
-  /** The headers of the rate window where the request took its place in it before; else undefined. */
-  readonly takenRate: RateHeaders | undefined;
 }
 
 /** A job as it was asked for. */
@@ -70,9 +58,7 @@ export interface JobRequest {
 
 const FINE_TUNE = "fine-tune";
 const MAX_SEED = 2_147_483_647;
-/** The provider that needs no key of anyone's. */
-const KEYLESS_PROVIDER = "sandbox";
-/** How often a cancel is decided afresh because the job moved on in the same moment. */
+/** How often a cancel is decided again because the job moved on meanwhile. */
 const MAX_DECISIONS = 16;
 
 /** Fine-tuning jobs of an organization (spec 4.10). Their owner is job-owner.ts. */
@@ -85,17 +71,19 @@ export class FineTuning {
 
   /** Holds what the training may cost at most and orders it. Throws 400, 402, 403, 404, 429. */
   async create(
-    { caller, requestId, takenRate }: JobArrival,
+    arrival: Arrival,
     request: JobRequest,
   ): Promise<{ job: JobRecord; headers: RateHeaders }> {
-    const { models, providers, rates, money } = this.#dependencies;
+    const { models, providers, admission } = this.#dependencies;
+    const { caller, requestId } = arrival;
     const { organizationId } = caller.key;
     const tunable = tunableModel(models, providers, request.model);
     assertModelsAllowed(caller.key, [tunable.model], "model", models);
     const bytes = await this.#trainingBytes(organizationId, request);
     await this.#assertRoom(organizationId);
-    const headers = takenRate ?? (await takeRate(rates, caller));
-    const fee = await this.#feeOf(organizationId, tunable);
+    const headers = await admission.takeRate(arrival);
+    const place = { providerId: tunable.endpoint.provider };
+    const fee = (await admission.fees(caller, [place])).of(place);
     const order = this.#orderOf(caller, requestId, request, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);
     const hold = { id: requestId, organizationId, keyId: caller.key.id, holdNano: order.holdNano };
@@ -103,7 +91,7 @@ export class FineTuning {
     const insert = insertJobEffect(order, [created], MAX_RUNNING_JOBS, (inserted) => {
       job = inserted;
     });
-    await money.holdLong(hold, insert).catch((error) => throwAsRefusal(error, request));
+    await admission.holdLong(hold, insert).catch((error) => throwAsRefusal(error, request));
     return { job: job!, headers };
   }
 
@@ -216,22 +204,6 @@ export class FineTuning {
     }
   }
 
-  async #feeOf(organizationId: string, { endpoint }: TunableModel): Promise<bigint> {
-    const organization = this.#dependencies.organizations.get(organizationId);
-    if (!organization.isActive) await organization.activate();
-    const terms = organization.turn("terms", undefined);
-    if (terms === undefined) {
-      throw new GatewayError("invalid_api_key", "The API key is not valid.");
-    }
-    if (terms.plan === "byok" && endpoint.provider !== KEYLESS_PROVIDER) {
-      throw new GatewayError(
-        "insufficient_credits",
-        `The organization's plan is BYOK, and it has no provider key for ${endpoint.provider}.`,
-      );
-    }
-    return feeOfTerms(terms);
-  }
-
   #orderOf(
     caller: Caller,
     requestId: string,
@@ -260,7 +232,7 @@ export class FineTuning {
   }
 }
 
-/** What only its own transaction could tell of an order. */
+/** Refusals that only the transaction of the order can detect. */
 function throwAsRefusal(error: unknown, request: JobRequest): never {
   if (error instanceof TooManyJobsError) throw tooManyJobs();
   if (!(error instanceof FileGoneError)) throw error;

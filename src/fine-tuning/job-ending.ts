@@ -85,6 +85,7 @@ function chargeOf(
     cachedPromptTokens: 0,
     completionTokens: 0,
     reasoningTokens: 0,
+    quantities: null,
     estimated,
     model: job.baseModel,
     provider: job.providerId,

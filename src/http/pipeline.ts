@@ -1,4 +1,4 @@
-import type { LongBodyAdmission } from "../calls/admit-long-body.ts";
+import type { CallAdmission } from "../calls/admission.ts";
 import type { GatewayError } from "../lib/errors.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
@@ -21,7 +21,7 @@ export interface PipelineDependencies {
   readonly bodies: BodyBudget;
   /** Throws 429 where the organization made too many administrative calls. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
-  readonly longBodies: LongBodyAdmission;
+  readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
   /** Told of faults of the gateway and of what it depends on, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;

@@ -1,6 +1,7 @@
 import type { Expiring } from "../lib/deadline-queue.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import { JsonScan } from "../lib/json-scan.ts";
+import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { tooMuchJson } from "./check-json.ts";
 
@@ -35,8 +36,7 @@ export function assertPlainPart(name: string, transferEncoding: string): void {
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 const FOREIGN_CHARSET = /charset\s*=\s*"?(?!utf-?8\b|us-ascii\b)[\w-]+/i;
-const UTF_8 = { fatal: true, ignoreBOM: false };
-const decoder = new TextDecoder("utf-8", UTF_8);
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
 /**
  * What is longer comes in several pieces, and may take its time between them. It is read only once
@@ -54,13 +54,16 @@ export interface BodyConnection {
   admitLongBody(): Promise<void>;
 }
 
-/** Reads the text of a JSON body: content type 415, size 413, then what is no UTF-8 400. */
-export async function readJsonText(
+/**
+ * Reads the text of a JSON body: content type 415, size 413, then what is no UTF-8 400. A body that would
+ * take too long to parse on the event loop is returned as bytes, not decoded yet.
+ */
+export async function readJsonBody(
   request: Request,
   connection: BodyConnection,
   budget: BodyBudget,
   maxBytes: number,
-): Promise<string> {
+): Promise<string | SharedBytes> {
   if (!isJson(request.headers.get("content-type"))) {
     throw new GatewayError(
       "unsupported_media_type",
@@ -153,14 +156,14 @@ async function readPieces(
   budget: BodyBudget,
   maxBytes: number,
   statedBytes: number | undefined,
-): Promise<string> {
+): Promise<string | SharedBytes> {
   const reader = request.body?.getReader();
   if (reader === undefined) return "";
-  const texts: string[] = [];
+  const writer = new SharedBytesWriter();
   const scan = new JsonScan();
-  const decoder = new TextDecoder("utf-8", UTF_8);
   let isAdmitted = statedBytes !== undefined;
   let readBytes = 0;
+  let bytesOfTurn = 0;
   let isTooSlow = false;
   const giveUp = (): void => {
     isTooSlow = true;
@@ -173,8 +176,8 @@ async function readPieces(
       if (isTooSlow) throw budget.lateness;
       if (done) {
         if (readBytes < (statedBytes ?? 0)) throw clientClosed();
-        texts.push(decode(NO_BYTES, decoder));
-        return texts.join("");
+        const bytes = writer.end();
+        return scan.isSlow ? bytes : textOfShared(bytes);
       }
       arriving.take(value.byteLength);
       readBytes += value.byteLength;
@@ -183,13 +186,18 @@ async function readPieces(
         await connection.admitLongBody();
         isAdmitted = true;
       }
-      // Counted and decoded as it comes: at its end the whole of it would hold everybody up.
+      // Counted and copied as it arrives: the whole of it at once would hold the event loop.
       for (let at = 0; at < value.byteLength; at += MAX_SLICE_BYTES) {
-        if (at > 0) await turnOfLoop();
+        // Pieces that have arrived already are read without a turn of the loop between them.
+        if (bytesOfTurn >= MAX_SLICE_BYTES) {
+          await turnOfLoop();
+          bytesOfTurn = 0;
+        }
         const slice = value.subarray(at, at + MAX_SLICE_BYTES);
         const excess = scan.push(slice);
         if (excess !== undefined) throw tooMuchJson(excess);
-        texts.push(decode(slice, decoder, true));
+        writer.push(slice);
+        bytesOfTurn += slice.byteLength;
       }
     }
   } finally {
@@ -198,21 +206,33 @@ async function readPieces(
   }
 }
 
-const NO_BYTES = new Uint8Array();
-/** Takes a few milliseconds. */
-const MAX_SLICE_BYTES = 1_048_576;
+/** Counted and copied in a millisecond or two. */
+const MAX_SLICE_BYTES = 262_144;
 
 /** Resolves when everything else that is ready has had its turn. */
 export function turnOfLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }
 
-function decode(bytes: ArrayBuffer | Uint8Array, by = decoder, stream = false): string {
+function decode(bytes: ArrayBuffer): string {
   try {
-    return by.decode(bytes, { stream });
+    return decoder.decode(bytes);
   } catch {
-    throw new GatewayError("invalid_json", "The request body is not valid UTF-8.");
+    throw notUtf8();
   }
+}
+
+/** The text of a body. Throws 400 where it is not UTF-8. */
+export function textOfShared(bytes: SharedBytes): string {
+  try {
+    return decodeShared(bytes);
+  } catch {
+    throw notUtf8();
+  }
+}
+
+function notUtf8(): GatewayError {
+  return new GatewayError("invalid_json", "The request body is not valid UTF-8.");
 }
 
 function tooLarge(maxBytes: number): GatewayError {

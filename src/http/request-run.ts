@@ -3,10 +3,17 @@ import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
+import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { parseJson } from "./check-json.ts";
 import { asGatewayError, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import type { CompiledRoute } from "./pipeline.ts";
-import { type BodyConnection, MAX_WHOLE_BYTES, readJsonText, turnOfLoop } from "./read-body.ts";
+import {
+  type BodyConnection,
+  MAX_WHOLE_BYTES,
+  readJsonBody,
+  textOfShared,
+  turnOfLoop,
+} from "./read-body.ts";
 import { NO_QUERY } from "./read-query.ts";
 import type { Access, RequestContext } from "./route.ts";
 
@@ -83,13 +90,19 @@ export class RequestRun implements RequestContext, BodyConnection {
       }
       assertStorable(this.params);
       if (checkBody !== undefined) {
-        this.bodyText = await readJsonText(this.request, this, dependencies.bodies, maxBodyBytes);
-        this.body = parseJson(this.bodyText);
-        const isLong = this.bodyText.length > MAX_WHOLE_BYTES;
-        if (isLong) await turnOfLoop();
-        if (this.#isKeyOld()) await this.#admit();
-        checkBody(this.body);
-        if (isLong) await turnOfLoop();
+        const { bodies } = dependencies;
+        const read = await readJsonBody(this.request, this, bodies, maxBodyBytes);
+        if (typeof read !== "string" && definition.readLongBody !== undefined) {
+          await this.#readInThread(read);
+        } else {
+          this.bodyText = typeof read === "string" ? read : textOfShared(read);
+          this.body = parseJson(this.bodyText);
+          const isLong = this.bodyText.length > MAX_WHOLE_BYTES;
+          if (isLong) await turnOfLoop();
+          if (this.#isKeyOld()) await this.#admit();
+          checkBody(this.body);
+          if (isLong) await turnOfLoop();
+        }
       }
       this.query = this.#route.readQuery(this.request.url);
       if (access.kind === "administration") {
@@ -122,13 +135,22 @@ export class RequestRun implements RequestContext, BodyConnection {
   async admitLongBody(): Promise<void> {
     const { definition, dependencies } = this.#route;
     if (definition.access.kind !== "model") return;
-    this.takenRate = await dependencies.longBodies.admit(this.caller, this.log);
+    this.takenRate = await dependencies.admission.admitLongBody(this.caller, this.log);
   }
 
   /** Until the answer, which may be long in coming too. */
   keepOpenForBody(): void {
     this.#isKeptForBody = true;
     this.#server?.timeout(this.request, 0);
+  }
+
+  async #readInThread(bytes: SharedBytes): Promise<void> {
+    if (this.#isKeyOld()) await this.#admit();
+    const { definition } = this.#route;
+    const read = await definition.readLongBody!(bytes, this.owner, this.request.signal);
+    this.body = read.value;
+    this.log.releaseBody = () => read.release();
+    if (this.#isKeyOld()) await this.#admit();
   }
 
   #closeWhenIdle(): void {
@@ -208,6 +230,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { log } = this;
     const key = this.#caller?.key;
     dependencies.inFlight.end();
+    log.releaseBody?.();
     if (this.#isKeptForBody) this.#closeWhenIdle();
     // A charge notes the use of its key itself.
     if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);

@@ -2,6 +2,7 @@ import type { TSchema } from "typebox";
 import type { Caller } from "../calls/caller.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
+import type { SharedBytes } from "../lib/shared-bytes.ts";
 
 /** Who may call a route. */
 export type Access =
@@ -50,7 +51,7 @@ export interface RequestContext {
   admitAgain(): Promise<Caller>;
   /** The parsed body, checked against the route's schema. */
   readonly body: unknown;
-  /** UTF-8 bytes of the body as it came. */
+  /** The body as it came; "" for one that `readLongBody` has read. */
   readonly bodyText: string;
   /**
    * The headers of the rate window where the body took its place in it, because it was long: the handler
@@ -66,6 +67,14 @@ export interface RequestContext {
    * called or, of a deferred request, until that is over: who forgets both leaves it open for ever.
    */
   keepOpen(): () => void;
+}
+
+/** A body that a thread has parsed and checked. */
+export interface LongRead {
+  /** Takes the place of the parsed body. */
+  readonly value: unknown;
+  /** Gives up what is kept of the body; called at the end of the request, perhaps more than once. */
+  release(): void;
 }
 
 export interface RouteDefinition {
@@ -84,5 +93,12 @@ export interface RouteDefinition {
   /** The parts of a form (multipart/form-data), which the handler reads as they come; for the description. */
   readonly form?: TSchema;
   readonly responses: Readonly<Record<number, ResponseDescription>>;
+  /**
+   * Parses and checks, away from the event loop, a body that would hold it for too long, by the schema and by
+   * what `handle` checks of other bodies. Where it is left out such bodies are parsed on the loop.
+   *
+   * @param owner whose turn it takes
+   */
+  readLongBody?(bytes: SharedBytes, owner: string, signal: AbortSignal): Promise<LongRead>;
   handle(context: RequestContext): Response | Promise<Response>;
 }

@@ -1,3 +1,11 @@
+/**
+ * With more of either, or more bytes, parsing and checking a text may hold a thread for longer than an event
+ * loop may be held.
+ */
+const MAX_QUICK_PARTS = 8_192;
+const MAX_QUICK_ELEMENTS = 32_768;
+const MAX_QUICK_BYTES = 262_144;
+
 /** Deeper nesting is refused: what parses it survives, what writes it out again does not. */
 export const MAX_JSON_DEPTH = 64;
 /** Objects, arrays and members of objects together. Parsing takes up to a microsecond for each. */
@@ -22,6 +30,7 @@ const LAST_SPACE = 0x20;
  * byte, and memory of a constant size. Of a text that is no JSON it counts something; the parser refuses it.
  */
 export class JsonScan {
+  #bytes = 0;
   #depth = 0;
   #parts = 0;
   #elements = 0;
@@ -32,8 +41,18 @@ export class JsonScan {
   /** By depth: whether that level is an array. */
   readonly #isArray = new Uint8Array(MAX_JSON_DEPTH + 1);
 
+  /** Whether the text, as far as it has come, is too much to be parsed on an event loop. */
+  get isSlow(): boolean {
+    return (
+      this.#bytes > MAX_QUICK_BYTES ||
+      this.#parts > MAX_QUICK_PARTS ||
+      this.#elements > MAX_QUICK_ELEMENTS
+    );
+  }
+
   /** What the text has too much of, as far as it has come; undefined while it may go on. */
   push(bytes: Uint8Array): JsonExcess | undefined {
+    this.#bytes += bytes.length;
     for (let at = 0; at < bytes.length; at++) {
       const byte = bytes[at]!;
       if (this.#isInString) {

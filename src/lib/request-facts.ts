@@ -13,6 +13,8 @@ export interface RequestFacts {
   status?: number;
   /** A stream reports itself when it ends; until then the request is not logged. */
   isDeferred?: boolean;
+  /** Releases what is kept of a long body; called early once no provider will be sent it any more. */
+  releaseBody?(): void;
   /** Called by a deferred request when it is over. */
   finish?(): void;
 }

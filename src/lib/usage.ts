@@ -1,10 +1,73 @@
-/** Tokens of one call, normalised: prompt tokens include cached reads and writes, completion tokens reasoning. */
-export interface Usage {
+/** What one call used, in the kinds that the catalogue prices. */
+export interface Usage extends RareUse {
+  /** All tokens of the prompt: cached reads and writes, and those of sound and images, included. */
   readonly promptTokens: number;
   readonly cachedPromptTokens: number;
   readonly cacheWriteTokens: number;
+  /** All tokens of the answer, reasoning included. */
   readonly completionTokens: number;
   readonly reasoningTokens: number;
-  /** True where tokens were counted here. */
+  /** True where the gateway counted, because the provider reported no usage. */
   readonly estimated: boolean;
+}
+
+/** Kinds that most calls do not have; absent is none. Whole numbers. */
+interface RareUse {
+  /** Part of `promptTokens`, and not read from a cache. */
+  readonly audioPromptTokens?: number;
+  readonly imagePromptTokens?: number;
+  /** Part of `cachedPromptTokens`. */
+  readonly cachedAudioPromptTokens?: number;
+  readonly cachedImagePromptTokens?: number;
+  /** Part of `completionTokens`. */
+  readonly audioCompletionTokens?: number;
+  readonly imageCompletionTokens?: number;
+  readonly images?: number;
+  readonly characters?: number;
+  /** Of sound. Priced by the second, and kept in milliseconds because providers report fractions. */
+  readonly durationMs?: number;
+  readonly webSearches?: number;
+  readonly fileSearches?: number;
+}
+
+/** For calls whose use is not counted in tokens: `{ ...NO_TOKENS, images: 2 }`. */
+export const NO_TOKENS: Usage = Object.freeze({
+  promptTokens: 0,
+  cachedPromptTokens: 0,
+  cacheWriteTokens: 0,
+  completionTokens: 0,
+  reasoningTokens: 0,
+  estimated: false,
+});
+
+/** The kinds that have no column of their own in the ledger, each above zero, by the names that it stores. */
+export type Quantities = Readonly<Record<string, number>>;
+
+type QuantityKind = keyof RareUse | "cacheWriteTokens";
+
+const STORED_NAMES: readonly (readonly [QuantityKind, string])[] = [
+  ["cacheWriteTokens", "cache_write_tokens"],
+  ["audioPromptTokens", "audio_prompt_tokens"],
+  ["imagePromptTokens", "image_prompt_tokens"],
+  ["cachedAudioPromptTokens", "cached_audio_prompt_tokens"],
+  ["cachedImagePromptTokens", "cached_image_prompt_tokens"],
+  ["audioCompletionTokens", "audio_completion_tokens"],
+  ["imageCompletionTokens", "image_completion_tokens"],
+  ["images", "images"],
+  ["characters", "characters"],
+  ["durationMs", "duration_ms"],
+  ["webSearches", "web_searches"],
+  ["fileSearches", "file_searches"],
+];
+
+/** Null where there are none, as for most calls. */
+export function quantitiesOf(usage: Usage): Quantities | null {
+  let quantities: Record<string, number> | null = null;
+  for (const [kind, name] of STORED_NAMES) {
+    const quantity = usage[kind];
+    if (quantity === undefined || quantity === 0) continue;
+    quantities ??= {};
+    quantities[name] = quantity;
+  }
+  return quantities;
 }

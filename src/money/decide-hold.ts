@@ -32,19 +32,45 @@ export function affordableTokens(request: HoldRequest, freeNano: NanoUsd): numbe
   return tokens > BigInt(request.outputTokens) ? request.outputTokens : Number(tokens);
 }
 
+/** What is held for a request: the full amount where it is free; else all that is free, within bounds. */
+export interface HoldSize {
+  readonly fullNano: NanoUsd;
+  /** The least that will do, and the most of a hold that is lowered: both `fullNano` where it may not be. */
+  readonly leastNano: NanoUsd;
+  readonly mostNano: NanoUsd;
+}
+
 /**
- * The hold for a request where `freeNano` may still be spent: the full limit; else, where the caller set
- * none, 4,096 tokens, or all that is affordable if that is at least 256.
+ * The amounts that a hold of either engine is decided by: the full limit; else, where the caller set none,
+ * 4,096 tokens, or all that is available if that is at least 256.
  */
+export function holdSize(request: HoldRequest): HoldSize {
+  const { outputTokens, isLimitExplicit } = request;
+  const fullNano = holdFor(request, outputTokens);
+  if (isLimitExplicit) return { fullNano, leastNano: fullNano, mostNano: fullNano };
+  return {
+    fullNano,
+    leastNano: leastHold(request),
+    mostNano: holdFor(request, Math.min(REDUCED_OUTPUT_TOKENS, outputTokens)),
+  };
+}
+
+/** The limit of output tokens that a hold covers which was granted so much. */
+export function grantedTokens(request: HoldRequest, size: HoldSize, holdNano: NanoUsd): number {
+  if (holdNano >= size.fullNano) return request.outputTokens;
+  return Math.min(REDUCED_OUTPUT_TOKENS, affordableTokens(request, holdNano));
+}
+
+/** The hold for a request where `freeNano` may still be spent. ledger_exchange_batch compares the same. */
 export function decideHold(request: HoldRequest, freeNano: NanoUsd): HoldDecision {
-  const full = holdFor(request, request.outputTokens);
+  const size = holdSize(request);
+  const { fullNano, leastNano, mostNano } = size;
   // What costs nothing needs no money, not even where a lowered budget leaves less than none.
-  if (full <= freeNano || full === 0n)
-    return { isHeld: true, holdNano: full, outputTokens: request.outputTokens };
-  if (request.isLimitExplicit) return { isHeld: false };
-  const outputTokens = Math.min(REDUCED_OUTPUT_TOKENS, affordableTokens(request, freeNano));
-  if (outputTokens < Math.min(MIN_OUTPUT_TOKENS, request.outputTokens)) return { isHeld: false };
-  return { isHeld: true, holdNano: holdFor(request, outputTokens), outputTokens };
+  if (fullNano <= freeNano || fullNano === 0n)
+    return { isHeld: true, holdNano: fullNano, outputTokens: request.outputTokens };
+  if (leastNano > freeNano) return { isHeld: false };
+  const holdNano = freeNano < mostNano ? freeNano : mostNano;
+  return { isHeld: true, holdNano, outputTokens: grantedTokens(request, size, holdNano) };
 }
 
 /** The least hold that will do: less than the full one only where the limit of tokens may be lowered. */

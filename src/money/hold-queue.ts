@@ -116,11 +116,10 @@ export class HoldQueue implements HoldSource {
     const demand = pending.demand!;
     if (verdict.kind === "granted") {
       this.#leave(pending);
-      const outputTokens = verdict.outputTokens ?? pending.request.outputTokens;
-      pending.grant(verdict.holdNano, outputTokens, this.#clock.nowMs());
+      pending.grant(verdict.holdNano, this.#clock.nowMs());
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
-    } else if (verdict.kind === "behind") this.#stay(pending, "key");
+    } else if (verdict.kind !== "short") this.#stay(pending, "key");
     else {
       const { request } = pending;
       const headroom = headroomOf(demand, verdict);

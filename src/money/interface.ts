@@ -42,12 +42,12 @@ export interface ChargeFigures extends UsageFigures {
   readonly provider: string;
   readonly latencyMs: number;
   readonly details: Record<string, unknown> | null;
+  readonly description: string;
 }
 
 export interface SettlementFigures extends ChargeFigures {
   /** 200, 499 where the client went away, or 408 where its time was up before anything left. */
   readonly status: number;
-  readonly description: string;
 }
 
 /** Money set aside for work that outlives processes, such as a fine-tuning job. */

@@ -1,7 +1,7 @@
 import type { HoldDemand } from "../../db/ledger/hold-rows.ts";
 import type { RequestAccounts } from "../../db/ledger/rows.ts";
 import type { Aged } from "../lib/age-order.ts";
-import { holdFor, leastHold, REDUCED_OUTPUT_TOKENS } from "./decide-hold.ts";
+import { grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 
@@ -20,8 +20,7 @@ export class PendingHold implements Aged<PendingHold> {
   older: PendingHold | undefined;
   newer: PendingHold | undefined;
   readonly request: HoldRequest;
-  readonly fullNano: bigint;
-  readonly leastNano: bigint;
+  readonly size: HoldSize;
   place: "queued" | "taken" | "waiting" | "ended" = "queued";
   /** Nobody wants it any more; where it is granted all the same, it is given back. */
   isGivenUp = false;
@@ -44,36 +43,26 @@ export class PendingHold implements Aged<PendingHold> {
   ) {
     this.request = request;
     this.#told = told;
-    this.fullNano = holdFor(request, request.outputTokens);
-    this.leastNano = leastHold(request);
+    this.size = holdSize(request);
   }
 
   /** What the database is asked. */
   ask(accounts: RequestAccounts): HoldDemand {
-    const { request, fullNano, leastNano } = this;
+    const { request } = this;
     this.demand = {
       ...accounts,
       requestId: request.requestId,
       organizationId: request.organizationId,
       keyId: request.keyId,
-      fullNano,
-      leastNano,
-      lowering:
-        leastNano === fullNano
-          ? undefined
-          : {
-              fixedFemto: BigInt(request.fixedFemto),
-              perTokenFemto: BigInt(request.perTokenFemto),
-              feeBasisPoints: request.feeBasisPoints,
-              maxTokens: REDUCED_OUTPUT_TOKENS,
-            },
+      ...this.size,
       manner: this.isDue ? "last" : "waiting",
     };
     return this.demand;
   }
 
-  grant(holdNano: bigint, outputTokens: number, nowMs: number): void {
+  grant(holdNano: bigint, nowMs: number): void {
     this.place = "ended";
+    const outputTokens = grantedTokens(this.request, this.size, holdNano);
     this.#told.granted(holdOf(this.request, this.demand!, { holdNano, outputTokens }, nowMs));
   }
 

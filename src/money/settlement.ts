@@ -29,9 +29,11 @@ export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
     cachedPromptTokens: figures.cachedPromptTokens,
     completionTokens: figures.completionTokens,
     reasoningTokens: figures.reasoningTokens,
+    quantities: figures.quantities,
     estimated: figures.estimated,
     latencyMs: figures.latencyMs,
     details: figures.details,
+    description: figures.description,
     startedAtMs: hold.admittedAtMs,
   };
 }
@@ -57,6 +59,7 @@ export function settlementOf(
     cachedPromptTokens: figures.cachedPromptTokens,
     completionTokens: figures.completionTokens,
     reasoningTokens: figures.reasoningTokens,
+    quantities: figures.quantities,
     estimated: figures.estimated,
     latencyMs: figures.latencyMs,
     details: figures.details,

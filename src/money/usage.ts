@@ -1,35 +1,74 @@
+import type { UsageFigures } from "../../db/ledger/rows.ts";
 import type { ModelPrices, TokenPrices } from "../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
-import type { Usage } from "../lib/usage.ts";
+import { quantitiesOf, type Usage } from "../lib/usage.ts";
 
-/** What the provider asks for these tokens, in femto-USD. */
+/** What the provider asks for this use, in femto-USD. A kind that the model has no price for costs nothing. */
 export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
-  const { cachedPromptTokens, cacheWriteTokens } = usage;
-  const prices = longPromptPrices(model, usage.promptTokens) ?? model;
-  const plain = usage.promptTokens - cachedPromptTokens - cacheWriteTokens;
-  const cost = plus(
+  const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
+  const prices = longPromptPrices(model, promptTokens) ?? model;
+  const plain = promptTokens - cachedPromptTokens - cacheWriteTokens;
+  let cost = plus(
     times(plain, exact(prices.inputTokenFemto)),
-    outputCostFemto(usage, model, prices),
+    times(completionTokens, exact(prices.outputTokenFemto)),
   );
   // Most calls have neither.
-  if (cachedPromptTokens === 0 && cacheWriteTokens === 0) return cost;
-  const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
-  return plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
+  if (cachedPromptTokens !== 0 || cacheWriteTokens !== 0) {
+    const cached = times(cachedPromptTokens, exact(prices.cachedInputTokenFemto));
+    cost = plus(cost, plus(cached, times(cacheWriteTokens, exact(prices.cacheWriteTokenFemto))));
+  }
+  for (const [kind, price, basis] of TOKENS_PRICED_APART) {
+    const count = usage[kind];
+    const priceFemto = model[price];
+    // The sums above have counted these tokens at the price of text.
+    if (count && priceFemto !== undefined) {
+      cost = plus(cost, times(count, exact(priceFemto - prices[basis])));
+    }
+  }
+  for (const [kind, price] of PRICED_BY_UNIT) {
+    const count = usage[kind];
+    if (count) cost = plus(cost, times(count, exact(model[price] ?? 0n)));
+  }
+  const { durationMs } = usage;
+  return durationMs ? plus(cost, durationCostFemto(durationMs, model.secondFemto ?? 0n)) : cost;
 }
 
-/** Reasoning costs what the rest of the answer does, unless it has a price of its own. */
-function outputCostFemto(
-  { completionTokens, reasoningTokens }: Usage,
-  { reasoningTokenFemto }: ModelPrices,
-  { outputTokenFemto }: TokenPrices,
-): ExactInteger {
-  if (reasoningTokenFemto === undefined || reasoningTokens === 0) {
-    return times(completionTokens, exact(outputTokenFemto));
-  }
-  return plus(
-    times(completionTokens - reasoningTokens, exact(outputTokenFemto)),
-    times(reasoningTokens, exact(reasoningTokenFemto)),
-  );
+/** Tokens that cost what those of text do unless the model has a price for them. */
+const TOKENS_PRICED_APART = [
+  ["reasoningTokens", "reasoningTokenFemto", "outputTokenFemto"],
+  ["audioPromptTokens", "audioInputTokenFemto", "inputTokenFemto"],
+  ["imagePromptTokens", "imageInputTokenFemto", "inputTokenFemto"],
+  ["cachedAudioPromptTokens", "cachedAudioInputTokenFemto", "cachedInputTokenFemto"],
+  ["cachedImagePromptTokens", "cachedImageInputTokenFemto", "cachedInputTokenFemto"],
+  ["audioCompletionTokens", "audioOutputTokenFemto", "outputTokenFemto"],
+  ["imageCompletionTokens", "imageOutputTokenFemto", "outputTokenFemto"],
+] as const;
+
+const PRICED_BY_UNIT = [
+  ["images", "imageFemto"],
+  ["characters", "characterFemto"],
+  ["webSearches", "webSearchFemto"],
+  ["fileSearches", "fileSearchFemto"],
+] as const;
+
+const MS_PER_SECOND = 1_000n;
+
+/** Rounded up to a femto-USD, so that a bound over more milliseconds is never below it. */
+function durationCostFemto(durationMs: number, secondFemto: bigint): ExactInteger {
+  const scaled = BigInt(times(durationMs, exact(secondFemto)));
+  return exact((scaled + MS_PER_SECOND - 1n) / MS_PER_SECOND);
+}
+
+/** The use as the ledger keeps it. */
+export function usageFigures(usage: Usage): UsageFigures {
+  return {
+    promptTokens: usage.promptTokens,
+    cachedPromptTokens: usage.cachedPromptTokens,
+    completionTokens: usage.completionTokens,
+    reasoningTokens: usage.reasoningTokens,
+    quantities: quantitiesOf(usage),
+    estimated: usage.estimated,
+  };
 }
 
 /** The prices of a prompt of so many tokens, where they are not those of a shorter one. */

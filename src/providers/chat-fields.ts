@@ -262,6 +262,14 @@ export interface ChatFields {
   ): readonly string[];
 }
 
+/**
+ * Whether the table or a provider's own list names the field. Of the others each provider has all or none
+ * (`takesUnknown`).
+ */
+export function isNamedField(field: string): boolean {
+  return Object.hasOwn(FIELDS, field) || Object.hasOwn(OWN_FIELDS, field);
+}
+
 /** What a field is to the answer; `hint` for one that nothing is known of. */
 export function fieldKind(field: string): FieldKind {
   return Object.hasOwn(FIELDS, field) ? FIELDS[field]!.kind : "hint";

@@ -26,11 +26,12 @@ test.each([
   });
   const candidate = { endpointId: "a/b", model: { id: "a/b" } } as Candidate;
   const dependencies = { endpoints, clock, steadyClock, random: () => 0 };
-  const tries = new CandidateTries(dependencies, [candidate], new CallAbort());
-  expect(await tries.next()).toBe(candidate);
-  steadyClock.advance(MEASURED_MS);
-  setByMs = byMs;
-  tries.answered();
+  const tries = new CandidateTries(dependencies, [candidate], new CallAbort(), {});
+  await tries.firstAnswer(async (tried) => {
+    expect(tried).toBe(candidate);
+    steadyClock.advance(MEASURED_MS);
+    setByMs = byMs;
+  });
   tries.end(true);
   expect(endpoints.get("a/b").turn("health", undefined).latencyMs).toBe(MEASURED_MS);
 });

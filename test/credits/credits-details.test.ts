@@ -39,6 +39,19 @@ async function charged(key: string, body: Record<string, unknown>): Promise<stri
 }
 
 describe("the details of a usage transaction", () => {
+  test("show every kind of use that the ledger keeps, sound in seconds", async () => {
+    const requestId = await charged(gateway.secretKey, {});
+    const quantities = { images: 2, duration_ms: 1_500, cache_write_tokens: 7 };
+    await gateway.sql`UPDATE transactions SET quantities = ${gateway.sql.json(quantities)}
+      WHERE request_id = ${requestId}`;
+    const [newest] = await list("?limit=1&type=usage", gateway.secretKey);
+    expect(newest).toMatchObject({
+      request_id: requestId,
+      details: { images: 2, seconds: 1.5, cache_write_tokens: 7, cached_tokens: 0 },
+    });
+    expect(newest!.details).not.toHaveProperty("duration_ms");
+  });
+
   test("are what the request recorded, its tokens, its latency and its status", async () => {
     const recorded = {
       user: 'ada "the first"',

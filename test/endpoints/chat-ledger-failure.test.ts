@@ -10,11 +10,11 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 /** The ledger refuses every batch for good, as a damaged or foreign schema would. */
 async function breakLedger(): Promise<void> {
-  await gateway.sql`ALTER FUNCTION ledger_settle RENAME TO ledger_settle_away`;
+  await gateway.sql`ALTER FUNCTION ledger_settle_batch RENAME TO ledger_settle_batch_away`;
 }
 
 async function mendLedger(): Promise<void> {
-  await gateway.sql`ALTER FUNCTION ledger_settle_away RENAME TO ledger_settle`;
+  await gateway.sql`ALTER FUNCTION ledger_settle_batch_away RENAME TO ledger_settle_batch`;
 }
 
 beforeEach(breakLedger);

@@ -193,6 +193,7 @@ describe.each(FORMS)("%s", (...form) => {
     const usage = { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: details };
     const answer = await told(form, { do: "complete", usage });
     expect(answer.usage.prompt_tokens_details).toEqual(details);
+    expect(answer.bill.quantities).toEqual({ cache_write_tokens: 30 });
     expectConsistent(answer);
   });
 

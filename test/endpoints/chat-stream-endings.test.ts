@@ -18,8 +18,8 @@ const chunk = (index: number, content: string, finish_reason: string | null = nu
   choices: [{ index, delta: { content }, finish_reason }],
 });
 const USAGE = { choices: [], usage: { prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 } };
-/** Longer than the idle timeout behind the last frame. */
-const SILENCE = { delayMs: 1_500 };
+/** Longer than the idle timeout behind the last frame, also on a busy machine. */
+const SILENCE = { delayMs: 10_000 };
 
 /** All frames at once, and then nothing. */
 const frames = (...all: unknown[]): Behaviour => ({
@@ -53,7 +53,7 @@ test.each([
   ["and says nothing more", frames(...EVERYTHING)],
   [
     "and sends nothing but comments",
-    { do: "frames", delayMs: 60, frames: [...EVERYTHING, ...Array(40).fill(": ping\n\n")] },
+    { do: "frames", delayMs: 60, frames: [...EVERYTHING, ...Array(200).fill(": ping\n\n")] },
   ],
   ["and a [DONE] without its blank line", frames(...EVERYTHING, "data: [DONE]")],
 ] as [string, Behaviour][])(

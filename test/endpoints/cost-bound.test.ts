@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { highestBound } from "../../src/calls/admission.ts";
 import {
   costBound,
   estimatedPromptTokens,
@@ -141,7 +142,7 @@ describe("what a call costs", () => {
         const request = { messages: [{ role: "user" as const, content: "how much?" }], n };
         const size = promptSize(request);
         const priced = prices.map((one) => ({ ...model, maxOutputTokens: 4_096, prices: one }));
-        const bound = costBound(request, size, priced);
+        const bound = highestBound(priced.map((terms) => costBound(request, size, terms)));
         const inputs = prices.flatMap((one) => [
           one.inputTokenFemto,
           one.cachedInputTokenFemto,
@@ -150,8 +151,8 @@ describe("what a call costs", () => {
         const promptTokens = BigInt(promptTokenBound(size, model) * n);
         expect(BigInt(bound.fixedFemto)).toBe(promptTokens * most(inputs));
         const output = most(prices.map((one) => one.outputTokenFemto)) * BigInt(n);
-        expect(BigInt(bound.perTokenFemto)).toBe(output);
-        expect(bound.outputTokens).toBe(4_096);
+        expect(BigInt(bound.perUnitFemto)).toBe(output);
+        expect(bound.units).toBe(4_096);
       }),
     );
   });
@@ -180,8 +181,8 @@ test("reasoning with a price of its own is charged at that, and held where it is
   ] as const) {
     const prices = { ...base, ...(reasoning !== undefined && { reasoningTokenFemto: reasoning }) };
     expect(Number(providerCostFemto(usage, prices))).toBe(cost);
-    const bound = costBound(request, promptSize(request), [{ ...model, prices }]);
-    expect(Number(bound.perTokenFemto)).toBe(held);
+    const bound = costBound(request, promptSize(request), { ...model, prices });
+    expect(Number(bound.perUnitFemto)).toBe(held);
   }
 });
 
@@ -220,8 +221,8 @@ describe("where prices step up with the length of the prompt", () => {
     fc.assert(
       fc.property(price, price, tokens, tokens, tokens, (base, long, step, prompt, out) => {
         const prices = { ...flat(base), longPrompt: { beyondTokens: step, ...flat(long) } };
-        const { fixedFemto, perTokenFemto } = costBound(request, size, [{ ...model, prices }]);
-        const bound = BigInt(fixedFemto) + BigInt(out) * BigInt(perTokenFemto);
+        const { fixedFemto, perUnitFemto } = costBound(request, size, { ...model, prices });
+        const bound = BigInt(fixedFemto) + BigInt(out) * BigInt(perUnitFemto);
         expect(BigInt(providerCostFemto(usageOf(prompt, out), prices)) <= bound).toBeTrue();
       }),
     );
@@ -229,9 +230,9 @@ describe("where prices step up with the length of the prompt", () => {
 
   test("a prompt that cannot come to the step is held at the first price", () => {
     const prices = { ...flat(100n), longPrompt: { beyondTokens: longest, ...flat(300n) } };
-    expect(costBound(request, size, [{ ...model, prices }])).toMatchObject({
+    expect(costBound(request, size, { ...model, prices })).toMatchObject({
       fixedFemto: longest * 200,
-      perTokenFemto: 1_000,
+      perUnitFemto: 1_000,
     });
   });
 });

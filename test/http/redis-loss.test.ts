@@ -44,6 +44,7 @@ describe.skipIf(binary === null)("a gateway whose rate limits are counted in Red
   const linesWith = (text: string) => gateway.logLines.filter((line) => line.includes(text));
 
   test("is ready, and refuses what is above a limit with the headers that describe its window", async () => {
+    await until("ready", async () => (await readyz()).status === 200);
     expect(await readyz()).toEqual({
       status: 200,
       body: { status: "ok", checks: { database: "ok", draining: "ok", redis: "ok" } },

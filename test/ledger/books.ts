@@ -114,6 +114,7 @@ export function settlement(payer: Payer, over: Partial<Settlement> = {}): Settle
     cachedPromptTokens: 0,
     completionTokens: 20,
     reasoningTokens: 0,
+    quantities: null,
     estimated: false,
     latencyMs: 5,
     details: null,

@@ -21,7 +21,7 @@ const CHARGE = 5_000n;
 /** A stream of the instance as a batch writes it: its hold, and its first checkpoint. */
 function openingOf(payer: Payer) {
   const request = settlement(payer, { requestId: newId("req"), chargeNano: CHARGE });
-  const hold = { ...request, fullNano: CHARGE, leastNano: CHARGE, lowering: undefined } as const;
+  const hold = { ...request, fullNano: CHARGE, leastNano: CHARGE, mostNano: CHARGE } as const;
   return { request, checkpoint: checkpointOf(request, { holdNano: CHARGE }), hold };
 }
 

@@ -1,8 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import { completeChat } from "../../src/endpoints/chat-completions/complete-chat.ts";
-import type { AdmittedChat } from "../../src/endpoints/chat-completions/prepared-chat.ts";
+import { wholeAnswer } from "../../src/calls/whole-answer.ts";
+import {
+  AcceptedChat,
+  type AdmittedChat,
+  ChatEndpoint,
+} from "../../src/endpoints/chat-completions/endpoint.ts";
 import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
@@ -62,7 +66,7 @@ async function ask(
   const admitted = {
     requestId: hold.requestId,
     startedMs: performance.now(),
-    request: { model: testModel.id, messages: [] },
+    request: new AcceptedChat({ model: testModel.id, messages: [] }),
     clientSignal: (options.client ?? new AbortController()).signal,
     log,
     plan: {
@@ -78,9 +82,9 @@ async function ask(
         },
       ],
     },
-    size: { bytes: 4, messages: 1, media: 0, hasTools: false },
     hold,
-    hidesReasoning: false,
+    fees: { of: () => hold.feeBasisPoints, highest: hold.feeBasisPoints },
+    title: "Chat completion",
     details: null,
     claim: options.failsToStore ? { keyId: payer.keyId } : undefined,
   } as unknown as AdmittedChat;
@@ -90,7 +94,7 @@ async function ask(
     isCutShort = true;
     deadlines.expireAll();
   };
-  const completing = completeChat(
+  const completing = wholeAnswer(
     {
       money: owned.money,
       calls: { endpoints, clock: owned.clock, steadyClock: owned.clock, random: () => 0 },
@@ -102,6 +106,7 @@ async function ask(
       deadlines,
       isCutShort: () => isCutShort,
     },
+    new ChatEndpoint({ clock: owned.clock } as never),
     admitted,
   );
   const outcome = completing.then(

@@ -33,6 +33,7 @@ test("each charge of a batch that has little in common keeps what is its own, in
       cachedPromptTokens: random.pick([0, random.integer(0, 1_000)]),
       completionTokens: random.integer(0, 1_000),
       reasoningTokens: random.pick([0, random.integer(0, 1_000)]),
+      quantities: random.chance(0.3) ? { images: random.integer(1, 9), duration_ms: 1_500 } : null,
       latencyMs: random.integer(0, 600_000),
       details: random.chance(0.3) ? { user: random.pick(NAMES), n: random.next() } : null,
     });
@@ -79,6 +80,7 @@ test("each charge of a batch that has little in common keeps what is its own, in
           cached_prompt_tokens: BigInt(of.cachedPromptTokens),
           completion_tokens: BigInt(of.completionTokens),
           reasoning_tokens: BigInt(of.reasoningTokens),
+          quantities: of.quantities,
           estimated: of.estimated,
           latency_ms: of.latencyMs,
           details: of.details,

@@ -139,6 +139,8 @@ export function scriptedStream(
     {
       requestId: hold.requestId,
       hold,
+      fees: { of: () => hold.feeBasisPoints, highest: hold.feeBasisPoints },
+      title: "Chat completion",
       candidates: [candidate],
       details: null,
       includeUsage: false,

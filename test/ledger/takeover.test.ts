@@ -40,6 +40,47 @@ async function start(): Promise<{
   return { instance, lock, settled: (await takeOver(lock, books.sql, instance)).settled };
 }
 
+test("a dead request is charged with every kind of use of its last checkpoint, in its own words", async () => {
+  const dead = await start();
+  const { ledger } = recordingLedger(books.connect(), dead.instance);
+  const speech = settlement(payer, { hasAttempt: true });
+  const old = settlement(payer, { hasAttempt: true });
+  const first = { description: "Speech: test/model", quantities: { characters: 40 } };
+  const later = {
+    ...first,
+    cachedPromptTokens: 4,
+    reasoningTokens: 2,
+    quantities: { characters: 90, duration_ms: 1_500 },
+    estimated: true,
+  };
+  for (const over of [first, later]) {
+    await ledger.submit([{ kind: "checkpoint", checkpoint: checkpointOf(speech, over) }]);
+  }
+  await ledger.submit([{ kind: "checkpoint", checkpoint: checkpointOf(old) }]);
+  // As an instance of the previous release leaves it.
+  await books.sql`UPDATE attempts SET cached_prompt_tokens = NULL, reasoning_tokens = NULL,
+    description = NULL WHERE request_id = ${old.requestId}`;
+  await dead.lock.end({ timeout: 1 });
+  const next = await start();
+  await next.lock.end({ timeout: 1 });
+  const [spoken] =
+    await books.sql`SELECT * FROM transactions WHERE request_id = ${speech.requestId}`;
+  expect(spoken).toMatchObject({
+    description: "Speech: test/model (cut off)",
+    cached_prompt_tokens: 4n,
+    reasoning_tokens: 2n,
+    quantities: later.quantities,
+    estimated: true,
+  });
+  const [plain] = await books.sql`SELECT * FROM transactions WHERE request_id = ${old.requestId}`;
+  expect(plain).toMatchObject({
+    description: "Chat completion: test/model (cut off)",
+    cached_prompt_tokens: 0n,
+    reasoning_tokens: 0n,
+    quantities: null,
+  });
+});
+
 async function billsOf(requestIds: readonly string[]) {
   const rows = await books.sql`
     SELECT request_id, -amount_nano AS charge, status, completion_tokens, description FROM transactions

@@ -66,13 +66,13 @@ describe("where the database does not answer in time", () => {
 test("a release that the database refuses is tried again until it is written", async () => {
   const payer = await owned.addOrganization(1_000n);
   const held = await owned.money.hold(requestOf(payer, 1_000));
-  await owned.sql`ALTER FUNCTION ledger_exchange RENAME TO ledger_exchange_away`;
+  await owned.sql`ALTER FUNCTION ledger_exchange_batch RENAME TO ledger_exchange_batch_away`;
   owned.money.release(held);
   for (let failures = 1; failures <= 2; failures++) {
     await until("it is refused", () => owned.backgroundErrors.length === failures);
     if (failures < 2) owned.clock.advance(RELEASE_RETRY_MS);
   }
-  await owned.sql`ALTER FUNCTION ledger_exchange_away RENAME TO ledger_exchange`;
+  await owned.sql`ALTER FUNCTION ledger_exchange_batch_away RENAME TO ledger_exchange_batch`;
   owned.clock.advance(RELEASE_RETRY_MS);
   await expectAllFree(payer, 1_000);
 });

@@ -40,7 +40,7 @@ function answerOf(
       noteUse() {},
       inFlight: { begin() {}, end() {}, isStopping: false },
       loadGate: gate,
-      longBodies: { admit: async () => ({}) } as never,
+      admission: { admitLongBody: async () => ({}) },
       bodies: new BodyBudget(systemClock),
       administrativeRate: { count() {} },
       record() {},

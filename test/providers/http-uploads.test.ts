@@ -70,6 +70,29 @@ describe.each(["http", "https"] as const)("over %s", (protocol) => {
     expect(await outcomeOf(httpFetch, url)).toStartWith("200 2 2 ");
   });
 
+  test("bytes are sent whole with their length, on connections that are new and used", async () => {
+    using server = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      ...(protocol === "https" && { tls: certificateOf("good") }),
+      async fetch(request) {
+        const body = await request.bytes();
+        const sha256 = new Bun.CryptoHasher("sha256").update(body).digest("hex");
+        return new Response(`${request.headers.get("content-length")} ${sha256}`);
+      },
+    });
+    const httpFetch = createHttpFetch();
+    const url = `${protocol}://127.0.0.1:${server.port}/`;
+    for (const length of [0, 1, 100_000, 9_000_001]) {
+      // A part of a larger buffer, of which nothing else may be sent.
+      const body = crypto.getRandomValues(new Uint8Array(65_536));
+      const bytes = Buffer.concat(Array.from({ length: 140 }, () => body)).subarray(7, 7 + length);
+      const response = await httpFetch(url, requestOf({ body: bytes }));
+      const sha256 = new Bun.CryptoHasher("sha256").update(bytes).digest("hex");
+      expect(await response.text()).toBe(`${length} ${sha256}`);
+    }
+  });
+
   test("a server that does not read holds the stream back, and an abort cancels it", async () => {
     await using server = startRawServer(
       () => undefined,

@@ -152,3 +152,29 @@ test("response_format json_schema is obeyed, after tools", async () => {
   expect(JSON.parse(choices[0]?.message.content ?? "")).toEqual({ answer: "yes", n: 4 });
   expect(await called({ messages: [user("hi")], response_format })).toEqual(["get_weather"]);
 });
+
+test("the arguments of many tools together cost no more than those of one", async () => {
+  const endless = {
+    type: "object",
+    required: ["a"],
+    properties: { a: { minItems: 1e9, items: {} } },
+  };
+  const modest = {
+    type: "object",
+    required: ["a"],
+    properties: { a: { minItems: 500, items: {} } },
+  };
+  const lengths = async (parameters: object) => {
+    const tools = Array.from({ length: 16 }, (_, index) => tool(`tool_${index}_`, parameters));
+    const said = tools.map((offered) => offered.function.name).join(" ");
+    const { choices } = await complete({ messages: [user(said)], tools, max_tokens: 16_384 });
+    const calls = choices[0]?.message.tool_calls ?? [];
+    return calls.map((call) => JSON.parse(call.function.arguments).a?.length ?? 0);
+  };
+  for (const parameters of [endless, modest]) {
+    const made = await lengths(parameters);
+    expect(made).toHaveLength(16);
+    expect(made[0]).toBeGreaterThanOrEqual(500);
+    expect(made.at(-1)).toBe(0);
+  }
+});

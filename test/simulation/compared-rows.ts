@@ -10,10 +10,12 @@ export async function rowsOfReal(real: Database): Promise<unknown> {
     await real`SELECT id, instance_id, org_account, day_account, month_account, hold_nano
     FROM holds ORDER BY id COLLATE "C"`;
   const attempts =
-    await real`SELECT request_id, instance_id, hold_nano, charge_nano, completion_tokens
+    await real`SELECT request_id, instance_id, hold_nano, charge_nano, prompt_tokens, cached_prompt_tokens,
+      completion_tokens, reasoning_tokens, quantities, estimated, description
     FROM attempts ORDER BY request_id COLLATE "C"`;
   const transactions = await real`SELECT organization_id, sequence, id, type, amount_nano,
-    balance_after_nano, key_id, request_id, refunded_request_id FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
+    balance_after_nano, key_id, request_id, refunded_request_id, prompt_tokens, cached_prompt_tokens, completion_tokens,
+    reasoning_tokens, quantities FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
   const events =
     await real`SELECT type, data->>'key_id' AS key_id, data->'threshold_percent' AS percent
     FROM outbox ORDER BY id`;
@@ -58,15 +60,19 @@ export function rowsOfModel(tables: Tables): unknown {
       }),
     ),
     holds: sorted(tables.holds.all(), ({ id }) => id).map(({ epoch: _, ...row }) => row),
-    attempts: sorted(tables.attempts.all(), (row) => row.request_id).map(
-      ({ request_id, instance_id, hold_nano, charge_nano, completion_tokens }) => ({
-        request_id,
-        instance_id,
-        hold_nano,
-        charge_nano,
-        completion_tokens,
-      }),
-    ),
+    attempts: sorted(tables.attempts.all(), (row) => row.request_id).map((row) => ({
+      request_id: row.request_id,
+      instance_id: row.instance_id,
+      hold_nano: row.hold_nano,
+      charge_nano: row.charge_nano,
+      prompt_tokens: row.prompt_tokens,
+      cached_prompt_tokens: row.cached_prompt_tokens,
+      completion_tokens: row.completion_tokens,
+      reasoning_tokens: row.reasoning_tokens,
+      quantities: row.quantities,
+      estimated: row.estimated,
+      description: row.description,
+    })),
     transactions: sorted(
       tables.transactions.all(),
       (row) => `${row.organization_id} ${String(row.sequence).padStart(9, "0")}`,
@@ -89,7 +95,13 @@ export function rowsOfModel(tables: Tables): unknown {
 }
 
 function withNumbers(row: Record<string, unknown>): Record<string, unknown> {
-  return { ...row, completion_tokens: Number(row.completion_tokens) };
+  return {
+    ...row,
+    prompt_tokens: Number(row.prompt_tokens),
+    cached_prompt_tokens: Number(row.cached_prompt_tokens),
+    completion_tokens: Number(row.completion_tokens),
+    reasoning_tokens: Number(row.reasoning_tokens),
+  };
 }
 
 /** The first rows of the model, in the real database. */

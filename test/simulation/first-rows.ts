@@ -1,6 +1,7 @@
 import type { Payers } from "./plan.ts";
 import { emptyAccount } from "./postgres/ledger-parts.ts";
 import type { ModelContext } from "./postgres/model-context.ts";
+import { NOTHING_USED } from "./postgres/tables.ts";
 import { type Running, Transaction } from "./postgres/transaction.ts";
 
 /** The payers of a schedule, with their first credit, as one transaction. */
@@ -43,6 +44,7 @@ function* insertPayers(
       key_id: null,
       request_id: null,
       refunded_request_id: null,
+      ...NOTHING_USED,
     });
   }
   for (const key of keys) {

@@ -164,6 +164,7 @@ export class Front {
       cachedPromptTokens: 0,
       completionTokens: tokens,
       reasoningTokens: 0,
+      quantities: null,
       estimated: false,
       chargeNano: wanted,
       clampedNano: 0n,

@@ -61,6 +61,8 @@ const reaper: InstanceIdentity = { id: "ins_two", epoch: 2n };
 const KINDS = [
   "granted",
   "lowered",
+  "extended",
+  "gone",
   "behind",
   "revoked",
   "short",
@@ -147,7 +149,9 @@ function stepOf(
   const periods = [`day:${keyId}:2026-03-14`, `month:${keyId}:2026-03-01`];
   const event = { eventId: `evt_${count}`, organizationId, type: "key.updated", data: {} };
   if (kind < 0.3) return (sql) => commitLedgerBatch(sql, instance, { ...batch });
-  if (kind < 0.85) return (sql) => exchangeLedgerBatch(sql, instance, batch);
+  if (kind < 0.85) {
+    return async (sql) => ({ ...(await exchangeLedgerBatch(sql, instance, batch)), batch });
+  }
   if (kind < 0.87) {
     const limit = random.pick([0n, 500n, 5_000n, null]);
     return (sql) => sql.begin((transaction) => setCreditLimit(transaction, organizationId, limit));
@@ -220,10 +224,15 @@ function kindsOf(outcome: unknown): string[] {
   if (typeof outcome === "string") return [outcome];
   const { answer } = outcome as { answer: unknown };
   if (typeof answer === "boolean") return [answer ? "refunded" : "not refunded"];
-  const { verdicts } = (answer ?? {}) as Partial<ExchangeOutcome>;
-  return [...(verdicts?.values() ?? [])].map((verdict) =>
-    verdict.kind === "granted" && verdict.outputTokens !== undefined ? "lowered" : verdict.kind,
-  );
+  const { verdicts, batch } = (answer ?? {}) as Partial<
+    ExchangeOutcome & { readonly batch: ExchangeBatch }
+  >;
+  return (batch?.holds ?? []).map(({ requestId, fullNano, extends: extending }) => {
+    const verdict = verdicts!.get(requestId)!;
+    if (verdict.kind !== "granted") return verdict.kind;
+    if (verdict.holdNano < fullNano) return "lowered";
+    return extending === true ? "extended" : "granted";
+  });
 }
 
 async function outcomeOf(work: Promise<unknown>): Promise<unknown> {

@@ -8,14 +8,12 @@ import {
   orgAccountId,
   type Settlement,
 } from "../../db/ledger/rows.ts";
-import { holdNanoUsd } from "../../src/lib/money.ts";
 import type { Payers } from "./plan.ts";
 import type { SeededRandom } from "./seeded-random.ts";
 
 const DAYS = ["2026-03-14", "2026-03-15"];
 const MONTH = "2026-03-01";
 const MAX_REQUESTS = 60;
-const FEMTO_PER_NANO = 1_000_000n;
 
 /** Batches such as the ledger sends them, and such as it never should: also requests out of the blue. */
 export class RandomBatches {
@@ -78,24 +76,20 @@ export class RandomBatches {
     return request;
   }
 
+  /** At times one that raises a hold, which may stand or not. */
   #demand(request: LedgerRequest): HoldDemand {
     const random = this.#random;
-    const perToken = random.pick([1, 3]);
-    const tokens = random.integer(0, 900);
-    const feeBasisPoints = random.pick([0n, 550n]);
-    const fixedFemto = 5n * FEMTO_PER_NANO;
-    const perTokenFemto = BigInt(perToken) * FEMTO_PER_NANO + BigInt(random.integer(0, 999));
-    const nano = (count: number): bigint =>
-      holdNanoUsd(fixedFemto + perTokenFemto * BigInt(count), feeBasisPoints);
-    const isLowered = tokens > 0 && random.chance(0.5);
+    const fullNano = BigInt(random.integer(0, 2_700));
+    const isLowered = fullNano > 0n && random.chance(0.5);
+    const leastNano = isLowered ? 1n + fullNano / BigInt(random.integer(2, 30)) : fullNano;
+    const mostNano = isLowered ? leastNano + BigInt(random.integer(0, 800)) : fullNano;
     return {
       ...request,
-      fullNano: nano(tokens),
-      leastNano: nano(isLowered ? Math.min(tokens, 40) : tokens),
-      lowering: isLowered
-        ? { fixedFemto, perTokenFemto, feeBasisPoints, maxTokens: Math.min(tokens, 400) }
-        : undefined,
+      fullNano,
+      leastNano: leastNano < fullNano ? leastNano : fullNano,
+      mostNano: mostNano < fullNano ? mostNano : fullNano,
       manner: random.pick(["waiting", "waiting", "waiting", "last"] as const),
+      ...(random.chance(0.25) && { extends: true as const }),
     };
   }
 
@@ -105,10 +99,20 @@ export class RandomBatches {
       ...pick(request),
       chargeNano: BigInt(random.integer(0, random.chance(0.5) ? 1 : Number(mostNano))),
       ...FIGURES,
+      ...this.#use(),
       model: random.pick(["m/one", "m/two"]),
       status: 200,
       description: "Chat completion",
       hasAttempt: random.chance(0.5),
+    };
+  }
+
+  #use(): Pick<Settlement, "cachedPromptTokens" | "reasoningTokens" | "quantities"> {
+    const random = this.#random;
+    return {
+      cachedPromptTokens: random.integer(0, 3),
+      reasoningTokens: random.integer(0, 3),
+      quantities: random.chance(0.5) ? null : { images: random.integer(1, 9), duration_ms: 1_500 },
     };
   }
 
@@ -117,7 +121,9 @@ export class RandomBatches {
     return {
       ...pick(request),
       ...FIGURES,
+      ...this.#use(),
       model: "m/one",
+      description: "Chat completion",
       holdNano: 400n,
       chargeNano: BigInt(random.integer(0, 400)),
       completionTokens: random.integer(0, 400),
@@ -132,6 +138,7 @@ const FIGURES = {
   cachedPromptTokens: 0,
   completionTokens: 7,
   reasoningTokens: 0,
+  quantities: null,
   estimated: false,
   latencyMs: 9,
   details: null,

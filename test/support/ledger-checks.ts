@@ -12,6 +12,7 @@ export interface Bill {
   readonly cachedPromptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
+  readonly quantities: Record<string, number> | null;
   readonly estimated: boolean;
   readonly details: Record<string, unknown> | null;
 }
@@ -20,7 +21,7 @@ export interface Bill {
 export async function billOf(gateway: TestGateway, requestId: string): Promise<Bill | undefined> {
   const rows = await gateway.sql`
     SELECT -amount_nano AS charge, model, provider, status, prompt_tokens, cached_prompt_tokens,
-      completion_tokens, reasoning_tokens, estimated, details
+      completion_tokens, reasoning_tokens, quantities, estimated, details
     FROM transactions WHERE request_id = ${requestId} AND type = 'usage'`;
   expect(rows.length).toBeLessThanOrEqual(1);
   const row = rows[0];
@@ -34,6 +35,7 @@ export async function billOf(gateway: TestGateway, requestId: string): Promise<B
     cachedPromptTokens: Number(row.cached_prompt_tokens),
     completionTokens: Number(row.completion_tokens),
     reasoningTokens: Number(row.reasoning_tokens),
+    quantities: row.quantities,
     estimated: row.estimated,
     details: row.details,
   };

@@ -4,6 +4,7 @@ import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import type { RequestFacts } from "../../lib/request-facts.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { AbortNotice } from "../../providers/transport/call-abort.ts";
 import type { Candidate } from "./plan-route.ts";
@@ -29,13 +30,13 @@ const MAX_DELAY_MS = 2_000;
  * The candidates of one call, tried in order until one answers; then, while failures were of a kind that
  * passes, again after a pause with full jitter. Servers close idle connections without a word, which says
  * nothing of their health: a try that was lost so is repeated on a new connection without pause or budget.
- * Only for before the first byte of an answer. Behind each `next` comes `failed` or `answered`, and behind
- * that one `end`.
+ * Only for before the first byte of an answer. After `firstAnswer` has resolved, call `end`.
  */
 export class CandidateTries {
   readonly #dependencies: CallDependencies;
   readonly #candidates: readonly Candidate[];
   readonly #abort: AbortNotice;
+  readonly #log: RequestFacts;
   /** In the order of this round. */
   #tried: readonly Candidate[];
   #position = 0;
@@ -57,7 +58,9 @@ export class CandidateTries {
     dependencies: CallDependencies,
     candidates: readonly Candidate[],
     abort: AbortNotice,
+    log: RequestFacts,
   ) {
+    this.#log = log;
     this.#dependencies = dependencies;
     this.#candidates = candidates;
     this.#abort = abort;
@@ -81,10 +84,33 @@ export class CandidateTries {
   }
 
   /**
+   * The first answer that a candidate gives to `call`. Rejects with the caller's error of the last failure
+   * where none answers; `failureOf` may say what an error stands for.
+   */
+  async firstAnswer<Answer>(
+    call: (candidate: Candidate) => Promise<Answer>,
+    failureOf: (error: unknown) => unknown = (error) => error,
+  ): Promise<Answer> {
+    for (;;) {
+      const candidate = await this.#next();
+      // Where no answer comes of it, this is all that its log line can tell.
+      this.#log.model = candidate.model.id;
+      this.#log.provider = candidate.providerId;
+      try {
+        const answer = await call(candidate);
+        this.#hasAnswered = true;
+        return answer;
+      } catch (error) {
+        this.#failed(failureOf(error));
+      }
+    }
+  }
+
+  /**
    * The candidate to be tried now. Throws, or rejects with, the caller's error of the last failure where
    * none is left, or GatewayError client_closed_request where `abort` happens.
    */
-  next(): Candidate | Promise<Candidate> {
+  #next(): Candidate | Promise<Candidate> {
     if (this.#candidates.length === 0) {
       throw new GatewayError("no_provider_available", "No provider is available for this model.", {
         retryAfterSeconds: 5,
@@ -97,7 +123,7 @@ export class CandidateTries {
   }
 
   /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
-  failed(error: unknown): void {
+  #failed(error: unknown): void {
     const failure = noteFailure(this.#endpoint!, error);
     const { endpointId, model } = this.candidate;
     this.#failure = failure;
@@ -113,11 +139,6 @@ export class CandidateTries {
       this.#refusedModels ??= new Set();
       this.#refusedModels.add(model.id);
     }
-  }
-
-  /** The candidate has an answer, or the beginning of one. */
-  answered(): void {
-    this.#hasAnswered = true;
   }
 
   /** Tells the endpoint's actor how the call that was answered ended; once. */

@@ -14,7 +14,7 @@ export interface RoutePlansDependencies {
 }
 
 /**
- * Plans routes. Most requests name one model and wish nothing: the plans of those are kept, one for each
+ * Plans routes. Most requests name one model and state no preference: their plans are cached, one for each
  * name that a model of the shared catalogue has, until the catalogue changes.
  */
 export class RoutePlans {

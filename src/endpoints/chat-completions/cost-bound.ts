@@ -1,8 +1,10 @@
+import type { CostBound } from "../../calls/endpoint.ts";
 import type { ModelPrices, ModelTerms, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { longPromptPrices } from "../../money/usage.ts";
+import { LONG_BODY } from "../../providers/interface.ts";
 import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
@@ -80,13 +82,9 @@ export interface PromptSize {
   readonly hasTools: boolean;
 }
 
-export interface CostBound {
-  readonly fixedFemto: ExactInteger;
-  readonly perTokenFemto: ExactInteger;
-  readonly outputTokens: number;
-}
-
 export function promptSize(request: ChatRequest): PromptSize {
+  const known = request[LONG_BODY]?.size;
+  if (known !== undefined) return known;
   let bytes = 0;
   let media = 0;
   for (const message of request.messages) {
@@ -153,26 +151,15 @@ export function estimatedPromptTokens(
   return Math.min(tokens, promptTokenBound(size, terms));
 }
 
-/** An upper bound of the cost over all candidates that may serve the request: one hold covers the chain. */
-export function costBound(
-  request: ChatRequest,
-  size: PromptSize,
-  candidates: readonly ModelTerms[],
-): CostBound {
+/** An upper bound of the cost at one candidate. */
+export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTerms): CostBound {
   const choices = request.n ?? 1;
-  const limit = statedOutputLimit(request);
-  let fixedFemto: ExactInteger = 0;
-  let perTokenFemto: ExactInteger = 0;
-  let outputTokens = 0;
-  for (const terms of candidates) {
-    const promptTokens = promptTokenBound(size, terms);
-    const input = times(promptTokens * choices, dearest(inputPrice, terms.prices, promptTokens));
-    const output = times(choices, dearestOutput(terms.prices, promptTokens));
-    if (input > fixedFemto) fixedFemto = input;
-    if (output > perTokenFemto) perTokenFemto = output;
-    outputTokens = Math.max(outputTokens, limit ?? terms.maxOutputTokens);
-  }
-  return { fixedFemto, perTokenFemto, outputTokens };
+  const promptTokens = promptTokenBound(size, terms);
+  return {
+    fixedFemto: times(promptTokens * choices, dearest(inputPrice, terms.prices, promptTokens)),
+    perUnitFemto: times(choices, dearestOutput(terms.prices, promptTokens)),
+    units: statedOutputLimit(request) ?? terms.maxOutputTokens,
+  };
 }
 
 /** The most that a token of some kind may cost, where the prompt has at most so many. */

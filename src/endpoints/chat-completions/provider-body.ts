@@ -1,4 +1,5 @@
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
+import { LONG_BODY, type LongCallBody } from "../../providers/interface.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
@@ -45,14 +46,42 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-): Record<string, unknown> {
-  const body: Record<string, unknown> = { model: candidate.upstreamModel };
-  const leftOut = lacked?.get(candidate)?.leftOut;
+): ProviderBody {
+  const shape: BodyShape = {
+    model: candidate.upstreamModel,
+    outputTokens,
+    leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
+  };
+  const body: ProviderBody = shapedBody(request, shape);
+  const longBody = request[LONG_BODY];
+  if (longBody !== undefined) body[LONG_BODY] = longBody.shapedAs(shape);
+  return body;
+}
+
+interface ProviderBody extends Record<string, unknown> {
+  [LONG_BODY]?: LongCallBody;
+}
+
+/** What of a candidate's body is not the caller's. */
+export interface BodyShape {
+  readonly model: string;
+  readonly outputTokens: number | undefined;
+  /** Fields that the candidate lacks. */
+  readonly leftOut: readonly string[];
+}
+
+const NOTHING: readonly string[] = [];
+
+export function shapedBody(request: ChatRequest, shape: BodyShape): Record<string, unknown> {
+  const { model, outputTokens } = shape;
+  const body: Record<string, unknown> = { model };
+  // A request may hold as many unknown fields as fit into it.
+  const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
   for (const field in request) {
     if (GATEWAY_FIELDS.has(field)) continue;
     const value = request[field];
     if (value === null || value === undefined) continue;
-    if (leftOut === undefined || !leftOut.includes(field)) body[field] = value;
+    if (leftOut?.has(field) !== true) body[field] = value;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;

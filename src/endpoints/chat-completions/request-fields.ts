@@ -1,6 +1,7 @@
 import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
+import { LONG_BODY } from "../../providers/interface.ts";
 import { isGatewayField } from "./provider-body.ts";
 import type { ChatRequest, ContentPart } from "./request.ts";
 
@@ -16,7 +17,7 @@ const MESSAGES = "messages";
 export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
   const fields = fieldsOf(request);
   const strayOptions = strayStreamOptions(request);
-  const media = plan.candidates.some(pricesMediaApart) ? mediaOf(request) : NO_MEDIA;
+  const media = plan.candidates.some(pricesMediaApart) ? askedMedia(request) : NO_MEDIA;
   const isPlain = fields.length + strayOptions.length === 0 && media === NO_MEDIA;
   if (plan.candidates.length === 0 || isPlain) return plan;
 
@@ -86,7 +87,7 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
 }
 
 /** Where a prompt brings what is no text; a part of a kind that is not known may be either. */
-interface AskedMedia {
+export interface AskedMedia {
   readonly sound?: string;
   readonly image?: string;
 }
@@ -106,7 +107,9 @@ function unmeteredMedium({ terms }: Candidate, media: AskedMedia): string | unde
   return sound ?? (imageInputTokenFemto === undefined ? undefined : media.image);
 }
 
-function mediaOf(request: ChatRequest): AskedMedia {
+export function askedMedia(request: ChatRequest): AskedMedia {
+  const known = request[LONG_BODY]?.media;
+  if (known !== undefined) return known;
   let sound: string | undefined;
   let image: string | undefined;
   for (const [at, message] of request.messages.entries()) {

@@ -1,3 +1,9 @@
+import type { LONG_BODY } from "../../providers/interface.ts";
+import type { LongChatBody } from "./long-body.ts";
+
+/** The endpoint, as the hash of an idempotent call names it. */
+export const CHAT_ROUTE = "POST /v1/chat/completions";
+
 /** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
 export interface ChatRequest {
   readonly model?: string | null;
@@ -28,6 +34,11 @@ export interface ChatRequest {
   readonly trace?: Record<string, unknown> | null;
   readonly metadata?: Record<string, unknown> | null;
   readonly store?: boolean | null;
+  /**
+   * Where the body is too long for the event loop: the whole of it. The other members are then cut to what
+   * the gateway itself reads (lean-request.ts), and `messages` is empty.
+   */
+  readonly [LONG_BODY]?: LongChatBody;
   readonly [field: string]: unknown;
 }
 

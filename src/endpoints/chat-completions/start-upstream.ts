@@ -1,8 +1,9 @@
+import { ProviderCall } from "../../calls/call.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
-import { ProviderCall } from "./provider-call.ts";
 import { completionId, type OpenedAnswer, openAnswer } from "./render-answer.ts";
 
 export interface StartedUpstream extends OpenedAnswer {
@@ -65,7 +66,8 @@ export async function startUpstream(
     if (attempt.isExpired) {
       throw new ProviderFailure("timeout", "the provider sent no first event in time");
     }
-    if (error instanceof ProviderFailure) throw error;
+    // A GatewayError tells why the gateway itself could not call the provider.
+    if (error instanceof ProviderFailure || error instanceof GatewayError) throw error;
     if (attempt.aborted) throw new ProviderFailure("aborted", "the call was aborted");
     throw new ProviderFailure("unavailable", "the provider's stream broke before its first event", {
       cause: error,

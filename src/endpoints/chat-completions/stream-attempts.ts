@@ -2,7 +2,6 @@ import { type CallDependencies, CandidateTries } from "../../calls/routing/call-
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
-import { noteCandidate } from "./chat-meter.ts";
 import type { ChatStreamCall } from "./chat-stream-call.ts";
 import { type StartedUpstream, StreamAttempt, startUpstream } from "./start-upstream.ts";
 
@@ -21,29 +20,25 @@ export class StreamAttempts {
   constructor(call: ChatStreamCall, dependencies: CallDependencies) {
     this.#call = call;
     this.#dependencies = dependencies;
-    this.tries = new CandidateTries(dependencies, call.candidates, this.abort);
+    this.tries = new CandidateTries(dependencies, call.candidates, this.abort, call.log);
   }
 
   /** The first event of the candidate that answers. Rejects with the caller's error where none does. */
-  async run(): Promise<StartedUpstream> {
-    const { tries } = this;
-    for (;;) {
-      const next = tries.next();
-      const candidate = next instanceof Promise ? await next : next;
-      try {
-        const attempt = this.#begin(candidate);
-        const started = await startUpstream(candidate, {
-          hidesReasoning: this.#call.hidesReasoning,
-          nowSeconds: Math.floor(this.#dependencies.clock.nowMs() / 1_000),
-          attempt,
-        });
-        tries.answered();
-        return started;
-      } catch (error) {
-        tries.failed(error);
-      } finally {
-        this.#running = undefined;
-      }
+  run(): Promise<StartedUpstream> {
+    return this.tries.firstAnswer((candidate) => this.#try(candidate));
+  }
+
+  async #try(candidate: Candidate): Promise<StartedUpstream> {
+    try {
+      const started = await startUpstream(candidate, {
+        hidesReasoning: this.#call.hidesReasoning,
+        nowSeconds: Math.floor(this.#dependencies.clock.nowMs() / 1_000),
+        attempt: this.#begin(candidate),
+      });
+      this.#call.log.releaseBody?.();
+      return started;
+    } finally {
+      this.#running = undefined;
     }
   }
 
@@ -54,11 +49,10 @@ export class StreamAttempts {
     attempt.body = this.#call.providerBody(candidate);
     attempt.onNewConnection = this.tries.onNewConnection;
     this.abort.addEventListener("abort", attempt);
-    // It may have happened while the candidate was chosen: then nobody is told any more.
+    // An abort while the candidate was chosen emits no further event.
     if (this.abort.aborted) attempt.abort();
     this.#startedMs = this.#dependencies.steadyClock.nowMs();
     this.#running = attempt;
-    noteCandidate(this.#call.log, candidate);
     return attempt;
   }
 

@@ -1,19 +1,16 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import type { Candidate } from "../../calls/routing/plan-route.ts";
-import { bothEffects, type ChargeEvents } from "../../events/charge-events.ts";
-import type { Clock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
-import type { Usage } from "../../lib/usage.ts";
-import type { Hold, MoneyPort } from "../../money/interface.ts";
-import type { UndeliveredNotes } from "../../money/undelivered.ts";
 import {
-  chargeFigures,
+  CallCharge,
+  type ChargeDependencies as CallChargeDependencies,
+  type ChargedCall as CallToCharge,
   estimatedUsage,
   type MeteredFigures,
-  noteCharge,
-  settlementFigures,
-} from "./chat-meter.ts";
+} from "../../calls/call-charge.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { UndeliveredNotes } from "../../money/undelivered.ts";
 import type { StreamRelay } from "./stream-relay.ts";
 
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
@@ -23,28 +20,22 @@ const USAGE_WAIT_MS = 1_000;
 /** How long an error of the provider is kept back for usage that may follow it. */
 const ERROR_USAGE_WAIT_MS = 300;
 
-export interface ChargeDependencies {
-  readonly money: MoneyPort;
-  readonly events?: ChargeEvents | undefined;
+export interface ChargeDependencies extends CallChargeDependencies {
   readonly notes: UndeliveredNotes;
   onError(error: unknown, requestId: string): void;
 }
 
-export interface ChargedCall {
+export interface ChargedCall extends CallToCharge {
   readonly requestId: string;
-  readonly hold: Hold;
-  readonly details: Record<string, unknown> | null;
   /** Tokens that are charged where the provider tells none. */
   promptTokens(candidate: Candidate): number;
-  readonly log: RequestFacts;
   /** Set where the answer is kept under an idempotency key. */
   readonly store?: unknown;
 }
 
 /** What a running stream costs: what the provider reports, or what was seen of its answer. */
 export class StreamCharge {
-  readonly #money: MoneyPort;
-  readonly #events: ChargeEvents | undefined;
+  readonly #charge: CallCharge;
   readonly #notes: UndeliveredNotes;
   readonly #onError: ChargeDependencies["onError"];
   readonly #call: ChargedCall;
@@ -53,16 +44,15 @@ export class StreamCharge {
   readonly #startedMs: number;
 
   constructor(
-    { money, events, notes, onError }: ChargeDependencies,
+    dependencies: ChargeDependencies,
     call: ChargedCall,
     relay: StreamRelay,
     steadyClock: Clock,
     startedMs: number,
   ) {
-    this.#money = money;
-    this.#events = events;
-    this.#notes = notes;
-    this.#onError = onError;
+    this.#charge = new CallCharge(dependencies, call);
+    this.#notes = dependencies.notes;
+    this.#onError = dependencies.onError;
     this.#call = call;
     this.#relay = relay;
     this.#steadyClock = steadyClock;
@@ -77,20 +67,17 @@ export class StreamCharge {
   }
 
   figures(usage = this.usage()): MeteredFigures {
-    const { candidate } = this.#relay;
-    const { hold, details } = this.#call;
     const latencyMs = this.#steadyClock.nowMs() - this.#startedMs;
-    return chargeFigures(hold, candidate, usage, latencyMs, details);
+    return this.#charge.figures(this.#relay.candidate, usage, latencyMs);
   }
 
   checkpoint(): Promise<void> {
-    return this.#money.checkpoint(this.#call.hold, this.figures());
+    return this.#charge.checkpoint(this.figures());
   }
 
   /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
   waiveQuietly(): Promise<void> {
-    const figures = this.figures(estimatedUsage(0, 0));
-    const waived = this.#money.settle(this.#call.hold, settlementFigures(figures, 408));
+    const waived = this.#charge.waive(this.figures(estimatedUsage(0, 0)));
     this.noteUndelivered();
     return this.#reported(waived.then(() => this.#notes.remove(this.#call.requestId)));
   }
@@ -100,21 +87,16 @@ export class StreamCharge {
     if (this.#call.store === undefined) this.#notes.add(this.#call.hold);
   }
 
-  async settle(
+  settle(
     status: 200 | 499,
     figures: MeteredFigures = this.figures(),
     also?: StatementEffect,
   ): Promise<void> {
-    const { log, hold } = this.#call;
-    noteCharge(log, figures);
-    const settled = settlementFigures(figures, status);
-    const wanted = this.#events?.ofCharge(hold, settled, log.errorCode);
-    const event = wanted instanceof Promise ? await wanted : wanted;
-    await this.#money.settle(hold, settled, bothEffects(also, event));
-    if (event !== undefined) this.#events!.noteWritten();
+    this.#charge.note(figures);
+    return this.#charge.settle(figures, status, this.#call.log.errorCode, also);
   }
 
-  /** The same, where nobody is left to be told of a failure: it is reported. */
+  /** The same, where no caller waits for the outcome: a failure is reported. */
   settleQuietly(status: 200 | 499): Promise<void> {
     return this.#reported(this.settle(status));
   }

@@ -1,4 +1,7 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
+import type { Fees } from "../../calls/admission.ts";
+import { answerHeaders, explainFailure } from "../../calls/answer-headers.ts";
+import { type CallOutcome, sentLimit } from "../../calls/call.ts";
 import type { Idempotency } from "../../calls/idempotency/idempotency.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
@@ -12,13 +15,7 @@ import type { Hold } from "../../money/interface.ts";
 import { ChatStream } from "./chat-stream.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
-import {
-  type AdmittedChat,
-  answerHeaders,
-  type ChatOutcome,
-  explainFailure,
-  sentOutputTokens,
-} from "./prepared-chat.ts";
+import type { AdmittedChat } from "./endpoint.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, usageChunk } from "./render-answer.ts";
 import type { ChatRequest } from "./request.ts";
@@ -46,7 +43,7 @@ const STREAM_HEADERS = {
 export async function streamChat(
   dependencies: StreamChatDependencies,
   chat: AdmittedChat,
-): Promise<ChatOutcome> {
+): Promise<CallOutcome> {
   const call = new StreamedChat(dependencies, chat);
   const { stream } = call;
   let isOpen: boolean;
@@ -69,6 +66,8 @@ class StreamedChat implements ChatStreamCall {
   readonly stream: ChatStream;
   readonly requestId: string;
   readonly hold: Hold;
+  readonly fees: Fees;
+  readonly title: string;
   readonly candidates: readonly Candidate[];
   readonly details: Record<string, unknown> | null;
   readonly includeUsage: boolean;
@@ -86,11 +85,13 @@ class StreamedChat implements ChatStreamCall {
     this.#chat = chat;
     this.requestId = chat.requestId;
     this.hold = chat.hold;
+    this.fees = chat.fees;
+    this.title = chat.title;
     this.candidates = chat.plan.candidates;
     this.details = chat.details;
-    this.includeUsage = asksForUsage(chat.request);
-    this.choices = chat.request.n ?? 1;
-    this.hidesReasoning = chat.hidesReasoning;
+    this.includeUsage = asksForUsage(chat.request.fields);
+    this.choices = chat.request.fields.n ?? 1;
+    this.hidesReasoning = chat.request.hidesReasoning;
     this.clientSignal = chat.clientSignal;
     this.log = chat.log;
     if (chat.claim !== undefined) {
@@ -102,13 +103,13 @@ class StreamedChat implements ChatStreamCall {
   }
 
   promptTokens(candidate: Candidate): number {
-    return estimatedPromptTokens(this.#chat.size, candidate.terms);
+    return estimatedPromptTokens(this.#chat.request.size, candidate.terms);
   }
 
   providerBody(candidate: Candidate): Record<string, unknown> {
     const chat = this.#chat;
-    const outputTokens = sentOutputTokens(chat, candidate);
-    return providerBody(chat.request, candidate, outputTokens, chat.plan.lacked);
+    const outputTokens = sentLimit(chat, candidate);
+    return providerBody(chat.request.fields, candidate, outputTokens, chat.plan.lacked);
   }
 
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string {

@@ -4,28 +4,32 @@ import {
   type ChatAnswer,
   type ChatCall,
   type ChatProvider,
+  LONG_BODY,
   ProviderFailure,
 } from "../interface.ts";
 import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
-import { alternativesAsked, asCompletion, asEvents, usageOf } from "./answer-shape.ts";
-import { answerText } from "./answer-text.ts";
-import { asEventStream, type Pacing } from "./event-stream.ts";
-import { planChoices, type Say } from "./plan-answer.ts";
-import { readRequest, type SandboxMessage } from "./request.ts";
-import type { LearnedAnswers } from "./tuning/learned-answers.ts";
+import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
+import { planElsewhere } from "./long-answer.ts";
+import { planAnswer, type SandboxAnswer } from "./plan-answer.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
 import { aborted, waitOn } from "./wait.ts";
 
-/** Between the tokens of `slow`. */
+/** Before each token of `slow`. */
 export const SLOW_TOKEN_DELAY_MS = 50;
-/** What `error-429` asks to wait. */
+/** The Retry-After of `error-429`. */
 export const DRILL_RETRY_AFTER_MS = 1_000;
-/** How many tokens of `cut` arrive. */
+/** The tokens of `cut` that arrive. */
 export const CUT_AFTER_TOKENS = 3;
+
+interface Pacing {
+  /** Before each token. */
+  readonly tokenDelayMs: number;
+  readonly breaksAfterTokens: number;
+}
 
 const STEADY: Pacing = { tokenDelayMs: 0, breaksAfterTokens: Number.POSITIVE_INFINITY };
 
-/** The chat models of the sandbox; those beside `chat` are for failure drills. */
+/** The chat models that answer. `slow` and `cut` are for failure drills. */
 const PACINGS: ReadonlyMap<string, Pacing> = new Map([
   ["chat", STEADY],
   ["chat-2026-01-01", STEADY],
@@ -35,14 +39,14 @@ const PACINGS: ReadonlyMap<string, Pacing> = new Map([
 
 export interface SandboxDependencies {
   readonly clock: Clock;
-  /** Left out, there are no tuned models. */
+  /** Without it there are no tuned models. */
   readonly tunedModels?: SandboxTunedModels;
 }
 
 /**
- * A provider without a provider, for trying things out and for failure drills: the same request gets
- * the same answer, `created` and the id aside, and nothing leaves the process. It is no language
- * model. Models are named with or without `sandbox/` in front.
+ * A built-in provider for trials and failure drills, not a language model. It answers the same request in the
+ * same way, except `created` and the id, and sends nothing anywhere. Models are named with or without
+ * `sandbox/`.
  */
 export function createSandboxProvider(dependencies: SandboxDependencies): ChatProvider {
   const { clock, tunedModels } = dependencies;
@@ -54,32 +58,33 @@ export function createSandboxProvider(dependencies: SandboxDependencies): ChatPr
       const tuned = partsOfTunedName(name);
       const pacing = PACINGS.get(tuned?.base ?? name);
       if (pacing === undefined) throw failureDrill(name);
-      if (tuned === undefined) return answer(call, pacing, clock, answerText);
-      const learned = await tunedModels?.find(tuned.tuningId);
-      if (learned === undefined) throw failureDrill(name);
-      return answer(call, pacing, clock, (messages) => answerFrom(learned, messages));
+      const learned = tuned && (await tunedModels?.find(tuned.tuningId));
+      if (tuned !== undefined && learned === undefined) throw failureDrill(name);
+      const longBody = call.body[LONG_BODY];
+      const planned =
+        longBody === undefined
+          ? planAnswer(call.body, learned)
+          : await planElsewhere(longBody, learned, call.abortNotice ?? call.signal);
+      return answer(call, pacing, clock, planned);
     },
   };
 }
 
-/** What was learned of what the user said last, else what the base model says. */
-function answerFrom(learned: LearnedAnswers, messages: readonly SandboxMessage[]): string {
-  const said = messages.findLast((message) => message.role === "user")?.text ?? "";
-  return learned.answerTo(said) ?? answerText(messages);
-}
-
-async function answer(call: ChatCall, pacing: Pacing, clock: Clock, say: Say): Promise<ChatAnswer> {
-  const request = readRequest(call.body);
-  const choices = planChoices(request, call.body, say);
-  const usage = usageOf(request, choices);
-  const options = { alternatives: alternativesAsked(call.body) };
+async function answer(
+  call: ChatCall,
+  pacing: Pacing,
+  clock: Clock,
+  planned: SandboxAnswer,
+): Promise<ChatAnswer> {
+  const { choices, usage, includeUsage, alternatives } = planned;
+  const options = { alternatives };
   const head = {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(clock.nowMs() / 1000),
     model: call.model,
   };
   if (call.stream) {
-    const events = asEvents(head, choices, request.includeUsage ? usage : undefined, options);
+    const events = asEvents(head, choices, includeUsage ? usage : undefined, options);
     return new OpenAiStream({ body: asEventStream(events, pacing, clock, call.signal) });
   }
   if (pacing.breaksAfterTokens < usage.completion_tokens) {
@@ -103,5 +108,46 @@ function failureDrill(name: string): ProviderFailure {
   }
   return new ProviderFailure("misconfigured", `the sandbox has no chat model "${name}"`, {
     status: 404,
+  });
+}
+
+/**
+ * Sends one server-sent event for each pull, for backpressure, and `[DONE]` at the end. Errors with
+ * ProviderFailure if it is aborted or its pacing says that it breaks.
+ */
+function asEventStream(
+  events: Iterator<PlannedEvent>,
+  pacing: Pacing,
+  clock: Clock,
+  signal: AbortSignal,
+): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  const cancelled = new AbortController();
+  const stop = AbortSignal.any([signal, cancelled.signal]);
+  let tokens = 0;
+
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      if (signal.aborted) return controller.error(aborted(signal));
+      const next = events.next();
+      if (next.done === true) {
+        controller.enqueue(encoder.encode("data: [DONE]\n\n"));
+        return controller.close();
+      }
+      if (next.value.isToken && tokens++ >= pacing.breaksAfterTokens) {
+        return controller.error(new ProviderFailure("unavailable", "the stream broke off"));
+      }
+      if (next.value.isToken && pacing.tokenDelayMs > 0) {
+        try {
+          await waitOn(clock, pacing.tokenDelayMs, stop);
+        } catch (failure) {
+          return controller.error(failure);
+        }
+      }
+      controller.enqueue(encoder.encode(`data: ${JSON.stringify(next.value.chunk)}\n\n`));
+    },
+    cancel() {
+      cancelled.abort();
+    },
   });
 }

@@ -1,7 +1,22 @@
 import type { ChatCall } from "../interface.ts";
-import type { SandboxMessage, SandboxRequest, SandboxTool } from "./request.ts";
-import { argumentsOf, exampleOf } from "./schema-example.ts";
+import { alternativesAsked, usageOf } from "./answer-shape.ts";
+import {
+  readRequest,
+  type SandboxMessage,
+  type SandboxRequest,
+  type SandboxTool,
+} from "./request.ts";
+import { argumentsOf, exampleBudget, exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
+import type { LearnedAnswers } from "./tuning/learned-answers.ts";
+
+/** No answer has tokens for more numbers. */
+const MAX_COUNT = 16_384;
+
+const STATEMENT =
+  "This is the sandbox of the gateway, not a language model. It repeats what it is told, " +
+  'counts when asked to ("count to 100"), calls the tools it is offered with arguments that ' +
+  "satisfy their schemas, and obeys response formats. The same request always gets the same answer.";
 
 const SENTENCES = [
   "The last message says what is wanted.",
@@ -42,6 +57,30 @@ export interface PlannedChoice {
   readonly contentTokens: readonly string[] | null;
   readonly toolCalls: readonly PlannedToolCall[];
   readonly finishReason: "stop" | "length" | "tool_calls";
+}
+
+/** A whole answer and how to present it. */
+export interface SandboxAnswer {
+  readonly choices: readonly PlannedChoice[];
+  readonly usage: ReturnType<typeof usageOf>;
+  readonly includeUsage: boolean;
+  /** See AnswerOptions. */
+  readonly alternatives: number | undefined;
+}
+
+/** Throws ProviderFailure for a request that cannot be met. */
+export function planAnswer(
+  body: ChatCall["body"],
+  learned: LearnedAnswers | undefined,
+): SandboxAnswer {
+  const request = readRequest(body);
+  const choices = planChoices(request, body, (messages) => learnedText(learned, messages));
+  return {
+    choices,
+    usage: usageOf(request, choices),
+    includeUsage: request.includeUsage,
+    alternatives: alternativesAsked(body),
+  };
 }
 
 /** The text that answers a conversation. */
@@ -141,9 +180,10 @@ interface SandboxToolCall {
  * `parallel_tool_calls` is false.
  */
 function toolCallsFor(request: SandboxRequest): SandboxToolCall[] {
+  const budget = exampleBudget();
   return chosenTools(request).map((tool) => ({
     name: tool.name,
-    arguments: JSON.stringify(argumentsOf(tool.parameters)),
+    arguments: JSON.stringify(argumentsOf(tool.parameters, budget)),
   }));
 }
 
@@ -185,4 +225,34 @@ function reasoningFor(body: ChatCall["body"]): Reasoning {
   const isAsked =
     included === true || options.enabled === true || typeof options.max_tokens === "number";
   return { text: isAsked ? SENTENCES.slice(0, 2).join("") : "", shown };
+}
+
+/**
+ * The text that answers a conversation: the results of tools after the last user message, a count if the
+ * user asked for one ("count to 100"), otherwise what the user said.
+ */
+function answerText(messages: readonly SandboxMessage[]): string {
+  const lastUser = messages.findLastIndex((message) => message.role === "user");
+  const toolResults = messages.slice(lastUser + 1).filter((message) => message.role === "tool");
+  if (toolResults.length > 0) {
+    return toolResults.map((result) => `The tool said: ${result.text}`).join("\n");
+  }
+  const said = lastUser === -1 ? "" : messages[lastUser]!.text;
+  const count = /\bcount (?:up )?to (\d{1,9})\b/i.exec(said);
+  if (count !== null) return countedTo(Number(count[1]));
+  return said === "" ? `You said nothing.\n\n${STATEMENT}` : `You said: ${said}\n\n${STATEMENT}`;
+}
+
+/** The learned answer to the last user message, otherwise the answer of the base model. */
+function learnedText(
+  learned: LearnedAnswers | undefined,
+  messages: readonly SandboxMessage[],
+): string {
+  const said = messages.findLast((message) => message.role === "user")?.text ?? "";
+  return learned?.answerTo(said) ?? answerText(messages);
+}
+
+function countedTo(last: number): string {
+  const numbers = Array.from({ length: Math.min(last, MAX_COUNT) }, (_, index) => index + 1);
+  return `${numbers.join(", ")}.`;
 }

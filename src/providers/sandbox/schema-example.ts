@@ -11,9 +11,12 @@ import {
   typesOf,
 } from "./schema-merge.ts";
 
-/** Schemas looked at and characters of output, in steps, that one example may cost. */
-const MAX_STEPS = 20_000;
+/** What the examples of one answer may cost: a step is a schema that is looked at, about 10 µs. */
+const MAX_STEPS = 5_000;
+/** Characters of output for the price of a step. */
 const CHARACTERS_A_STEP = 64;
+/** Keys and values that are merged, and characters of patterns that are parsed, for the price of a step. */
+const MERGED_A_STEP = 16;
 /** Schemas nested in one another, alternatives included: the depth of the recursion. */
 const MAX_NESTING = 64;
 /** Optional properties are made down to this depth of the value. */
@@ -79,23 +82,36 @@ const TOP: Place = { depth: 0, nesting: 0, outer: [], own: new Set(), salt: 0 };
  * value may violate them. Where no value is found it is `{}` for an object's schema and null for others.
  */
 export function exampleOf(schema: unknown): unknown {
-  const made = new ExampleMaker(schema).make(schema, TOP);
+  const made = new ExampleMaker(schema, exampleBudget()).make(schema, TOP);
   if (made !== NONE) return made;
   return isKeywords(schema) && typesOf(schema)?.includes("object") ? {} : null;
 }
 
 /** Such a value for the arguments of a function: an object, unless the schema excludes objects. */
-export function argumentsOf(schema: unknown): unknown {
-  const made = new ExampleMaker(schema).make({ allOf: [schema, { type: "object" }] }, TOP);
-  return made === NONE ? exampleOf(schema) : made;
+export function argumentsOf(schema: unknown, budget: ExampleBudget): unknown {
+  const maker = new ExampleMaker(schema, budget);
+  const made = maker.make({ allOf: [schema, { type: "object" }] }, TOP);
+  if (made !== NONE) return made;
+  const other = maker.make(schema, TOP);
+  return other === NONE ? {} : other;
+}
+
+/** What may still be spent. Examples that share a budget together cost no more than one. */
+export interface ExampleBudget {
+  stepsLeft: number;
+}
+
+export function exampleBudget(): ExampleBudget {
+  return { stepsLeft: MAX_STEPS };
 }
 
 class ExampleMaker {
   readonly #root: unknown;
-  #stepsLeft = MAX_STEPS;
+  readonly #budget: ExampleBudget;
 
-  constructor(root: unknown) {
+  constructor(root: unknown, budget: ExampleBudget) {
     this.#root = root;
+    this.#budget = budget;
   }
 
   make(schema: unknown, place: Place): Made {
@@ -115,12 +131,12 @@ class ExampleMaker {
 
   /** Takes steps from the budget; false when it is used up. */
   #spend(steps: number): boolean {
-    this.#stepsLeft -= steps;
-    return this.#stepsLeft >= 0;
+    this.#budget.stepsLeft -= Math.floor(steps);
+    return this.#budget.stepsLeft >= 0;
   }
 
   #spendCharacters(characters: number): boolean {
-    return this.#spend(Math.floor(characters / CHARACTERS_A_STEP));
+    return this.#spend(characters / CHARACTERS_A_STEP);
   }
 
   /** Follows references and merges conjuncts; undefined if they exclude one another. */
@@ -143,7 +159,7 @@ class ExampleMaker {
       for (const conjunct of listOf(allOf)) pending.push(conjunct);
       if (Array.isArray(anyOf)) alternatives.push(anyOf);
       if (Array.isArray(oneOf)) alternatives.push(oneOf);
-      if (!this.#spendCharacters(sizeOf(keywords) + sizeOf(rest))) return undefined;
+      if (!this.#spend((sizeOf(keywords) + sizeOf(rest)) / MERGED_A_STEP)) return undefined;
       const merged = mergeKeywords(keywords, rest);
       if (merged === undefined) return undefined;
       keywords = merged;
@@ -175,6 +191,9 @@ class ExampleMaker {
       case "boolean":
         return place.salt % 2 === 0;
       case "string": {
+        const { pattern } = keywords;
+        if (typeof pattern === "string" && !this.#spend(pattern.length / MERGED_A_STEP))
+          return NONE;
         const text = stringExample(keywords, place.salt);
         return text !== undefined && this.#spendCharacters(text.length) ? text : NONE;
       }
@@ -240,7 +259,7 @@ class ExampleMaker {
     for (const key of required) if (!add(key)) return NONE;
     for (const key of Object.keys(declared)) {
       const isWanted = place.depth < MAX_OPTIONAL_DEPTH || made.size < minProperties;
-      if (made.size >= maxProperties || !isWanted) break;
+      if (made.size >= maxProperties || !isWanted || !this.#spend(0)) break;
       if (!made.has(key)) add(key);
     }
     for (let extra = 0; made.size < minProperties; extra++) {

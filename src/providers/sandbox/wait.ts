@@ -17,6 +17,6 @@ export function waitOn(clock: Clock, delayMs: number, signal: AbortSignal): Prom
   });
 }
 
-export function aborted(signal: AbortSignal): ProviderFailure {
+export function aborted(signal: { readonly reason: unknown }): ProviderFailure {
   return new ProviderFailure("aborted", "the call was aborted", { cause: signal.reason });
 }

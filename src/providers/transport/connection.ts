@@ -226,10 +226,11 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   }
 
   #send(): void {
-    const { requestText: text, upload } = this.#exchange!;
+    const { requestText: text, bytes, upload } = this.#exchange!;
     this.#hasSent = false;
     if (upload !== undefined) this.#upload = new UploadPump(upload, this);
-    if (text.length > MAX_TEXT_WRITE) this.#write(Buffer.from(text));
+    if (bytes !== undefined) this.#sendBytes(text, bytes);
+    else if (text.length > MAX_TEXT_WRITE) this.#write(Buffer.from(text));
     else {
       const written = this.#socket!.write(text);
       if (written > 0) this.#hasSent = true;
@@ -238,6 +239,15 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
       else this.#unsent = undefined;
     }
     if (this.#unsent === undefined) this.#upload?.goOn();
+  }
+
+  /** Head and body are written apart, because joining them would copy the body. */
+  #sendBytes(head: string, body: Uint8Array): void {
+    this.#write(Buffer.from(head));
+    if (this.#takesNoMore || this.#isGone) return;
+    const rest = Buffer.from(body.buffer as ArrayBuffer, body.byteOffset, body.byteLength);
+    if (this.#unsent === undefined) this.#write(rest);
+    else this.#unsent = Buffer.concat([this.#unsent, rest]);
   }
 
   #write(bytes: Buffer): void {

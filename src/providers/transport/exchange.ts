@@ -28,8 +28,10 @@ export interface ExchangeCarrier {
  * it ends exactly once, with complete() or fail(), and whatever comes after that is ignored.
  */
 export class Exchange implements BodySource, EventListenerObject {
-  /** The head, and the body unless it is an upload. */
+  /** The head, and the body where it is text. */
   readonly requestText: string;
+  /** The body where it is bytes. Dropped once the response begins: after that it is not sent again. */
+  bytes: Uint8Array | undefined;
   readonly upload: ReadableStream<Uint8Array> | undefined;
   readonly connectTimeoutMs: number;
   readonly onNewConnection: boolean;
@@ -48,7 +50,9 @@ export class Exchange implements BodySource, EventListenerObject {
 
   constructor(requestText: string, request: ProviderRequest, receiver: ResponseReceiver) {
     this.requestText = requestText;
-    this.upload = typeof request.body === "string" ? undefined : request.body;
+    const { body } = request;
+    this.upload = body instanceof ReadableStream ? body : undefined;
+    if (typeof body !== "string" && this.upload === undefined) this.bytes = body as Uint8Array;
     this.connectTimeoutMs = request.connectTimeoutMs;
     // What was read of an upload is gone, so that it could not be sent again on another connection.
     this.onNewConnection = request.onNewConnection === true || this.upload !== undefined;
@@ -154,6 +158,7 @@ export class Exchange implements BodySource, EventListenerObject {
 
   #begin(head: ResponseHead, bytes: Buffer, bodyStart: number): void {
     this.#headBytes = undefined;
+    this.bytes = undefined;
     const framing = framingOf(head, this.#method);
     const decode = decoderOf(head.get("content-encoding"));
     const response = new ExchangeResponse(this, head, framing.kind !== "none", decode);
@@ -197,6 +202,7 @@ export class Exchange implements BodySource, EventListenerObject {
   #end(): void {
     this.#hasEnded = true;
     this.#headBytes = undefined;
+    this.bytes = undefined;
     this.#signal.removeEventListener("abort", this);
   }
 }

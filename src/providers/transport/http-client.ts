@@ -59,7 +59,7 @@ class SocketClient implements HttpClient {
 
   send(url: string, request: ProviderRequest, receiver: ResponseReceiver): void {
     if (request.signal.aborted) {
-      if (typeof request.body !== "string") cancelUnread(request.body);
+      if (request.body instanceof ReadableStream) cancelUnread(request.body);
       receiver.failed(request.signal.reason);
       return;
     }
@@ -91,9 +91,10 @@ class SocketClient implements HttpClient {
   }
 }
 
-/** What follows the fields of every request: the fields that frame the body, and the body unless it is a stream. */
+/** What follows the fields of every request: the fields that frame the body, and the body where it is text. */
 function framedBody({ body, method }: ProviderRequest): string {
-  if (typeof body !== "string") return "transfer-encoding: chunked\r\n\r\n";
+  if (body instanceof ReadableStream) return "transfer-encoding: chunked\r\n\r\n";
+  if (typeof body !== "string") return `content-length: ${body.byteLength}\r\n\r\n`;
   // Some servers refuse these methods with a body, even with an empty one.
   if (body === "" && BODILESS_METHODS.has(method)) return "\r\n";
   return `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;

@@ -21,8 +21,8 @@ export interface ProviderRequest {
   readonly method: string;
   /** Prepared once for each object, which must not change afterwards. */
   readonly headers: Readonly<Record<string, string>>;
-  /** A stream is sent in chunks, and cancelled where the call ends before it. */
-  readonly body: string | ReadableStream<Uint8Array>;
+  /** A stream is sent in chunks, and cancelled where the call ends before it. Bytes must not change. */
+  readonly body: string | Uint8Array | ReadableStream<Uint8Array>;
   readonly signal: AbortNotice;
   /** Milliseconds until a new connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;

@@ -74,6 +74,7 @@ export function figures(chargeNano: bigint): SettlementFigures & ChargeFigures {
     cachedPromptTokens: 0,
     completionTokens: Number(chargeNano),
     reasoningTokens: 0,
+    quantities: null,
     estimated: false,
     latencyMs: 1,
     details: null,

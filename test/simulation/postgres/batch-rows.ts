@@ -1,3 +1,6 @@
+import type { Quantities } from "../../../src/lib/usage.ts";
+import type { Used } from "./tables.ts";
+
 /* The batches that the ledger sends, as db/ledger writes them; amounts are texts, or numbers where those are exact. */
 
 export interface CheckpointRow {
@@ -12,33 +15,42 @@ export interface CheckpointRow {
   readonly model: string;
   readonly provider: string;
   readonly prompt_tokens: number;
+  readonly cached_prompt_tokens: number;
   readonly completion_tokens: number;
+  readonly reasoning_tokens: number;
+  readonly quantities?: Quantities;
   readonly estimated: boolean;
   readonly latency_ms: number;
   readonly details?: Record<string, unknown>;
+  readonly description: string;
 }
 
 export interface GroupRow {
-  readonly g: number;
-  readonly o: number;
+  readonly group: number;
+  readonly account: number;
   readonly organization_id: string;
   readonly key_id: string;
   readonly description: string;
 }
 
 export interface SettlementRow {
-  readonly n: number;
-  readonly g: number;
-  readonly r: string;
-  readonly c: number | string;
-  readonly t: number | string;
+  readonly position: number;
+  readonly group: number;
+  readonly request_id: string;
+  readonly charge_nano: number | string;
+  readonly sum_nano: number | string;
+  readonly prompt_tokens: number;
+  readonly cached_prompt_tokens?: number;
+  readonly completion_tokens: number;
+  readonly reasoning_tokens?: number;
+  readonly quantities?: Quantities;
 }
 
 export interface ChargedAccountRow {
-  readonly n: number;
+  readonly place: number;
   readonly id: string;
-  readonly c: number | string;
-  readonly q: number;
+  readonly charge_nano: number | string;
+  readonly count: number;
 }
 
 export interface NewAccountRow {
@@ -49,27 +61,24 @@ export interface NewAccountRow {
   readonly period_start: string;
 }
 
+/** Of a request: organization, day and month, as places in account_ids from 1. */
+type AccountPlaces = readonly [number, number, number];
+
 export interface DemandRow {
-  readonly r: string;
-  readonly o: number;
-  readonly d: number;
-  readonly m: number;
-  readonly f: string;
-  readonly q: string;
-  readonly w?: "last";
-  readonly fx?: string;
-  readonly pt?: string;
-  readonly fee?: string;
-  readonly x?: number;
+  readonly request_id: string;
+  readonly accounts: AccountPlaces;
+  readonly full_nano: string;
+  readonly least_nano: string;
+  readonly most_nano?: string;
+  readonly is_last?: true;
+  readonly extends?: true;
 }
 
 export interface EndedRow {
-  readonly n: number;
-  readonly r: string;
-  readonly o: number;
-  readonly d: number;
-  readonly m: number;
-  readonly c?: string;
+  readonly position: number;
+  readonly request_id: string;
+  readonly accounts: AccountPlaces;
+  readonly charge_nano?: string;
 }
 
 export interface BatchRows {
@@ -89,7 +98,7 @@ export interface BatchRows {
 }
 
 /** A settlement with what its group has in common. */
-export interface Charge extends Omit<GroupRow, "g"> {
+export interface Charge extends Omit<GroupRow, "group">, Used {
   readonly requestId: string;
   readonly chargeNano: bigint;
   /** Among the charges of its organization, from 1. */
@@ -99,14 +108,19 @@ export interface Charge extends Omit<GroupRow, "g"> {
 }
 
 export function chargesOf(batch: BatchRows): Charge[] {
-  const groups = new Map((batch.groups ?? []).map((group) => [group.g, group]));
+  const groups = new Map((batch.groups ?? []).map((row) => [row.group, row]));
   return [...(batch.settlements ?? [])]
-    .sort((one, other) => one.n - other.n)
+    .sort((one, other) => one.position - other.position)
     .map((row) => ({
-      ...groups.get(row.g)!,
-      requestId: row.r,
-      chargeNano: BigInt(row.c),
-      place: row.n,
-      sumNano: BigInt(row.t),
+      ...groups.get(row.group)!,
+      requestId: row.request_id,
+      chargeNano: BigInt(row.charge_nano),
+      place: row.position,
+      sumNano: BigInt(row.sum_nano),
+      prompt_tokens: BigInt(row.prompt_tokens),
+      cached_prompt_tokens: BigInt(row.cached_prompt_tokens ?? 0),
+      completion_tokens: BigInt(row.completion_tokens),
+      reasoning_tokens: BigInt(row.reasoning_tokens ?? 0),
+      quantities: row.quantities ?? null,
     }));
 }

@@ -10,6 +10,7 @@ import {
   postUsage,
 } from "./ledger-parts.ts";
 import type { ModelContext } from "./model-context.ts";
+import type { HoldRow } from "./tables.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
 /** An account of the batch, as it stands behind its lock; `limit` is null where there is none. */
@@ -28,20 +29,22 @@ interface Place {
   isBlocked: boolean;
 }
 
-type RoomRow = [limit: string | null, unspent: string | null, free: string | null];
-type VerdictRow = Record<string, unknown> & { readonly r: string };
+type HeadroomRow = [limit: string | null, unspent: string | null, free: string | null];
+type VerdictRow = Record<string, unknown> & { readonly request_id: string };
+
+type PlacesOfRow = readonly [organization: Place, day: Place, month: Place];
 
 interface Granted {
   readonly row: DemandRow;
   readonly nano: bigint;
 }
 
-/** As the function of that name: holds stand in the database. */
+/** As ledger_exchange_batch: holds stand in the database. */
 export function* ledgerExchange(
   context: ModelContext,
   transaction: Transaction,
   batch: BatchRows,
-): Running<{ free: (string | null)[]; verdicts: VerdictRow[] }> {
+): Running<VerdictRow[]> {
   const { tables } = context;
   const writer = { instanceId: batch.instance, epoch: BigInt(batch.epoch) };
   yield* passFence(context, transaction, writer);
@@ -56,34 +59,36 @@ export function* ledgerExchange(
   const places = placesOf(context, transaction, batch);
   const held = yield* endHolds(context, transaction, batch, places);
   chargeEnded(context, transaction, batch, { places, held, postedBefore });
-  const decided = decideHolds(context, batch, places, postedBefore);
-  for (const { row, nano } of decided.granted) {
-    yield* tables.holds.insert(transaction, row.r, {
-      id: row.r,
+  const { granted, verdicts } = yield* decideHolds(context, transaction, batch, places);
+  for (const { row, nano } of granted) {
+    const [organization, day, month] = placesOfRow(places, row);
+    yield* tables.holds.insert(transaction, row.request_id, {
+      id: row.request_id,
       instance_id: batch.instance,
       epoch: writer.epoch,
-      org_account: places[row.o - 1]!.id,
-      day_account: places[row.d - 1]!.id,
-      month_account: places[row.m - 1]!.id,
+      org_account: organization.id,
+      day_account: day.id,
+      month_account: month.id,
       hold_nano: nano,
     });
   }
   yield* moveTotals(context, transaction, places);
-  yield* keepCheckpoints(context, transaction, batch, decided.refused);
+  yield* keepCheckpoints(context, transaction, batch);
   if (batch.settlements !== undefined) {
     const due = charges.filter(({ requestId }) => !postedBefore.has(requestId));
     yield* postAll(context, transaction, places, due);
     const moved = places.filter(({ count }) => count > 0n).map(({ id }) => id);
     yield* emitBudgetEvents(context, transaction, moved, false);
   }
-  if (batch.recheck === true) {
-    for (const id of decided.refused) yield* tables.attempts.delete(transaction, id);
-  }
   for (const id of batch.attempts ?? []) yield* tables.attempts.delete(transaction, id);
-  return {
-    free: places.map(({ free }) => (free === null ? null : String(free))),
-    verdicts: decided.verdicts,
-  };
+  return verdicts;
+}
+
+function placesOfRow(
+  places: readonly Place[],
+  { accounts: [organization, day, month] }: Pick<DemandRow, "accounts">,
+): PlacesOfRow {
+  return [places[organization - 1]!, places[day - 1]!, places[month - 1]!];
 }
 
 /** Ends holds of the accounts that were locked. Returns what each came to. */
@@ -95,20 +100,23 @@ function* endHolds(
 ): Running<Map<number, bigint>> {
   const held = new Map<number, bigint>();
   for (const row of batch.ended ?? []) {
-    const of = [places[row.o - 1]!, places[row.d - 1]!, places[row.m - 1]!] as const;
-    const hold = tables.holds.read(transaction, row.r);
-    if (hold === undefined) continue;
-    const accounts = [hold.org_account, hold.day_account, hold.month_account];
-    if (accounts.some((id, index) => id !== of[index]!.id)) continue;
-    const ended = yield* tables.holds.delete(transaction, row.r);
+    const of = placesOfRow(places, row);
+    const hold = tables.holds.read(transaction, row.request_id);
+    if (hold === undefined || !isOf(hold, of)) continue;
+    const ended = yield* tables.holds.delete(transaction, row.request_id);
     if (ended === undefined) continue;
-    held.set(row.n, ended.hold_nano);
+    held.set(row.position, ended.hold_nano);
     for (const place of of) {
       place.moved -= ended.hold_nano;
       if (place.free !== null) place.free += ended.hold_nano;
     }
   }
   return held;
+}
+
+function isOf(hold: HoldRow, of: PlacesOfRow): boolean {
+  const accounts = [hold.org_account, hold.day_account, hold.month_account];
+  return accounts.every((id, index) => id === of[index]!.id);
 }
 
 interface Ended {
@@ -124,11 +132,15 @@ function chargeEnded(
   { places, held, postedBefore }: Ended,
 ): void {
   for (const row of batch.ended ?? []) {
-    if (row.c === undefined || postedBefore.has(row.r)) continue;
-    const nano = BigInt(row.c);
-    const ofAttempt = batch.reaping === true ? heldInMemory(context, transaction, row.r) : 0n;
-    if (nano > (held.get(row.n) ?? ofAttempt)) throw beyondHold();
-    for (const at of [row.o, row.d, row.m]) charge(places[at - 1]!, nano);
+    const { request_id: requestId, position, charge_nano: chargeNano } = row;
+    if (chargeNano === undefined || postedBefore.has(requestId)) continue;
+    const nano = BigInt(chargeNano);
+    const ofAttempt = batch.reaping === true ? heldInMemory(context, transaction, requestId) : 0n;
+    if (nano > (held.get(position) ?? ofAttempt)) throw beyondHold();
+    for (const place of placesOfRow(places, row)) {
+      if (place.sequence === undefined) throw withoutAccount();
+      charge(place, nano);
+    }
   }
 }
 
@@ -166,7 +178,7 @@ function placesOf({ tables }: ModelContext, transaction: Transaction, batch: Bat
       kind: account?.kind,
       limit,
       balance: (account?.credit_nano ?? 0n) - (account?.posted_nano ?? 0n),
-      sequence: account?.kind === "org" ? account.sequence : undefined,
+      sequence: account?.kind === "org" ? account.sequence : account && 0n,
       isActive: key?.is_active ?? null,
       unspent,
       free: unspent === null ? null : unspent - (account?.held_nano ?? 0n),
@@ -178,52 +190,77 @@ function placesOf({ tables }: ModelContext, transaction: Transaction, batch: Bat
   });
 }
 
-function decideHolds(
-  { guards }: ModelContext,
+function* decideHolds(
+  { tables, guards }: ModelContext,
+  transaction: Transaction,
   batch: BatchRows,
   places: readonly Place[],
-  postedBefore: ReadonlySet<string>,
-): { granted: Granted[]; refused: Set<string>; verdicts: VerdictRow[] } {
+): Running<{ granted: Granted[]; verdicts: VerdictRow[] }> {
   const granted: Granted[] = [];
-  const refused = new Set<string>();
   const verdicts: VerdictRow[] = [];
   for (const row of batch.holds ?? []) {
-    if (postedBefore.has(row.r)) continue;
-    const of = [places[row.o - 1]!, places[row.d - 1]!, places[row.m - 1]!] as const;
-    const { nano, verdict } = decide(row, of, guards.limitInHold);
-    if (verdict !== undefined) verdicts.push(verdict);
-    if (nano === undefined) {
-      refused.add(row.r);
-      continue;
+    const of = placesOfRow(places, row);
+    let before = 0n;
+    if (row.extends === true) {
+      const hold = tables.holds.read(transaction, row.request_id);
+      const isOurs =
+        hold?.instance_id === batch.instance &&
+        hold.epoch === BigInt(batch.epoch) &&
+        isOf(hold, of);
+      if (!isOurs) {
+        verdicts.push({ request_id: row.request_id, gone: true });
+        continue;
+      }
+      before = hold.hold_nano;
+      if (before >= BigInt(row.full_nano)) continue;
     }
-    granted.push({ row, nano });
+    const { nano, verdict } = decide(row, of, before, guards.limitInHold);
+    if (verdict !== undefined) verdicts.push({ request_id: row.request_id, ...verdict });
+    if (nano === undefined) continue;
+    if (row.extends !== true) granted.push({ row, nano });
+    else {
+      yield* tables.holds.update(transaction, row.request_id, (hold) => ({
+        ...hold,
+        hold_nano: nano,
+      }));
+    }
     for (const place of of) {
-      place.moved += nano;
-      if (place.free !== null) place.free -= nano;
+      place.moved += nano - before;
+      if (place.free !== null) place.free -= nano - before;
     }
   }
-  return { granted, refused, verdicts };
+  return { granted, verdicts };
 }
 
 function decide(
   row: DemandRow,
-  [o, d, m]: readonly [Place, Place, Place],
+  [o, d, m]: PlacesOfRow,
+  before: bigint,
   isLimited: boolean,
-): { nano?: bigint; verdict?: VerdictRow } {
-  const full = BigInt(row.f);
-  const least = BigInt(row.q);
+): { nano?: bigint; verdict?: Record<string, unknown> } {
+  const full = BigInt(row.full_nano);
+  const least = BigInt(row.least_nano);
   const free = [o.free, d.free, m.free].filter((nano) => nano !== null);
-  const available = free.reduce((one, other) => (other < one ? other : one), MAX_BIGINT);
-  if (d.isActive !== true) return { verdict: { r: row.r, a: d.isActive } };
-  if (row.w !== "last" && (o.isBlocked || d.isBlocked)) return { verdict: { r: row.r, b: true } };
+  const available =
+    free.length === 0
+      ? MAX_BIGINT
+      : free.reduce((one, other) => (other < one ? other : one)) + before;
+  if (d.isActive !== true) return { verdict: { is_active: d.isActive } };
+  if (row.is_last !== true && (o.isBlocked || d.isBlocked)) return { verdict: { blocked: true } };
   if (full <= available || !isLimited) return { nano: full };
   if (least <= available) {
-    const { nano, tokens } = lowered(row, available);
-    return { nano, verdict: { r: row.r, h: String(nano), t: tokens } };
+    const most = BigInt(row.most_nano ?? available);
+    const nano = most < available ? most : available;
+    return { nano, verdict: { held_nano: String(nano) } };
   }
   const isOnlyHeld = [o, d, m].every(({ unspent }) => unspent === null || least <= unspent);
-  const verdict = { r: row.r, a: true, o: roomOf(o), d: roomOf(d), m: roomOf(m) };
-  if (row.w === undefined && isOnlyHeld) {
+  const verdict = {
+    is_active: true,
+    organization: headroomOf(o),
+    day: headroomOf(d),
+    month: headroomOf(m),
+  };
+  if (row.is_last !== true && isOnlyHeld) {
     if (o.free !== null && least > o.free) o.isBlocked = true;
     else d.isBlocked = true;
   }
@@ -235,18 +272,6 @@ const MAX_BIGINT = 2n ** 63n - 1n;
 /** Null is without limit. */
 function withCredit(creditNano: bigint, limitNano: bigint | null): bigint | null {
   return limitNano === null ? null : creditNano + limitNano;
-}
-
-const FEMTO_SCALE = 10_000_000_000n;
-
-function lowered(row: DemandRow, available: bigint): { nano: bigint; tokens: number } {
-  const rate = 10_000n + BigInt(row.fee!);
-  const fixed = BigInt(row.fx!);
-  const perToken = BigInt(row.pt!);
-  const affordable = ((available * FEMTO_SCALE) / rate - fixed) / perToken;
-  const tokens = affordable < BigInt(row.x!) ? affordable : BigInt(row.x!);
-  const nano = ((fixed + perToken * tokens) * rate + FEMTO_SCALE - 1n) / FEMTO_SCALE;
-  return { nano, tokens: Number(tokens) };
 }
 
 function* moveTotals(
@@ -262,9 +287,7 @@ function* moveTotals(
       held_nano: before.held_nano + moved,
       sequence: before.sequence + (before.kind === "org" ? count : 0n),
     }));
-    if (moving === undefined && count > 0n) {
-      throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
-    }
+    if (moving === undefined && count > 0n) throw withoutAccount();
   }
 }
 
@@ -276,11 +299,9 @@ function* postAll(
 ): Running<void> {
   const behind = new Map<number, { sequence: bigint; balanceAfterNano: bigint }>();
   for (const charge of charges) {
-    const place = places[charge.o - 1]!;
-    if (place.sequence === undefined) {
-      throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
-    }
-    const before = behind.get(charge.o) ?? {
+    const place = places[charge.account - 1]!;
+    if (place.sequence === undefined) throw withoutAccount();
+    const before = behind.get(charge.account) ?? {
       sequence: place.sequence,
       balanceAfterNano: place.balance,
     };
@@ -288,16 +309,20 @@ function* postAll(
       sequence: before.sequence + 1n,
       balanceAfterNano: before.balanceAfterNano - charge.chargeNano,
     };
-    behind.set(charge.o, at);
+    behind.set(charge.account, at);
     yield* postUsage(context, transaction, charge, at);
   }
 }
 
-function roomOf({ limit, unspent, free }: Place): RoomRow {
+function headroomOf({ limit, unspent, free }: Place): HeadroomRow {
   const text = (nano: bigint | null): string | null => (nano === null ? null : String(nano));
   return [text(limit), text(unspent), text(free)];
 }
 
 function beyondHold(): ModelledError {
   return new ModelledError(BEYOND_HOLD, "a charge goes beyond its hold");
+}
+
+function withoutAccount(): ModelledError {
+  return new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");
 }

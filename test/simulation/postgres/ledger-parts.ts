@@ -3,7 +3,7 @@ import type { ModelContext } from "./model-context.ts";
 import type { AccountRow } from "./tables.ts";
 import { A_MOMENT, type Running, type Transaction } from "./transaction.ts";
 
-/* What ledger_settle and ledger_exchange have in common. */
+/* What ledger_settle_batch and ledger_exchange_batch have in common. */
 
 export function emptyAccount(
   row: Pick<AccountRow, "id" | "kind" | "organization_id" | "key_id" | "period_start">,
@@ -46,24 +46,28 @@ export function* keepCheckpoints(
   { tables }: ModelContext,
   transaction: Transaction,
   batch: BatchRows,
-  refused: ReadonlySet<string> = new Set(),
 ): Running<void> {
   for (const row of batch.checkpoints ?? []) {
-    if (refused.has(row.request_id)) continue;
     const attempt = {
       ...row,
       instance_id: batch.instance,
       epoch: BigInt(batch.epoch),
       hold_nano: BigInt(row.hold_nano),
       charge_nano: BigInt(row.charge_nano),
+      quantities: row.quantities ?? null,
       details: row.details ?? null,
     };
     if (yield* tables.attempts.insertUnlessThere(transaction, row.request_id, attempt)) continue;
     yield* tables.attempts.update(transaction, row.request_id, (before) => ({
       ...before,
+      hold_nano: attempt.hold_nano,
       charge_nano: attempt.charge_nano,
-      completion_tokens: attempt.completion_tokens,
       prompt_tokens: attempt.prompt_tokens,
+      cached_prompt_tokens: attempt.cached_prompt_tokens,
+      completion_tokens: attempt.completion_tokens,
+      reasoning_tokens: attempt.reasoning_tokens,
+      quantities: attempt.quantities,
+      estimated: attempt.estimated,
       latency_ms: attempt.latency_ms,
     }));
   }
@@ -97,6 +101,11 @@ export function* postUsage(
     key_id: charge.key_id,
     request_id: requestId,
     refunded_request_id: null,
+    prompt_tokens: charge.prompt_tokens,
+    cached_prompt_tokens: charge.cached_prompt_tokens,
+    completion_tokens: charge.completion_tokens,
+    reasoning_tokens: charge.reasoning_tokens,
+    quantities: charge.quantities,
   });
   const entry = { requestId, transactionId: id };
   if (guards.settleOnce) yield* tables.usages.insert(transaction, requestId, entry);

@@ -33,11 +33,11 @@ export function* ledgerSettle(
   yield* keepCheckpoints(context, transaction, batch);
   const rows = yield* chargeAccounts(context, transaction, batch);
   for (const charge of charges) {
-    const account = batch.accounts![charge.o - 1]!;
-    const { sequence, credit_nano, posted_nano } = rows[charge.o - 1]!;
+    const account = batch.accounts![charge.account - 1]!;
+    const { sequence, credit_nano, posted_nano } = rows[charge.account - 1]!;
     yield* postUsage(context, transaction, charge, {
-      sequence: sequence - BigInt(account.q) + BigInt(charge.place),
-      balanceAfterNano: credit_nano - posted_nano + BigInt(account.c) - charge.sumNano,
+      sequence: sequence - BigInt(account.count) + BigInt(charge.place),
+      balanceAfterNano: credit_nano - posted_nano + BigInt(account.charge_nano) - charge.sumNano,
     });
   }
   for (const requestId of batch.attempts ?? []) {
@@ -58,11 +58,11 @@ function* chargeAccounts(
   { accounts = [] }: BatchRows,
 ): Running<AccountRow[]> {
   const rows: AccountRow[] = [];
-  for (const { id, c, q } of accounts) {
+  for (const { id, charge_nano: charge, count } of accounts) {
     const row = yield* tables.accounts.update(transaction, id, (before) => ({
       ...before,
-      posted_nano: before.posted_nano + BigInt(c),
-      sequence: before.sequence + BigInt(q),
+      posted_nano: before.posted_nano + BigInt(charge),
+      sequence: before.sequence + BigInt(count),
     }));
     if (row === undefined) {
       throw new ModelledError(NOT_NULL_VIOLATION, "a charge without its account");

@@ -14,8 +14,8 @@ import type { AttemptRow } from "./tables.ts";
 /** Statements of db/ledger, and those that effects carry into its transactions. */
 export const ledgerStatements: readonly ModelledStatement[] = [
   {
-    name: "ledger_settle",
-    begins: "SELECT ledger_settle(",
+    name: "ledger_settle_batch",
+    begins: "SELECT ledger_settle_batch(",
     isLedgerBatch: true,
     *run(context, transaction, [json]) {
       const batch = JSON.parse(json) as BatchRows;
@@ -23,12 +23,12 @@ export const ledgerStatements: readonly ModelledStatement[] = [
     },
   },
   {
-    name: "ledger_exchange",
-    begins: "SELECT ledger_exchange(",
+    name: "ledger_exchange_batch",
+    begins: "SELECT ledger_exchange_batch(",
     isLedgerBatch: true,
     *run(context, transaction, [json]) {
       const batch = JSON.parse(json) as BatchRows;
-      return rowsOf([{ outcome: yield* ledgerExchange(context, transaction, batch) }]);
+      return rowsOf([{ verdicts: yield* ledgerExchange(context, transaction, batch) }]);
     },
   },
   ...(["share", "key share"] as const).map(

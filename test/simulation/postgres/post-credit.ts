@@ -1,4 +1,5 @@
 import type { ModelContext } from "./model-context.ts";
+import { NOTHING_USED } from "./tables.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
 export interface CreditRow {
@@ -43,6 +44,7 @@ export function* postCredit(
     key_id: null,
     request_id: null,
     refunded_request_id: null,
+    ...NOTHING_USED,
   });
   yield* noteChange(context, transaction, "organization", credit.organizationId);
   transaction.notifications.push(`gateway_changes organization ${credit.organizationId}`);

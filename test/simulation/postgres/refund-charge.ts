@@ -1,5 +1,6 @@
 import type { ModelContext } from "./model-context.ts";
 import { noteChange } from "./post-credit.ts";
+import { NOTHING_USED } from "./tables.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
 export interface RefundRow {
@@ -49,6 +50,7 @@ export function* refundCharge(
     key_id,
     request_id: null,
     refunded_request_id: requestId,
+    ...NOTHING_USED,
   });
   for (const [kind, objectId] of [
     ["organization", organization_id],

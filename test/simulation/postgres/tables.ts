@@ -1,4 +1,5 @@
 import type { KeyRow } from "../../../db/queries/key-read.ts";
+import type { Quantities } from "../../../src/lib/usage.ts";
 import { AccountTable } from "./credits-low.ts";
 import { Table } from "./table.ts";
 
@@ -37,11 +38,32 @@ export interface AttemptRow {
   readonly model: string;
   readonly provider: string;
   readonly prompt_tokens: number;
+  readonly cached_prompt_tokens: number;
   readonly completion_tokens: number;
+  readonly reasoning_tokens: number;
+  readonly quantities: Quantities | null;
   readonly estimated: boolean;
   readonly latency_ms: number;
   readonly details: Record<string, unknown> | null;
+  readonly description: string;
 }
+
+/** What a usage transaction was charged for; all null in transactions of other types. */
+export interface Used {
+  readonly prompt_tokens: bigint | null;
+  readonly cached_prompt_tokens: bigint | null;
+  readonly completion_tokens: bigint | null;
+  readonly reasoning_tokens: bigint | null;
+  readonly quantities: Quantities | null;
+}
+
+export const NOTHING_USED: Used = {
+  prompt_tokens: null,
+  cached_prompt_tokens: null,
+  completion_tokens: null,
+  reasoning_tokens: null,
+  quantities: null,
+};
 
 export interface HoldRow {
   readonly id: string;
@@ -62,7 +84,7 @@ export interface InstanceRow {
   readonly heartbeat_at_ms: number;
 }
 
-export interface TransactionRow {
+export interface TransactionRow extends Used {
   readonly organization_id: string;
   readonly sequence: bigint;
   readonly id: string;

@@ -1,6 +1,14 @@
 import type { Clock } from "../../../lib/clock.ts";
+import { GatewayError } from "../../../lib/errors.ts";
 import { type ChatFields, chatFieldsOf } from "../../chat-fields.ts";
-import type { ChatAnswer, ChatCall, ChatProvider, ProviderSettings } from "../../interface.ts";
+import {
+  type ChatAnswer,
+  type ChatCall,
+  type ChatProvider,
+  LONG_BODY,
+  type LongCallBody,
+  type ProviderSettings,
+} from "../../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
 import { isEventStream, isJson } from "../../transport/content-type.ts";
@@ -14,7 +22,7 @@ import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";
 import { completionToStream } from "./completion-to-stream.ts";
 import { OpenAiStream, rawCompletion } from "./raw-answers.ts";
-import { bodyShaper } from "./shape-body.ts";
+import { bodyShaper, type RenderOptions } from "./shape-body.ts";
 import type { FailureReader } from "./stream-rewriter.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
@@ -47,6 +55,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #client: HttpClient;
   readonly #connectTimeoutMs: number;
   readonly #shape: ReturnType<typeof bodyShaper>;
+  readonly #plainDeltas: boolean;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock } = dependencies;
@@ -64,18 +73,40 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     this.#connectTimeoutMs = settings.connectTimeoutMs;
     const { hostname } = new URL(this.#url);
-    this.#shape = bodyShaper(dialect, { plainDeltas: isOpenAiItself(settings.type, hostname) });
+    this.#plainDeltas = isOpenAiItself(settings.type, hostname);
+    this.#shape = bodyShaper(dialect, { plainDeltas: this.#plainDeltas });
   }
 
   chat(call: ChatCall): Promise<ChatAnswer> {
+    const longBody = call.body[LONG_BODY];
+    if (longBody !== undefined) return this.#chatLong(call, longBody);
     try {
-      const body = this.#bodyOf(call);
-      const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
-      this.#client.send(this.#url, sent, sent);
-      return sent.answer;
+      return this.#send(call, this.#bodyOf(call));
     } catch (error) {
       return Promise.reject(failureOfThrown(error, call.abortNotice ?? call.signal));
     }
+  }
+
+  async #chatLong(call: ChatCall, longBody: LongCallBody): Promise<ChatAnswer> {
+    const signal = call.abortNotice ?? call.signal;
+    const { model, modelId } = call;
+    const { type } = this.fields;
+    const options: RenderOptions = { type, plainDeltas: this.#plainDeltas, model, modelId };
+    try {
+      const bytes = await longBody.render<Uint8Array>("openai", options, signal);
+      if (signal.aborted) throw signal.reason;
+      return await this.#send(call, bytes);
+    } catch (error) {
+      // That the thread is busy says nothing about the provider.
+      if (error instanceof GatewayError && !signal.aborted) throw error;
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  #send(call: ChatCall, body: string | Uint8Array): Promise<ChatAnswer> {
+    const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
+    this.#client.send(this.#url, sent, sent);
+    return sent.answer;
   }
 
   /** Throws, or rejects, where the response is no answer. */

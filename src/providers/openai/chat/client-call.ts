@@ -16,7 +16,8 @@ export interface AnswerReader {
 export class ClientCall implements ProviderRequest, ResponseReceiver {
   readonly method = "POST";
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+  /** Dropped when the response begins, which may last much longer than the sending. */
+  body: string | Uint8Array;
   readonly signal: AbortNotice;
   readonly connectTimeoutMs: number;
   readonly onNewConnection: boolean | undefined;
@@ -26,7 +27,7 @@ export class ClientCall implements ProviderRequest, ResponseReceiver {
 
   constructor(
     call: ChatCall,
-    body: string,
+    body: string | Uint8Array,
     headers: Readonly<Record<string, string>>,
     connectTimeoutMs: number,
     reader: AnswerReader,
@@ -46,6 +47,7 @@ export class ClientCall implements ProviderRequest, ResponseReceiver {
   }
 
   responded(response: ProviderResponse): void {
+    this.body = "";
     try {
       const answer = this.#reader.answerOf(response, this.#call);
       if (answer instanceof Promise) this.#await(answer);

@@ -1,4 +1,4 @@
-import type { WireDialect } from "../wire-dialects.ts";
+import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { messageShaper } from "./shape-messages.ts";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -50,6 +50,21 @@ export function bodyShaper(
     if (withFiles !== undefined) Object.assign(shaped, withFiles);
     return shaped;
   };
+}
+
+export interface RenderOptions {
+  /** The provider's type. */
+  readonly type: string;
+  readonly plainDeltas: boolean;
+  readonly model: string;
+  readonly modelId: string | undefined;
+}
+
+/** What a thread makes of a long body: the bytes that the provider gets. */
+export function renderBody(body: Body, options: RenderOptions): Uint8Array<ArrayBuffer> {
+  const { type, plainDeltas, model, modelId } = options;
+  const shape = bodyShaper(wireDialect(type), { plainDeltas });
+  return new TextEncoder().encode(JSON.stringify(shape(body, model, modelId)));
 }
 
 function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {

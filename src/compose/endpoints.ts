@@ -1,21 +1,20 @@
 import type { GatewayConfig } from "../config.ts";
-import {
-  ChatCompletions,
-  type ChatCompletionsDependencies,
-} from "../endpoints/chat-completions/chat-completions.ts";
+import { LongBodies } from "../endpoints/chat-completions/long-body.ts";
 import { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
+import { type EndpointDependencies, modelEndpoints } from "../endpoints/table.ts";
 import { errorEnvelope } from "../http/error-response.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadline-queue.ts";
+import { FairWorkThread } from "../lib/fair-work-thread.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
-interface ChatParts
+interface EndpointParts
   extends Pick<
-    ChatCompletionsDependencies,
+    EndpointDependencies,
     | "money"
     | "tunedModels"
     | "providers"
-    | "rates"
+    | "admission"
     | "idempotency"
     | "events"
     | "isCutShort"
@@ -26,17 +25,34 @@ interface ChatParts
   readonly clock: Clock;
   readonly world: ActorWorld;
   onStreamError(error: unknown, requestId: string): void;
+  onError(error: unknown): void;
 }
 
-/** Chat completions, and what ends those that run. */
-export function composeChat({ config, clock, world, onStreamError, ...parts }: ChatParts) {
+/** The largest body takes about a second; what takes longer hangs. */
+const WORK_DEADLINE_MS = 15_000;
+const MAX_WAIT_FOR_WORK_MS = 15_000;
+const MAX_WAITING = 512;
+const MAX_WAITING_OF_ONE = 128;
+
+/** The billed endpoints, and what ends the calls that run. */
+export function composeEndpoints(options: EndpointParts) {
+  const { config, clock, world, onStreamError, onError, ...parts } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
-  const chat = new ChatCompletions({
+  const workThread = new FairWorkThread({
+    script: new URL("./long-work-thread.ts", import.meta.url),
+    deadlineMs: WORK_DEADLINE_MS,
+    maxWaitMs: MAX_WAIT_FOR_WORK_MS,
+    maxWaiting: MAX_WAITING,
+    maxWaitingOfOne: MAX_WAITING_OF_ONE,
+    onLost: onError,
+  });
+  const endpoints = modelEndpoints({
     ...parts,
-    organizations: world.organizations,
+    longBodies: new LongBodies(workThread),
+    clock,
     calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
     ticker,
     steadyClock,
@@ -49,5 +65,5 @@ export function composeChat({ config, clock, world, onStreamError, ...parts }: C
     errorEnvelope,
     onError: onStreamError,
   });
-  return { chat, ticker, deadlines };
+  return { endpoints, workThread, ticker, deadlines };
 }

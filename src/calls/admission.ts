@@ -1,0 +1,194 @@
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { findMoneyLeft, type MoneyLeft } from "../../db/queries/money-left.ts";
+import type { Query } from "../../db/query.ts";
+import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { ExactInteger } from "../lib/exact-integer.ts";
+import { utcDay, utcMonth } from "../lib/periods.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
+import type { Hold, LongHoldRequest, MoneyPort } from "../money/interface.ts";
+import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
+import type { OrganizationActors } from "../money/single-node.ts";
+import type { Caller } from "./caller.ts";
+import type { CostBound } from "./endpoint.ts";
+
+export type RateHeaders = Readonly<Record<string, string>>;
+
+export interface AdmissionDependencies {
+  readonly rates: RateWindows;
+  readonly organizations: OrganizationActors;
+  readonly money: MoneyPort;
+  readonly clock: Clock;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+/** A request that arrives at a billed endpoint. */
+export interface Arrival {
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** The headers of the rate window where the request took its place in it before; else undefined. */
+  readonly takenRate: RateHeaders | undefined;
+}
+
+/** Where a call is served: what its fee depends on. */
+export interface ServingPlace {
+  readonly providerId: string;
+}
+
+/** The platform fee of a request, by the place that serves it. */
+export interface Fees {
+  of(place: ServingPlace): bigint;
+  readonly highest: bigint;
+}
+
+const NO_HEADERS: RateHeaders = {};
+/** The provider that needs no key. */
+const KEYLESS_PROVIDER = "sandbox";
+
+/**
+ * The front half of every billed request, in this order: its place in the rate window, the plan and the fee,
+ * the hold. Answers that return at once and work that outlives the process pass through it alike.
+ */
+export class CallAdmission {
+  readonly #dependencies: AdmissionDependencies;
+
+  constructor(dependencies: AdmissionDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Takes one admission of the key's rate limit. Throws 429; returns the headers of spec 4.5. */
+  async takeRate({ caller: { key }, takenRate }: Pick<Arrival, "caller" | "takenRate">) {
+    if (takenRate !== undefined) return takenRate;
+    if (key.rateLimitRpm === null) return NO_HEADERS;
+    const decision = await this.#dependencies.rates.take(key.id, key.rateLimitRpm);
+    const headers = rateHeaders(decision);
+    if (!decision.isAdmitted) throw rateLimited(decision, headers);
+    return headers;
+  }
+
+  /**
+   * Decides from the head of a request whether its long body is read: only of a key that has rate and money
+   * left. It takes its place in the rate window now, whether or not the body turns out to be valid, so that
+   * reading and parsing are bounded by the rate. Running holds are not counted: they may end before the body
+   * has arrived. Returns the headers of the rate window, which are noted for every answer. Throws 429, 402,
+   * 503.
+   */
+  async admitLongBody(caller: Caller, log: RequestFacts): Promise<RateHeaders> {
+    const { clock, read } = this.#dependencies;
+    const { key } = caller;
+    const headers = await this.takeRate({ caller, takenRate: undefined });
+    log.headers = headers;
+    const nowMs = clock.nowMs();
+    const [day, month] = [utcDay(nowMs).start, utcMonth(nowMs).start];
+    const left = await read(findMoneyLeft(key.organizationId, key.id, day, month));
+    if (left === undefined) throw invalidKey();
+    assertBudget("daily", key.dailyBudgetNano, left.spentTodayNano);
+    assertBudget("monthly", key.monthlyBudgetNano, left.spentThisMonthNano);
+    assertCredit(left);
+    return headers;
+  }
+
+  /**
+   * The fee of each place that may serve the request. On the BYOK plan the provider bills the caller
+   * directly, which takes a provider key of the organization: throws 402 where a place needs one.
+   */
+  async fees({ key }: Caller, places: readonly ServingPlace[]): Promise<Fees> {
+    const organization = this.#dependencies.organizations.get(key.organizationId);
+    while (!organization.isActive) await organization.activate();
+    const terms: FeeTerms | undefined = organization.turn("terms", undefined);
+    if (terms === undefined) throw invalidKey();
+    if (terms.plan === "byok") assertOwnKeys(places);
+    const ofPlan = feeOfTerms(terms);
+    return { of: () => ofPlan, highest: ofPlan };
+  }
+
+  /**
+   * Holds what the request may cost at most at the dearest place, so that one hold covers every fallback.
+   * Throws 402.
+   */
+  async hold(
+    { caller: { key }, requestId }: Arrival,
+    bounds: readonly CostBound[],
+    fees: Fees,
+    isLimitExplicit: boolean,
+  ): Promise<Hold> {
+    const { fixedFemto, perUnitFemto, units } = highestBound(bounds);
+    return this.#dependencies.money.hold({
+      requestId,
+      organizationId: key.organizationId,
+      keyId: key.id,
+      fixedFemto,
+      perTokenFemto: perUnitFemto,
+      outputTokens: units,
+      isLimitExplicit,
+      feeBasisPoints: fees.highest,
+    });
+  }
+
+  /** Holds money for work that outlives this process, in one transaction with `also`. Throws 402. */
+  holdLong(request: LongHoldRequest, also: StatementEffect): Promise<void> {
+    return this.#dependencies.money.holdLong(request, also);
+  }
+}
+
+/** The highest of each part, so that one hold covers the chain of fallbacks. */
+export function highestBound(bounds: readonly CostBound[]): CostBound {
+  if (bounds.length === 1) return bounds[0]!;
+  let fixedFemto: ExactInteger = 0;
+  let perUnitFemto: ExactInteger = 0;
+  let units = 0;
+  for (const bound of bounds) {
+    if (bound.fixedFemto > fixedFemto) fixedFemto = bound.fixedFemto;
+    if (bound.perUnitFemto > perUnitFemto) perUnitFemto = bound.perUnitFemto;
+    units = Math.max(units, bound.units);
+  }
+  return { fixedFemto, perUnitFemto, units };
+}
+
+function assertOwnKeys(places: readonly ServingPlace[]): void {
+  const foreign = places.find(({ providerId }) => providerId !== KEYLESS_PROVIDER);
+  if (foreign === undefined) return;
+  throw new GatewayError(
+    "insufficient_credits",
+    `The organization's plan is BYOK, and it has no provider key for ${foreign.providerId}.`,
+  );
+}
+
+function rateLimited(decision: RateDecision, headers: RateHeaders): GatewayError {
+  return new GatewayError(
+    "rate_limit_exceeded",
+    `This API key is limited to ${decision.limit} requests a minute.`,
+    // The client needs at least a millisecond to ask again.
+    { retryAfterSeconds: (decision.retryAfterMs - 1) / 1_000, headers },
+  );
+}
+
+function rateHeaders(decision: RateDecision): RateHeaders {
+  return {
+    "x-ratelimit-limit": String(decision.limit),
+    "x-ratelimit-remaining": String(decision.remaining),
+    "x-ratelimit-reset": String(Math.ceil(decision.resetMs / 1_000)),
+  };
+}
+
+function invalidKey(): GatewayError {
+  return new GatewayError("invalid_api_key", "The API key is not valid.");
+}
+
+function assertBudget(period: string, budgetNano: bigint | null, spentNano: bigint): void {
+  if (budgetNano === null || spentNano < budgetNano) return;
+  throw new GatewayError(
+    "budget_exhausted",
+    `The ${period} budget of this API key is used up, so its request body was not read.`,
+  );
+}
+
+/** On the plan `byok` calls are not charged here: they go to the organization's own provider accounts. */
+function assertCredit({ plan, balanceNano, creditLimitNano }: MoneyLeft): void {
+  if (plan === "byok" || creditLimitNano === null || balanceNano + creditLimitNano > 0n) return;
+  throw new GatewayError(
+    "insufficient_credits",
+    "The organization's credits are used up, so the request body was not read.",
+  );
+}

@@ -1,0 +1,84 @@
+import { usdText } from "../lib/money.ts";
+import { type AdmittedCall, sentLimit } from "./call.ts";
+import type { MeteredFigures } from "./call-charge.ts";
+import type { AcceptedRequest } from "./endpoint.ts";
+import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
+
+type Call = Pick<
+  AdmittedCall<AcceptedRequest>,
+  "plan" | "hold" | "statedLimit" | "explainsRoute" | "log"
+>;
+
+/** The candidates that were tried, and what came of them. */
+interface Tries {
+  readonly trail: readonly string[];
+}
+
+const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
+const MAX_HEADER_CHARACTERS = 2_000;
+
+/**
+ * Headers of an answer: the rate window, what the hold was lowered to, what was left out and, once that is
+ * known, who serves it and how the call was routed.
+ */
+export function answerHeaders(
+  call: Call,
+  candidate: Candidate | undefined,
+  tries: Tries,
+): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
+  const { hold } = call;
+  if (hold.isLowered) {
+    const sent = candidate === undefined ? hold.outputTokens : sentLimit(call, candidate);
+    headers["x-gateway-max-tokens"] = String(sent);
+  }
+  const dropped = droppedParameters(call.plan, candidate);
+  if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
+  if (candidate === undefined) return headers;
+  headers["x-gateway-provider"] = candidate.providerId;
+  headers["x-gateway-model"] = candidate.model.id;
+  explain(headers, call, tries);
+  return headers;
+}
+
+/** Adds what the charge of a whole answer tells. */
+export function addChargeHeaders(headers: Record<string, string>, figures: MeteredFigures): void {
+  headers["x-gateway-latency-ms"] = String(figures.latencyMs);
+  headers["x-gateway-cost"] = usdText(figures.chargeNano);
+}
+
+/** Reports what was tried with the error that the call ends with, where the caller asked for that. */
+export function explainFailure(call: Call, tries: Tries): void {
+  if (tries.trail.length === 0) return;
+  const headers = { ...call.log.headers };
+  explain(headers, call, tries);
+  call.log.headers = headers;
+}
+
+/**
+ * What the candidate does not get. A stream that opens while its provider is still silent cannot know which
+ * one will serve it: then whatever any of them lacks, so that nothing is dropped in silence.
+ */
+function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
+  if (plan.lacked === undefined) return [];
+  if (candidate !== undefined) return plan.lacked.get(candidate)?.listed ?? [];
+  return [...new Set([...plan.lacked.values()].flatMap(({ listed }) => listed))];
+}
+
+function explain(
+  headers: Record<string, string>,
+  { explainsRoute, plan }: Call,
+  tries: Tries,
+): void {
+  if (!explainsRoute) return;
+  const planned = plan.candidates.map(({ endpointId }) => endpointId).join(", ");
+  headers["x-gateway-route-explain"] = headerText(
+    `planned: ${planned}; tried: ${tries.trail.join(", ")}`,
+  );
+}
+
+/** Names come from configurations and may hold any character; a header may not. */
+function headerText(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, "?").slice(0, MAX_HEADER_CHARACTERS);
+}

@@ -1,0 +1,133 @@
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { bothEffects, type ChargeEvents } from "../events/charge-events.ts";
+import type { CatalogueModel } from "../lib/catalogue-model.ts";
+import { chargeNanoUsd } from "../lib/money.ts";
+import type { Usage } from "../lib/usage.ts";
+import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
+import { providerCostFemto, usageFigures } from "../money/usage.ts";
+import type { AdmittedCall } from "./call.ts";
+import type { Candidate } from "./routing/plan-route.ts";
+
+/** What the column takes. */
+const MAX_LATENCY_MS = 2 ** 31 - 1;
+
+/** The figures of one call, as they stand; its end adds the status. */
+export interface MeteredFigures extends ChargeFigures {
+  status: number;
+}
+
+export interface ChargeDependencies {
+  readonly money: MoneyPort;
+  readonly events?: ChargeEvents | undefined;
+}
+
+/** What a charge is made from. */
+export type ChargedCall = Pick<
+  AdmittedCall<unknown>,
+  "hold" | "fees" | "title" | "details" | "log"
+>;
+
+/**
+ * The charge of one call: what its usage costs with the fee of the candidate that served it, checkpoints of
+ * it while it grows, and its settlement together with its event.
+ */
+export class CallCharge {
+  readonly #dependencies: ChargeDependencies;
+  readonly #call: ChargedCall;
+
+  constructor(dependencies: ChargeDependencies, call: ChargedCall) {
+    this.#dependencies = dependencies;
+    this.#call = call;
+  }
+
+  /** What the usage costs the organization: provider cost and fee, at most the hold. */
+  figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
+    const { hold, fees, title, details } = this.#call;
+    const { model, terms, providerId } = candidate;
+    const fullNano = chargeNanoUsd(providerCostFemto(usage, terms.prices), fees.of(candidate));
+    const isClamped = fullNano > hold.holdNano;
+    return {
+      chargeNano: isClamped ? hold.holdNano : fullNano,
+      clampedNano: isClamped ? fullNano - hold.holdNano : 0n,
+      model: model.id,
+      provider: providerId,
+      ...usageFigures(usage),
+      latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
+      details,
+      status: 0,
+      description: descriptionOf(title, model),
+    };
+  }
+
+  /** Notes for the log line and the metrics of the request what it is charged, and for what. */
+  note(figures: ChargeFigures): void {
+    const { log } = this.#call;
+    log.model = figures.model;
+    log.provider = figures.provider;
+    log.promptTokens = figures.promptTokens;
+    log.completionTokens = figures.completionTokens;
+    log.costNano = figures.chargeNano;
+  }
+
+  /** Resolves when the charge of what is about to be delivered is durable. */
+  checkpoint(figures: ChargeFigures): Promise<void> {
+    return this.#dependencies.money.checkpoint(this.#call.hold, figures);
+  }
+
+  /**
+   * Resolves when the charge is durable, and with it its event and `also`.
+   * @param errorCode set where the request failed although something of its answer is charged
+   */
+  async settle(
+    figures: MeteredFigures,
+    status: 200 | 499,
+    errorCode: string | undefined,
+    also?: StatementEffect,
+  ): Promise<void> {
+    const { money, events } = this.#dependencies;
+    const settled = withStatus(figures, status);
+    const event = await events?.ofCharge(this.#call.hold, settled, errorCode);
+    await money.settle(this.#call.hold, settled, bothEffects(also, event));
+    if (event !== undefined) events!.noteWritten();
+  }
+
+  /** Ends the hold behind a checkpoint of what never left: `figures` are those of no usage. */
+  waive(figures: MeteredFigures): Promise<void> {
+    return this.#dependencies.money.settle(this.#call.hold, withStatus(figures, 408));
+  }
+
+  /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
+  release(): void {
+    this.#dependencies.money.release(this.#call.hold);
+  }
+}
+
+/** The same object, so that a settlement copies nothing. */
+function withStatus(figures: MeteredFigures, status: 200 | 408 | 499): SettlementFigures {
+  figures.status = status;
+  return figures;
+}
+
+/** One text for all charges of a model and title: a batch compares it with its neighbours'. */
+const DESCRIPTIONS = new WeakMap<CatalogueModel, { title: string; text: string }>();
+
+function descriptionOf(title: string, model: CatalogueModel): string {
+  let description = DESCRIPTIONS.get(model);
+  if (description?.title !== title) {
+    description = { title, text: `${title}: ${model.id}` };
+    DESCRIPTIONS.set(model, description);
+  }
+  return description.text;
+}
+
+/** Usage of an answer whose provider reported none. */
+export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {
+  return {
+    promptTokens,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens,
+    reasoningTokens: 0,
+    estimated: true,
+  };
+}

@@ -1,0 +1,94 @@
+import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
+import type { Hold } from "../money/interface.ts";
+import type { ChatCall } from "../providers/interface.ts";
+import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
+import type { Arrival, Fees } from "./admission.ts";
+import type { Caller } from "./caller.ts";
+import type { AcceptedRequest } from "./endpoint.ts";
+import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
+
+/** A request as its endpoint accepted it, with what the line needs of the HTTP request it came with. */
+export interface ArrivedCall<Request> extends Arrival {
+  /** Monotonic milliseconds. */
+  readonly startedMs: number;
+  readonly request: Request;
+  readonly bodyText: string;
+  readonly idempotencyHeader: string | null;
+  /** Aborts when the client goes away. */
+  readonly clientSignal: AbortSignal;
+  readonly log: RequestFacts;
+  /** The caller as it stands now. Rejects where its key may not call any more. */
+  admitAgain(): Promise<Caller>;
+}
+
+/** A call that is routed, within its limits, and has money held for it. */
+export interface AdmittedCall<Request>
+  extends Pick<
+    ArrivedCall<Request>,
+    "requestId" | "startedMs" | "request" | "clientSignal" | "log"
+  > {
+  readonly plan: RoutePlan;
+  readonly hold: Hold;
+  readonly fees: Fees;
+  /** The limit of units that the caller set. */
+  readonly statedLimit: number | undefined;
+  /** Whether the caller asked how the call is routed. */
+  readonly explainsRoute: boolean;
+  /** Begins the description of its transaction. */
+  readonly title: string;
+  /** Recorded with the charge. */
+  readonly details: Record<string, unknown> | null;
+  readonly claim: IdempotencyClaim | undefined;
+}
+
+export type CallOutcome =
+  | { readonly kind: "json"; readonly headers: Record<string, string>; readonly body: string }
+  | {
+      readonly kind: "stream";
+      readonly headers: Record<string, string>;
+      readonly body: ReadableStream<Uint8Array>;
+    }
+  /** The stored result of an earlier call with the same idempotency key. */
+  | {
+      readonly kind: "replay";
+      readonly status: number;
+      readonly headers: Record<string, string>;
+      readonly body: Uint8Array;
+    };
+
+/** A call of a provider, and what ends it early, in one object. */
+export class ProviderCall extends CallAbort {
+  readonly requestId: string;
+  readonly stream: boolean;
+  /** The name the provider knows the model by. */
+  model = "";
+  modelId = "";
+  /** Set by the endpoint. */
+  body: ChatCall["body"] = NO_BODY;
+  onNewConnection = false;
+
+  constructor(requestId: string, stream: boolean) {
+    super();
+    this.requestId = requestId;
+    this.stream = stream;
+  }
+
+  get abortNotice(): AbortNotice {
+    return this;
+  }
+}
+
+const NO_BODY = {};
+
+/**
+ * The limit of units that goes upstream: what the caller set, or what the hold was lowered to. The hold is
+ * that of the dearest candidate; one that gives less may refuse to be asked for more.
+ */
+export function sentLimit(
+  { hold, statedLimit }: Pick<AdmittedCall<AcceptedRequest>, "hold" | "statedLimit">,
+  { terms }: Candidate,
+): number | undefined {
+  if (!hold.isLowered) return statedLimit;
+  return Math.min(hold.outputTokens, terms.maxOutputTokens);
+}

@@ -1,0 +1,77 @@
+import type { ModelCategory, ModelTerms } from "../lib/catalogue-model.ts";
+import type { ExactInteger } from "../lib/exact-integer.ts";
+import type { Usage } from "../lib/usage.ts";
+import type { Capability } from "../providers/interface.ts";
+import type { AdmittedCall, CallOutcome, ProviderCall } from "./call.ts";
+import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
+
+/** What the line from a request to its bill reads of the body itself; the rest is the endpoint's own. */
+export interface CommonFields {
+  readonly model?: string | null;
+  readonly models?: readonly string[] | null;
+  readonly provider?: {
+    readonly order?: readonly string[] | null;
+    readonly allow_fallbacks?: boolean | null;
+  } | null;
+  readonly route_explain?: boolean | null;
+  readonly stream?: boolean | null;
+  readonly user?: string | null;
+  readonly session_id?: string | null;
+  readonly trace?: Record<string, unknown> | null;
+  readonly metadata?: Record<string, unknown> | null;
+}
+
+/** A request whose body the endpoint has accepted. */
+export interface AcceptedRequest {
+  readonly fields: CommonFields;
+  /** The hash of its body where that is known already. */
+  readonly bodyHash?: string | undefined;
+}
+
+/** An upper bound of what a request costs at one candidate, in provider cost. */
+export interface CostBound {
+  /** What does not depend on the number of units. */
+  readonly fixedFemto: ExactInteger;
+  /** One more unit of the answer: an output token of each choice. */
+  readonly perUnitFemto: ExactInteger;
+  /** The limit that the caller set, or the model's own. */
+  readonly units: number;
+}
+
+/** What the charge of an answer adds to its body. */
+export interface AnswerFacts {
+  readonly requestId: string;
+  readonly candidate: Candidate;
+  readonly usage: Usage;
+  readonly costUsd: number;
+}
+
+/**
+ * What is special about one billed endpoint. Admission, routing, holds, retries, charges, events and headers
+ * are the same for all of them (run-call.ts).
+ */
+export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
+  /** Method and path; an idempotency key belongs to one of them. */
+  readonly route: string;
+  /** Of the models that it serves. */
+  readonly categories: readonly ModelCategory[];
+  /** What a provider must be capable of to serve it. */
+  readonly capability: Capability;
+  /** Begins the description of its transactions: "Chat completion". */
+  readonly title: string;
+  /** Checks what its schema cannot. Throws 400. */
+  accept(body: unknown): Request;
+  /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
+  plan?(request: Request, plan: RoutePlan): RoutePlan;
+  bound(request: Request, terms: ModelTerms): CostBound;
+  /** The limit of units that the caller set: then the hold is not lowered. */
+  statedLimit(request: Request): number | undefined;
+  /** Rejects with ProviderFailure where there is no answer, or one that cannot be used. */
+  call(call: ProviderCall, candidate: Candidate, admitted: AdmittedCall<Request>): Promise<Answer>;
+  /** What the provider reports, or what is counted here. */
+  usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
+  /** The body of the response, as JSON. */
+  answer(answer: Answer, request: Request, facts: AnswerFacts): string;
+  /** Serves requests with `stream: true`. */
+  stream?(admitted: AdmittedCall<Request>): Promise<CallOutcome>;
+}

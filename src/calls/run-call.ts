@@ -1,0 +1,169 @@
+/**
+ * The paid call: the one line from an authenticated request to its bill, for every billed endpoint.
+ *
+ *   claim     the idempotency key, or the stored result of an earlier call
+ *   route     the models and the candidates that may serve it
+ *   rate      its place in the key's window
+ *   bound     what it may cost at most, with the fee
+ *   hold      that much money
+ *   try       candidates until one answers
+ *   settle    the charge, its event and the stored result, in one transaction
+ *
+ * A failure at any step releases what the steps before it took. Streams relay and checkpoint between try and
+ * settle.
+ */
+
+import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { Provider } from "../providers/interface.ts";
+import type { CallAdmission } from "./admission.ts";
+import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
+import type { AcceptedRequest, CommonFields, PaidEndpoint } from "./endpoint.ts";
+import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
+import {
+  assertModelsAllowed,
+  coveredTerms,
+  type RoutePlan,
+  type RoutePreferences,
+} from "./routing/plan-route.ts";
+import { RoutePlans } from "./routing/route-plans.ts";
+import type { TunedModels } from "./routing/tuned-models.ts";
+import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
+
+export interface PaidCallDependencies extends WholeAnswerDependencies {
+  readonly admission: CallAdmission;
+  readonly tunedModels: TunedModels;
+  readonly providers: ReadonlyMap<string, Provider>;
+}
+
+/** Runs the requests of one endpoint. */
+export class PaidCall<Request extends AcceptedRequest, Answer> {
+  readonly endpoint: PaidEndpoint<Request, Answer>;
+  readonly #dependencies: PaidCallDependencies;
+  readonly #plans: RoutePlans;
+
+  constructor(dependencies: PaidCallDependencies, endpoint: PaidEndpoint<Request, Answer>) {
+    this.endpoint = endpoint;
+    this.#dependencies = dependencies;
+    const { categories, capability } = endpoint;
+    const { providers, tunedModels } = dependencies;
+    this.#plans = new RoutePlans({ models: tunedModels.shared, providers, categories, capability });
+  }
+
+  /** Rejects with the error of the step that refuses or fails the request. */
+  async run(call: ArrivedCall<Request>): Promise<CallOutcome> {
+    const claim = this.#claimOf(call);
+    const plan = await this.#route(call);
+    const headers = await this.#dependencies.admission.takeRate(call);
+    call.log.headers = headers;
+    if (claim === undefined) return this.#serve(call, plan, undefined);
+    const { idempotency } = this.#dependencies;
+    const replay = await idempotency.claim(claim, call.clientSignal);
+    if (replay !== undefined) {
+      await call.admitAgain();
+      return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
+    }
+    try {
+      // The wait for another call may have been long, and the key may have changed meanwhile.
+      const current = { ...call, caller: await call.admitAgain() };
+      return await this.#serve(current, await this.#route(current), claim);
+    } catch (error) {
+      await idempotency.free(claim);
+      throw error;
+    }
+  }
+
+  async #serve(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+  ): Promise<CallOutcome> {
+    const admitted = await this.#admit(call, plan, claim);
+    return call.request.fields.stream === true && this.endpoint.stream !== undefined
+      ? this.endpoint.stream(admitted)
+      : wholeAnswer(this.#dependencies, this.endpoint, admitted);
+  }
+
+  async #route({ caller, log, request }: ArrivedCall<Request>): Promise<RoutePlan> {
+    const preferences = routePreferences(request.fields);
+    const { organizationId } = caller.key;
+    const { tunedModels } = this.#dependencies;
+    const index = await tunedModels.indexFor(organizationId, preferences.models);
+    const plan = this.#plans.plan(index, preferences);
+    log.model = plan.models[0]!.id;
+    assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
+    return this.endpoint.plan?.(request, plan) ?? plan;
+  }
+
+  async #admit(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+  ): Promise<AdmittedCall<Request>> {
+    const { admission } = this.#dependencies;
+    const { request } = call;
+    const fees = await admission.fees(call.caller, plan.candidates);
+    const bounds = coveredTerms(plan).map((terms) => this.endpoint.bound(request, terms));
+    const statedLimit = this.endpoint.statedLimit(request);
+    const hold = await admission.hold(call, bounds, fees, statedLimit !== undefined);
+    return {
+      requestId: call.requestId,
+      startedMs: call.startedMs,
+      request,
+      clientSignal: call.clientSignal,
+      log: call.log,
+      plan,
+      hold,
+      fees,
+      statedLimit,
+      explainsRoute: request.fields.route_explain === true,
+      title: this.endpoint.title,
+      details: recordedDetails(request.fields),
+      claim,
+    };
+  }
+
+  #claimOf(call: ArrivedCall<Request>): IdempotencyClaim | undefined {
+    const { request, caller, bodyText, requestId } = call;
+    const idempotencyKey = idempotencyKeyOf(
+      call.idempotencyHeader,
+      request.fields.metadata?.idempotency_key,
+    );
+    if (idempotencyKey === undefined) return undefined;
+    const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
+    return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
+  }
+}
+
+const NONE: readonly string[] = [];
+
+/** What a request asks of its route (spec 4.5): `models` overrides `model`. */
+function routePreferences({ model, models: list, provider }: CommonFields): RoutePreferences {
+  const isList = Array.isArray(list);
+  const models = isList ? list : model ? [model] : NONE;
+  if (models.length === 0) {
+    throw new GatewayError("invalid_body", 'Request body field "model": is required', {
+      param: "model",
+    });
+  }
+  return {
+    models,
+    modelsField: isList ? "models" : "model",
+    providerOrder: provider?.order ?? NONE,
+    allowFallbacks: provider?.allow_fallbacks ?? true,
+  };
+}
+
+const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;
+
+/** What is kept of the request for its owner: no prompt. */
+function recordedDetails(fields: CommonFields): Record<string, unknown> | null {
+  let details: Record<string, unknown> | null = null;
+  for (const field of RECORDED_FIELDS) {
+    const value = fields[field];
+    if (value === undefined || value === null) continue;
+    details ??= {};
+    details[field] = value;
+  }
+  return details;
+}

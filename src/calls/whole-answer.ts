@@ -1,0 +1,169 @@
+import type { DeadlineQueue, Expiring } from "../lib/deadline-queue.ts";
+import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
+import { usdNumber } from "../lib/money.ts";
+import { ProviderFailure } from "../providers/interface.ts";
+import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-headers.ts";
+import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
+import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
+import type { AcceptedRequest, PaidEndpoint } from "./endpoint.ts";
+import type { Idempotency } from "./idempotency/idempotency.ts";
+import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
+import type { Candidate } from "./routing/plan-route.ts";
+
+export interface WholeAnswerDependencies extends ChargeDependencies {
+  readonly calls: CallDependencies;
+  readonly idempotency: Idempotency;
+  /** The total timeout of calls. */
+  readonly deadlines: DeadlineQueue;
+  /** True once the process ends and deadlines expire for that. */
+  isCutShort(): boolean;
+}
+
+type WholeOutcome = Extract<CallOutcome, { readonly kind: "json" }>;
+
+/** Calls providers until one answers; the answer leaves after its charge is durable. */
+export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
+  dependencies: WholeAnswerDependencies,
+  endpoint: PaidEndpoint<Request, Answer>,
+  admitted: AdmittedCall<Request>,
+): Promise<CallOutcome> {
+  const run = new WholeRun(dependencies, endpoint, admitted);
+  const { tries, charge } = run;
+  try {
+    if (admitted.clientSignal.aborted) throw clientClosed();
+    const answer = await tries.firstAnswer(
+      (candidate) => run.call(candidate),
+      (error) => run.failureOf(error),
+    );
+    tries.end(true);
+    run.isAnswered = true;
+    const figures = run.figuresOf(answer);
+    const outcome = run.outcomeOf(answer, figures);
+    await run.settle(outcome, figures);
+    if (run.isGone) throw clientClosed();
+    return outcome;
+  } catch (error) {
+    charge.release();
+    explainFailure(admitted, tries);
+    if (!run.isExpired) throw error;
+    throw dependencies.isCutShort() ? stopping() : expired(error);
+  } finally {
+    run.end();
+  }
+}
+
+function expired(cause: unknown): GatewayError {
+  return new GatewayError("provider_timeout", "The provider did not respond in time.", { cause });
+}
+
+/** One whole answer: its calls, what may end them early (the client, the total timeout), its charge. */
+class WholeRun<Request extends AcceptedRequest, Answer>
+  extends ProviderCall
+  implements EventListenerObject, Expiring
+{
+  readonly tries: CandidateTries;
+  readonly charge: CallCharge;
+  older: Expiring | undefined;
+  newer: Expiring | undefined;
+  dueMs = 0;
+  isExpired = false;
+  isAnswered = false;
+  /** The client had gone when the answer was ready. */
+  isGone = false;
+  readonly #dependencies: WholeAnswerDependencies;
+  readonly #endpoint: PaidEndpoint<Request, Answer>;
+  readonly #admitted: AdmittedCall<Request>;
+
+  constructor(
+    dependencies: WholeAnswerDependencies,
+    endpoint: PaidEndpoint<Request, Answer>,
+    admitted: AdmittedCall<Request>,
+  ) {
+    super(admitted.requestId, false);
+    this.#dependencies = dependencies;
+    this.#endpoint = endpoint;
+    this.#admitted = admitted;
+    this.tries = new CandidateTries(
+      dependencies.calls,
+      admitted.plan.candidates,
+      this,
+      admitted.log,
+    );
+    this.charge = new CallCharge(dependencies, admitted);
+    admitted.clientSignal.addEventListener("abort", this);
+    dependencies.deadlines.set(this);
+  }
+
+  /** The client went away. */
+  handleEvent(): void {
+    this.abort();
+  }
+
+  /** The total timeout. */
+  expire(): void {
+    this.isExpired = true;
+    this.abort();
+  }
+
+  call(candidate: Candidate): Promise<Answer> {
+    this.model = candidate.upstreamModel;
+    this.modelId = candidate.model.canonicalId ?? candidate.model.id;
+    this.onNewConnection = this.tries.onNewConnection;
+    return this.#endpoint.call(this, candidate, this.#admitted);
+  }
+
+  failureOf(error: unknown): unknown {
+    // Not the caller's doing: an endpoint that never answers must not pass for a healthy one.
+    if (!this.isExpired || this.#dependencies.isCutShort()) return error;
+    return new ProviderFailure("timeout", "the provider did not answer in time", { cause: error });
+  }
+
+  figuresOf(answer: Answer): WholeFigures {
+    const { candidate } = this.tries;
+    const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
+    const latencyMs = performance.now() - this.#admitted.startedMs;
+    const figures = this.charge.figures(candidate, usage, latencyMs);
+    this.charge.note(figures);
+    return { usage, figures };
+  }
+
+  /** What the client gets, once it is charged. */
+  outcomeOf(answer: Answer, { usage, figures }: WholeFigures): WholeOutcome {
+    const { candidate } = this.tries;
+    const { request, requestId } = this.#admitted;
+    const costUsd = usdNumber(figures.chargeNano);
+    const body = this.#endpoint.answer(answer, request, { requestId, candidate, usage, costUsd });
+    const headers = answerHeaders(this.#admitted, candidate, this.tries);
+    headers["content-type"] = "application/json";
+    addChargeHeaders(headers, figures);
+    return { kind: "json", headers, body };
+  }
+
+  /** Resolves when the charge is durable, and with it what is kept of the answer. */
+  settle(outcome: WholeOutcome, { figures }: WholeFigures): Promise<void> {
+    const { claim, clientSignal } = this.#admitted;
+    this.isGone = clientSignal.aborted;
+    if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request");
+    const stored =
+      claim &&
+      this.#dependencies.idempotency.store(
+        claim,
+        200,
+        outcome.headers,
+        new TextEncoder().encode(outcome.body),
+        { isClaimNeeded: true },
+      );
+    return this.charge.settle(figures, 200, undefined, stored);
+  }
+
+  end(): void {
+    this.#dependencies.deadlines.cancel(this);
+    this.#admitted.clientSignal.removeEventListener("abort", this);
+    if (!this.isAnswered) this.#admitted.log.costNano = 0n;
+  }
+}
+
+interface WholeFigures {
+  readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown>["usage"]>;
+  readonly figures: MeteredFigures;
+}

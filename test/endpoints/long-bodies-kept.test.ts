@@ -1,0 +1,103 @@
+import { afterAll, expect, test } from "bun:test";
+import {
+  LongBodies,
+  MAX_KEPT_BYTES_OF_ONE,
+} from "../../src/endpoints/chat-completions/long-body.ts";
+import { providerBody } from "../../src/endpoints/chat-completions/provider-body.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
+import { FairWorkThread } from "../../src/lib/fair-work-thread.ts";
+import { type SharedBytes, SharedBytesWriter } from "../../src/lib/shared-bytes.ts";
+import { LONG_BODY } from "../../src/providers/interface.ts";
+
+const never = new AbortController().signal;
+const threads: FairWorkThread[] = [];
+afterAll(() => {
+  for (const thread of threads) thread.close();
+});
+
+function startThread(): FairWorkThread {
+  const thread = new FairWorkThread({
+    script: new URL("../../src/compose/long-work-thread.ts", import.meta.url),
+    deadlineMs: 20_000,
+    maxWaiting: 100,
+    maxWaitingOfOne: 100,
+    maxWaitMs: 20_000,
+    onLost: () => {},
+  });
+  threads.push(thread);
+  return thread;
+}
+
+/** Bytes that count as so many, to be long without taking the memory. */
+function bytesOf(text: string, byteLength: number): SharedBytes {
+  const writer = new SharedBytesWriter();
+  writer.push(Buffer.from(text));
+  return { ...writer.end(), byteLength };
+}
+
+const bodyOf = (content: string) =>
+  JSON.stringify({ model: "m", messages: [{ role: "user", content }] });
+const candidate = { upstreamModel: "upstream" } as never;
+
+type Read = Awaited<ReturnType<LongBodies["read"]>>;
+
+async function rendered({ value }: Read): Promise<unknown> {
+  const body = providerBody(value, candidate, 7, undefined)[LONG_BODY]!;
+  const options = { type: "openai-compatible", plainDeltas: false, model: "upstream" };
+  const bytes = await body.render<Uint8Array>("openai", options, never);
+  return JSON.parse(Buffer.from(bytes).toString());
+}
+
+const wholeOf = (content: string) => ({
+  model: "upstream",
+  messages: [{ role: "user", content }],
+  max_tokens: 7,
+});
+
+const codeOf = (read: Promise<unknown>) =>
+  read.then(
+    () => "read",
+    (error: unknown) => (error instanceof GatewayError ? error.code : String(error)),
+  );
+
+test("a body that a thread has read is rendered by the next thread where that one ended", async () => {
+  let current = startThread();
+  const thread = { call: (...call: Parameters<FairWorkThread["call"]>) => current.call(...call) };
+  const bodies = new LongBodies(thread as FairWorkThread);
+  const read = await bodies.read(bytesOf(bodyOf("é"), 1), "org", never);
+  current.close();
+  current = startThread();
+  expect(await rendered(read)).toEqual(wholeOf("é"));
+  expect(await rendered(read)).toEqual(wholeOf("é"));
+  read.release();
+});
+
+test("more bodies than a thread keeps parsed are rendered from their bytes", async () => {
+  const bodies = new LongBodies(startThread());
+  const reads: Read[] = [];
+  for (const n of [0, 1, 2, 3, 4]) {
+    reads.push(await bodies.read(bytesOf(bodyOf(`body ${n}`), 30_000_000), "org", never));
+  }
+  for (const [n, read] of reads.entries()) {
+    expect(await rendered(read)).toEqual(wholeOf(`body ${n}`));
+    read.release();
+  }
+});
+
+test("bodies that are kept take so many bytes of one organization, until they are released", async () => {
+  const bodies = new LongBodies(startThread());
+  const read = (owner: string, bytes: number, text = bodyOf("a")) =>
+    bodies.read(bytesOf(text, bytes), owner, never);
+  const kept = await read("a", MAX_KEPT_BYTES_OF_ONE);
+  expect(await codeOf(read("a", 1))).toBe("overloaded");
+  const other = await read("b", MAX_KEPT_BYTES_OF_ONE);
+  expect(await codeOf(read("c", 1))).toBe("overloaded");
+  kept.release();
+  kept.release();
+  expect(await codeOf(read("a", 1, "no JSON"))).toBe("invalid_json");
+  // The faulty one has given up its bytes.
+  const whole = await read("a", MAX_KEPT_BYTES_OF_ONE);
+  whole.release();
+  other.release();
+  await expect(rendered(whole)).rejects.toThrow("released");
+});
