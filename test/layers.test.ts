@@ -9,6 +9,8 @@ import { Glob } from "bun";
 const LAYERS: readonly (readonly string[])[] = [
   ["package.json"],
   ["src/lib"],
+  // Pure definitions, which actors and everything above them build their events from.
+  ["src/events"],
   ["src/config", "src/config.ts"],
   ["db"],
   ["src/cluster"],
@@ -22,7 +24,6 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/providers", "src/egress", "src/storage", "src/telemetry"],
   ["src/money"],
-  ["src/events"],
   ["src/calls"],
   ["src/http"],
   ["src/endpoints/paid-route.ts"],

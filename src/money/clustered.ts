@@ -1,3 +1,4 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
@@ -22,7 +23,6 @@ import { holdOf, PendingHold } from "./pending-hold.ts";
 import { Refunds } from "./refund.ts";
 import { SettleDeadline } from "./settle-deadline.ts";
 import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
-import type { ApiKeyActors } from "./single-node.ts";
 import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { writtenInTheEnd } from "./write-again.ts";

@@ -1,8 +1,9 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { isSamePayer } from "../../db/ledger/charged-accounts.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
-import type { ApiKeyActors, OrganizationActors } from "./single-node.ts";
 import { SingleNodeHold } from "./single-node-hold.ts";
 
 /** Who pays for a request. */
