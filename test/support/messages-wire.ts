@@ -5,6 +5,7 @@ import {
   type ChatCall,
   type ChatEvent,
   type FinishReason,
+  LONG_BODY,
   type PieceReader,
   ProviderFailure,
   type TypedCompletion,
@@ -24,6 +25,8 @@ export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
   async chat(call) {
     const signal = call.abortNotice ?? call.signal;
     try {
+      // The rest of such a body is incomplete, and this wire renders nothing in the work thread.
+      if (call.body[LONG_BODY] !== undefined) throw new ProviderFailure("rejected", "too long");
       const response = await sent(httpClient, `${settings.baseUrl}/messages`, {
         method: "POST",
         headers: { "content-type": "application/json", "x-api-key": settings.apiKey ?? "" },
