@@ -34,7 +34,7 @@ import { newId } from "./lib/ids.ts";
 import type { Keyring } from "./lib/keyring.ts";
 import { tellKeys } from "./master-key/establish.ts";
 import { CreditOrders } from "./money/credit-orders.ts";
-import { createFineTuningProviders, createProviders } from "./providers/registry.ts";
+import { createProviders, trainersOf, type Wire } from "./providers/registry.ts";
 import { SandboxTunedModels } from "./providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "./providers/transport/http-client.ts";
 import { mountedRoutes } from "./routes.ts";
@@ -51,6 +51,8 @@ export interface ComposeOptions {
   /** Called when this process was declared dead and must stop at once. */
   onFenced(): void;
   readonly clock?: Clock;
+  /** By provider type, wire formats that stand in the place of the built-in one. */
+  readonly wires?: Readonly<Record<string, Wire>> | undefined;
 }
 
 export interface Gateway extends Ending {
@@ -175,6 +177,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     apiKey: provider.apiKey,
     connectTimeoutMs: upstreamTimeouts.connectMs,
   }));
+  const providers = createProviders(providerSettings, {
+    sql: background,
+    clock,
+    httpClient,
+    tunedModels: sandboxModels,
+    wires: options.wires,
+  });
   const tuning = composeFineTuning({
     sql,
     background,
@@ -185,12 +194,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     money,
     models,
     tunedModels,
-    providers: createFineTuningProviders(providerSettings, {
-      sql: background,
-      clock,
-      httpClient,
-      tunedModels: sandboxModels,
-    }),
+    providers: trainersOf(providers),
     files: files.jobFiles,
     admission,
     keepaliveMs: config.keepaliveMs,
@@ -225,11 +229,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     admission,
     money,
     tunedModels,
-    providers: createProviders(providerSettings, {
-      clock,
-      httpClient,
-      tunedModels: sandboxModels,
-    }),
+    providers,
     idempotency,
     events: webhooks.completionEvents,
     isCutShort: () => inFlight.isCutShort,

@@ -1,3 +1,5 @@
+import type { ApiKeyActors } from "../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../actors/organization/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
@@ -19,7 +21,6 @@ import { keyRoutes } from "./keys/routes.ts";
 import type { Clock } from "./lib/clock.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
-import type { ApiKeyActors, OrganizationActors } from "./money/single-node.ts";
 import { descriptionRoutes } from "./system/description.ts";
 import { healthRoutes } from "./system/health.ts";
 import { homeRoutes } from "./system/home.ts";

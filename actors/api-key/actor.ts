@@ -6,16 +6,23 @@ import {
   type NewPeriod,
   updateKeyEffect,
 } from "../../db/queries/key-write.ts";
+import { budgetExhausted } from "../../src/events/budget-exhausted.ts";
+import { budgetThreshold } from "../../src/events/budget-threshold.ts";
+import { keyDeleted } from "../../src/events/key-deleted.ts";
+import { keyUpdated } from "../../src/events/key-updated.ts";
 import {
   type ApiKeyRecord,
   type ApiKeySettings,
   SETTING_FIELDS,
 } from "../../src/lib/api-key-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
+import type { ActorRegistry } from "../runtime/registry.ts";
 import {
   type ApiKeyState,
   changeHeld,
   emptyPeriods,
+  extendHold,
+  type HeldChange,
   headroom,
   hold,
   type KeyHeadroom,
@@ -42,8 +49,7 @@ export const apiKeyActor = defineActor({
   permissions: {
     reads: ["api_keys", "accounts"],
     writes: ["api_keys", "accounts", "outbox", "changes"],
-    events: ["key.updated", "key.deleted", "budget.threshold", "budget.exhausted"],
-    network: "none",
+    events: [keyUpdated.type, keyDeleted.type, budgetThreshold.type, budgetExhausted.type],
   },
 
   async load(id, context): Promise<ApiKeyState> {
@@ -95,10 +101,16 @@ export const apiKeyActor = defineActor({
         : { state: held, reply: held };
     },
 
-    changeHeld: (
-      state: ApiKeyState,
-      change: { dayAccount: string; monthAccount: string; byNano: bigint },
-    ): Turn<ApiKeyState, undefined> => ({ state: changeHeld(state, change), reply: undefined }),
+    /** Replies false, and nothing more is held, where it may not be. */
+    extendHold(state: ApiKeyState, change: HeldChange): Turn<ApiKeyState, boolean> {
+      const held = extendHold(state, change);
+      return { state: held ?? state, reply: held !== undefined };
+    },
+
+    changeHeld: (state: ApiKeyState, change: HeldChange): Turn<ApiKeyState, undefined> => ({
+      state: changeHeld(state, change),
+      reply: undefined,
+    }),
 
     notePosted: (
       state: ApiKeyState,
@@ -135,12 +147,11 @@ export const apiKeyActor = defineActor({
             state.id,
             changed,
             [rolled.day.accountId, rolled.month.accountId],
-            {
-              eventId,
-              organizationId: record.organizationId,
-              type: "key.updated",
-              data: { key_id: record.id, key_name: record.name, changed: fieldsOf(changed) },
-            },
+            keyUpdated.build(eventId, record.organizationId, {
+              key_id: record.id,
+              key_name: record.name,
+              changed: fieldsOf(changed),
+            }),
             keptScopes,
           ),
         ],
@@ -155,12 +166,13 @@ export const apiKeyActor = defineActor({
         state: keyState({ ...state, record: undefined }),
         reply: true,
         effects: [
-          deleteKeyEffect(record.id, {
-            eventId,
-            organizationId: record.organizationId,
-            type: "key.deleted",
-            data: { key_id: record.id, key_name: record.name },
-          }),
+          deleteKeyEffect(
+            record.id,
+            keyDeleted.build(eventId, record.organizationId, {
+              key_id: record.id,
+              key_name: record.name,
+            }),
+          ),
         ],
       };
     },
@@ -170,3 +182,6 @@ export const apiKeyActor = defineActor({
 function fieldsOf(changed: Partial<ApiKeySettings>): string[] {
   return Object.keys(changed).map((setting) => SETTING_FIELDS[setting as keyof ApiKeySettings]);
 }
+
+/** The actors of all API keys. */
+export type ApiKeyActors = ActorRegistry<ApiKeyState, (typeof apiKeyActor)["verbs"]>;

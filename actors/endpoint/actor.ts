@@ -20,7 +20,7 @@ export interface EndpointHealth {
 /** Health of one provider endpoint, as this process has seen it: whether to call it, and how often again. */
 export const endpointActor = defineActor({
   kind: "endpoint",
-  permissions: { reads: [], writes: [], events: [], network: "providers" },
+  permissions: { reads: [], writes: [], events: [] },
 
   load: async (): Promise<EndpointState> => newEndpoint(),
   mayPassivate: (state) => state.running === 0,

@@ -2,6 +2,8 @@ import type { DatabaseTransaction } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { FINE_TUNING_JOB, loadJob } from "../../db/queries/fine-tuning-job-read.ts";
 import { type JobWrite, writeJobEffect } from "../../db/queries/fine-tuning-job-write.ts";
+import { fineTuningJobFailed } from "../../src/events/fine-tuning-job-failed.ts";
+import { fineTuningJobSucceeded } from "../../src/events/fine-tuning-job-succeeded.ts";
 import type { JobRecord } from "../../src/lib/fine-tuning-job.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import { afterTrigger, type Trigger } from "./state.ts";
@@ -42,8 +44,7 @@ export const fineTuningJobActor = defineActor({
       "outbox",
       "changes",
     ],
-    events: ["fine_tuning.job.succeeded", "fine_tuning.job.failed"],
-    network: "providers",
+    events: [fineTuningJobSucceeded.type, fineTuningJobFailed.type],
   },
 
   load: async (id, context): Promise<JobState> => ({ job: await context.read(loadJob(id)) }),

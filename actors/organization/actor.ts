@@ -8,7 +8,9 @@ import {
 } from "../../db/queries/credit-commands.ts";
 import { insertKeyEffect, type NewKey } from "../../db/queries/key-write.ts";
 import { loadOrganization } from "../../db/queries/organization-read.ts";
+import { keyCreated } from "../../src/events/key-created.ts";
 import { defineActor, type Turn } from "../runtime/definition.ts";
+import type { ActorRegistry } from "../runtime/registry.ts";
 import {
   type BalanceTotals,
   changeHeld,
@@ -29,8 +31,7 @@ export const organizationActor = defineActor({
   permissions: {
     reads: ["organizations", "accounts"],
     writes: ["api_keys", "accounts", "transactions", "credit_commands", "outbox", "changes"],
-    events: ["key.created"],
-    network: "none",
+    events: [keyCreated.type],
   },
 
   async load(id, context): Promise<OrganizationState> {
@@ -97,12 +98,14 @@ export const organizationActor = defineActor({
       state,
       reply: undefined,
       effects: [
-        insertKeyEffect(key, {
-          eventId,
-          organizationId: state.id,
-          type: "key.created",
-          data: { key_id: key.id, key_name: key.name, key_prefix: key.keyPrefix },
-        }),
+        insertKeyEffect(
+          key,
+          keyCreated.build(eventId, state.id, {
+            key_id: key.id,
+            key_name: key.name,
+            key_prefix: key.keyPrefix,
+          }),
+        ),
       ],
     }),
 
@@ -148,3 +151,9 @@ export const organizationActor = defineActor({
     }),
   },
 });
+
+/** The actors of all organizations. */
+export type OrganizationActors = ActorRegistry<
+  OrganizationState,
+  (typeof organizationActor)["verbs"]
+>;

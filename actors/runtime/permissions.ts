@@ -1,11 +1,13 @@
 import { type Effect, tablesOf } from "../../db/ledger/effects.ts";
 
-/** What an actor may reach. What is not named is denied. */
+/**
+ * What an actor may reach; everything else is denied. None may reach the network: a turn is synchronous, and
+ * the context that it gets has a clock and randomness only.
+ */
 export interface Permissions {
   readonly reads: readonly string[];
   readonly writes: readonly string[];
   readonly events: readonly string[];
-  readonly network: "none" | "providers" | "public";
 }
 
 /** A fault of the program, not of a caller: the actor asked for what its definition does not name. */

@@ -19,7 +19,6 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       reads: ["webhooks", "deliveries", "outbox"],
       writes: ["deliveries", "webhook_queues", "webhooks", "changes"],
       events: [],
-      network: "public",
     },
 
     async load(id, context): Promise<WebhookState> {

@@ -1,3 +1,4 @@
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { findMoneyLeft, type MoneyLeft } from "../../db/queries/money-left.ts";
 import type { Query } from "../../db/query.ts";
@@ -9,7 +10,6 @@ import { utcDay, utcMonth } from "../lib/periods.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold, LongHoldRequest, MoneyPort } from "../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
-import type { OrganizationActors } from "../money/single-node.ts";
 import type { Caller } from "./caller.ts";
 import type { CostBound } from "./endpoint.ts";
 

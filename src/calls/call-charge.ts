@@ -1,11 +1,11 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { bothEffects, type ChargeEvents } from "../events/charge-events.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { chargeNanoUsd } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { providerCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
+import { bothEffects, type ChargeEvents } from "./completion-events.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
 /** What the column takes. */

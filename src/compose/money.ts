@@ -1,19 +1,17 @@
 import { join } from "node:path";
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Database } from "../../db/client.ts";
-import { commitSharedHolds } from "../../db/ledger/batch-commit.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { commitSharedHolds } from "../../db/ledger/group-commit-dependencies.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ClusteredMoney } from "../money/clustered.ts";
 import type { Hold } from "../money/interface.ts";
 import { OwedRefunds } from "../money/owed-refunds.ts";
-import {
-  type ApiKeyActors,
-  type OrganizationActors,
-  SingleNodeMoney,
-} from "../money/single-node.ts";
+import { SingleNodeMoney } from "../money/single-node.ts";
 import type { UndeliveredNotes } from "../money/undelivered.ts";
 import { NoteFile } from "../storage/note-file.ts";
 import type { Telemetry } from "../telemetry/interface.ts";

@@ -1,6 +1,8 @@
 import type { Trigger } from "../../actors/fine-tuning-job/state.ts";
 import type { OutboxEvent } from "../../db/queries/outbox.ts";
 import type { NewTunedModel } from "../../db/queries/tuned-models.ts";
+import { fineTuningJobFailed } from "../events/fine-tuning-job-failed.ts";
+import { fineTuningJobSucceeded } from "../events/fine-tuning-job-succeeded.ts";
 import type { JobRecord } from "../lib/fine-tuning-job.ts";
 import { newId } from "../lib/ids.ts";
 import { chargeNanoUsd } from "../lib/money.ts";
@@ -26,7 +28,12 @@ export function partsOfEnding(job: JobRecord, ending: Ending, nowMs: number): Jo
     case "fail":
       return {
         trigger: ending,
-        outbox: eventOf(job, "fine_tuning.job.failed", null, ending.error),
+        outbox: fineTuningJobFailed.build(newId("evt"), job.organizationId, {
+          job_id: job.id,
+          model: job.baseModel,
+          fine_tuned_model: null,
+          error: ending.error,
+        }),
       };
     case "trained": {
       const fineTunedModel = tunedModelId(job);
@@ -34,7 +41,12 @@ export function partsOfEnding(job: JobRecord, ending: Ending, nowMs: number): Jo
       const trainedTokens = ending.trainedTokens ?? counted;
       return {
         trigger: { kind: "trained", fineTunedModel, trainedTokens },
-        outbox: eventOf(job, "fine_tuning.job.succeeded", fineTunedModel, null),
+        outbox: fineTuningJobSucceeded.build(newId("evt"), job.organizationId, {
+          job_id: job.id,
+          model: job.baseModel,
+          fine_tuned_model: fineTunedModel,
+          error: null,
+        }),
         tunedModel: {
           id: fineTunedModel,
           organizationId: job.organizationId,
@@ -53,20 +65,6 @@ export function partsOfEnding(job: JobRecord, ending: Ending, nowMs: number): Jo
 /** `ft:<base model>:<suffix>:<end of the job's id>`, after OpenAI's manner. */
 export function tunedModelId(job: Pick<JobRecord, "id" | "baseModel" | "suffix">): string {
   return `ft:${job.baseModel}:${job.suffix ?? ""}:${job.id.slice(-MODEL_ID_CHARACTERS)}`;
-}
-
-function eventOf(
-  job: JobRecord,
-  type: string,
-  fineTunedModel: string | null,
-  error: JobRecord["error"],
-): OutboxEvent {
-  return {
-    eventId: newId("evt"),
-    organizationId: job.organizationId,
-    type,
-    data: { job_id: job.id, model: job.baseModel, fine_tuned_model: fineTunedModel, error },
-  };
 }
 
 function chargeOf(

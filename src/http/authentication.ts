@@ -1,3 +1,4 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import { findKeysByHash } from "../../db/queries/key-read.ts";
 import { findOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
 import type { Query } from "../../db/query.ts";
@@ -5,7 +6,6 @@ import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { ApiKeyActors } from "../money/single-node.ts";
 import type { Suspensions } from "./suspensions.ts";
 
 const HOW_TO_SEND = "Send it as: Authorization: Bearer <API_KEY>";

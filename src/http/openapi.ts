@@ -1,4 +1,6 @@
 import type { TSchema } from "typebox";
+import type { EventDefinition } from "../events/definition.ts";
+import { EVENT_DEFINITIONS } from "../events/event-types.ts";
 import {
   AUTHENTICATION,
   CALL_HEADERS,
@@ -52,7 +54,36 @@ export function openApiDocument(
     paths: Object.fromEntries(
       [...paths.values()].map(({ path, operations }) => [path, operations]),
     ),
+    webhooks: Object.fromEntries(
+      [...EVENT_DEFINITIONS.values()].map((event) => [event.type, { post: describeEvent(event) }]),
+    ),
     components: { securitySchemes: AUTHENTICATION, ...ERROR_COMPONENTS },
+  };
+}
+
+/** The request that a webhook of the organization receives for an event. */
+function describeEvent({ type, summary, payload, sample }: EventDefinition): object {
+  return {
+    summary,
+    tags: ["Webhooks"],
+    requestBody: {
+      content: {
+        "application/json": {
+          schema: {
+            type: "object",
+            required: ["id", "type", "created_at", "data"],
+            properties: {
+              id: { type: "string" },
+              type: { const: type },
+              created_at: { type: "string", format: "date-time" },
+              data: payload,
+            },
+          },
+          example: { id: "evt_test", type, created_at: "2026-01-01T12:00:00Z", data: sample },
+        },
+      },
+    },
+    responses: { "2XX": { description: "The event was received." } },
   };
 }
 

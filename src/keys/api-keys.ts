@@ -1,3 +1,5 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
 import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-read.ts";
 import { type NewKey, ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
@@ -17,7 +19,6 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { utcDay, utcMonth } from "../lib/periods.ts";
-import type { ApiKeyActors, OrganizationActors } from "../money/single-node.ts";
 
 interface ApiKeysDependencies {
   readonly sql: Database;

@@ -1,3 +1,4 @@
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { OrganizationHeadroom } from "../../actors/organization/state.ts";
 import {
   type CreditCommand,
@@ -10,7 +11,6 @@ import type { Query } from "../../db/query.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
-import type { OrganizationActors } from "./single-node.ts";
 
 export interface CreditOrdersDependencies {
   readonly organizations: OrganizationActors;

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
-import { refundPart } from "../../db/ledger/refund-part.ts";
+import { refundPart } from "../../db/ledger/refunds.ts";
 import {
   type CreditCommandOutcome,
   findCreditCommand,
@@ -15,7 +16,6 @@ import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { usdText } from "../lib/money.ts";
 import type { CreditOrders } from "./credit-orders.ts";
-import type { OrganizationActors } from "./single-node.ts";
 
 export interface OperatorCreditDependencies {
   readonly sql: Database;

@@ -1,8 +1,9 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { isSamePayer } from "../../db/ledger/charged-accounts.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
-import type { ApiKeyActors, OrganizationActors } from "./single-node.ts";
 import { SingleNodeHold } from "./single-node-hold.ts";
 
 /** Who pays for a request. */
@@ -71,6 +72,16 @@ export class PayerActors {
     const back = { dayAccount: day.accountId, monthAccount: month.accountId, byNano: -holdNano };
     key!.turn("changeHeld", back);
     return undefined;
+  }
+
+  /** Holds so much more of both for a hold that runs. False, with nothing changed, where it is not free. */
+  extend(hold: Hold, byNano: bigint): boolean {
+    const { dayAccount, monthAccount } = hold;
+    const key = this.#key(hold);
+    if (key?.turn("extendHold", { dayAccount, monthAccount, byNano }) !== true) return false;
+    if (this.#organization(hold)?.turn("hold", byNano) !== undefined) return true;
+    key.turn("changeHeld", { dayAccount, monthAccount, byNano: -byNano });
+    return false;
   }
 
   /** Frees what a hold has held, where an actor that knows of the hold is in memory. */

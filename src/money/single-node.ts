@@ -1,6 +1,5 @@
-import type { apiKeyActor } from "../../actors/api-key/actor.ts";
-import type { organizationActor } from "../../actors/organization/actor.ts";
-import type { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
@@ -29,16 +28,6 @@ import { tellExhausted } from "./tell-exhausted.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";
 import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
 import { writtenInTheEnd } from "./write-again.ts";
-
-type StateOf<Definition> = Definition extends { load(...a: never[]): Promise<infer S> } ? S : never;
-export type ApiKeyActors = ActorRegistry<
-  StateOf<typeof apiKeyActor>,
-  (typeof apiKeyActor)["verbs"]
->;
-export type OrganizationActors = ActorRegistry<
-  StateOf<typeof organizationActor>,
-  (typeof organizationActor)["verbs"]
->;
 
 export interface SingleNodeMoneyDependencies {
   readonly keys: ApiKeyActors;
@@ -122,6 +111,20 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
   async #refuse(request: HoldRequest, error: unknown): Promise<never> {
     await this.#tellExhausted(request);
     throw error;
+  }
+
+  async extend({ requestId }: Hold, moreNano: bigint): Promise<boolean> {
+    for (;;) {
+      const hold = this.#holds.get(requestId);
+      if (hold === undefined || hold.charge !== undefined) return false;
+      const settled = this.#payers.whenSettled(hold);
+      if (settled === undefined) {
+        if (!this.#payers.extend(hold, moreNano)) return false;
+        hold.holdNano += moreNano;
+        return true;
+      }
+      await settled;
+    }
   }
 
   async checkpoint({ requestId }: Hold, figures: ChargeFigures): Promise<void> {

@@ -1,6 +1,6 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { HoldRequest } from "./interface.ts";
 import { exhaustedPeriods, type Headroom } from "./refusal.ts";
-import type { ApiKeyActors } from "./single-node.ts";
 
 /**
  * Emits budget.exhausted for the periods whose spend alone refuses the request, once each. A failure keeps

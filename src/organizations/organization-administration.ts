@@ -1,3 +1,4 @@
+import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Database } from "../../db/client.ts";
 import {
   changeOrganization,
@@ -14,7 +15,6 @@ import { newId } from "../lib/ids.ts";
 import { usdText } from "../lib/money.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { initialCreditLimitNano } from "../money/plans.ts";
-import type { OrganizationActors } from "../money/single-node.ts";
 import { type PreparedOrganization, prepareOrganization } from "./new-organization.ts";
 
 export interface OrganizationAdministrationDependencies {

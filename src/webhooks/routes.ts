@@ -1,6 +1,6 @@
+import type { EventType } from "../events/event-types.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
-import type { EventType } from "../lib/event-types.ts";
 import { isoTime } from "../lib/iso-time.ts";
 import type {
   AttemptRecord,

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { ALL_EVENTS, EVENT_TYPES } from "../lib/event-types.ts";
+import { ALL_EVENTS, EVENT_TYPES } from "../events/event-types.ts";
 
 const MAX_URL_CHARACTERS = 2_048;
 const MAX_DESCRIPTION_CHARACTERS = 1_000;

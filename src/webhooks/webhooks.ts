@@ -18,10 +18,11 @@ import {
 } from "../../db/queries/webhook-write.ts";
 import type { EgressGuard } from "../egress/guard.ts";
 import { EgressRefused } from "../egress/refusal.ts";
+import type { EventType } from "../events/event-types.ts";
+import { sampleData } from "../events/event-types.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { EventType } from "../lib/event-types.ts";
 import { newId } from "../lib/ids.ts";
 import type {
   AttemptRecord,
@@ -29,7 +30,6 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../lib/webhook-record.ts";
-import { sampleData } from "./sample-data.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import { PREVIOUS_SECRET_MS, type WebhookSecrets } from "./webhook-secrets.ts";

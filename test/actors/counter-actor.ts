@@ -21,7 +21,6 @@ export const counterActor = defineActor({
     reads: ["counters"],
     writes: ["counters"],
     events: ["counter.added"],
-    network: "none",
   },
   async load(_id, context): Promise<CounterState> {
     return { total: await context.read(readTotal()), held: 0 };

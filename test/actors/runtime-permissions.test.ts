@@ -1,7 +1,4 @@
 import { describe, expect, test } from "bun:test";
-import { apiKeyActor } from "../../actors/api-key/actor.ts";
-import { endpointActor } from "../../actors/endpoint/actor.ts";
-import { organizationActor } from "../../actors/organization/actor.ts";
 import { ActorCell } from "../../actors/runtime/cell.ts";
 import { defineActor } from "../../actors/runtime/definition.ts";
 import { PermissionDenied } from "../../actors/runtime/permissions.ts";
@@ -9,7 +6,7 @@ import type { Checkpoint } from "../../db/ledger/rows.ts";
 import { counterActor, readTotal } from "./counter-actor.ts";
 import { fakeEnvironment, statement } from "./fake-environment.ts";
 
-const nothing = { reads: [], writes: [], events: [], network: "none" } as const;
+const nothing = { reads: [], writes: [], events: [] } as const;
 
 async function activeCounter() {
   const world = fakeEnvironment();
@@ -63,10 +60,4 @@ describe("what an actor's permissions do not name is denied", () => {
     await counter.ask("cause", [statement("spend", { tables: ["accounts"] })]).catch(() => {});
     expect(counter.turn("total", undefined)).toBe(1);
   });
-});
-
-test("no actor can reach a network that it does not need", () => {
-  expect(apiKeyActor.permissions.network).toBe("none");
-  expect(organizationActor.permissions.network).toBe("none");
-  expect(endpointActor.permissions).toEqual({ ...nothing, network: "providers" });
 });

@@ -211,7 +211,7 @@ describe("actors on the ledger", () => {
   const numbered = (name: string): StatementEffect => traceEffect(`actor-${name}`);
   const actor = defineActor({
     kind: "tracer",
-    permissions: { reads: [], writes: ["outbox"], events: [], network: "none" },
+    permissions: { reads: [], writes: ["outbox"], events: [] },
     load: async (): Promise<readonly string[]> =>
       (await tracesOf(books.sql)).filter((name) => name.startsWith("actor-")),
     verbs: {

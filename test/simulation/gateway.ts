@@ -1,3 +1,4 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Query } from "../../db/query.ts";
@@ -7,7 +8,6 @@ import type { Connections } from "../../src/compose/connections.ts";
 import { createMoney } from "../../src/compose/money.ts";
 import { CreditOrders } from "../../src/money/credit-orders.ts";
 import type { MoneyPort } from "../../src/money/interface.ts";
-import type { ApiKeyActors } from "../../src/money/single-node.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { Link } from "./link.ts";
 import type { Connection } from "./postgres/connection.ts";

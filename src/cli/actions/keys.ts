@@ -6,6 +6,8 @@ import {
   TooManyKeysError,
 } from "../../../db/queries/key-write.ts";
 import { revokeOperatorKey } from "../../../db/queries/operator-keys.ts";
+import { keyCreated } from "../../events/key-created.ts";
+import { keyDeleted } from "../../events/key-deleted.ts";
 import { newKey } from "../../keys/api-keys.ts";
 import { generateApiKey } from "../../lib/api-key-format.ts";
 import {
@@ -42,12 +44,14 @@ export async function addKey(
       : request.settings;
   const { key: secret } = generateApiKey(kind);
   const record = newKey({ organizationId, kind, secret, nowMs, settings });
-  const insertion = insertKeyEffect(record, {
-    eventId: newId("evt"),
-    organizationId,
-    type: "key.created",
-    data: { key_id: record.id, key_name: name, key_prefix: record.keyPrefix },
-  });
+  const insertion = insertKeyEffect(
+    record,
+    keyCreated.build(newId("evt"), organizationId, {
+      key_id: record.id,
+      key_name: name,
+      key_prefix: record.keyPrefix,
+    }),
+  );
   try {
     await sql.begin((transaction) => insertion.run(transaction));
   } catch (error) {
@@ -72,18 +76,16 @@ function refusal(error: unknown): unknown {
   return error;
 }
 
-/** Revokes a key for good; a running gateway hears of it at once. Throws key_not_found. */
+/** Revokes a key; running gateways apply it at once, through the change feed. Throws key_not_found. */
 export async function revokeKey(sql: Database, id: string): Promise<void> {
   if (await revokeOperatorKey(sql, id)) return;
   await sql.begin(async (transaction) => {
     const key = await lockKey(transaction, id);
     if (key === undefined) throw new GatewayError("key_not_found", "There is no such API key.");
-    const deletion = deleteKeyEffect(id, {
-      eventId: newId("evt"),
-      organizationId: key.organizationId,
-      type: "key.deleted",
-      data: { key_id: id, key_name: key.name },
-    });
+    const deletion = deleteKeyEffect(
+      id,
+      keyDeleted.build(newId("evt"), key.organizationId, { key_id: id, key_name: key.name }),
+    );
     await deletion.run(transaction);
   });
 }

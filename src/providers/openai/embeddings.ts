@@ -4,8 +4,9 @@ import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
 import { endpointUrl } from "./endpoint-url.ts";
-import { type FailureContext, failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 
 /** They take `encoding_format` and answer in base64, a third of the bytes of decimal numbers. */
 const ANSWER_BASE64 = new Set(["openai", "azure"]);

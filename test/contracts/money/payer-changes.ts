@@ -1,7 +1,8 @@
+import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
+import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { insertCreditCommand } from "../../../db/queries/credit-commands.ts";
 import { newId } from "../../../src/lib/ids.ts";
 import type { CreditOrders } from "../../../src/money/credit-orders.ts";
-import type { ApiKeyActors, OrganizationActors } from "../../../src/money/single-node.ts";
 import type { Books } from "../../ledger/books.ts";
 import type { OwnedMoney } from "./owned-money.ts";
 

@@ -15,14 +15,10 @@ import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts"
 import { isEventStream, isJson } from "../../transport/content-type.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
 import type { HttpClient, ProviderResponse } from "../../transport/provider-response.ts";
+import type { FailureContext } from "../../transport/status-failure.ts";
 import { openAiEmbed } from "../embeddings.ts";
 import { endpointUrl } from "../endpoint-url.ts";
-import {
-  type FailureContext,
-  failureInside,
-  failureOfStatus,
-  failureTold,
-} from "../failure-mapping.ts";
+import { failureInside, failureOfStatus, failureTold } from "../failure-mapping.ts";
 import { nestsDeeperThan } from "../nesting.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";

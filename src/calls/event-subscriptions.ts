@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import { subscribedTypes } from "../../db/queries/webhook-read.ts";
-import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../lib/event-types.ts";
+import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
 
 const MAX_ORGANIZATIONS = 50_000;
 const ALL_TYPES: ReadonlySet<string> = new Set(EVENT_TYPES);

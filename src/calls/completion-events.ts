@@ -1,12 +1,47 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { type OutboxEvent, outboxEffect } from "../../db/queries/outbox.ts";
+import { completionError } from "../events/completion-error.ts";
+import { completionSuccess } from "../events/completion-success.ts";
 import { usdNumber } from "../lib/money.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
-import type { ChargeEvents } from "./charge-events.ts";
-import type { Subscriptions } from "./subscriptions.ts";
+import type { Subscriptions } from "./event-subscriptions.ts";
 
-export interface CompletionEventsDependencies {
+/** The event that a charge is reported by, written with it. */
+export interface ChargeEvents {
+  /**
+   * Undefined where nobody wants it.
+   * @param errorCode set where the request failed although something of its answer is charged
+   */
+  ofCharge(
+    hold: Hold,
+    figures: SettlementFigures,
+    errorCode: string | undefined,
+  ): StatementEffect | undefined | Promise<StatementEffect | undefined>;
+  /** A charge was written with its event. */
+  noteWritten(): void;
+}
+
+/** Both written together; undefined where there is neither. */
+export function bothEffects(
+  first: StatementEffect | undefined,
+  second: StatementEffect | undefined,
+): StatementEffect | undefined {
+  if (first === undefined || second === undefined) return first ?? second;
+  return {
+    kind: "statement",
+    name: `${first.name}, ${second.name}`,
+    tables: [...first.tables, ...second.tables],
+    events: [...first.events, ...second.events],
+    async run(sql) {
+      await first.run(sql);
+      await second.run(sql);
+    },
+    keepsAnswer: () => first.keepsAnswer?.() === true || second.keepsAnswer?.() === true,
+  };
+}
+
+interface CompletionEventsDependencies {
   readonly subscriptions: Subscriptions;
   /** Share of successful completions that are reported, 0 to 1. */
   readonly successSample: number;
@@ -75,46 +110,40 @@ export class CompletionEvents implements ChargeEvents {
   }
 
   #chargeEvent(hold: Hold, figures: SettlementFigures, errorCode: string | undefined): OutboxEvent {
-    return {
-      eventId: eventIdOf(hold.requestId),
-      organizationId: hold.organizationId,
-      type: errorCode === undefined ? "completion.success" : "completion.error",
-      data: {
-        request_id: hold.requestId,
-        key_id: hold.keyId,
-        model: figures.model,
-        provider: figures.provider,
-        status: errorCode === undefined ? 200 : this.#dependencies.errorEntry(errorCode).status,
-        usage: usageOf(figures.promptTokens, figures.completionTokens),
-        cost_usd: usdNumber(figures.chargeNano),
-        latency_ms: figures.latencyMs,
-        ...(errorCode !== undefined && { error: this.#error(errorCode) }),
-      },
+    const { requestId, organizationId } = hold;
+    const common = {
+      request_id: requestId,
+      key_id: hold.keyId,
+      model: figures.model,
+      provider: figures.provider,
+      usage: usageOf(figures.promptTokens, figures.completionTokens),
+      cost_usd: usdNumber(figures.chargeNano),
+      latency_ms: figures.latencyMs,
     };
+    const eventId = eventIdOf(requestId);
+    return errorCode === undefined
+      ? completionSuccess.build(eventId, organizationId, { ...common, status: 200 })
+      : completionError.build(eventId, organizationId, { ...common, ...this.#error(errorCode) });
   }
 
   #failureEvent(request: RequestRecord, organizationId: string, errorCode: string): OutboxEvent {
     const { promptTokens, completionTokens } = request;
-    return {
-      eventId: eventIdOf(request.requestId),
-      organizationId,
-      type: "completion.error",
-      data: {
-        request_id: request.requestId,
-        key_id: request.keyId,
-        model: request.model ?? null,
-        provider: request.provider ?? null,
-        status: this.#dependencies.errorEntry(errorCode).status,
-        usage: promptTokens === undefined ? null : usageOf(promptTokens, completionTokens ?? 0),
-        cost_usd: usdNumber(request.costNano ?? 0n),
-        latency_ms: Math.round(request.latencyMs),
-        error: this.#error(errorCode),
-      },
-    };
+    return completionError.build(eventIdOf(request.requestId), organizationId, {
+      request_id: request.requestId,
+      // Every request of an organization was made with one of its keys.
+      key_id: request.keyId!,
+      model: request.model ?? null,
+      provider: request.provider ?? null,
+      usage: promptTokens === undefined ? null : usageOf(promptTokens, completionTokens ?? 0),
+      cost_usd: usdNumber(request.costNano ?? 0n),
+      latency_ms: Math.round(request.latencyMs),
+      ...this.#error(errorCode),
+    });
   }
 
   #error(code: string) {
-    return { type: this.#dependencies.errorEntry(code).type, code };
+    const { status, type } = this.#dependencies.errorEntry(code);
+    return { status, error: { type, code } };
   }
 }
 

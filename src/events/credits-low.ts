@@ -1,0 +1,12 @@
+import { Type } from "typebox";
+import { defineEvent } from "./definition.ts";
+
+export const creditsLow = defineEvent({
+  type: "credits.low",
+  summary: "The balance fell to the threshold; the next top-up arms the event again.",
+  payload: Type.Object(
+    { balance_usd: Type.Number(), threshold_usd: Type.Number() },
+    { additionalProperties: false },
+  ),
+  sample: { balance_usd: 0.95, threshold_usd: 1 },
+});
