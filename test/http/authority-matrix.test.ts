@@ -24,6 +24,7 @@ type Authority =
 
 const AUTHORITY: Readonly<Record<string, Authority>> = {
   "POST /v1/chat/completions": { secret: "chat:completions" },
+  "POST /v1/embeddings": { secret: "embeddings" },
   "GET /v1/models": { either: "models:read" },
   "GET /v1/models/search": { either: "models:read" },
   "GET /v1/models/compare": { either: "models:read" },
