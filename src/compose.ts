@@ -18,6 +18,7 @@ import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/last-use.ts";
 import { tellKeys } from "./master-key/establish.ts";
+import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
 
 export interface Gateway extends Ending {
@@ -47,8 +48,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
 
-  const providers = composeProviders(base);
-  const { httpClient } = providers;
+  const { httpClient, providers } = composeProviders(base);
   const { index: models, lists } = await composeModels({ ...base, sql: background, httpClient });
   const accounts = composeMoney(base, owed, rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
@@ -58,7 +58,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...node,
     ...{ money, models, tunedModels, admission },
-    providers: providers.fineTuning,
+    providers: trainersOf(providers),
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
@@ -72,8 +72,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const { endpoints, workThread, ticker, deadlines } = composeEndpoints({
     ...base,
-    ...{ world, admission, money, tunedModels, idempotency, isCutShort },
-    providers: providers.calls,
+    ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort },
     events: webhooks.completionEvents,
     whenCurrent: () => membership.whenCurrent(),
     notes: owed.notes,

@@ -31,6 +31,7 @@ const LAYERS: readonly (readonly string[])[] = [
   [
     "src/credits",
     "src/endpoints/chat-completions",
+    "src/endpoints/embeddings",
     "src/fine-tuning",
     "src/master-key",
     "src/organizations",
@@ -121,6 +122,40 @@ test("only the configuration and the entry points read the environment", async (
   for (const file of await sourceFiles()) {
     if (allowed.some((pattern) => pattern.test(file))) continue;
     if ((await Bun.file(join(root, file)).text()).includes("process.env")) faults.push(file);
+  }
+  expect(faults).toEqual([]);
+});
+
+/** Words of vendors' wires: members of their chunks, answers and usages, and names of their events. */
+const VENDOR_WORDS =
+  /\b(?:x_groq|reasoning_content|reasoning_details|prompt_cache_hit_tokens|num_cached_tokens|cache_creation_\w+|cache_read_\w+|content_block\w*|message_(?:start|delta|stop)|insufficient_system_resource)\b/;
+/** Words of the client's wire, which the endpoint's renderer and its published schema alone put into an answer. */
+const CLIENT_WORDS = /chat\.completion|finish_reason/;
+const SPEAKS_TO_CLIENTS = /^src\/endpoints\/chat-completions\/(?:render-answer|answer-schema)\.ts$/;
+
+test("nothing outside the providers knows a vendor's chunk, and one file renders the client's", async () => {
+  const faults: string[] = [];
+  for (const file of await sourceFiles()) {
+    if (file.startsWith("src/providers/")) continue;
+    const source = await Bun.file(join(root, file)).text();
+    const vendor = VENDOR_WORDS.exec(source)?.[0];
+    if (vendor !== undefined) faults.push(`${file}: ${vendor}`);
+    const client = SPEAKS_TO_CLIENTS.test(file) ? undefined : CLIENT_WORDS.exec(source)?.[0];
+    if (client !== undefined) faults.push(`${file}: ${client}`);
+  }
+  expect(faults).toEqual([]);
+});
+
+test("the layers above the providers reach no single wire format, but for what builds and examines them", async () => {
+  const allowed = /^src\/(?:providers|compose|cli)\b/;
+  const faults: string[] = [];
+  for (const file of await sourceFiles()) {
+    if (allowed.test(file)) continue;
+    for (const imported of await relativeImports(file)) {
+      if (/^src\/providers\/(?:openai|sandbox)\//.test(imported)) {
+        faults.push(`${file} imports ${imported}`);
+      }
+    }
   }
   expect(faults).toEqual([]);
 });

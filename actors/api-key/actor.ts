@@ -21,6 +21,8 @@ import {
   type ApiKeyState,
   changeHeld,
   emptyPeriods,
+  extendHold,
+  type HeldChange,
   headroom,
   hold,
   type KeyHeadroom,
@@ -99,10 +101,16 @@ export const apiKeyActor = defineActor({
         : { state: held, reply: held };
     },
 
-    changeHeld: (
-      state: ApiKeyState,
-      change: { dayAccount: string; monthAccount: string; byNano: bigint },
-    ): Turn<ApiKeyState, undefined> => ({ state: changeHeld(state, change), reply: undefined }),
+    /** Replies false, and nothing more is held, where it may not be. */
+    extendHold(state: ApiKeyState, change: HeldChange): Turn<ApiKeyState, boolean> {
+      const held = extendHold(state, change);
+      return { state: held ?? state, reply: held !== undefined };
+    },
+
+    changeHeld: (state: ApiKeyState, change: HeldChange): Turn<ApiKeyState, undefined> => ({
+      state: changeHeld(state, change),
+      reply: undefined,
+    }),
 
     notePosted: (
       state: ApiKeyState,

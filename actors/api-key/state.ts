@@ -161,11 +161,28 @@ export function hold(state: ApiKeyState, holdNano: bigint): ApiKeyState | undefi
   return withHeld(state, dayHeldNano, monthHeldNano);
 }
 
+/**
+ * Holds more in the periods that the accounts name. Undefined where there is not so much free, or where one
+ * of them is over and has a budget: what is spent of it is not known any more.
+ */
+export function extendHold(state: ApiKeyState, change: HeldChange): ApiKeyState | undefined {
+  if (state.record?.isActive !== true) return undefined;
+  const { day, month, dayRoomNano, monthRoomNano } = state;
+  const isFree = (account: string, period: PeriodAccount, room: bigint | undefined, held: bigint) =>
+    room === undefined || (period.accountId === account && held + change.byNano <= room);
+  if (!isFree(change.dayAccount, day, dayRoomNano, state.dayHeldNano)) return undefined;
+  if (!isFree(change.monthAccount, month, monthRoomNano, state.monthHeldNano)) return undefined;
+  return changeHeld(state, change);
+}
+
+export interface HeldChange {
+  readonly dayAccount: string;
+  readonly monthAccount: string;
+  readonly byNano: bigint;
+}
+
 /** Adds to (or, negative, takes from) what is held in the periods that the accounts name. */
-export function changeHeld(
-  state: ApiKeyState,
-  change: { readonly dayAccount: string; readonly monthAccount: string; readonly byNano: bigint },
-): ApiKeyState {
+export function changeHeld(state: ApiKeyState, change: HeldChange): ApiKeyState {
   const { day, month, dayHeldNano, monthHeldNano } = state;
   return withHeld(
     state,

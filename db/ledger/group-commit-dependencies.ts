@@ -1,8 +1,8 @@
 import type { Clock } from "../../src/lib/clock.ts";
-import type { Database } from "../client.ts";
-import type { CommitBatch } from "./batch-commit.ts";
-import type { InstanceIdentity } from "./commit-batch.ts";
-import type { HoldSource } from "./hold-source.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { commitLedgerBatch, type InstanceIdentity } from "./commit-batch.ts";
+import { type ExchangeBatch, exchangeLedgerBatch } from "./exchange-batch.ts";
+import type { HoldSource, HoldVerdict } from "./hold-rows.ts";
 import type { AccountTotals, Settlement } from "./rows.ts";
 
 export interface GroupCommitDependencies {
@@ -30,3 +30,35 @@ export interface GroupCommitDependencies {
   /** For the waits between tries. */
   readonly clock?: Clock;
 }
+
+export interface CommittedBatch {
+  /** Accounts that have a row now. */
+  readonly accountIds: Iterable<string>;
+  /** Totals of the accounts of settlements, where holds are in memory. */
+  readonly totals: ReadonlyMap<string, AccountTotals>;
+  readonly verdicts: ReadonlyMap<string, HoldVerdict>;
+}
+
+/** Writes a batch as a whole. */
+export type CommitBatch = (
+  sql: Database | DatabaseTransaction,
+  instance: InstanceIdentity,
+  batch: ExchangeBatch,
+) => Promise<CommittedBatch>;
+
+const NO_TOTALS: ReadonlyMap<string, AccountTotals> = new Map();
+const NO_VERDICTS: ReadonlyMap<string, HoldVerdict> = new Map();
+
+/** Of a single-node gateway: holds are in its memory, and the ledger keeps checkpoints and charges. */
+export const commitInMemoryHolds: CommitBatch = (sql, instance, batch) =>
+  commitLedgerBatch(sql, instance, batch).then(withoutVerdicts);
+
+function withoutVerdicts(totals: ReadonlyMap<string, AccountTotals>): CommittedBatch {
+  return { accountIds: totals.keys(), totals, verdicts: NO_VERDICTS };
+}
+
+/** Of a clustered gateway: holds are rows of the database. */
+export const commitSharedHolds: CommitBatch = async (sql, instance, batch) => {
+  const { accountIds, verdicts } = await exchangeLedgerBatch(sql, instance, batch);
+  return { accountIds, totals: NO_TOTALS, verdicts };
+};

@@ -48,3 +48,19 @@ export interface HoldRelease extends RequestAccounts {
   /** True where a checkpoint may have been written: it goes too. */
   readonly hasAttempt: boolean;
 }
+
+/** A hold that is asked for with the next batch. */
+export interface HoldUnit {
+  readonly demand: HoldDemand;
+  /** Called once the batch is durable. Must not throw. */
+  decided(verdict: HoldVerdict): void;
+  /** Nothing was written. Must not throw. */
+  failed(error: unknown): void;
+}
+
+/** The queue of holds, asked when a batch is put together, so that it decides by the latest state. */
+export interface HoldSource {
+  readonly hasWork: boolean;
+  /** A bounded number of them, in the order in which they are to be decided. */
+  take(): readonly HoldUnit[];
+}

@@ -1,6 +1,6 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import type { Database } from "../client.ts";
-import type { CommittedBatch } from "./batch-commit.ts";
+import type { CommittedBatch } from "./group-commit-dependencies.ts";
 import type { HoldVerdict } from "./hold-rows.ts";
 import { findPosted } from "./posted.ts";
 import type { AccountTotals, Settlement } from "./rows.ts";

@@ -15,6 +15,13 @@ import {
   uniqueIndex,
 } from "drizzle-orm/pg-core";
 
+/*
+ * Instances of this release and the one before may run side by side, and no others. The next release may
+ * drop what only the one before uses: the functions ledger_settle and ledger_exchange, clean_deliveries,
+ * the member "numbered" of commit_deliveries, the column webhook_queues.last_sequence, and the indexes
+ * outbox_unseen and outbox_transaction.
+ */
+
 /**
  * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
  * (`day`) and a key's UTC month (`month`). Writers lock the rows they need in the order of their ids.

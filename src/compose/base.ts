@@ -7,6 +7,7 @@ import type { GatewayConfig } from "../config.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { newId } from "../lib/ids.ts";
 import type { Keyring } from "../lib/keyring.ts";
+import type { Wire } from "../providers/registry.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { openConnections } from "./connections.ts";
 
@@ -19,6 +20,8 @@ export interface ComposeOptions {
   /** Called when this process was declared dead and must stop at once. */
   onFenced(): void;
   readonly clock?: Clock;
+  /** By provider type, wire formats that stand in the place of the built-in one. */
+  readonly wires?: Readonly<Record<string, Wire>> | undefined;
 }
 
 /** What every part of the gateway is made with: who this instance is, its clock and its connections. */

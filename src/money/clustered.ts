@@ -19,7 +19,7 @@ import type {
 } from "./interface.ts";
 import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
 import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
-import { holdOf, PendingHold } from "./pending-hold.ts";
+import { holdOf, PendingHold, type RunnableHold } from "./pending-hold.ts";
 import { Refunds } from "./refund.ts";
 import { SettleDeadline } from "./settle-deadline.ts";
 import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
@@ -29,11 +29,13 @@ import { writtenInTheEnd } from "./write-again.ts";
 
 /** A hold that has not ended, as this instance sees it. */
 interface RunningHold {
-  readonly hold: Hold;
+  readonly hold: RunnableHold;
   /** Whether a checkpoint was handed in, or is known to be written. */
   attempt: "none" | "asked for" | "written";
   checkpointing: Promise<void> | undefined;
   settling: Promise<void> | undefined;
+  /** Set while an extension is decided. */
+  extending: Promise<boolean> | undefined;
 }
 
 export interface ClusteredMoneyDependencies {
@@ -98,6 +100,42 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     return isFree(request) ? this.#holdNothing(request) : this.#ask(request);
   }
 
+  async extend({ requestId }: Hold, moreNano: bigint): Promise<boolean> {
+    const running = this.#running.get(requestId);
+    // One at a time: each asks for the amount that the hold is to come to.
+    while (running?.extending !== undefined) await running.extending.catch(() => {});
+    if (running === undefined || running.settling !== undefined) return false;
+    if (this.#running.get(requestId) !== running) return false;
+    const extending = this.#extend(running.hold, running.hold.holdNano + moreNano);
+    running.extending = extending;
+    try {
+      return await extending;
+    } finally {
+      running.extending = undefined;
+    }
+  }
+
+  /** The hold of what has cost nothing so far has no row yet: it is placed as any other. */
+  async #extend(hold: RunnableHold, toNano: bigint): Promise<boolean> {
+    const { requestId, organizationId, keyId, orgAccount, dayAccount, monthAccount } = hold;
+    const verdict = await this.desk.decideExtension({
+      requestId,
+      organizationId,
+      keyId,
+      orgAccount,
+      dayAccount,
+      monthAccount,
+      fullNano: toNano,
+      leastNano: toNano,
+      mostNano: toNano,
+      manner: "last",
+      ...(hold.holdNano > 0n && { extends: true as const }),
+    });
+    if (verdict.kind !== "granted") return false;
+    hold.holdNano = toNano;
+    return true;
+  }
+
   async checkpoint(hold: Hold, figures: ChargeFigures): Promise<void> {
     const running = this.#running.get(hold.requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
@@ -135,7 +173,7 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     const settlement = settlementOf(hold, figures, running.attempt !== "none");
     const charge = new PendingCharge(this, this.#settleDeadline, settlement, also);
     running.settling = charge.settled;
-    this.#ledger!.post(charge);
+    behind(running.extending, () => this.#ledger!.post(charge));
     return charge.settled;
   }
 
@@ -161,10 +199,12 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     if (running === undefined || running.settling !== undefined) return;
     if (running.attempt === "written") return;
     this.#running.delete(hold.requestId);
-    if (running.attempt === "none") this.#giveBacks.giveBack(hold, false);
-    else {
+    if (running.attempt === "none") {
+      behind(running.extending, () => this.#giveBacks.giveBack(running.hold, false));
+    } else {
       // Nothing was delivered: the checkpoint goes too, once it is known what became of it.
-      const giveBack = () => this.#giveBacks.giveBack(hold, true);
+      const giveBack = () =>
+        behind(running.extending, () => this.#giveBacks.giveBack(running.hold, true));
       running.checkpointing!.then(giveBack, giveBack);
     }
   }
@@ -219,12 +259,13 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     return hold;
   }
 
-  #begin(hold: Hold): void {
+  #begin(hold: RunnableHold): void {
     this.#running.set(hold.requestId, {
       hold,
       attempt: "none",
       checkpointing: undefined,
       settling: undefined,
+      extending: undefined,
     });
   }
 
@@ -253,4 +294,10 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
       });
     });
   }
+}
+
+/** A hold ends only when it is known what it has come to. */
+function behind(extending: Promise<boolean> | undefined, end: () => void): void {
+  if (extending === undefined) end();
+  else extending.then(end, end);
 }

@@ -1,5 +1,4 @@
-import type { HoldVerdict } from "../../db/ledger/hold-rows.ts";
-import type { HoldSource, HoldUnit } from "../../db/ledger/hold-source.ts";
+import type { HoldDemand, HoldSource, HoldUnit, HoldVerdict } from "../../db/ledger/hold-rows.ts";
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -29,6 +28,8 @@ export class HoldQueue implements HoldSource {
   readonly #clock: Clock;
   readonly #wakeLedger: () => void;
   readonly #queued = new AgeOrder<PendingHold>();
+  /** Of running requests: no more than there are of these. */
+  readonly #extensions: HoldUnit[] = [];
   readonly #due = new Set<PendingHold>();
   readonly #lines = new Map<string, WaitingLine>();
   readonly #awake = new Set<WaitingLine>();
@@ -42,7 +43,8 @@ export class HoldQueue implements HoldSource {
   }
 
   get hasWork(): boolean {
-    return this.#queued.length > 0 || this.#due.size > 0 || this.#awake.size > 0;
+    const isAnyNew = this.#queued.length > 0 || this.#due.size > 0 || this.#awake.size > 0;
+    return isAnyNew || this.#extensions.length > 0;
   }
 
   /** Throws 503 where too many stand here already. */
@@ -68,6 +70,14 @@ export class HoldQueue implements HoldSource {
     this.#end(pending, error);
   }
 
+  /** Asks for a hold that runs to be raised, with the next batch. Rejects where nothing was written. */
+  decideExtension(demand: HoldDemand): Promise<HoldVerdict> {
+    return new Promise((decided, failed) => {
+      this.#extensions.push({ demand, decided, failed });
+      this.#wakeLedger();
+    });
+  }
+
   /** Money of the organization may have come free. */
   wake(organizationId: string): void {
     const line = this.#lines.get(organizationId);
@@ -77,7 +87,7 @@ export class HoldQueue implements HoldSource {
   }
 
   take(): readonly HoldUnit[] {
-    const units: HoldUnit[] = [];
+    const units = this.#extensions.splice(0, MAX_BATCH_HOLDS);
     // Those whose time is up came before all others.
     for (const pending of this.#due) {
       if (units.length >= MAX_BATCH_HOLDS) return units;

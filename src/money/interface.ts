@@ -24,6 +24,7 @@ export interface Hold extends RequestAccounts {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
+  /** Grows with each extension. */
   readonly holdNano: NanoUsd;
   readonly feeBasisPoints: bigint;
   /** The limit of output tokens that the hold covers. */
@@ -84,6 +85,13 @@ interface LongHolds {
 export interface MoneyPort extends LongHolds {
   /** Throws 402 insufficient_credits or budget_exhausted where the money is not there. */
   hold(request: HoldRequest): Hold | Promise<Hold>;
+  /**
+   * Raises a hold by so much while its request runs, by the same decision as `hold`, for the periods in which
+   * it was admitted. It does not wait for other holds to end: two requests could wait for one another.
+   * Resolves false, with the hold as it was, where the money is not there, the key was revoked, or the hold
+   * ends. On a single node it is also refused behind the end of a period for which the key has a budget.
+   */
+  extend(hold: Hold, moreNano: NanoUsd): Promise<boolean>;
   /** Resolves when the charge of what is about to be delivered is durable. */
   checkpoint(hold: Hold, figures: ChargeFigures): Promise<void>;
   /**

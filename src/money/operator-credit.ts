@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
-import { refundPart } from "../../db/ledger/refund-part.ts";
+import { refundPart } from "../../db/ledger/refunds.ts";
 import {
   type CreditCommandOutcome,
   findCreditCommand,

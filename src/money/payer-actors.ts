@@ -74,6 +74,16 @@ export class PayerActors {
     return undefined;
   }
 
+  /** Holds so much more of both for a hold that runs. False, with nothing changed, where it is not free. */
+  extend(hold: Hold, byNano: bigint): boolean {
+    const { dayAccount, monthAccount } = hold;
+    const key = this.#key(hold);
+    if (key?.turn("extendHold", { dayAccount, monthAccount, byNano }) !== true) return false;
+    if (this.#organization(hold)?.turn("hold", byNano) !== undefined) return true;
+    key.turn("changeHeld", { dayAccount, monthAccount, byNano: -byNano });
+    return false;
+  }
+
   /** Frees what a hold has held, where an actor that knows of the hold is in memory. */
   release(hold: Hold): void {
     this.#free(hold, hold.holdNano);

@@ -30,14 +30,14 @@ export class PendingHold implements Aged<PendingHold> {
   /** As it was last asked for. */
   demand: HoldDemand | undefined;
   readonly #told: {
-    granted(hold: Hold): void;
+    granted(hold: RunnableHold): void;
     refused(error: unknown, headroom: Headroom | undefined): void;
   };
 
   constructor(
     request: HoldRequest,
     told: {
-      granted(hold: Hold): void;
+      granted(hold: RunnableHold): void;
       refused(error: unknown, headroom: Headroom | undefined): void;
     },
   ) {
@@ -73,12 +73,17 @@ export class PendingHold implements Aged<PendingHold> {
   }
 }
 
+/** A hold whose amount its engine raises. */
+export interface RunnableHold extends Hold {
+  holdNano: bigint;
+}
+
 export function holdOf(
   request: HoldRequest,
   accounts: RequestAccounts,
   size: { readonly holdNano: bigint; readonly outputTokens: number },
   admittedAtMs: number,
-): Hold {
+): RunnableHold {
   return {
     requestId: request.requestId,
     organizationId: request.organizationId,

@@ -11,7 +11,7 @@ export class SingleNodeHold implements Hold {
   readonly orgAccount: string;
   readonly dayAccount: string;
   readonly monthAccount: string;
-  readonly holdNano: NanoUsd;
+  holdNano: NanoUsd;
   readonly feeBasisPoints: bigint;
   readonly outputTokens: number;
   readonly isLowered: boolean;

@@ -113,6 +113,20 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
     throw error;
   }
 
+  async extend({ requestId }: Hold, moreNano: bigint): Promise<boolean> {
+    for (;;) {
+      const hold = this.#holds.get(requestId);
+      if (hold === undefined || hold.charge !== undefined) return false;
+      const settled = this.#payers.whenSettled(hold);
+      if (settled === undefined) {
+        if (!this.#payers.extend(hold, moreNano)) return false;
+        hold.holdNano += moreNano;
+        return true;
+      }
+      await settled;
+    }
+  }
+
   async checkpoint({ requestId }: Hold, figures: ChargeFigures): Promise<void> {
     const hold = this.#holds.get(requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.

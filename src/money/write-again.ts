@@ -1,5 +1,5 @@
 import { isServerUnable } from "../../db/client.ts";
-import { WRITE_AGAIN_MS } from "../../db/ledger/resting-units.ts";
+import { WRITE_AGAIN_MS } from "../../db/ledger/units.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 
 /** Tries again while the database cannot write, as long as it is wanted. Rejects with the last failure. */

@@ -1,6 +1,7 @@
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChatFields } from "./chat-fields.ts";
+import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { StreamedAnswer } from "./streamed-answer.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
 
@@ -46,6 +47,7 @@ export interface ChatCall extends ModelCall {
 
 /** Pieces of a streamed answer: bytes as they came, or typed events. */
 export interface PieceReader<Piece = Uint8Array> {
+  /** Resolves without a value, and only then, when the answer is over. */
   read(): Promise<{ done: boolean; value?: Piece | undefined }>;
   /** A piece that has come already; undefined where there is none, or the answer is over. */
   take?(): Piece | undefined;
@@ -174,9 +176,10 @@ export interface RawStream {
  */
 export interface Provider {
   /** Which fields of a chat request its models have; absent: all of them. */
-  readonly fields?: ChatFields;
+  readonly fields?: ChatFields | undefined;
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
+  readonly train?: FineTuningProvider;
 }
 
 /** What models can be asked for; each endpoint needs one of these. */

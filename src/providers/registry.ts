@@ -1,24 +1,39 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
-import { createOpenAiProvider, type OpenAiDependencies } from "./openai/chat/chat-provider.ts";
+import { createOpenAiProvider } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
-import { createSandboxProvider, type SandboxDependencies } from "./sandbox/chat-provider.ts";
+import { createSandboxProvider } from "./sandbox/chat-provider.ts";
 import {
   SandboxFineTuning,
   type SandboxTuningDependencies,
 } from "./sandbox/tuning/fine-tuning-provider.ts";
-import { createHttpClient } from "./transport/http-client.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
 
-export type ProviderDependencies = OpenAiDependencies & SandboxDependencies;
+export interface ProviderDependencies extends SandboxTuningDependencies {
+  /** Shared between providers. */
+  readonly httpClient: HttpClient;
+  /** By provider type, wire formats that stand in the place of the built-in one. */
+  readonly wires?: Readonly<Record<string, Wire>> | undefined;
+}
 
-type ProviderFactory = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
+/** A wire format: makes the capabilities of a provider that speaks it. */
+export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
-/** The adapter of each wire format. */
-const factories: Readonly<Record<ProviderType["wire"], ProviderFactory>> = {
-  openai: createOpenAiProvider,
-  sandbox: (_settings, dependencies) => createSandboxProvider(dependencies),
+const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
+  openai(settings, dependencies) {
+    const provider = createOpenAiProvider(settings, dependencies);
+    // What others of the wire format answer to training is not known.
+    const trains = providerType(settings.type)?.trains === true;
+    return {
+      fields: provider.fields,
+      chat: (call) => provider.chat(call),
+      ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
+    };
+  },
+  sandbox(_settings, dependencies) {
+    return { ...createSandboxProvider(dependencies), train: new SandboxFineTuning(dependencies) };
+  },
 };
 
 /**
@@ -30,32 +45,23 @@ export function createProviders(
   dependencies: ProviderDependencies,
 ): Map<string, Provider> {
   const providers = new Map<string, Provider>();
-  const { clock, httpClient = createHttpClient({ clock }) } = dependencies;
   for (const entry of settings) {
     const type = providerType(entry.type);
     if (type === undefined) {
       throw new Error(`provider "${entry.id}" has the unknown type "${entry.type}"`);
     }
     if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
-    providers.set(entry.id, factories[type.wire](entry, { ...dependencies, httpClient }));
+    const wire = dependencies.wires?.[entry.type] ?? WIRES[type.wire];
+    providers.set(entry.id, wire(entry, dependencies));
   }
   return providers;
 }
 
-/** Those of the providers that train models, by id: what others of the wire format would answer is not known. */
-export function createFineTuningProviders(
-  settings: readonly ProviderSettings[],
-  dependencies: SandboxTuningDependencies & { readonly httpClient: HttpClient },
+/** The providers that train models, by id. */
+export function trainersOf(
+  providers: ReadonlyMap<string, Provider>,
 ): Map<string, FineTuningProvider> {
-  const providers = new Map<string, FineTuningProvider>();
-  for (const entry of settings) {
-    const type = providerType(entry.type);
-    if (type?.trains !== true) continue;
-    const isSandbox = type.wire === "sandbox";
-    const provider = isSandbox
-      ? new SandboxFineTuning(dependencies)
-      : new OpenAiFineTuning(entry, dependencies);
-    providers.set(entry.id, provider);
-  }
-  return providers;
+  const trainers = new Map<string, FineTuningProvider>();
+  for (const [id, { train }] of providers) if (train !== undefined) trainers.set(id, train);
+  return trainers;
 }

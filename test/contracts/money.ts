@@ -2,6 +2,7 @@ import { afterAll, beforeAll } from "bun:test";
 import { describeChanges } from "./money/changes.ts";
 import { describeCreditLimits } from "./money/credit-limits.ts";
 import { describeEnds } from "./money/ends.ts";
+import { describeExtensions } from "./money/extensions.ts";
 import { describeFloods } from "./money/floods.ts";
 import { describeHoldSizes } from "./money/hold-sizes.ts";
 import { describeLongHolds } from "./money/long-holds.ts";
@@ -21,6 +22,7 @@ export function describeMoney(open: () => Promise<OwnedMoney>): void {
   describeWaiting(hands);
   describeRefusals(hands);
   describeEnds(hands);
+  describeExtensions(hands);
   describeUnableDatabase(hands);
   describeChanges(hands);
   describeLongHolds(hands);

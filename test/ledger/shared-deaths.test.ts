@@ -48,6 +48,27 @@ test("an instance that pauses in the middle of a transaction does not keep the o
 }, 30_000);
 
 describe("an instance that is declared dead", () => {
+  test("is charged beyond its first hold where it was extended, and the rest of both is free again", async () => {
+    const [dead, alive] = [await grounds.open(), await grounds.open()];
+    const payer = await grounds.payerWith(1_000n);
+    const streaming = await dead.money.hold(requestOf(payer, 300));
+    await dead.money.checkpoint(streaming, figures(300n));
+    expect(await dead.money.extend(streaming, 500n)).toBe(true);
+    await dead.money.checkpoint(streaming, figures(700n));
+    const silent = await dead.money.hold(requestOf(payer, 50));
+    expect(await dead.money.extend(silent, 150n)).toBe(true);
+    await grounds.bury(dead);
+    expect(await settleDead(grounds.books.sql, alive.instance)).toMatchObject({
+      settled: 1,
+      released: 1,
+      failures: [],
+    });
+    expect(await grounds.spentOf(payer)).toBe(700n);
+    await expect(dead.money.extend(streaming, 1n)).rejects.toMatchObject({ code: "GW001" });
+    alive.money.release(await alive.money.hold(requestOf(payer, 300)));
+    await grounds.expectWhole(alive);
+  });
+
   test("in the middle of a transaction writes nothing of it, nor anything afterwards", async () => {
     const [dead, alive] = [await grounds.open(), await grounds.open()];
     const payer = await grounds.payerWith(10_000n);

@@ -81,6 +81,22 @@ test("a dead request is charged with every kind of use of its last checkpoint, i
   });
 });
 
+test("a dead request whose hold was extended is charged up to what it held in the end", async () => {
+  const dead = await start();
+  const { ledger } = recordingLedger(books.connect(), dead.instance);
+  const stream = settlement(payer, { hasAttempt: true });
+  for (const over of [
+    { holdNano: 20n, chargeNano: 20n },
+    { holdNano: 90n, chargeNano: 70n },
+  ]) {
+    await ledger.submit([{ kind: "checkpoint", checkpoint: checkpointOf(stream, over) }]);
+  }
+  await dead.lock.end({ timeout: 1 });
+  const next = await start();
+  await next.lock.end({ timeout: 1 });
+  expect((await billsOf([stream.requestId])).get(stream.requestId)).toMatchObject({ charge: 70n });
+});
+
 async function billsOf(requestIds: readonly string[]) {
   const rows = await books.sql`
     SELECT request_id, -amount_nano AS charge, status, completion_tokens, description FROM transactions

@@ -5,13 +5,13 @@ import { VirtualClock } from "../../src/lib/clock.ts";
 import {
   failureInside,
   failureOfStatus,
-  MAX_FAILURE_MESSAGE_CHARACTERS,
   QUOTA_EXHAUSTED_RETRY_MS,
 } from "../../src/providers/openai/failure-mapping.ts";
 import {
   ERROR_BODY_TIMEOUT_MS,
   MAX_ERROR_BODY_BYTES,
 } from "../../src/providers/transport/bounded-body.ts";
+import { MAX_FAILURE_MESSAGE_CHARACTERS } from "../../src/providers/transport/status-failure.ts";
 import { listErrorRecordings, loadErrorRecording } from "../upstream/recordings.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { API_KEY, adapter, callOf, failureOf, serve } from "./openai-adapter.ts";

@@ -5,6 +5,8 @@ import { bodyShaper } from "../../src/providers/openai/chat/shape-body.ts";
 import { endpointUrl } from "../../src/providers/openai/endpoint-url.ts";
 import { wireDialect } from "../../src/providers/openai/wire-dialects.ts";
 import { createProviders } from "../../src/providers/registry.ts";
+import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { API_KEY, adapter, callOf } from "./openai-adapter.ts";
 
@@ -175,7 +177,11 @@ test("every configured type has an adapter, and an unknown type or a taken id is
     apiKey: undefined,
     connectTimeoutMs: 5_000,
   }));
-  const dependencies = { clock: systemClock };
+  const clock = systemClock;
+  const httpClient = createHttpClient({ clock });
+  // Building a provider asks the database nothing.
+  const sql = undefined as never;
+  const dependencies = { clock, httpClient, sql, tunedModels: new SandboxTunedModels(sql) };
   expect([...createProviders(settings, dependencies).keys()]).toEqual(Object.keys(PROVIDER_TYPES));
   expect(() => createProviders([{ ...settings[0]!, type: "toString" }], dependencies)).toThrow(
     'provider "openai" has the unknown type "toString"',

@@ -7,7 +7,7 @@ import {
   exchangeLedgerBatch,
 } from "../../db/ledger/exchange-batch.ts";
 import { postCredit } from "../../db/ledger/post-credit.ts";
-import { refundCharge } from "../../db/ledger/refund-charge.ts";
+import { refundCharge } from "../../db/ledger/refunds.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";

@@ -10,6 +10,7 @@ import {
   type PreparedOrganization,
   prepareOrganization,
 } from "../../src/organizations/new-organization.ts";
+import type { Wire } from "../../src/providers/registry.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";
 import { createTestDatabase } from "./database.ts";
@@ -23,6 +24,8 @@ export interface TestGatewayOptions {
   readonly startingCreditUsd?: number;
   readonly plan?: string;
   readonly clock?: Clock;
+  /** By provider type, wire formats that stand in the place of the built-in one. */
+  readonly wires?: Readonly<Record<string, Wire>>;
 }
 
 export interface TestGateway {
@@ -84,6 +87,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     keyring: await testKeyring(sql),
     telemetry,
     clock: options.clock,
+    wires: options.wires,
     onFenced: () => {},
   });
   gateway.app.listen({ port: 0, hostname: "127.0.0.1", reusePort: false });

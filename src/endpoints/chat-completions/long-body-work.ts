@@ -1,16 +1,15 @@
 import { bodyHash } from "../../calls/idempotency/idempotency.ts";
+import { assertRecordable } from "../../calls/recorded-fields.ts";
 import { parseJson } from "../../http/check-json.ts";
 import { textOfShared } from "../../http/read-body.ts";
 import { createCheck } from "../../http/validate.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import { isNamedField } from "../../providers/chat-fields.ts";
-import { renderBody } from "../../providers/openai/chat/shape-body.ts";
-import { planLongAnswer } from "../../providers/sandbox/long-answer.ts";
+import { LONG_BODY_RENDERS } from "../../providers/long-body-renders.ts";
 import { promptSize } from "./cost-bound.ts";
 import { leanRequest } from "./lean-request.ts";
 import type { LongBodyCall, LongBodyFacts } from "./long-body.ts";
 import { isGatewayField, shapedBody } from "./provider-body.ts";
-import { assertRecordable } from "./recorded-fields.ts";
 import { CHAT_ROUTE, type ChatRequest } from "./request.ts";
 import { askedMedia } from "./request-fields.ts";
 import { chatCompletionBody } from "./schema.ts";
@@ -27,21 +26,13 @@ let parsedBytes = 0;
 
 const checkBody = createCheck(chatCompletionBody, "invalid_body", "Request body");
 
-type Render = (body: Readonly<Record<string, unknown>>, options: never) => unknown;
-
-/** What the wire formats make of a body, by name. */
-const RENDERS: Readonly<Record<string, Render>> = {
-  openai: renderBody,
-  sandbox: planLongAnswer,
-};
-
 /** What a work thread does with long chat bodies. Throws what refuses a body. */
 export function doLongBodyWork(call: LongBodyCall): unknown {
   if (call.kind === "chat.read") return read(call.id, call.bytes);
   const { shape, wire, options } = call;
   const request = take(call.id) ?? requestOf(textOfShared(call.bytes));
   const leftOut = withUnnamedFields(shape.leftOut, request);
-  return RENDERS[wire]!(shapedBody(request, { ...shape, leftOut }), options as never);
+  return LONG_BODY_RENDERS[wire]!(shapedBody(request, { ...shape, leftOut }), options as never);
 }
 
 /** The checks that any request passes, in their order. */

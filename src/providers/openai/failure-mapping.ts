@@ -1,14 +1,9 @@
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
-import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
+import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
+import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 import { tellsTooLong } from "./context-overflow.ts";
 import { complaintOf, type ProviderComplaint, readComplaint } from "./error-body.ts";
 
-export const MAX_FAILURE_MESSAGE_CHARACTERS = 2_000;
-/**
- * Local servers are given keys such as "a" or "test": nothing is kept secret by them, and taken out of a
- * message they take its words with them.
- */
-const MIN_SECRET_CHARACTERS = 8;
 /** An account without money does not recover by waiting seconds: the endpoint is left alone this long. */
 export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;
 
@@ -35,24 +30,6 @@ const MISCONFIGURED_CODES = new Set([
 /** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
 const WISH_COMPLAINT = /^no endpoints found that support\b/i;
 const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
-
-const STATUS_KINDS: Readonly<Record<number, ProviderFailureKind>> = {
-  400: "rejected",
-  408: "timeout",
-  409: "unavailable",
-  413: "rejected",
-  422: "rejected",
-  425: "unavailable",
-  429: "rate_limited",
-  498: "unavailable",
-  499: "unavailable",
-};
-
-/** What is needed to tell of a failure: when it is, and which secret must not be told. */
-export interface FailureContext {
-  readonly nowMs: number;
-  readonly apiKey: string | undefined;
-}
 
 /** The failure that a response with an error status stands for. */
 export function failureOfStatus(
@@ -103,20 +80,20 @@ function failureOf(
   status: number,
   complaint: ProviderComplaint,
   headerWaitMs: number | undefined,
-  { apiKey }: FailureContext,
+  context: FailureContext,
 ): ProviderFailure {
   const kind = kindOf(status, complaint);
-  const said = complaint.message ?? `the provider answered with status ${status}`;
-  return new ProviderFailure(kind, publishable(said, apiKey), {
-    status,
+  const failure = {
+    kind,
+    message: complaint.message,
+    param: complaint.param,
     retryAfterMs: waitOf(kind, complaint, headerWaitMs),
-    param: complaint.param === null ? null : publishable(complaint.param, apiKey),
     isTooLong: kind === "rejected" && tellsTooLong(complaint),
-  });
+  };
+  return statusFailure(status, failure, context);
 }
 
 function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKind {
-  if (status < 400 || status >= 500) return "unavailable";
   if (status === 400 || status === 403 || status === 422) {
     if (complaint.moderated) return "content_policy";
     if (complaint.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
@@ -126,7 +103,7 @@ function kindOf(status: number, complaint: ProviderComplaint): ProviderFailureKi
   // Groq's word for more tokens at once than an account may send in a minute.
   if (status === 413 && complaint.codes.includes("rate_limit_exceeded")) return "rate_limited";
   if (status === 404 && WISH_COMPLAINT.test(complaint.message ?? "")) return "rejected";
-  return STATUS_KINDS[status] ?? "misconfigured";
+  return kindOfStatus(status);
 }
 
 function waitOf(
@@ -139,25 +116,4 @@ function waitOf(
   }
   if (headerWaitMs !== undefined) return headerWaitMs;
   return complaint.retryAfterMs === undefined ? undefined : boundedWaitMs(complaint.retryAfterMs);
-}
-
-/** A provider may quote the key it was called with: that never leaves this file. */
-function publishable(text: string, apiKey: string | undefined): string {
-  const isSecret = apiKey !== undefined && apiKey.length >= MIN_SECRET_CHARACTERS;
-  const safe = isSecret ? text.replaceAll(apiKey, "[redacted]") : text;
-  return withoutCredentials(safe.slice(0, MAX_FAILURE_MESSAGE_CHARACTERS)).toWellFormed();
-}
-
-/**
- * Forms of credentials that providers issue. A provider that calls others in turn may quote a key that the
- * gateway does not know. Repetitions are bounded, so that this takes time linear in the text.
- */
-const CREDENTIALS: readonly RegExp[] = [
-  /\b(?:sk|rk|pk|gsk|xai|nvapi|pplx|hf|r8|gateway_(?:sk|mgmt|op))[-_][\w*-]{16,256}/g,
-  /\b(?:AIza|AKIA|ASIA)[\w*-]{12,256}/g,
-  /\b(?:Bearer|Basic)\s{1,8}[\w.~+/=*-]{12,4096}/gi,
-];
-
-function withoutCredentials(text: string): string {
-  return CREDENTIALS.reduce((safe, form) => safe.replace(form, "[redacted]"), text);
 }

@@ -9,6 +9,7 @@ import {
 } from "../interface.ts";
 import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
 import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
+import { sandboxEmbed } from "./embeddings.ts";
 import { planElsewhere } from "./long-answer.ts";
 import { planAnswer, type SandboxAnswer } from "./plan-answer.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
@@ -52,6 +53,7 @@ export function createSandboxProvider(dependencies: SandboxDependencies): ChatPr
   const { clock, tunedModels } = dependencies;
   return {
     fields: chatFieldsOf("sandbox"),
+    embed: sandboxEmbed,
     async chat(call) {
       if (call.signal.aborted) throw aborted(call.signal);
       const name = call.model.replace(/^sandbox\//, "");

@@ -7,6 +7,7 @@ import {
   type ChatProvider,
   LONG_BODY,
   type LongCallBody,
+  type Provider,
   type ProviderSettings,
 } from "../../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
@@ -14,13 +15,10 @@ import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts"
 import { isEventStream, isJson } from "../../transport/content-type.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
 import type { HttpClient, ProviderResponse } from "../../transport/provider-response.ts";
+import type { FailureContext } from "../../transport/status-failure.ts";
+import { openAiEmbed } from "../embeddings.ts";
 import { endpointUrl } from "../endpoint-url.ts";
-import {
-  type FailureContext,
-  failureInside,
-  failureOfStatus,
-  failureTold,
-} from "../failure-mapping.ts";
+import { failureInside, failureOfStatus, failureTold } from "../failure-mapping.ts";
 import { nestsDeeperThan } from "../nesting.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";
@@ -51,6 +49,7 @@ export function createOpenAiProvider(
 
 class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly fields: ChatFields;
+  readonly embed: Provider["embed"] & {};
   readonly #url: string;
   readonly #failureContext: FailureContext;
   readonly #failureReader: FailureReader;
@@ -76,6 +75,13 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     this.#clock = clock;
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     this.#connectTimeoutMs = settings.connectTimeoutMs;
+    this.embed = openAiEmbed({
+      settings,
+      headers: this.#headers,
+      failureContext: this.#failureContext,
+      clock,
+      client: this.#client,
+    });
     const { hostname } = new URL(this.#url);
     this.#plainDeltas = isOpenAiItself(settings.type, hostname);
     this.#shape = bodyShaper(dialect, { plainDeltas: this.#plainDeltas });

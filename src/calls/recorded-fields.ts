@@ -1,5 +1,5 @@
-import { GatewayError } from "../../lib/errors.ts";
-import type { ChatRequest } from "./request.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { CommonFields } from "./endpoint.ts";
 
 /**
  * Of each object that is kept with a charge, in UTF-8 bytes of JSON. They go through the one connection
@@ -10,7 +10,7 @@ export const MAX_RECORDED_BYTES = 16_384;
 const RECORDED_OBJECTS = ["metadata", "trace"] as const;
 
 /** Throws 400 where more is to be kept with the charge than is kept. */
-export function assertRecordable(request: ChatRequest): void {
+export function assertRecordable(request: CommonFields): void {
   for (const field of RECORDED_OBJECTS) {
     const value = request[field];
     if (value === undefined || value === null) continue;

@@ -1,0 +1,177 @@
+import type { ProviderCall } from "../../calls/call.ts";
+import { estimatedUsage } from "../../calls/call-charge.ts";
+import type {
+  AcceptedRequest,
+  AnswerFacts,
+  CommonFields,
+  CostBound,
+  PaidEndpoint,
+} from "../../calls/endpoint.ts";
+import { assertRecordable } from "../../calls/recorded-fields.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
+import type { RouteDefinition } from "../../http/route.ts";
+import type { ModelTerms } from "../../lib/catalogue-model.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { exact, times } from "../../lib/exact-integer.ts";
+import { tokensOfBytes } from "../../lib/token-estimate.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { type Embeddings, ProviderFailure } from "../../providers/interface.ts";
+import { paidRoute } from "../paid-route.ts";
+import { embeddingList, embeddingsBody } from "./schema.ts";
+
+type Input = string | readonly number[];
+
+interface EmbeddingsRequest extends CommonFields {
+  readonly input: Input | readonly Input[];
+  readonly encoding_format?: "float" | "base64" | null;
+  readonly dimensions?: number | null;
+}
+
+interface AcceptedEmbeddings extends AcceptedRequest {
+  readonly fields: EmbeddingsRequest;
+  readonly inputs: readonly Input[];
+  /** Of each input, the most tokens that it can have: no token is shorter than a byte. */
+  readonly sizes: readonly number[];
+}
+
+/** POST /v1/embeddings (spec 4.7). */
+export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
+  return paidRoute(new PaidCall(dependencies, endpoint), {
+    path: "/v1/embeddings",
+    tag: "Embeddings",
+    summary: "Create embeddings of texts or of lists of tokens",
+    access: { kind: "model", scope: "embeddings" },
+    body: embeddingsBody,
+    allowsUnknownFields: true,
+    responses: {
+      200: { description: "An embedding for each input", schema: embeddingList },
+      413: { description: "An input is longer than the model takes" },
+    },
+  });
+}
+
+const endpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
+  route: "POST /v1/embeddings",
+  categories: ["embedding"],
+  capability: "embed",
+  title: "Embeddings",
+
+  accept(body) {
+    const fields = body as EmbeddingsRequest;
+    assertRecordable(fields);
+    const inputs = inputsOf(fields.input);
+    return { fields, inputs, sizes: inputs.map(sizeOf) };
+  },
+
+  plan({ inputs }, plan) {
+    const candidates = plan.candidates.filter(({ terms }) =>
+      inputs.every((input) => mayFit(input, terms.contextLength)),
+    );
+    if (candidates.length === 0 && plan.candidates.length > 0) throw tooLong();
+    return candidates.length === plan.candidates.length ? plan : { ...plan, candidates };
+  },
+
+  bound(request, terms): CostBound {
+    const tokens = tokensWithin(request.sizes, terms);
+    const price = exact(terms.prices.inputTokenFemto);
+    return { fixedFemto: times(tokens, price), perUnitFemto: 0, units: 0 };
+  },
+
+  /** There are no output tokens, so that nothing of the hold can be lowered. */
+  statedLimit: () => 0,
+
+  async call(call: ProviderCall, candidate: Candidate, { request }) {
+    const { dimensions } = request.fields;
+    try {
+      return await candidate.provider.embed!({
+        model: call.model,
+        modelId: call.modelId,
+        requestId: call.requestId,
+        onNewConnection: call.onNewConnection,
+        get signal() {
+          return call.signal;
+        },
+        abortNotice: call,
+        inputs: request.inputs,
+        dimensions: dimensions ?? undefined,
+        fields: providerFields(request.fields),
+      });
+    } catch (error) {
+      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
+      throw error;
+    }
+  },
+
+  usage({ usage }, { sizes }, terms): Usage {
+    if (usage !== undefined) return usage;
+    return estimatedUsage(tokensWithin(sizes.map(tokensOfBytes), terms), 0);
+  },
+
+  answer({ vectors }, { fields }, { candidate, usage, costUsd }: AnswerFacts): string {
+    const isBase64 = fields.encoding_format === "base64";
+    return JSON.stringify({
+      object: "list",
+      data: vectors.map((vector, index) => ({
+        object: "embedding",
+        index,
+        embedding: isBase64 ? base64Of(vector) : Array.from(vector),
+      })),
+      model: candidate.model.id,
+      usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens, cost: costUsd },
+    });
+  },
+};
+
+function inputsOf(input: EmbeddingsRequest["input"]): readonly Input[] {
+  if (typeof input === "string") return [input];
+  return typeof input[0] === "number" ? [input as readonly number[]] : (input as readonly Input[]);
+}
+
+function sizeOf(input: Input): number {
+  return typeof input === "string" ? Buffer.byteLength(input) : input.length;
+}
+
+/** Each input has at most the tokens that the model takes: providers refuse what is longer. */
+function tokensWithin(sizes: readonly number[], { contextLength }: ModelTerms): number {
+  return sizes.reduce((sum, size) => sum + Math.min(size, contextLength), 0);
+}
+
+/**
+ * False where an input has certainly more tokens than the model takes: listed tokens, or words of a text,
+ * none of which is less than a token. The rest is for the provider to count.
+ */
+function mayFit(input: Input, maxTokens: number): boolean {
+  if (typeof input !== "string") return input.length <= maxTokens;
+  if (input.length < 2 * maxTokens) return true;
+  let words = 0;
+  for (const _ of input.matchAll(/\S+/g)) {
+    if (++words > maxTokens) return false;
+  }
+  return true;
+}
+
+function tooLong(cause?: unknown): GatewayError {
+  return new GatewayError("input_too_long", "An input is longer than the model takes.", {
+    param: "input",
+    cause,
+  });
+}
+
+/** What decides something in the gateway alone, or is sent in a form of the provider's. */
+const OWN_FIELDS = new Set([
+  ...Object.keys(embeddingsBody.properties).filter((name) => name !== "user"),
+  "__proto__",
+]);
+
+function providerFields(request: EmbeddingsRequest): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(request).filter(([name, value]) => value !== null && !OWN_FIELDS.has(name)),
+  );
+}
+
+function base64Of(vector: ArrayLike<number>): string {
+  const bytes = Buffer.alloc(vector.length * Float32Array.BYTES_PER_ELEMENT);
+  for (let at = 0; at < vector.length; at++) bytes.writeFloatLE(vector[at]!, at * 4);
+  return bytes.toString("base64");
+}

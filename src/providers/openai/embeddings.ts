@@ -1,0 +1,117 @@
+import type { Clock } from "../../lib/clock.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
+import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { type HttpClient, sent } from "../transport/provider-response.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { endpointUrl } from "./endpoint-url.ts";
+import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+
+/** They take `encoding_format` and answer in base64, a third of the bytes of decimal numbers. */
+const ANSWER_BASE64 = new Set(["openai", "azure"]);
+const FLOAT_BYTES = 4;
+
+export interface EmbedOptions {
+  readonly settings: ProviderSettings;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly failureContext: FailureContext;
+  readonly clock: Clock;
+  readonly client: HttpClient;
+}
+
+/** Embeddings over OpenAI's wire format. Rejects with ProviderFailure. */
+export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise<Embeddings> {
+  const { settings, headers, failureContext, clock, client } = options;
+  const url = endpointUrl(settings.baseUrl, "/embeddings");
+  const isBase64 = ANSWER_BASE64.has(settings.type);
+  return async (call) => {
+    const signal = call.abortNotice ?? call.signal;
+    try {
+      const body = JSON.stringify({
+        ...call.fields,
+        model: call.model,
+        input: call.inputs,
+        ...(isBase64 && { encoding_format: "base64" }),
+        ...(call.dimensions !== undefined && { dimensions: call.dimensions }),
+      });
+      const { connectTimeoutMs } = settings;
+      const { onNewConnection } = call;
+      const request = { method: "POST", headers, body, signal, connectTimeoutMs, onNewConnection };
+      const response = await sent(client, url, request);
+      if (response.status < 200 || response.status > 299) {
+        const text = await readErrorBody(response, clock);
+        throw failureOfStatus(response.status, response.headers, text, failureContext);
+      }
+      const text = await readWhole(response, MAX_COMPLETION_BYTES);
+      return embeddingsOf(parsed(text, failureContext), call.inputs.length);
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  };
+}
+
+function parsed(text: string | undefined, context: FailureContext): Record<string, unknown> {
+  if (text === undefined) throw brokenAnswer("more bytes than embeddings may have");
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw brokenAnswer("a body that is no JSON");
+  }
+  const failure = failureInside(value, context);
+  if (failure !== undefined) throw failure;
+  if (typeof value !== "object" || value === null) throw brokenAnswer("JSON that is no object");
+  return value as Record<string, unknown>;
+}
+
+/** The vectors in the order of their inputs, whatever order they came in. */
+function embeddingsOf(answer: Record<string, unknown>, inputs: number): Embeddings {
+  const { data } = answer;
+  if (!Array.isArray(data) || data.length !== inputs) {
+    throw brokenAnswer("another number of embeddings than was asked for");
+  }
+  const vectors: ArrayLike<number>[] = new Array(inputs);
+  data.forEach((item: { index?: unknown; embedding?: unknown } | null, position) => {
+    const index = item?.index ?? position;
+    if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= inputs) {
+      throw brokenAnswer("an embedding of no input");
+    }
+    if (vectors[index as number] !== undefined) throw brokenAnswer("two embeddings of one input");
+    vectors[index as number] = vectorOf(item?.embedding);
+  });
+  return { vectors, usage: usageOf(answer.usage) };
+}
+
+function vectorOf(embedding: unknown): ArrayLike<number> {
+  if (typeof embedding === "string") return floatsOf(Buffer.from(embedding, "base64"));
+  if (Array.isArray(embedding) && embedding.length > 0 && embedding.every(Number.isFinite)) {
+    return embedding;
+  }
+  throw brokenAnswer("an embedding that is no list of numbers");
+}
+
+function floatsOf(bytes: Buffer): Float32Array {
+  const length = bytes.length / FLOAT_BYTES;
+  if (length === 0 || !Number.isInteger(length)) throw brokenAnswer("an embedding cut short");
+  const floats = new Float32Array(length);
+  for (let at = 0; at < length; at++) {
+    floats[at] = bytes.readFloatLE(at * FLOAT_BYTES);
+    if (!Number.isFinite(floats[at])) throw brokenAnswer("an embedding that is no number");
+  }
+  return floats;
+}
+
+/** Undefined where none is reported, or one that cannot be true: no input is empty. */
+function usageOf(raw: unknown): Usage | undefined {
+  const { prompt_tokens: promptTokens } = (raw ?? {}) as { prompt_tokens?: unknown };
+  if (!Number.isSafeInteger(promptTokens) || (promptTokens as number) <= 0) return undefined;
+  return {
+    promptTokens: promptTokens as number,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    estimated: false,
+  };
+}
