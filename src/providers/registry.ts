@@ -28,6 +28,7 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
     return {
       fields: provider.fields,
       chat: (call) => provider.chat(call),
+      embed: provider.embed,
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
     };
   },

@@ -43,13 +43,13 @@ export interface OpenAiDependencies {
 export function createOpenAiProvider(
   settings: ProviderSettings,
   dependencies: OpenAiDependencies,
-): ChatProvider {
+): ChatProvider & Required<Pick<Provider, "embed">> {
   return new OpenAiChatProvider(settings, wireDialect(settings.type), dependencies);
 }
 
 class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly fields: ChatFields;
-  readonly embed: Provider["embed"] & {};
+  readonly embed: NonNullable<Provider["embed"]>;
   readonly #url: string;
   readonly #failureContext: FailureContext;
   readonly #failureReader: FailureReader;
