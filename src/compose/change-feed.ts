@@ -5,7 +5,7 @@ import type { ActorWorld } from "./actor-world.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
-/** What hears of changes that another instance, or an operator's command, has made. */
+/** What holds state that another instance, or an operator's command, can change in the database. */
 export interface ChangeListeners {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
@@ -15,8 +15,8 @@ export interface ChangeListeners {
   readonly keyring: Keyring;
 }
 
-/** One thing has changed. */
-export function tellOfChange(listeners: ChangeListeners, kind: string, objectId: string): void {
+/** Applies a change that the change feed reports. */
+export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, keyring } = listeners;
   tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
@@ -29,8 +29,8 @@ export function tellOfChange(listeners: ChangeListeners, kind: string, objectId:
   else if (kind === "master-key") keyring.noteSealing(objectId);
 }
 
-/** For a while nothing was heard: anything may have changed. */
-export function tellOfGap(listeners: ChangeListeners): void {
+/** Drops all that may be stale after a gap in the change feed. */
+export function forgetAll(listeners: ChangeListeners): void {
   const { world, suspensions, orders, webhooks, tuning } = listeners;
   suspensions.forget();
   world.keys.forgetAll();

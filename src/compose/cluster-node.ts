@@ -7,11 +7,13 @@ import type { DeploymentMode } from "../../db/queries/instances.ts";
 import { ChangeFeed } from "../cluster/change-feed.ts";
 import { ClockWatch } from "../cluster/clock-watch.ts";
 import { Cleaning } from "../cluster/cluster-cleaning.ts";
-import type { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
+import { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
 import { ClusterMembership } from "../cluster/membership.ts";
 import { join, Reaper, takeOver } from "../cluster/reaper.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import { cleanWebhooks } from "../webhooks/delivery-cleaning.ts";
+import type { Base } from "./base.ts";
 import type { Connections } from "./connections.ts";
 
 export interface ClusterNodeOptions {
@@ -117,6 +119,32 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
       }
     },
   };
+}
+
+/** The node of this process, with its heartbeats and what else it cleans. */
+export function composeNode(
+  base: Base,
+  listeners: Pick<ClusterNodeOptions, "onChange" | "onGap" | "onFenced">,
+): ClusterNode {
+  const { connections, instance, isClustered, telemetry, onError } = base;
+  return createClusterNode({
+    ...base,
+    ...listeners,
+    deploymentMode: isClustered ? "clustered" : "single-node",
+    // No other instance judges a single node by its heartbeats: its lock says that it is the only one.
+    heartbeats: isClustered
+      ? new HeartbeatThread({ target: base.database, instance, onError })
+      : undefined,
+    cleaningTasks: [
+      () =>
+        cleanWebhooks(connections.webhooks, (webhookId, events) =>
+          telemetry.log.warn(
+            { webhook_id: webhookId, events },
+            "dropped events of a webhook that was disabled for three days",
+          ),
+        ),
+    ],
+  });
 }
 
 function watchClock({ connections, clock, telemetry }: ClusterNodeOptions): ClockWatch {

@@ -6,6 +6,7 @@ import { errorEnvelope } from "../http/error-response.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadline-queue.ts";
 import { FairWorkThread } from "../lib/fair-work-thread.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
@@ -24,7 +25,7 @@ interface EndpointParts
   readonly config: GatewayConfig;
   readonly clock: Clock;
   readonly world: ActorWorld;
-  onStreamError(error: unknown, requestId: string): void;
+  readonly telemetry: Telemetry;
   onError(error: unknown): void;
 }
 
@@ -36,7 +37,7 @@ const MAX_WAITING_OF_ONE = 128;
 
 /** The billed endpoints, and what ends the calls that run. */
 export function composeEndpoints(options: EndpointParts) {
-  const { config, clock, world, onStreamError, onError, ...parts } = options;
+  const { config, clock, world, telemetry, onError, ...parts } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
@@ -63,7 +64,8 @@ export function composeEndpoints(options: EndpointParts) {
     totalTimeoutMs: upstreamTimeouts.totalMs,
     deadlines,
     errorEnvelope,
-    onError: onStreamError,
+    onError: (error, requestId) =>
+      telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
   return { endpoints, workThread, ticker, deadlines };
 }

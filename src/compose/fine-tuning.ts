@@ -14,6 +14,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 
 export interface FineTuningOptions {
   readonly sql: Database;
@@ -30,7 +31,7 @@ export interface FineTuningOptions {
   readonly files: JobFiles;
   readonly admission: CallAdmission;
   readonly keepaliveMs: number;
-  warn(message: string): void;
+  readonly telemetry: Telemetry;
   onError(error: unknown): void;
 }
 
@@ -52,7 +53,13 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
   const { background, clock, unowned, tunedModels } = options;
   const feeds = new EventFeeds({ ...options, sql: background });
   const jobs = new ActorRegistry(fineTuningJobActor, jobEnvironment(background, clock));
-  const owner = new JobOwner({ ...options, sql: background, jobs, random: Math.random });
+  const owner = new JobOwner({
+    ...options,
+    sql: background,
+    jobs,
+    random: Math.random,
+    warn: (message) => options.telemetry.log.warn(message),
+  });
   const fineTuning = new FineTuning({ ...options, feeds, random: Math.random });
   unowned.register({
     kind: owner.kind,

@@ -18,9 +18,15 @@ export function registerGauges(
     readonly world: ActorWorld;
     readonly ticker: StreamTicker;
     readonly inFlight: InFlight;
+    readonly tuning: { readonly runningJobs: number };
   },
 ): void {
-  const { money, ledger, world, ticker, inFlight } = parts;
+  const { money, ledger, world, ticker, inFlight, tuning } = parts;
+  telemetry.gauge(
+    "gateway_fine_tuning_jobs",
+    "Fine-tuning jobs that this instance works on.",
+    () => tuning.runningJobs,
+  );
   telemetry.gauge(
     "gateway_holds_outstanding",
     "Holds neither settled nor released.",

@@ -6,15 +6,21 @@ import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { commitSharedHolds } from "../../db/ledger/group-commit-dependencies.ts";
+import { CallAdmission } from "../calls/admission.ts";
+import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
+import { Suspensions } from "../http/suspensions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ClusteredMoney } from "../money/clustered.ts";
+import { CreditOrders } from "../money/credit-orders.ts";
 import type { Hold } from "../money/interface.ts";
 import { OwedRefunds } from "../money/owed-refunds.ts";
 import { SingleNodeMoney } from "../money/single-node.ts";
 import type { UndeliveredNotes } from "../money/undelivered.ts";
 import { NoteFile } from "../storage/note-file.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import { createActorWorld } from "./actor-world.ts";
+import type { Base } from "./base.ts";
 
 /**
  * Holds are in the memory of a gateway that is alone, and in the database where several share it; either
@@ -92,6 +98,32 @@ export function createMoney(parts: {
   money.connect(ledger);
   return { money, ledger };
 }
+
+/** Actors, holds and the ledger, and the ways to them: admission of calls, and operators' orders. */
+export function composeMoney(
+  base: Base,
+  owed: ReturnType<typeof composeOwedRefunds>,
+  rates: RateWindows,
+) {
+  const { clock, read, isClustered, onError } = base;
+  const world = createActorWorld({
+    clock,
+    read,
+    commit: (effects, lineage) => ledger.submit(effects, lineage),
+  });
+  const { organizations } = world;
+  const { money, ledger } = createMoney({ ...base, world, ...owed });
+  return {
+    world,
+    money,
+    ledger,
+    suspensions: new Suspensions({ read }),
+    admission: new CallAdmission({ rates, organizations, money, clock, read }),
+    orders: new CreditOrders({ organizations, holdsAreShared: isClustered, clock, read, onError }),
+  };
+}
+
+export type MoneyParts = ReturnType<typeof composeMoney>;
 
 const FOLDER = "refunds-owed";
 

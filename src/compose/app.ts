@@ -1,0 +1,108 @@
+import { createApp } from "../app.ts";
+import type { TunedModels } from "../calls/routing/tuned-models.ts";
+import type { InFlight } from "../cluster/in-flight.ts";
+import type { Coordination } from "../cluster/interface.ts";
+import { Authentication } from "../http/authentication.ts";
+import type { BodyBudget } from "../http/body-budget.ts";
+import { LoadGate } from "../http/load-gate.ts";
+import type { LastUse } from "../keys/last-use.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import { mountedRoutes, type RouteDependencies } from "../routes.ts";
+import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import { composeAdministration } from "./administration.ts";
+import type { Base } from "./base.ts";
+import type { ClusterNode } from "./cluster-node.ts";
+import type { FileParts } from "./files.ts";
+import type { FineTuningParts } from "./fine-tuning.ts";
+import type { MoneyParts } from "./money.ts";
+import type { WebhookParts } from "./webhooks.ts";
+
+export interface AppParts {
+  readonly node: ClusterNode;
+  readonly coordination: Coordination;
+  readonly accounts: MoneyParts;
+  readonly models: ModelIndex;
+  readonly tunedModels: TunedModels;
+  readonly endpoints: RouteDependencies["endpoints"];
+  readonly tuning: FineTuningParts;
+  readonly files: FileParts;
+  readonly webhooks: WebhookParts;
+  readonly inFlight: InFlight;
+  readonly bodies: BodyBudget;
+  readonly lag: EventLoopLag;
+  readonly lastUse: LastUse;
+}
+
+/** The routes and the pipeline before them. */
+export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
+  const { config, telemetry, sql, clock, instance, read } = base;
+  const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
+  const { tuning, webhooks, lastUse } = parts;
+  const { world, suspensions, orders, admission } = parts.accounts;
+  const { membership } = parts.node;
+  const { admin, administrativeRate } = composeAdministration({
+    config,
+    sql,
+    clock,
+    instanceId: instance.id,
+    world,
+    suspensions,
+    orders,
+    models,
+    rates: coordination.rates,
+    read,
+  });
+  const routes = mountedRoutes({
+    admin,
+    config,
+    telemetry,
+    tunedModels,
+    fineTuning: tuning.fineTuning,
+    sql,
+    world,
+    endpoints,
+    webhooks: webhooks.webhooks,
+    files,
+    clock,
+    membership,
+    inFlight,
+    coordination,
+  });
+  return createApp(routes, {
+    authentication: new Authentication({ keys: world.keys, suspensions, clock, read }),
+    whenAdmitting: () => membership.whenFresh(),
+    inFlight,
+    loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
+    bodies,
+    administrativeRate,
+    admission,
+    noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
+    record(request) {
+      telemetry.record(request);
+      webhooks.completionEvents.noteFinished(request);
+    },
+    onInternalError: (error, requestId) =>
+      telemetry.log.error(
+        { err: error.cause ?? error, code: error.code, request_id: requestId },
+        "request failed",
+      ),
+    corsOrigins: config.corsOrigins,
+  });
+}
+
+const PASSIVATION_SWEEP_MS = 10_000;
+
+/** Drops idle actors from memory, every few seconds. */
+export function startPassivation({
+  accounts: { world },
+  tuning,
+  webhooks,
+}: Pick<AppParts, "accounts" | "tuning" | "webhooks">): ReturnType<typeof setInterval> {
+  return setInterval(() => {
+    world.keys.passivateIdle();
+    world.organizations.passivateIdle();
+    world.endpoints.passivateIdle();
+    tuning.passivateIdle();
+    webhooks.passivateIdle();
+  }, PASSIVATION_SWEEP_MS);
+}

@@ -1,0 +1,17 @@
+import { createProviders } from "../providers/registry.ts";
+import { SandboxTunedModels } from "../providers/sandbox/tuning/tuned-models.ts";
+import { createHttpClient } from "../providers/transport/http-client.ts";
+import type { Base } from "./base.ts";
+
+/** The configured providers, and the HTTP client that they share. */
+export function composeProviders({ config, sql, background, clock, wires }: Base) {
+  const httpClient = createHttpClient({ clock, proxies: config.proxies });
+  const settings = config.providers.map((provider) => ({
+    ...provider,
+    apiKey: provider.apiKey,
+    connectTimeoutMs: config.upstreamTimeouts.connectMs,
+  }));
+  const tunedModels = new SandboxTunedModels(sql);
+  const shared = { sql: background, clock, httpClient, tunedModels, wires };
+  return { httpClient, providers: createProviders(settings, shared) };
+}
