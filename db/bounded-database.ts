@@ -23,7 +23,7 @@ export class DatabaseDeadlineError extends GatewayError {
 }
 
 /**
- * The same database for whoever waits for its answers with a client behind: a query, or a transaction,
+ * The same database for requests with a waiting client: a query, or a transaction,
  * that takes too long rejects with 503, and so does at once what comes while too many wait. A transaction
  * that has not begun by then never does.
  */

@@ -66,7 +66,7 @@ export function connectDatabase(target: DatabaseTarget, options: ConnectOptions)
       DateStyle: "ISO",
       bytea_output: "hex",
       extra_float_digits: "1",
-      // What is told to be durable is: a server may have it otherwise.
+      // What is reported as durable is durable: a server's default may differ.
       synchronous_commit: "on",
       ...options.settings,
     },
@@ -112,7 +112,7 @@ const CONNECTION_FAILURES = new Set([
 
 /**
  * True where the server lives and can do nothing of the kind for the moment: it is read-only, as a replica
- * in whose place it stood before, out of disk or memory, or was told to end the statement. Nothing was done.
+ * in whose place it stood before, out of disk or memory, or was asked to end the statement. Nothing was done.
  */
 export function isServerUnable(error: unknown): boolean {
   return UNABLE_STATES.test(sqlState(error) ?? "");

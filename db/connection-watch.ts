@@ -1,7 +1,7 @@
 import type { Database } from "./client.ts";
 import type { RenewableDatabase } from "./renewable-database.ts";
 
-/** Connections that bear one name in the database's list of sessions, and nobody else's name. */
+/** Connections that share one name in the database's list of sessions, which no others have. */
 export interface WatchedConnections {
   readonly database: RenewableDatabase;
   readonly applicationName: string;
@@ -19,11 +19,11 @@ const SECOND_LOOK_MS = 100;
 const MIN_RENEWAL_MS = 5_000;
 
 /**
- * Notices connections on which nothing arrives any more although nobody has closed them: a network, or
+ * Notices connections on which nothing arrives although neither side has closed them: a network, or
  * a firewall between, that swallows packets, which the operating system would find out after a quarter of
  * an hour. Whatever is late is asked for over another connection: where the server does not work on as
  * much as is waited for here, what is missing was swallowed. Then the sessions are ended, so that nothing
- * of them can come to be done later, and the connections are made anew. A server that is slow, or keeps a
+ * of them can happen later, and the connections are replaced. A server that is slow, or keeps a
  * statement waiting for a lock, works, and is left in peace.
  */
 export class ConnectionWatch {
@@ -34,7 +34,7 @@ export class ConnectionWatch {
   readonly #timer: ReturnType<typeof setInterval>;
   #isLooking = false;
 
-  /** `asking` is a connection of its own, whose own silence somebody else notices. */
+  /** `asking` is a connection of its own, whose silence another watch notices. */
   constructor(
     asking: Database,
     watched: readonly WatchedConnections[],

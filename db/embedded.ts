@@ -161,7 +161,7 @@ async function adoptOrLaunch(
 function readPassword(folders: PostgresFolders): string {
   if (!existsSync(folders.password)) {
     throw new EmbeddedPostgresError(
-      `${folders.password} is missing, without which the server of this data folder lets nobody in: restore it, or point DATA_DIR elsewhere`,
+      `${folders.password} is missing, without which the server of this data folder accepts no connection: restore it, or point DATA_DIR elsewhere`,
     );
   }
   return readFileSync(folders.password, "utf8").trim();

@@ -9,7 +9,7 @@ export interface RenewableDatabase {
   readonly underWay: readonly number[];
   /**
    * Gives the connections up without a word to the other side, which may be out of reach. What is under way
-   * on them rejects with CONNECTION_DESTROYED; who listens, listens on the new ones, and is told so.
+   * on them rejects with CONNECTION_DESTROYED; listeners move to the new ones, and are notified.
    */
   renew(): void;
 }

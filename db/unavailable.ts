@@ -3,7 +3,7 @@ import { GatewayError } from "../src/lib/errors.ts";
 import { isServerUnable } from "./client.ts";
 import { isOutcomeUnknown } from "./ledger/outcome.ts";
 
-/** What a caller is told of a failure that lies with the database; undefined for any other failure. */
+/** The error that a caller gets for a failure of the database; undefined for any other failure. */
 export function asUnavailable(error: unknown): GatewayError | undefined {
   const message = messageOf(error);
   if (message === undefined) return undefined;
@@ -16,7 +16,7 @@ function messageOf(error: unknown): string | undefined {
   return undefined;
 }
 
-/** An outage that is over by then is noticed by nobody but for the wait. */
+/** An outage that ends by then costs callers only the wait. */
 const MAX_UNREACHABLE_MS = 1_000;
 /** As often as the driver tries to connect. */
 const RETRY_MS = 100;

@@ -70,7 +70,7 @@ async function startSingleNode(
   }
 }
 
-/** The parent has everything ready; where it is no more, so is its worker. */
+/** The parent has everything ready; its worker ends with it. */
 async function startAsWorker(
   config: GatewayConfig,
   telemetry: Telemetry,

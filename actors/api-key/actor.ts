@@ -135,7 +135,7 @@ export const apiKeyActor = defineActor({
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };
-      // Nothing is asked for, so nothing is told.
+      // A call without fields returns nothing.
       if (Object.keys(changed).length === 0) return { state, reply: true };
       const rolled = rollPeriods(state, context.nowMs);
       const record: ApiKeyRecord = { ...state.record, ...changed };

@@ -1,7 +1,7 @@
 /**
  * Decisions of the actor of one API key. A key is
  *
- *   unknown   no row, or deleted: nothing is allowed, for good
+ *   unknown   no row, or deleted: nothing is allowed, permanently
  *   inactive  is_active false: nothing is allowed until it is switched on again
  *   expired   expires_at has passed: nothing is allowed until it is moved
  *   active    what its scopes, models, rate limit and budgets allow

@@ -12,7 +12,7 @@
  * Retries draw on a budget: 20 % of the window's calls, and at least 3, so that a provider in trouble is
  * not given more load.
  *
- * Every call tells it twice, so it is changed in place: nobody but its actor has it.
+ * Each call changes it twice, so it is changed in place: only its actor refers to it.
  */
 export interface EndpointState {
   windowStartMs: number;

@@ -20,14 +20,14 @@ export interface JobMove extends Pick<JobWrite, "dueInMs" | "events" | "outbox" 
   readonly guard: (sql: DatabaseTransaction) => Promise<void>;
 }
 
-/** A move that ends the hold of the job as well: whoever ends it writes `effect` along with that. */
+/** A move that also ends the job's hold: the transaction that ends it writes `effect` too. */
 export interface JobEnding {
   readonly after: JobRecord;
   readonly effect: StatementEffect;
 }
 
 /**
- * One fine-tuning job, as its owner decides about it. The states are told in state.ts. Every write
+ * One fine-tuning job, as its owner decides about it. state.ts describes the states. Every write
  * names the version it was decided on and stands under the owner's lease, so that whatever has changed
  * meanwhile (a cancel on another instance, another owner) refuses it.
  */

@@ -8,7 +8,7 @@ import {
 /**
  * A fine-tuning job (spec 3.1). Its states are
  *
- *   queued            nobody has begun with it
+ *   queued            no owner has begun it
  *   validating_files  its owner reads the files, hands them to the provider and orders the training
  *   running           the provider has the order and trains
  *   succeeded         final: the tuned model can be called; the training is charged; there is a file of
@@ -29,7 +29,7 @@ import {
  *
  * Within validating_files the owner leaves marks, each durable before the next step: the files were
  * checked, uploaded, and an order is about to be placed. The mark before the order is what keeps a crash
- * from placing it twice: whoever finds it looks for the order at the provider first. A final job may
+ * from placing it twice: an owner that finds it looks for the order at the provider first. A final job may
  * still have something to be cleaned up at the provider; `cleaned` says that this is done. Deleting the
  * model of a job (db/queries/tuned-models.ts) gives it something to clean up again.
  */

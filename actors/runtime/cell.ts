@@ -7,7 +7,7 @@ import type { ActorEnvironment } from "./registry.ts";
 
 /** Messages that wait for an actor to load, and replies that wait for a commit, together. */
 export const MAX_MAILBOX_MESSAGES = 4_096;
-/** How often a message is decided afresh because a commit before its own failed. */
+/** How often a message is decided again because an earlier commit failed. */
 const MAX_DECISIONS = 64;
 
 /**
@@ -27,7 +27,7 @@ interface OwnCommit {
 /**
  * One actor in memory. Its states:
  *
- *   empty    no state: nothing was loaded yet, or the last commit failed, or it was told to forget.
+ *   empty    no state: nothing was loaded yet, or the last commit failed, or `forget` was called.
  *   loading  a load is under way; messages wait in the mailbox.
  *   active   turns run at once, one after another.
  *
@@ -36,8 +36,8 @@ interface OwnCommit {
  *
  * Output gate: while a commit of this actor is under way, replies wait for it, because a turn may have
  * seen what is not durable yet. A load that found nothing makes the actor active for a moment only. Commits between two loads are one lineage: where one of them fails, what
- * was decided behind it is not written any more, and is decided again on what is loaded afresh. A turn
- * that writes and leaves the state as it was concerns nobody else, whatever becomes of its commit.
+ * was decided after it is not written, and is decided again on a new load. A turn
+ * that writes and leaves the state unchanged affects no other turn, even if its commit fails.
  */
 export class ActorCell<State, Table extends Verbs<State>> {
   readonly id: string;
@@ -89,7 +89,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
     return this.#state === undefined || (this.#definition.mayPassivate?.(this.#state) ?? true);
   }
 
-  /** The table changed behind the actor: the next message loads it afresh. */
+  /** The table changed behind the actor: the next message loads it again. */
   forget(): void {
     this.#stale = true;
     if (this.#loading) this.#forgottenWhileLoading = true;
@@ -109,7 +109,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
   }
 
   /**
-   * Runs a turn now. Only for an active actor and a verb that writes nothing; whoever lets the reply
+   * Runs a turn now. Only for an active actor and a verb that writes nothing; the caller that sends the reply
    * out waits for `gate` first.
    */
   turn<Name extends keyof Table & string>(
@@ -201,7 +201,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
     return own;
   }
 
-  /** What was decided on a write that failed is dropped: the next turn loads afresh. */
+  /** Drops what was decided on a failed write: the next turn loads again. */
   #abandon(lineage: Abandonment): void {
     lineage.isAbandoned = true;
     if (this.#lineage !== lineage) return;

@@ -42,7 +42,7 @@ export interface ActorDefinition<State, Table extends Verbs<State>> {
   readonly kind: string;
   readonly permissions: Permissions;
   load(id: string, context: LoadContext): Promise<State>;
-  /** Keeps what only memory knows (such as holds) when the rest is loaded afresh. */
+  /** Keeps what only memory knows (such as holds) when the rest is loaded again. */
   reload?(previous: State, loaded: State): State;
   /** True where the table had nothing of the actor: such a state is soon loaded again. */
   isAbsent?(state: State): boolean;

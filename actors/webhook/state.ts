@@ -16,7 +16,7 @@
  * ended, → waiting where it is to be sent again, → disabled where the attempts are used up (`end`);
  * sending → ready where nothing was sent after all (`callOff`); ready → unread where its turn is far off
  * (`unload`). Any state → gone or disabled, and
- * disabled → the others, by a request of its organization, which shows when it is loaded afresh.
+ * disabled → the others, by a request of its organization, which shows at the next load.
  *
  * States of a delivery: pending → delivered by a 2xx, → failed by an answer that is final (4xx but 408
  * and 429), → dropped by the last of its attempts, or by three days behind a disabled webhook. These
@@ -178,7 +178,7 @@ function judge({ status_code: status }: AttemptRecord, attempts: number): Delive
   return attempts >= MAX_ATTEMPTS ? "dropped" : "pending";
 }
 
-/** Loaded afresh while an attempt is under way: it is still that attempt's turn. */
+/** Loaded again while an attempt is under way: it is still that attempt's turn. */
 export function keepSending(previous: WebhookState, loaded: WebhookState): WebhookState {
   return { ...loaded, sending: previous.sending };
 }

@@ -44,7 +44,7 @@ const SETTINGS: ServerSettings = {
   timezone: "UTC",
   log_timezone: "UTC",
   // Errors of statements reach the gateway, which reports them. Here they could fill the disk on a
-  // caller's wish, and would carry values out of requests.
+  // caller's request, and would contain values of requests.
   log_min_messages: "log",
   log_min_error_statement: "panic",
   log_error_verbosity: "terse",

@@ -139,7 +139,7 @@ export function rotateLog(path: string): void {
 }
 
 /**
- * A folder that only the server's user enters: whoever reaches the socket is let in. The name is the
+ * A folder that only the server's user can enter: the socket accepts every process that reaches it. The name is the
  * same at every start, in the data folder if a socket's path may be that long.
  */
 export function prepareSocketFolder(

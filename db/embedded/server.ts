@@ -12,7 +12,7 @@ export interface RunningServer {
 /** The server ended before it was ready; the message is its own. */
 export class ServerRefusedError extends EmbeddedPostgresError {}
 
-/** Replaying 1 GB of log after a crash takes minutes on a slow disk; given up, it would begin anew. */
+/** Replaying 1 GB of log after a crash takes minutes on a slow disk; if cut short, it starts over. */
 const READY_TIMEOUT_MS = 600_000;
 const FAST_SHUTDOWN_TIMEOUT_MS = 10_000;
 const IMMEDIATE_SHUTDOWN_TIMEOUT_MS = 3_000;

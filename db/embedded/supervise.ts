@@ -4,7 +4,7 @@ import type { RunningServer } from "./server.ts";
 /*
  * A server is:
  *
- *   running    until its process ends, or somebody asks it to stop
+ *   running    until its process ends, or it is asked to stop
  *   stopping   it takes no connection any more and waits for those that it has, which ours never give up:
  *              after a moment it is ended without waiting
  *   gone       it is started again, sooner or later until that succeeds: a disk that was full has room again
@@ -14,7 +14,7 @@ import type { RunningServer } from "./server.ts";
  */
 
 const CHECK_INTERVAL_MS = 1_000;
-/** Whoever stops the gateway together with its server has told the gateway by then. */
+/** A supervisor that stops the gateway together with its server has signalled the gateway by then. */
 const STOPPING_PATIENCE_MS = 3_000;
 /** One that has run for so long is started again at once; others after pauses that double. */
 const SETTLED_LIFE_MS = 2_000;

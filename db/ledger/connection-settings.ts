@@ -1,5 +1,5 @@
 /**
- * A commit is the same few statements again and again: planning them anew costs more than running them.
+ * A commit repeats the same few statements: planning them each time costs more than running them.
  * A plan that is kept must not be one that was made for empty tables, so it takes indexes throughout.
  */
 export const LEDGER_SETTINGS: Record<string, string> = {
@@ -10,7 +10,7 @@ export const LEDGER_SETTINGS: Record<string, string> = {
 };
 
 /**
- * Beside other instances nobody may keep what the others wait for: one that is paused in the middle of a
+ * With other instances, none may keep what the others wait for: one that is paused in the middle of a
  * transaction loses it, and one that waits for a lock lets go of its own row now and then, so that its
  * heartbeat comes through. Both try again. Milliseconds.
  */

@@ -9,7 +9,7 @@ export interface StatementEffect {
   /** Tables it writes and events it emits, checked against the permissions of the actor that asks. */
   readonly tables: readonly string[];
   readonly events: readonly string[];
-  /** Set where somebody is owed it: it is written however much waits. There are no more than requests. */
+  /** Set if it is owed to a caller: it is written regardless of the queue. There are no more than requests. */
   readonly isOwed?: true;
   run(sql: DatabaseTransaction): Promise<void>;
   /** True where it has kept the answer for a later call: then its charge stands although its caller gave up. */

@@ -125,7 +125,7 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
     if (release.hasAttempt) attempts.push(release.requestId);
   }
   const rows = holds.map((demand) => holdRow(demand, places.withRows(demand)));
-  // A hold that an earlier try has placed is decided anew; an extension finds what that try has made of it.
+  // A hold that an earlier try has placed is decided again; an extension finds what that try has made of it.
   if (recheck) for (const demand of holds) if (demand.extends !== true) end(demand);
   const posted = settlements.length === 0 ? undefined : postingRows(settlements, places);
   return JSON.stringify({

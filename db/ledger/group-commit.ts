@@ -80,7 +80,7 @@ export class GroupCommit {
     return unit.written;
   }
 
-  /** The same for what is told itself when it is durable, or known not to be. */
+  /** The same for an effect that is notified itself when it is durable, or known not to be. */
   post(unit: Unit): void {
     // What the last units bring with them, such as refunds, is still written.
     if (this.#closed && !this.#running) {
@@ -241,7 +241,7 @@ export class GroupCommit {
     this.#dependencies.onGuardViolated(error, requestIds);
   }
 
-  /** Units that an earlier try has not written. The others are told that they are. */
+  /** Units that an earlier try has not written. The others are reported as written. */
   async #withoutWritten(units: readonly Unit[]): Promise<readonly Unit[]> {
     await this.#endEarlierTry();
     const { written, rest, committed } = await untilAnswered(this.#clock, () =>
@@ -254,7 +254,7 @@ export class GroupCommit {
   async #writeUnits(asked: readonly Unit[]): Promise<void> {
     const units = withoutAbandoned(asked);
     if (units.length === 0) return;
-    // Beside other instances whoever locks accounts locks all it needs at once, in the order of their ids.
+    // With other instances, a transaction locks all accounts that it needs at once, in the order of their ids.
     if (this.#dependencies.holds !== undefined && units.length > 1 && units.some(locksAccounts)) {
       await this.#writeUnits(units.filter((unit) => !locksAccounts(unit)));
       for (const unit of units.filter(locksAccounts)) await this.#writeUnits([unit]);

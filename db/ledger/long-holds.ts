@@ -58,7 +58,7 @@ export function keepHoldEffect(
 
 /**
  * Ends a hold, charging what `settlementOf` says, or nothing. Does nothing at all, `also` included, where
- * it has ended already. `onEnd` is told which it was; its transaction may still fail.
+ * it has ended already. `onEnd` receives which it was; its transaction may still fail.
  */
 export function endLongHoldEffect(
   instance: InstanceIdentity,

@@ -77,7 +77,7 @@ async function settle(
       const isUnable = isServerUnable(error);
       const isPassing = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
       if (tries < MAX_TRIES && isPassing) continue;
-      // Whoever asked for it has to ask again: alone each would fail as well.
+      // The caller has to ask again: alone each would fail as well.
       if (isUnable) throw error;
       if (count > 1) break;
       failures.push(error);

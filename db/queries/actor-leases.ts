@@ -41,7 +41,7 @@ export async function guardLease(
 }
 
 /**
- * Takes those that nobody alive owns, or that this instance owns already, each with a new epoch. Only
+ * Takes those without a live owner, or that this instance owns already, each with a new epoch. Only
  * with `judges` does an old heartbeat count for a death.
  */
 export async function claimLeases(

@@ -61,11 +61,11 @@ export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   if (!row!.is_locked || (await hearsGateway(sql))) return false;
   await sql`UPDATE instances SET alive = false WHERE id IN (
     SELECT id FROM instances WHERE alive AND NOT ${isHeard(sql)} ORDER BY id FOR UPDATE)`;
-  // Whoever was heard of while its row was waited for lives on.
+  // An instance whose heartbeat came while its row was locked stays alive.
   return !(await hearsGateway(sql));
 }
 
-/** True where a gateway runs on the database, as far as one was heard of in the last seconds. */
+/** True if a gateway runs on the database, judged by heartbeats of the last seconds. */
 async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
     SELECT 1 FROM instances WHERE alive AND ${isHeard(sql)}
@@ -86,7 +86,7 @@ export async function lastHeartbeat(
     : { at: row.at, secondsAgo: row.seconds_ago ?? 0 };
 }
 
-/** Nobody can be heard of before the server is up: a gateway that waits for it may come a moment later. */
+/** No heartbeat can come before the server is up: a gateway that waits for it may send one a moment later. */
 export function isHeard(sql: Database | DatabaseTransaction) {
   return sql`greatest(heartbeat_at, pg_postmaster_start_time())
     > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;

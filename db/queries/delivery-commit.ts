@@ -22,7 +22,7 @@ export type DeliveryChange =
   /** The time is written at which it has something to do again. */
   | { readonly kind: "rest"; readonly lease: Lease; readonly organizationId: string };
 
-/** Written by the batching writer of deliveries, and by nobody else. */
+/** Written only by the batching writer of deliveries. */
 export interface DeliveryEffect extends StatementEffect {
   readonly change: DeliveryChange;
 }

@@ -46,7 +46,7 @@ export async function findFile(
   return row && fileRecord(row);
 }
 
-/** A file whose id was vouched for by a signature: whoever holds it needs no organization. */
+/** A file whose id a signature vouches for: its holder needs no organization. */
 export async function findFileById(sql: Database, fileId: string): Promise<FileRecord | undefined> {
   const [row] = await sql<FileRow[]>`
     SELECT * FROM files WHERE id = ${fileId}

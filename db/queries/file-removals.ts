@@ -125,7 +125,7 @@ async function releaseUsed(sql: DatabaseTransaction, files: readonly Freed[]): P
   }
 }
 
-/** Bytes that nobody owns any more, to be removed when nobody uses them either. */
+/** Bytes without an owner, to be removed when no reader uses them. */
 export async function queueRemovals(
   sql: DatabaseTransaction,
   storageKeys: readonly string[],
@@ -146,7 +146,7 @@ export async function haveRemovals(sql: Database): Promise<boolean> {
   return row!.is_due;
 }
 
-/** Takes some removals that are due; they are due again if nothing is heard of them. */
+/** Claims some removals that are due; they become due again unless they are reported done. */
 export async function claimRemovals(sql: Database, limit: number): Promise<string[]> {
   const rows = await sql<{ storage_key: string }[]>`
     UPDATE file_removals SET attempts = attempts + 1, due_at = clock_timestamp()

@@ -76,7 +76,7 @@ async function lockUpload(
 
 /**
  * Before anything is decided by it. An UPDATE passes over a row that does not fit by what was committed
- * when it began, without waiting for whoever is about to make room: two uploads could then refuse each
+ * when it began, without waiting for a transaction that is about to make room: two uploads could then refuse each
  * other.
  */
 async function lockUsage(sql: DatabaseTransaction, organizationId: string): Promise<void> {
@@ -116,7 +116,7 @@ export interface UploadFinish {
   readonly isAnnounced: boolean;
   /**
    * Called where no other file of the organization can become visible before this one: so those that are
-   * named here become visible in the order of their ids, and whoever follows their list misses none.
+   * named here become visible in the order of their ids, and a reader that follows the list misses none.
    */
   nameFile(): NewFile;
 }
@@ -133,7 +133,7 @@ export async function finishFileUpload(
   return sql.begin(async (transaction) => {
     const upload = await lockUpload(transaction, content.storageKey);
     if (upload === undefined) return "lost";
-    // A file that is there is locked before the usage, as by whoever deletes it.
+    // A file that exists is locked before the usage, as a deletion does.
     if (finish.isAnnounced) await lockFile(transaction, finish.nameFile().id);
     await lockUsage(transaction, upload.organization_id);
     const file = finish.nameFile();
@@ -188,7 +188,7 @@ export class NotWaitingError extends Error {
 
 /**
  * Gives an upload up: its reservation is free at once, its bytes are to be removed. False where it had
- * ended already, as a file or by somebody else's hand; then its bytes are not the caller's to remove.
+ * ended already, as a file or by another caller; then its bytes are not the caller's to remove.
  */
 export function abandonFileUpload(sql: Database, storageKey: string): Promise<boolean> {
   return sql.begin(async (transaction) => {

@@ -149,7 +149,7 @@ export async function countRunningJobs(
   return Number(row!.running);
 }
 
-/** Jobs that have something to do now and that nobody alive owns, those that wait longest first. */
+/** Jobs that have work now and no live owner, those that wait longest first. */
 export async function findDueJobs(sql: Database, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     SELECT j.id FROM fine_tuning_jobs j WHERE j.due_at <= clock_timestamp()

@@ -33,7 +33,7 @@ export interface JobWrite {
   readonly events: readonly NewJobEvent[];
   readonly outbox?: OutboxEvent;
   readonly tunedModel?: NewTunedModel;
-  /** True where somebody else than its owner writes it, who is to be told. */
+  /** True if another writer than its owner writes it; then the owner has to be notified. */
   readonly wakesOwner?: boolean;
 }
 

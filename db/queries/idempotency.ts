@@ -38,7 +38,7 @@ export async function claimIdempotencyKey(
   instance: InstanceIdentity,
   claim: IdempotencyClaim,
 ): Promise<ClaimOutcome> {
-  // The locked row keeps whoever declares this instance dead waiting: a claim is never left behind by one
+  // The locked row makes a reaper of this instance wait: a claim is never left behind by an instance
   // whose keys were freed before it came.
   const inserted = await sql`
     WITH claimant AS MATERIALIZED (

@@ -52,7 +52,7 @@ export async function beat(sql: Database, instance: InstanceIdentity): Promise<b
  * that row by a key share, so none of them is under way any more, and none passes from then on.
  */
 
-/** A stop in order: nobody has to wait for this instance's heartbeat to grow old. */
+/** An orderly stop: no instance has to wait for this one's heartbeat to grow old. */
 export async function leave(sql: Database, instance: InstanceIdentity): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id = (SELECT id FROM instances
     WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint FOR UPDATE)`;
@@ -66,7 +66,7 @@ export async function buryOthers(sql: Database, id: string): Promise<void> {
 
 /**
  * Declares those dead that were to be the only one: for one that has entered as one of several, so that
- * nobody is alone any more.
+ * no instance runs as the single node.
  */
 export async function markSingleNodesDead(sql: Database): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (

@@ -91,7 +91,7 @@ export function loadKey(id: string, accountIds: readonly string[]): Query<Loaded
         const spend = { postedNano: posted_nano, refunds: sequence };
         totals.set(account_id, { ...spend, longHeldNano: held_nano });
       }
-      // By the id that was asked for: whoever asks holds that string already.
+      // By the id of the question: its caller holds that string already.
       return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
     },
   };
@@ -177,7 +177,7 @@ function listedKey(row: ListedRow): ListedKey {
   };
 }
 
-/** Notes uses that charged nothing; those that did are told by the accounts. */
+/** Records uses that charged nothing; the accounts show those that did. */
 export async function noteKeyUse(
   sql: Database,
   uses: readonly { readonly keyId: string; readonly usedAtMs: number }[],
@@ -189,7 +189,7 @@ export async function noteKeyUse(
     ) u WHERE k.id = u.id`;
 }
 
-/** A key of any organization that is not deleted; nobody else changes it before the transaction ends. */
+/** A key of any organization that is not deleted; no other transaction changes it before this one ends. */
 export async function lockKey(
   sql: DatabaseTransaction,
   id: string,

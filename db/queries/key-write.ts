@@ -121,7 +121,7 @@ async function assertKept(
   if (lost.length > 0) throw new ScopesNotHeldError(lost);
 }
 
-/** Deletes a key for good; its row stays, so that transactions can name it. */
+/** Deletes a key; its row stays, so that transactions can name it. */
 export function deleteKeyEffect(keyId: string, event: OutboxEvent): StatementEffect {
   return {
     kind: "statement",

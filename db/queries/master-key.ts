@@ -67,7 +67,7 @@ export async function sealingKeyId(transaction: DatabaseTransaction): Promise<st
 
 /**
  * Tells of an instance which keys it knows. False, with nothing written, where one that may have sealed
- * something is not among them. The lock keeps whoever makes another key the sealing one from passing it by.
+ * something is not among them. The lock keeps a rotation from overtaking it.
  */
 export async function noteKnownKeys(
   sql: Database,
@@ -112,7 +112,7 @@ export async function buryUnknowing(sql: Database, keyId: string): Promise<void>
 /**
  * Makes another key the one that seals, in the place of `fromId`: every value that is written from then on
  * is sealed with it. Returns the instances that do not know it; where there are any, nothing is done. The
- * lock waits for whoever is just writing a sealed value, or joining.
+ * lock waits for transactions that write a sealed value, or join.
  *
  * @throws where `fromId` does not seal any more, or an earlier change is not finished
  */

@@ -8,7 +8,7 @@ export interface OperatorKey {
   readonly createdAtMs: number;
 }
 
-/** A key that is not revoked. Asked anew for each call, so a revocation takes effect at once everywhere. */
+/** A key that is not revoked. Read for each call, so a revocation takes effect at once everywhere. */
 export function findOperatorKey(hash: string): Query<OperatorKey | undefined> {
   return {
     name: "operator-key-find",

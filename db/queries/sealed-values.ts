@@ -7,7 +7,7 @@ interface SealedTable {
   /** The primary key, of texts. */
   readonly key: readonly string[];
   readonly columns: readonly string[];
-  /** Rows that are sealed anew in one transaction; what they hold is in memory meanwhile. */
+  /** Rows that are resealed in one transaction; their values are in memory meanwhile. */
   readonly batchRows: number;
 }
 
@@ -23,7 +23,7 @@ export const SEALED_TABLES: readonly SealedTable[] = [
   },
 ];
 
-/** The value sealed anew; undefined: it stays as it is. */
+/** The resealed value; undefined: it stays as it is. */
 export type Reseal = (sealed: Uint8Array) => Uint8Array | undefined;
 
 type Row = Readonly<Record<string, string | Uint8Array | null>>;
@@ -49,7 +49,7 @@ export async function* readSealedValues(
 const LOCK_TIMEOUT_MS = 300;
 
 /**
- * Seals one batch anew, in one transaction; undefined where there is no more. Whoever wants to change one
+ * Reseals one batch in one transaction; undefined if there is none left. A transaction that changes one
  * of its rows waits for it. Rejects with 55P03 where a row is held by another for too long: then nothing
  * was done, and the batch can be tried again.
  */

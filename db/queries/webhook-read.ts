@@ -181,7 +181,7 @@ interface DueLook {
   readonly limit: number;
 }
 
-/** Webhooks whose first delivery is due and that nobody alive acts for; of each organization the longest due. */
+/** Webhooks whose first delivery is due and that have no live owner; for each organization the longest due. */
 export async function findDueWebhooks(sql: Database, look: DueLook): Promise<DueWebhooks> {
   const rows = await sql<{ organization_id: string; webhook_id: string | null }[]>`
     WITH RECURSIVE waiting AS (

@@ -124,7 +124,7 @@ export function deleteWebhook(
     const deleted = await transaction`
       DELETE FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId}`;
     if (deleted.count === 0) return false;
-    // Also of one that nobody has acted for: by its lease is found what it has left.
+    // Also of one that never had an owner: its lease shows what it has left.
     await transaction`
       INSERT INTO actor_leases (kind, id, epoch) VALUES ('webhook', ${id}, 0) ON CONFLICT DO NOTHING`;
     await tellOfWebhook(transaction, { id, organizationId });

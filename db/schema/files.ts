@@ -58,12 +58,12 @@ export const fileUploads = pgTable(
   (table) => [index("file_uploads_age").on(table.renewedAt)],
 );
 
-/** Stored bytes that nobody owns any more and that have to go. */
+/** Stored bytes without an owner, to be removed. */
 export const fileRemovals = pgTable(
   "file_removals",
   {
     storageKey: text("storage_key").primaryKey(),
-    /** Until then somebody is at it, or waits after a failure. */
+    /** Until then an instance works on it, or waits after a failure. */
     dueAt: timestamp("due_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`),
     attempts: integer("attempts").notNull().default(0),
   },

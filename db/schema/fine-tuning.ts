@@ -89,7 +89,7 @@ export const fineTuningEvents = pgTable(
     message: text("message").notNull(),
     type: text("type").notNull(),
     data: jsonb("data").notNull(),
-    /** Of an event that the provider told: it is told once. */
+    /** Of an event that the provider reported: it is emitted once. */
     providerEvent: text("provider_event"),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()

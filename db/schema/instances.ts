@@ -40,7 +40,7 @@ export const actorLeases = pgTable(
   {
     kind: text("kind").notNull(),
     id: text("id").notNull(),
-    /** Null while nobody owns it. */
+    /** Null while it has no owner. */
     instanceId: text("instance_id"),
     instanceEpoch: bigint("instance_epoch", { mode: "bigint" }),
     /** One more with each new owner. */
@@ -72,8 +72,8 @@ const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 /**
  * Which master key seals what this database holds: one row, and never the key. It is in one of two states.
  * Settled, where `previous_key_id` is null: everything is sealed with the key. Changing, from the moment at
- * which a rotation makes another key the sealing one until it has sealed everything anew: values may be
- * under either. Whoever writes a sealed value shares a lock of this row, so none is written under a key
+ * which a rotation makes another key the sealing one until it has resealed everything: values may be
+ * under either. A transaction that writes a sealed value shares a lock of this row, so none is written under a key
  * that has ceased to seal.
  */
 export const masterKey = pgTable(
@@ -84,7 +84,7 @@ export const masterKey = pgTable(
     salt: bytea("salt").notNull(),
     /** Derived from the key and the salt. */
     keyId: text("key_id").notNull(),
-    /** A constant, sealed with the key: whoever opens it has the right one. */
+    /** A constant, sealed with the key: a process that can open it has the right one. */
     proof: bytea("proof").notNull(),
     previousKeyId: text("previous_key_id"),
     changedAt: timestamp("changed_at", { withTimezone: true })

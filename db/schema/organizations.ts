@@ -56,7 +56,7 @@ export const apiKeys = pgTable(
     isActive: boolean("is_active").notNull().default(true),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
     deletedAt: timestamp("deleted_at", { withTimezone: true }),
-    /** Last authenticated use that charged nothing; charged use is told by the key's month account. */
+    /** Last authenticated use that charged nothing; the key's month account shows charged use. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
     /** Counts changes; a reader that holds an older version is stale. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
@@ -71,7 +71,7 @@ export const apiKeys = pgTable(
 );
 
 /**
- * Keys of whoever operates the gateway: they reach /v1/admin alone and belong to no organization, so no key
+ * Keys of the gateway's operators: they reach /v1/admin alone and belong to no organization, so no key
  * of an organization can find or change them. A revoked key keeps its row, so that the environment variable
  * that made it cannot make it again.
  */

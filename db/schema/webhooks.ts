@@ -32,7 +32,7 @@ export const outbox = pgTable(
       .default(sql`clock_timestamp()`),
     /**
      * The transaction that wrote it. Ids are handed out before commits, so that a lower one may come into
-     * sight later; which events a reader has not seen is told by transactions and its last snapshot.
+     * sight later; transactions and the last snapshot show which events a reader has not seen.
      */
     xid: xid8("xid").notNull().default(sql`pg_current_xact_id()`),
   },
@@ -107,7 +107,7 @@ export const webhooks = pgTable(
 
 const pgSnapshot = customType<{ data: string }>({ dataType: () => "pg_snapshot" });
 
-/** How far a webhook's owner has come. Written by owners, and by whoever enables or disables it. */
+/** How far a webhook's owner has come. Written by owners, and by requests that enable or disable it. */
 export const webhookQueues = pgTable(
   "webhook_queues",
   {

@@ -10,7 +10,7 @@ import type { Subscriptions } from "./event-subscriptions.ts";
 /** The event that a charge is reported by, written with it. */
 export interface ChargeEvents {
   /**
-   * Undefined where nobody wants it.
+   * Undefined if no webhook subscribes to it.
    * @param errorCode set where the request failed although something of its answer is charged
    */
   ofCharge(
@@ -50,7 +50,7 @@ interface CompletionEventsDependencies {
   errorEntry(code: string): { readonly status: number; readonly type: string };
   /** Writes an event that no charge goes with. */
   write(event: OutboxEvent): void;
-  /** Events were written with charges, of which the database tells nobody. */
+  /** Events were written with charges, which the database does not notify. */
   onWritten(): void;
 }
 
@@ -94,7 +94,7 @@ export class CompletionEvents implements ChargeEvents {
     this.#dependencies.onWritten();
   }
 
-  /** Told of every request once it is over; those of chat completions that failed are reported. */
+  /** Receives every request when it has ended, and emits events for failed chat completions. */
   noteFinished(request: RequestRecord): void {
     const { status, errorCode, organizationId } = request;
     if (status < 400 && errorCode === undefined) return;

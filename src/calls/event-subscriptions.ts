@@ -5,7 +5,7 @@ import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../events/event-types.t
 const MAX_ORGANIZATIONS = 50_000;
 const ALL_TYPES: ReadonlySet<string> = new Set(EVENT_TYPES);
 
-/** Which event types the webhooks of each organization want, so that nothing is emitted for nobody. */
+/** Which event types the webhooks of each organization subscribe to, so that no event is emitted without a receiver. */
 export class Subscriptions {
   readonly #sql: Database;
   readonly #types = new Map<string, ReadonlySet<string>>();
@@ -48,7 +48,7 @@ export class Subscriptions {
       },
       () => {
         if (this.#loading.get(organizationId) === loading) this.#loading.delete(organizationId);
-        // An event that nobody wants does no harm.
+        // An event without a subscriber does no harm.
         return ALL_TYPES;
       },
     );

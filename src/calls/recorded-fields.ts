@@ -3,7 +3,7 @@ import type { CommonFields } from "./endpoint.ts";
 
 /**
  * Of each object that is kept with a charge, in UTF-8 bytes of JSON. They go through the one connection
- * that all charges go through, and stay for good: a body's worth of them would hold everybody up.
+ * that all charges go through, and stay: a body's worth of them would delay every charge.
  */
 export const MAX_RECORDED_BYTES = 16_384;
 

@@ -10,7 +10,7 @@ import { readSettings, type Settings } from "../config/settings.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { CommandContext } from "./command.ts";
 
-/** Whoever has the data folder may be just starting its server, or just ending it. */
+/** The owner of the data folder may be starting its server, or stopping it. */
 const NEIGHBOUR_PATIENCE_MS = 10_000;
 const NEIGHBOUR_RETRY_MS = 100;
 /** How long a server of our own is left to commands that came to use it beside us. */
@@ -116,7 +116,7 @@ function foreign(url: string, origin: OperatorDatabase["origin"]): OperatorDatab
   return { target: { url }, origin, stop: async () => {} };
 }
 
-/** The driver itself would try for ever where connections are taken and closed at once. */
+/** The driver itself would try without end if connections are accepted and closed at once. */
 async function assertAnswers(sql: Database): Promise<void> {
   try {
     await within(ANSWER_TIMEOUT_MS, sql`SELECT 1`.execute());

@@ -19,7 +19,7 @@ const CLEANING_MS = 60_000;
 /** Batches of one kind in one clean-up; what is left is for the next one. */
 const MAX_ROUNDS = 1_000;
 
-/** Removes what nobody will ask for any more, in bounded batches, on one instance at a time. */
+/** Removes expired rows in bounded batches, on one instance at a time. */
 export class Cleaning {
   readonly #dependencies: CleaningDependencies;
   #cancel: (() => void) | undefined;

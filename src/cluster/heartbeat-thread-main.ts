@@ -32,7 +32,7 @@ async function run(start: HeartbeatThreadStart): Promise<never> {
         beat(sql, instance).catch(() => "failed" as const),
         Bun.sleep(MAX_BEAT_MS).then(() => "late" as const),
       ]);
-      // One that was declared dead is told so by the heartbeats of its event loop, and stops.
+      // An instance that was declared dead learns it from the heartbeats of its event loop, and stops.
       if (outcome === true) Atomics.store(moments, BEAT, beganNano);
       if (outcome === "late") {
         void sql.end({ timeout: 0 }).catch(() => {});

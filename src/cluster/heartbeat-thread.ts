@@ -4,7 +4,7 @@ import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 export interface HeartbeatThreadOptions {
   readonly target: DatabaseTarget;
   readonly instance: InstanceIdentity;
-  /** The heartbeats end where the event loop has stood still for so long: such a process serves nobody. */
+  /** The heartbeats end if the event loop has stood still for so long: such a process serves no request. */
   readonly maxStallMs?: number;
   onError(error: unknown): void;
 }

@@ -39,9 +39,9 @@ const HEARTBEAT_MS = 250;
 const MAX_BEAT_MS = 1_200;
 /** Without news for longer than this, a key that was switched off could still be admitted: nothing is. */
 const MAX_NEWS_AGE_MS = 1_000;
-/** How long a request waits for news before it is told that the database is out of reach. */
+/** How long a request waits for a heartbeat before it fails with "database unavailable". */
 const MAX_WAIT_FOR_NEWS_MS = 900;
-/** Requests that wait for news at a time; further ones are told at once. */
+/** Requests that wait for a heartbeat at a time; further ones fail at once. */
 export const MAX_WAITING_REQUESTS = 20_000;
 
 /** This instance's life in the database: heartbeats, and what they tell of the others. */
@@ -90,8 +90,8 @@ export class ClusterMembership {
   }
 
   /**
-   * Undefined while nobody can have taken this instance for dead; else resolves when that is certain
-   * again. One that is alone is taken for dead by nobody.
+   * Undefined while no instance can have declared this one dead; else resolves when that is certain
+   * again. A single-node gateway is declared dead by none.
    */
   whenCurrent(): Promise<void> | undefined {
     return this.#dependencies.deploymentMode === "single-node"
@@ -187,8 +187,8 @@ const MAX_STEADY_GAP_MS = 1_000;
 
 /**
  * This instance's own lease, by its monotonic clock. A heartbeat counts from the moment at which it was
- * begun, which is never later than the moment that the database noted: while this lease lasts, nobody
- * takes the instance for dead.
+ * begun, which is never later than the moment that the database noted: while this lease lasts, no instance
+ * declares this one dead.
  */
 export class OwnLease {
   readonly #nowMs: () => number;
@@ -218,8 +218,8 @@ export class OwnLease {
   }
 
   /**
-   * True where the database was in reach for a whole lease without a pause, so that whoever lives was
-   * heard of in it: before that an outage would be taken for the death of everyone.
+   * True if the database was in reach for a whole lease without a pause, so that each live instance sent
+   * a heartbeat in it: before that an outage would look like the death of all.
    */
   get mayJudgeOthers(): boolean {
     return this.isCurrent && this.#nowMs() - this.#steadySinceMs >= INSTANCE_LEASE_MS;

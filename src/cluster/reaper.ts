@@ -25,7 +25,7 @@ interface ReaperDependencies {
 /**
  * Declares silent instances dead and finishes what they left. Any number of instances may do so at once,
  * and any of them may die of it: burials pass over what another has locked, settling counts each request
- * once, and an estate is noted as settled only when nothing is left of it.
+ * once, and orphaned work is recorded as settled only when nothing is left of it.
  */
 export class Reaper {
   readonly #dependencies: ReaperDependencies;

@@ -35,7 +35,7 @@ export function composeBase(options: ComposeOptions) {
     clock,
     ledgerSettings: isClustered ? SHARED_LEDGER_SETTINGS : LEDGER_SETTINGS,
     onRenewed: (connections) =>
-      telemetry.log.warn({ connections }, "connections to the database were silent and made anew"),
+      telemetry.log.warn({ connections }, "replaced silent connections to the database"),
   });
   const { sql, background } = connections;
   return {

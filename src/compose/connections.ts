@@ -31,7 +31,7 @@ export interface Connections {
   close(): Promise<unknown>;
 }
 
-/** Whoever used them has ended; what does not end by then waits for what never comes. */
+/** Their users have ended; what does not end by then waits for what never comes. */
 const CLOSE_TIMEOUT_SECONDS = 2;
 
 const WEBHOOK_CONNECTIONS = 3;
@@ -53,7 +53,7 @@ export function openConnections(
     readonly poolSize: number;
     readonly clock: Clock;
     readonly ledgerSettings: Record<string, string>;
-    /** Connections were silent and were made anew. */
+    /** Connections were silent and were replaced. */
     onRenewed(applicationName: string): void;
   },
 ): Connections {

@@ -13,7 +13,7 @@ interface CoordinationOptions {
   readonly clock: Clock;
 }
 
-/** How this instance speaks with the others. What becomes of Redis is told in a line each way and in metrics. */
+/** How this instance speaks with the others. Losing and regaining Redis is logged, and shown in metrics. */
 export async function openCoordination(
   { config, telemetry, clock }: CoordinationOptions,
   instanceId: string,

@@ -21,7 +21,7 @@ export interface Ending {
   announceStop(): void;
   /** Lets what runs end within `graceMs`; what is left then is cut short, told so, and charged. */
   drain(graceMs: number): Promise<void>;
-  /** Rejects where the database was out of reach: what it did not hear of, the next start settles. */
+  /** Rejects if the database was out of reach: the next start settles what was not written. */
   close(): Promise<void>;
 }
 

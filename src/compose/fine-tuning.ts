@@ -39,7 +39,7 @@ export interface FineTuningParts {
   readonly fineTuning: FineTuning;
   /** Jobs that this instance works on. */
   readonly runningJobs: number;
-  /** A change was told that may concern jobs and their models. */
+  /** A change was reported that may concern jobs and their models. */
   onChange(kind: string, objectId: string): void;
   onGap(): void;
   /** To be called every few seconds. */

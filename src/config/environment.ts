@@ -48,7 +48,7 @@ export function httpUrl(setting: string, text: string): string {
 
 /**
  * Reads the gateway's own variables strictly; every reader throws ConfigError for what it does not accept.
- * With `faults` it keeps them there and gives a placeholder instead, for whoever then throws all of them.
+ * With `faults` it collects them there and returns a placeholder, so that the caller can throw all of them.
  */
 export class EnvironmentReader {
   readonly #environment: Environment;

@@ -46,7 +46,7 @@ export function enabledProviders(
   if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
     providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
   }
-  // An entry that is wrong itself is known all the same.
+  // An entry that is itself wrong still counts as known.
   const known = new Set([...file.providers, ...providers].map(({ id }) => id));
   refuseUnknownEndpoints(file, [...known], faults);
   return { providers, warnings };

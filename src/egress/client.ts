@@ -87,7 +87,7 @@ async function fetchFirst(target: CheckedTarget, init: BunFetchRequestInit): Pro
   }
 }
 
-/** The checked address in the place of the name, so that nobody asks for the name again. */
+/** The checked address in place of the name, so that the name is not resolved again. */
 function pinnedUrl(url: URL, address: string): string {
   const host = address.includes(":") ? `[${address}]` : address;
   const port = url.port === "" ? "" : `:${url.port}`;

@@ -57,7 +57,7 @@ export class EgressGuard {
     if (url.username !== "" || url.password !== "") {
       throw new EgressRefused("must hold no credentials");
     }
-    if (url.port === "0") throw new EgressRefused("has a port that nobody can listen on");
+    if (url.port === "0") throw new EgressRefused("has a port on which no server can listen");
     const host = hostNameOf(url);
     if (host === "") throw new EgressRefused("has no host");
     const address = addressOfHost(host) ?? (LOCAL_NAME.test(host) ? LOOPBACK : undefined);
@@ -88,7 +88,7 @@ export class EgressGuard {
     return addresses;
   }
 
-  /** One bad address spoils them all: whoever owns the name chooses which one is given next. */
+  /** One refused address refuses the name: its owner chooses which address is returned next. */
   #assertAllowed(addresses: readonly string[]): void {
     if (addresses.every((address) => this.#policy.allows(address))) return;
     throw new EgressRefused("leads to an address that is not public");

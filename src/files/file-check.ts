@@ -28,7 +28,7 @@ export function checkOf(purpose: FilePurpose): FileCheck | undefined {
 const CHECKED = ["fine-tune", "batch", "vision"] as const;
 
 /**
- * All checks at once, for bytes whose purpose is told behind them. A check that fails is over; its fault
+ * All checks at once, for bytes whose purpose comes after them. A check that fails ends; its fault
  * counts when its purpose is the one.
  */
 export class UndecidedCheck {

@@ -27,7 +27,7 @@ const MAX_CLOSE_WAIT_MS = 500;
 const SILENT_SECONDS = 60;
 
 /**
- * Takes away what nobody owns any more: files whose time is up, uploads of the dead, and the bytes of both
+ * Removes what has no owner: expired files, uploads of dead instances, and the bytes of both
  * and of deleted files. At the start, now and then, and when it is asked.
  */
 export class FileCleaning {
@@ -86,7 +86,7 @@ export class FileCleaning {
     await this.#repeat(REMOVALS_BATCH, () => this.#removeBytes());
   }
 
-  /** As long as batches come full, and not for ever. */
+  /** As long as batches are full, and at most MAX_BATCHES times. */
   async #repeat(batch: number, step: () => Promise<number>): Promise<void> {
     for (let turn = 0; turn < MAX_BATCHES && !this.#isClosed; turn++) {
       if ((await step()) < batch) return;

@@ -157,10 +157,10 @@ function notFound(): GatewayError {
  *            that makes them. What a caller uploads is checked while it streams in, and exists from its
  *            last byte on.
  * processed  The content is whole and was found good; it never changes again. Uploads begin here.
- * error      The content could not be made, or whoever reads it found it unusable; `status_details` says
+ * error      The content could not be made, or its reader found it unusable; `status_details` says
  *            why. Final. What bytes there are can still be read.
  *
- * Triggers: `use`, somebody such as a fine-tuning job begins to work with the content; `succeed`, the
+ * Triggers: `use`, a user such as a fine-tuning job begins to work with the content; `succeed`, the
  * content is whole; `fail`, it is no good. Each may come twice, from a job that does not know whether its
  * last attempt was heard: a repeated one changes nothing. A file that is deleted has no status, and no
  * trigger finds it.

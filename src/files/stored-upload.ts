@@ -137,7 +137,7 @@ export class StoredUpload {
     if (!this.#isWhole) await this.#writer.abort();
     try {
       const isOurs = await abandonFileUpload(sql, this.storageKey);
-      // Taken for dead, its bytes may have arrived after whoever swept it took them away.
+      // If it was declared dead, its bytes may have arrived after the cleaning removed them.
       if (!isOurs && (await this.#foundFile()) !== undefined) return;
       await storage.remove(this.storageKey);
       await forgetRemoval(sql, this.storageKey);
@@ -161,7 +161,7 @@ function assertKept(outcome: ReserveOutcome | "stored"): void {
       param: "file",
     });
   }
-  // Whoever does not say for a while that he is alive is taken for dead, as after a long pause.
+  // An upload that does not renew itself for a while is declared dead, as after a long pause.
   if (outcome === "lost") {
     throw new GatewayError("overloaded", "The upload was interrupted; send it again.", {
       retryAfterSeconds: 1,

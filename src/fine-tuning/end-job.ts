@@ -12,7 +12,7 @@ export interface EndJobDependencies {
 
 /**
  * Ends a job and its hold in one transaction: charged where there are figures, given back where there
- * are none. Throws what `effect` throws; then nothing has ended. Returns false where somebody else has
+ * are none. Throws what `effect` throws; then nothing has ended. Returns false if another caller has
  * ended it before.
  */
 export async function endJob(
@@ -34,7 +34,7 @@ export async function endJob(
   if (isCarriedOut) return true;
   const ended = await loadJob(job.id).run(sql);
   if (ended === undefined || isFinal(ended.status)) return false;
-  // The hold had ended before: a job must not wait for ever for what is no more.
+  // The hold had ended before: a job must not wait for it without end.
   onError(new Error(`the hold of fine-tuning job ${job.id} had ended before the job`));
   await sql.begin((transaction) => effect.run(transaction));
   return true;

@@ -35,7 +35,7 @@ export const MAX_FEEDS_OF_ORGANIZATION = 250;
 const MAX_FEED_MS = 3_600_000;
 const PAGE = 100;
 
-/** The events of jobs as they come, on every instance: who follows one is told of changes by `notice`. */
+/** The events of jobs as they come, on every instance: `notice` reports changes to followers. */
 export class EventFeeds {
   readonly #dependencies: FeedDependencies;
   readonly #waiting = new Map<string, Set<() => void>>();
@@ -96,7 +96,7 @@ export class EventFeeds {
         const job = await findJob(sql, organizationId, jobId);
         if (job === undefined) return;
         const events = await eventsAfter(sql, jobId, sequence, PAGE);
-        // Its client is told why when it comes again.
+        // Its client gets the reason when it reconnects.
         if (!(await isAllowed(follower))) return;
         for (const event of events) {
           sequence = event.sequence;
@@ -127,7 +127,7 @@ function isAllowed(follower: Follower): Promise<boolean> {
   );
 }
 
-/** Hears of what happens to a job, also of what happens while nobody listens. */
+/** Receives the events of a job, including those before it listened. */
 class Ear {
   readonly #ears: Map<string, Set<() => void>>;
   readonly #jobId: string;

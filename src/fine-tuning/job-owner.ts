@@ -47,7 +47,7 @@ interface JobOwnerDependencies {
   onError(error: unknown): void;
 }
 
-/** A job that has longer to wait is given back; whoever has a share in the work then takes it up again. */
+/** A job that has longer to wait is given back; an instance claims it again when it is due. */
 const MAX_HELD_WAIT_MS = 2_000;
 /** Steps that read whole files, and the others, of all jobs of this process at a time. */
 const HEAVY_STEPS_AT_A_TIME = 2;
@@ -329,7 +329,7 @@ class Semaphore {
     try {
       return await run();
     } finally {
-      // The place goes to whoever waits longest, or is free.
+      // The place goes to the longest waiter, or is free.
       const next = this.#waiting.shift();
       if (next === undefined) this.#taken -= 1;
       else next();

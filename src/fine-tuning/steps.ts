@@ -8,7 +8,7 @@ import {
 import { MAX_CLEAN_UP_TRIES, MAX_ORDERS, ORDER_SETTLES_MS, UPLOAD_TIMEOUT_MS } from "./limits.ts";
 import { fail, pauseOfFollowing, type StepContext, told } from "./step.ts";
 
-/** The name of a job's file at the provider, by which one is found whose upload was not heard of. */
+/** The name of a job's file at the provider, which finds a file whose upload was not confirmed. */
 function providerFileName(jobId: string, use: "training" | "validation"): string {
   return `${jobId}-${use}.jsonl`;
 }
@@ -44,7 +44,7 @@ async function handedOver(
 
 /**
  * Has the provider begin the training, once, whatever crashes: before the order goes out a mark of it is
- * durable, and whoever finds that mark looks for the job at the provider, by the tag that it carries,
+ * durable, and an owner that finds that mark looks for the job at the provider, by its tag,
  * before it orders again. The mark says to look no sooner than an unheard order may take to show there.
  */
 export async function order(context: StepContext): Promise<number | null> {
@@ -108,7 +108,7 @@ export async function follow(context: StepContext): Promise<number | null> {
   }
 }
 
-/** What the provider told of the job. Without it the job goes on all the same. */
+/** What the provider reported of the job. The job continues without it. */
 async function news(context: StepContext, seen: ProviderJob): Promise<NewJobEvent[]> {
   let events: ProviderJobEvent[];
   try {
@@ -125,7 +125,7 @@ async function news(context: StepContext, seen: ProviderJob): Promise<NewJobEven
   }));
 }
 
-/** The provider knows job, files and model by names that are nobody's business here. */
+/** The provider knows job, files and model by names that callers must not see. */
 function inOurNames({ job }: StepContext, seen: ProviderJob, text: string): string {
   const names: [string | null | undefined, string][] = [
     [seen.tunedModel, "the fine-tuned model"],
@@ -191,7 +191,7 @@ async function deleteModel({ job, provider, call, deletedModel }: StepContext): 
   if (model !== undefined) await call((signal) => provider.deleteModel(model, signal));
 }
 
-/** Those whose upload was never heard of too. */
+/** Including those whose upload was never confirmed. */
 async function deleteFiles({ job, provider, call }: StepContext): Promise<void> {
   if (job.fileTokens === null) return;
   const uses = [

@@ -12,7 +12,7 @@ export interface TunableModel {
 
 /**
  * The base model of that name and where it is trained: the first of its endpoints whose provider trains.
- * Throws 404 model_not_found, or 400 unsupported_model where nobody trains it or the price is not known.
+ * Throws 404 model_not_found, or 400 unsupported_model if no provider trains it or the price is not known.
  */
 export function tunableModel(
   models: ModelIndex,

@@ -43,7 +43,7 @@ function faultOf(text: string): string {
   return OUR_KEYS;
 }
 
-/** Which key a secret belongs to is fixed for ever, so it may be remembered; what the key may do is not. */
+/** Which key a secret belongs to never changes, so it may be cached; what the key may do is not. */
 const MAX_KNOWN_SECRETS = 100_000;
 /**
  * How long a secret without a key is refused unread. A key may be made with a secret that was tried before,
@@ -113,7 +113,7 @@ export class KeyLookup {
     this.#isReading = true;
     while (this.#waiting.size > 0) {
       const batch = [...this.#waiting.entries().take(MAX_BATCH)];
-      // What asks from here on is read afresh: its key may have been committed since.
+      // Lookups from here on read again: their key may have been committed since.
       for (const [hash] of batch) this.#waiting.delete(hash);
       try {
         const hashes = batch.map(([hash]) => hash);

@@ -6,7 +6,7 @@ import { MAX_MODEL_JSON_BYTES } from "./check-json.ts";
 
 /** Bytes of request bodies that are being read, over all requests. */
 export const MAX_BODIES_BYTES = 268_435_456;
-/** The largest body takes so long at two megabits a second: whoever is slower holds memory for nothing. */
+/** The largest body takes so long at two megabits a second: a slower client holds memory for nothing. */
 export const BODY_PATIENCE_MS = 120_000;
 
 /** A client that sends nothing for so long is gone, though its connection stands. */

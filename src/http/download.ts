@@ -121,7 +121,7 @@ type ReadRange =
   | { readonly kind: "unsatisfiable" };
 
 const WHOLE: ReadRange = { kind: "whole" };
-/** Digits in any number: what is beyond a number's precision, even infinite, lies behind every end all the same. */
+/** Digits in any number: what is beyond a number's precision, even infinite, lies beyond every end. */
 const RANGE = /^bytes=\s*(\d*)-(\d*)\s*$/i;
 
 /**

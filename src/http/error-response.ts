@@ -21,7 +21,7 @@ export function asGatewayError(error: unknown): GatewayError {
 }
 
 /**
- * Whether an error is a fault of the gateway, or of what it depends on, that somebody has to look at. A
+ * Whether an error is a fault of the gateway, or of a dependency, that an operator has to look at. A
  * bound that refuses does what it is there for; where something failed behind it, that is its cause.
  */
 export function isFault(error: GatewayError): boolean {

@@ -9,7 +9,7 @@ export interface LoadGateDependencies {
 
 /** Each takes memory for its bodies and a connection to a provider. */
 export const MAX_IN_FLIGHT = 10_000;
-/** Beyond this, whoever is refused at once is served better elsewhere, and those who are in faster here. */
+/** Beyond this, a client refused at once is served better elsewhere, and running requests faster here. */
 export const MAX_LAG_MS = 200;
 
 /** Refuses calls of models where more of them would make all of them slow. Nothing else is refused. */

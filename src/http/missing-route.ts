@@ -20,7 +20,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
   "/redoc": "/docs",
 };
 
-/** Finds the path that somebody who asked for an unknown one most likely meant. */
+/** Finds the path that the caller of an unknown one most likely meant. */
 export class MissingRoutes {
   readonly #paths: ReadonlyMap<string, Segments>;
 

@@ -204,7 +204,7 @@ async function receiveFile(
   open: () => Promise<FormFileReceiver>,
   onWritten: (piece: Uint8Array) => void,
 ): Promise<void> {
-  // Before anything is awaited: an error that nobody hears would end the process.
+  // Before anything is awaited: an error without a listener would end the process.
   let streamError: unknown;
   stream.on("error", (error: unknown) => {
     streamError = error;
@@ -222,7 +222,7 @@ async function receiveFile(
   await receiver.end();
 }
 
-/** Resolves when the parser can take more, which waits for whoever takes the file. */
+/** Resolves when the parser can take more, which waits for the file's reader. */
 function feed(parser: BusboyInstance, piece: Uint8Array): Promise<void> {
   return new Promise((resolve) => {
     parser.write(Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength), () => resolve());
@@ -247,7 +247,7 @@ function tooLarge(maxFileBytes: number): GatewayError {
 }
 
 interface Pace {
-  /** One that nobody sets. */
+  /** A monotonic one. */
   readonly clock: Clock;
   /** A client that sends less is given up when it has been waited for a minute longer than it may need. */
   readonly minBytesPerSecond: number;
@@ -260,7 +260,7 @@ const PATIENCE_MS = 60_000;
 
 /**
  * Reads a body of any length in a time that is bounded by its length. Only the time in which the client is
- * waited for counts, so that whoever is held back here is not taken for slow.
+ * waited for counts, so that a client that is held back here does not count as slow.
  */
 export class PacedReader {
   readonly #body: ReadableStreamDefaultReader<Uint8Array>;
@@ -309,13 +309,13 @@ export class PacedReader {
 /**
  * Frees the memory of a body's pieces at once instead of leaving it to the garbage collector, which is late:
  * it sees small objects, and a fast upload has tens of megabytes of them waiting. A piece is free when each
- * of its bytes has been used for the last time; as each is used once, nobody can still need one then,
- * whoever it went through in between.
+ * of its bytes has been used for the last time; as each is used once, no reader can still need one then,
+ * wherever it went in between.
  */
 export class PieceMemory {
   readonly #unusedBytes = new WeakMap<ArrayBufferLike, number>();
 
-  /** A piece that was read, and that nobody else keeps. One that shares its memory is left alone. */
+  /** A piece that was read, and that no other code keeps. One that shares its memory is left alone. */
   lend({ buffer, byteLength }: Uint8Array): void {
     if (byteLength === buffer.byteLength) this.#unusedBytes.set(buffer, byteLength);
   }

@@ -332,7 +332,7 @@ function withoutNoise(schema: JsonSchema): JsonSchema {
   };
 }
 
-/** Readers and generators show an enumeration better when they are told what its values are. */
+/** Documentation and code generators show an enumeration better if its values have descriptions. */
 function typedEnumeration(schema: JsonSchema): JsonSchema {
   if (!Array.isArray(schema.enum) || schema.type !== undefined) return schema;
   const types = [...new Set(schema.enum.map((value) => (value === null ? "null" : typeof value)))];

@@ -23,7 +23,7 @@ export interface PipelineDependencies {
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly admission: Pick<CallAdmission, "admitLongBody">;
   record(request: RequestRecord): void;
-  /** Told of faults of the gateway and of what it depends on, with their private causes. */
+  /** Receives faults of the gateway and of its dependencies, with their private causes. */
   onInternalError(error: GatewayError, requestId: string): void;
 }
 

@@ -22,7 +22,7 @@ const PLAIN_TRANSFER = /^(?:7bit|8bit|binary)$/i;
 
 /**
  * The same of a part of a form, which has no need to be encoded (RFC 7578, section 4.7): what encodes it
- * all the same would find it stored so. Throws 415.
+ * nevertheless would find it stored encoded. Throws 415.
  */
 export function assertPlainPart(name: string, transferEncoding: string): void {
   if (PLAIN_TRANSFER.test(transferEncoding.trim())) return;

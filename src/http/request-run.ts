@@ -25,7 +25,7 @@ const MAX_KEY_AGE_MS = 250;
 /** A connection on which nothing moves for so long is closed. */
 export const IDLE_TIMEOUT_SECONDS = 30;
 
-/** The server, as far as a request may ask something of its connection. Zero seconds: for ever. */
+/** The server, as far as a request may ask something of its connection. Zero seconds: no timeout. */
 export interface ConnectionTimeouts {
   timeout(request: Request, seconds: number): void;
 }

@@ -64,7 +64,7 @@ export interface RequestContext {
   respond(body: BodyInit, headers: Record<string, string>, status?: number): Response;
   /**
    * Keeps a quiet connection from being ended by the server's idle timeout, until the returned function is
-   * called or, of a deferred request, until that is over: who forgets both leaves it open for ever.
+   * called or, for a deferred request, until that has ended: a caller that forgets both leaves it open.
    */
   keepOpen(): () => void;
 }

@@ -149,7 +149,7 @@ function innerFault(schema: Keywords, value: unknown): Inner | undefined {
 }
 
 /**
- * The one of several schemas that whoever wrote the value must have meant: of its type and, where members
+ * The one of several schemas that the value's author must have meant: of its type and, where members
  * tell them apart, with its constants. Undefined where it is of none of their types.
  */
 function meantBranch(branches: readonly TSchema[], value: unknown): TSchema | undefined {

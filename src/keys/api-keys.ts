@@ -109,7 +109,7 @@ export class ApiKeys {
     return this.find(caller, id);
   }
 
-  /** Revokes the key for good. Throws 403, 404. */
+  /** Revokes the key. Throws 403, 404. */
   async remove(caller: ApiKeyRecord, id: string): Promise<void> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);

@@ -106,7 +106,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       method: "DELETE",
       path: "/v1/keys/:id",
       tag,
-      summary: "Revoke an API key for good",
+      summary: "Revoke an API key",
       access: unlimited,
       responses: { 200: { description: "It is gone", schema: schema.deletedKey } },
       async handle(context) {

@@ -19,7 +19,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** The wall clock's time at the start of the process and what passed since: nobody sets it. */
+/** The wall clock's time at the start of the process plus the time since: it cannot be set. */
 export const steadyClock: Clock = {
   nowMs: () => performance.timeOrigin + performance.now(),
   after: systemClock.after,

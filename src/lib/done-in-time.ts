@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 import type { DeadlineQueue } from "./deadline-queue.ts";
 
 /**
- * True when the work is done, false when its time is up before: then it goes on, and nobody waits for it.
+ * True when the work is done, false when its time is up before: then it goes on without a waiting caller.
  * Rejects where the work does in that time.
  */
 export function doneInTime(work: Promise<unknown>, clock: Clock, timeMs: number): Promise<boolean> {

@@ -89,14 +89,14 @@ export function clientClosed(cause?: unknown): GatewayError {
   return new GatewayError("client_closed_request", "The client closed the connection.", { cause });
 }
 
-/** The connection ends with it: nobody reads the rest. */
+/** The connection ends with it: the rest is not read. */
 export function bodyTooSlow(): GatewayError {
   return new GatewayError("client_closed_request", "The request body arrives too slowly.", {
     headers: { connection: "close" },
   });
 }
 
-/** The gateway is told to stop, and the time of what runs is up: another instance can take the request. */
+/** The gateway stops, and the time of running requests is up: another instance can take the request. */
 export function stopping(): GatewayError {
   return new GatewayError("overloaded", "The gateway is stopping.", { retryAfterSeconds: 1 });
 }

@@ -17,7 +17,7 @@ export interface Hyperparameters {
   readonly learning_rate_multiplier: number | "auto";
 }
 
-/** Why a job failed, as its owner is told. */
+/** Why a job failed, as the API shows it. */
 export interface JobError {
   readonly code: string;
   readonly message: string;

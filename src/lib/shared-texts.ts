@@ -6,7 +6,7 @@ const MAX_LIST_LENGTH = 2_048;
 
 /**
  * Shares equal strings and lists of many records, such as the id of their organization and their scopes. The
- * driver creates them anew for each record, and a process can hold 100,000 records.
+ * driver creates them for each record, and a process can hold 100,000 records.
  */
 export class SharedTexts {
   readonly #texts = new Map<string, string>();

@@ -51,8 +51,8 @@ const NOTHING_RESEALED: Resealed = { values: 0, unreadable: 0 };
 /**
  * Replaces the master key, in three steps that can each be broken off and done again. Every instance knows
  * both keys, or this ends here. In one transaction the new key becomes the one that seals: from then on no
- * value is written under the one before. All values under that are sealed anew, in batches; then it is
- * told that the change is finished, and the key before is not needed any more.
+ * value is written under the one before. All values under that are resealed in batches; then the change is
+ * reported as finished, and the key before is no longer needed.
  *
  * @param sql one session, to which the claim of the change belongs
  * @throws MasterKeyError
@@ -92,7 +92,7 @@ async function rotateTo(
     if (row.previousKeyId !== null) throw unfinished();
     await change(sql, row.keyId, { keyId, proof: proofOf(target) }, options);
   }
-  options.log("the new master key seals from now on; what the one before sealed is sealed anew");
+  options.log("the new master key seals from now on; resealing what the one before sealed");
   const keyring = new Keyring(row.salt, [...known.keys, target], keyId);
   const resealed = await resealAll(sql, keyring, keyId, options.interrupted);
   await finishMasterKeyChange(sql, keyId);
@@ -130,7 +130,7 @@ function unfinished(): MasterKeyError {
 }
 
 interface Resealed {
-  /** How many were sealed anew. */
+  /** How many were resealed. */
   readonly values: number;
   /** How many no known key opens; they stay as they are. */
   readonly unreadable: number;

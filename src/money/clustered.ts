@@ -194,7 +194,7 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
 
   release(hold: Hold): void {
     const running = this.#running.get(hold.requestId);
-    // What is being charged is not free, even where its caller has lost patience. Nor is what a reaper
+    // What is being charged is not free, even after its caller's deadline. Nor is what a reaper
     // would charge: it stays held.
     if (running === undefined || running.settling !== undefined) return;
     if (running.attempt === "written") return;

@@ -21,7 +21,7 @@ export interface CreditOrdersDependencies {
   onError(error: unknown): void;
 }
 
-/** Whoever gave an order waits for it, so a failure is tried again although no news comes. */
+/** The caller of an order waits for it, so a failure is retried without a notification. */
 const RETRY_MS = 500;
 
 /** Gives and carries out operators' orders on balances and credit limits. */

@@ -11,7 +11,7 @@ import { MAX_WAIT_MS, MAX_WAITING_REQUESTS } from "./wait-queue.ts";
 import { WaitingLine } from "./waiting-line.ts";
 
 const MAX_BATCH_HOLDS = 256;
-/** Holds that stand before the next batches; a further one is told that the gateway is overloaded. */
+/** Holds that wait for the next batches; a further one fails with "overloaded". */
 const MAX_QUEUED_HOLDS = 20_000;
 /** How often those who wait are asked for again although nothing is known to have come free here. */
 const POLL_MS = 50;
@@ -62,7 +62,7 @@ export class HoldQueue implements HoldSource {
     this.#wakeLedger();
   }
 
-  /** Nobody wants it any more. One that is just being decided is given back by whoever is told of it. */
+  /** Cancels a pending hold. If it is already being decided, the grant callback releases it. */
   giveUp(pending: PendingHold, error: unknown): void {
     pending.isGivenUp = true;
     if (pending.place === "taken" || pending.place === "ended") return;
@@ -215,7 +215,7 @@ export class HoldQueue implements HoldSource {
     if (isTaken) pending.place = "taken";
   }
 
-  /** Whoever leaves a line may have stood before others. */
+  /** A request that leaves a line may have stood before others. */
   #leave(pending: PendingHold): void {
     this.#timers.get(pending)?.();
     this.#timers.delete(pending);

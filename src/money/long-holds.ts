@@ -20,7 +20,7 @@ export function requestOfLong(long: LongHoldRequest): HoldRequest {
   };
 }
 
-/** Who ends long holds, and is told which have ended, once that is durable. */
+/** Ends long holds, and learns which have ended, once that is durable. */
 export interface LongHoldEnds {
   readonly instance: InstanceIdentity;
   submit(effect: StatementEffect): Promise<void>;

@@ -48,7 +48,7 @@ export interface Refund {
 const UNIQUE_VIOLATION = "23505";
 /** Sums with it and with any one amount stay within a bigint. */
 const MAX_CREDIT_NANO = 4n * 10n ** 18n;
-/** How often an order is looked at afresh, because the same one was given or refused in the same moment. */
+/** How often an order is read again, because the same one was given or refused at the same moment. */
 const MAX_LOOKS = 8;
 
 /**

@@ -84,7 +84,7 @@ export class OwedRefunds implements UndeliveredNotes {
     const isOld = clock.nowMs() - writtenAtMs > MAX_NOTE_AGE_MS;
     if (this.#asked.has(name) && !isOld) return;
     const requestIds = notes.map(({ requestId }) => requestId);
-    // Whoever reaps the dead one is about to charge these.
+    // The reaper of the dead instance is about to charge these.
     const undecided = await requestsWithAttempts(sql, requestIds);
     for (const note of notes) if (!undecided.has(note.requestId)) await submit(refundEffect(note));
     if (undecided.size > 0) return;

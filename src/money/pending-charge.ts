@@ -5,7 +5,7 @@ import { type Abandonment, NONE, type Unit } from "../../db/ledger/units.ts";
 import type { Expiring } from "../lib/deadline-queue.ts";
 import type { SettleDeadline } from "./settle-deadline.ts";
 
-/** Who is told how a charge has ended. */
+/** Receives how a charge has ended. */
 export interface ChargeOwner {
   /** It is durable. */
   charged(settlement: Settlement): void;
@@ -16,7 +16,7 @@ export interface ChargeOwner {
 }
 
 /**
- * A charge on its way into the ledger, and whoever waits for it: for good where something was delivered,
+ * A charge on its way into the ledger, and its waiter: without a deadline if something was delivered,
  * because that has to be charged, however long it takes; the rest can still be given up.
  */
 export class PendingCharge implements Unit, Abandonment, Expiring {

@@ -22,7 +22,7 @@ export class PendingHold implements Aged<PendingHold> {
   readonly request: HoldRequest;
   readonly size: HoldSize;
   place: "queued" | "taken" | "waiting" | "ended" = "queued";
-  /** Nobody wants it any more; where it is granted all the same, it is given back. */
+  /** Cancels it; if it is granted nevertheless, it is released. */
   isGivenUp = false;
   isInLine = false;
   /** Its time is up: it is looked at once more, past those before it. */

@@ -25,7 +25,7 @@ export class SettleDeadline {
 
   /**
    * Gives the charge up where it takes too long to be posted. Behind that it is owed back where it comes to
-   * be posted all the same, unless the answer is kept with it.
+   * be posted nevertheless, unless the answer is kept with it.
    */
   watch(charge: PendingCharge): void {
     this.#deadlines.set(charge);
@@ -42,7 +42,7 @@ export class SettleDeadline {
     this.end(charge);
   }
 
-  /** Its time is up. Returns what its client is told. */
+  /** Its time is up. Returns the error for its client. */
   giveUp(charge: PendingCharge): GatewayError {
     if (charge.isOwedBack) this.#notes.add(charge.settlement);
     return silent();

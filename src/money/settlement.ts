@@ -12,7 +12,7 @@ function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): 
   return chargeNano > hold.holdNano ? hold.holdNano : chargeNano;
 }
 
-/** What the ledger keeps of a hold whose request runs, for whoever may have to end it. */
+/** What the ledger keeps of a hold whose request runs, for the instance that may have to end it. */
 export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
   return {
     requestId: hold.requestId,
@@ -38,7 +38,7 @@ export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
   };
 }
 
-/** What the ledger is told of a hold that ends with a charge. */
+/** What the ledger receives for a hold that ends with a charge. */
 export function settlementOf(
   hold: Chargeable,
   figures: SettlementFigures,

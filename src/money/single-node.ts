@@ -174,7 +174,7 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
 
   release({ requestId }: Hold): void {
     const hold = this.#holds.get(requestId);
-    // What is being charged is not free, even where its caller has lost patience. Nor is what the next
+    // What is being charged is not free, even after its caller's deadline. Nor is what the next
     // start would charge: it stays held.
     if (hold === undefined || hold.charge !== undefined || hold.attempt === "written") return;
     this.#holds.delete(requestId);

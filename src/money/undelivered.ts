@@ -4,10 +4,10 @@ import type { LedgerRequest } from "../../db/ledger/rows.ts";
 export type Undelivered = Pick<LedgerRequest, "requestId" | "dayAccount" | "monthAccount">;
 
 /**
- * Requests whose clients are told of a failure while it is not known here whether they are charged. The
+ * Requests whose clients get an error while it is not known here whether they are charged. The
  * database cannot be told: it is what does not answer. Nor does it know by itself: to it a charge whose
  * answer left and one whose answer did not are the same. So a note is taken beside it, before the client
- * is told, and whoever finds one after a crash gives back what was charged, if anything was.
+ * gets its error, and an instance that finds one after a crash refunds what was charged, if anything was.
  *
  * None is ever taken where something may have left, or may yet be asked for: not where the answer is
  * kept under an idempotency key with the charge.

@@ -33,7 +33,7 @@ interface Entry {
 }
 
 /**
- * Requests of one organization that wait for holds to end, first come first served: whoever needs what an
+ * Requests of one organization that wait for holds to end, first come first served: a request that needs what an
  * earlier one waits for stands behind it. When its time is up a request is looked at once more, alone,
  * because nothing is refused while the money is there.
  */

@@ -110,7 +110,7 @@ export class OrganizationAdministration {
     );
   }
 
-  /** The next request on this instance sees the change; other instances hear of it. */
+  /** The next request on this instance sees the change; other instances are notified. */
   #forget(id: string, { isSuspended }: Partial<OrganizationSettings>): void {
     const { organizations, suspensions } = this.#dependencies;
     organizations.forget(id);

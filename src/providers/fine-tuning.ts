@@ -17,7 +17,7 @@ export interface FineTuningProvider {
   deleteFile(fileId: string, signal: AbortSignal): Promise<void>;
   createJob(request: TrainingRequest, signal: AbortSignal): Promise<ProviderJob>;
   /**
-   * Jobs that were created with this tag, oldest first: those whose creation was not heard of too. Fails
+   * Jobs that were created with this tag, oldest first, including those whose creation was not confirmed. Fails
    * with what `isNotOffered` tells where the provider lists no jobs.
    */
   findJobs(tag: string, signal: AbortSignal): Promise<ProviderJob[]>;

@@ -229,7 +229,7 @@ export class ProviderFailure extends Error {
   readonly param: string | null;
   /** A connection that had been used before ended without a byte of an answer: a new one may do. */
   readonly lostUsedConnection: boolean;
-  /** Until somebody changes a certificate or a setting, the endpoint fails in the same way: no use in retries. */
+  /** Until an operator changes a certificate or a setting, the endpoint fails in the same way: retries do not help. */
   readonly isLasting: boolean;
   /** Of what was rejected: it is more than the model's context takes. */
   readonly isTooLong: boolean;

@@ -5,7 +5,7 @@ export type Role =
   | { readonly kind: "worker" };
 
 const MAX_WORKERS = 64;
-/** Given by a parent to its workers; nobody else needs it. */
+/** Given by a parent to its workers only. */
 export const WORKER_FLAG = "--as-worker";
 
 /** Throws with one line that says what is accepted. */

@@ -59,7 +59,7 @@ async function openDatabase(
   };
 }
 
-/** One that somebody else starts and stops. */
+/** One that is started and stopped elsewhere. */
 export function foreignDatabase(url: string): StartedDatabase {
   return { target: { url }, isEmbedded: false, announceStop() {}, stop: async () => {} };
 }

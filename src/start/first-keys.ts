@@ -85,7 +85,7 @@ async function keptBefore(sql: Database, path: string): Promise<FirstKeys | unde
   return found.size === keys.length ? { kind: "file", path, file } : undefined;
 }
 
-/** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that nobody saw. */
+/** What goes wrong behind it, such as a port that is taken, would otherwise end with keys that were never shown. */
 function showKeys(keys: { readonly managementKey: string; readonly secretKey: string }): void {
   process.stdout.write(
     `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  The keys are shown this once.\n\n`,

@@ -103,7 +103,7 @@ const FILE_NAME = "master-key";
 
 /**
  * The generated master keys of a data folder. `master-key` holds the one in force. While it is replaced,
- * `master-key.next` holds the one that takes its place: written before the database first hears of it, and
+ * `master-key.next` holds the one that takes its place: written before the database first learns of it, and
  * renamed once nothing is sealed with the other. So each key that may have sealed something is in a file,
  * wherever a replacement is broken off.
  */

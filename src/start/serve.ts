@@ -40,7 +40,7 @@ export async function serve(options: ServeOptions): Promise<number> {
     signals.handOver(() => void stopInOrder(running).then(process.exit, options.onStopFailed));
     return server.port;
   } catch (error) {
-    // What stopped the start is told, not what it left behind.
+    // Reports what stopped the start, not what it left behind.
     await gateway?.close().catch(() => {});
     throw error;
   }
@@ -84,13 +84,13 @@ function refused({ host, port }: Address, error: unknown): ConfigError {
   return refuse("HOST", host, `an address of this machine (${reason})`);
 }
 
-/** How a connection that broke is told of. */
+/** How a broken connection is reported. */
 const BROKEN_CONNECTION = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "ETIMEDOUT"]);
 
 /**
- * A socket may tell that it broke after its user has let go of it. What was under way on it has been told
- * already, so it is noted and no more; any other failure that nobody caught ends the process, because
- * nobody knows in what state it left it.
+ * Sockets can emit `error` after their owner has detached. What was under way on it has been reported
+ * already, so it is only logged; any other uncaught failure ends the process, because
+ * the state that it left is unknown.
  */
 function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): void {
   const judge = (error: unknown): void => {
@@ -98,7 +98,7 @@ function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): vo
       log.warn({ err: error }, "a connection broke behind its end");
       return;
     }
-    log.fatal({ err: error }, "a failure that nobody caught; stopping");
+    log.fatal({ err: error }, "uncaught failure; stopping");
     process.exit(1);
   };
   process.on("uncaughtException", judge);

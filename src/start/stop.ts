@@ -21,8 +21,8 @@ interface Running {
 }
 
 /**
- * How long one of several instances still takes what comes after it said that it is not ready: whoever
- * chooses among them looks at that once a second or so, and must not meet a closed door meanwhile.
+ * How long a clustered instance still accepts requests after it has reported that it is not ready: a load balancer
+ * asks for that about once a second, and must not meet a closed port meanwhile.
  */
 const NOTICE_MS = 3_000;
 /** At most this share of the grace goes into that. */
@@ -81,7 +81,7 @@ export class StopSignals {
   #receivedAtMs = 0;
   #stop: (() => void) | undefined;
 
-  /** `onSignal` is told of the first signal. */
+  /** `onSignal` receives the first signal. */
   constructor(onSignal: (signal: string) => void, environment: Environment) {
     this.#onSignal = onSignal;
     this.#echoMs = environment.npm_lifecycle_event === undefined ? 0 : ECHO_MS;
@@ -90,7 +90,7 @@ export class StopSignals {
     }
   }
 
-  /** Throws where the process was told to stop while it starts. */
+  /** Throws if the process got a stop signal while it starts. */
   assertNone(): void {
     if (this.#received === undefined) return;
     throw new Error(`stopped by ${this.#received} before it was started`);

@@ -83,7 +83,7 @@ export class WorkerMetrics {
     return true;
   }
 
-  /** A worker is no more: what it counted stays in the sums. */
+  /** A worker has ended: what it counted stays in the sums. */
   retire(worker: Worker): void {
     const metrics = this.#lastReports.get(worker);
     this.#lastReports.delete(worker);

@@ -6,7 +6,7 @@ interface WorkerProcessesOptions {
   /** The program that is to run as a worker. */
   readonly script: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** How long a worker may take to end after it was told to stop. */
+  /** How long a worker may take to end after its stop signal. */
   readonly stopTimeoutMs: number;
   readonly log: { info(message: string): void; warn(message: string): void };
 }
@@ -150,7 +150,7 @@ export function tellAlive(): void {
 
 /**
  * Notices workers that stand still, to which the kernel hands its share of the connections for as long as
- * they live. A parent that stood still itself has not heard of anybody, and begins anew.
+ * they live. A parent that stood still itself has received no report, and starts over.
  */
 class WorkerWatch<Worker> {
   readonly #heardAtMs = new Map<Worker, number>();

@@ -122,7 +122,7 @@ export class LogWriter implements LogDestination {
   #dropBlock(block: Buffer, error: NodeJS.ErrnoException): void {
     this.#droppedLines += countLines(block, this.#offset);
     this.#offset = block.length;
-    // The reader is gone for ever. After any other error, such as a full disk, the next block may succeed.
+    // The reader is gone. After any other error, such as a full disk, the next block may succeed.
     if (error.code === "EPIPE" || error.code === "EBADF") this.#isClosed = true;
   }
 

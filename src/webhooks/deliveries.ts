@@ -26,26 +26,26 @@ export interface DeliveriesDependencies {
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
   readonly clock: Clock;
-  /** Looks for work of all kinds that nobody does. */
+  /** Looks for work of all kinds without an owner. */
   sweep(): Promise<void>;
   /** Tells the instance that acts for a webhook, if it is another one, that there is something to do. */
   wakeOwner(webhookId: string): void;
   onError(error: unknown): void;
 }
 
-/** Between two looks at everything that is due, which find what nobody told of. */
+/** Between two queries of everything that is due, which find what was not notified. */
 const FULL_LOOK_MS = 900;
-/** After a failure to read or write, before a webhook is given back to whoever takes it up. */
+/** After a failure to read or write, before a webhook is released to another owner. */
 const FAILURE_PAUSE_MS = 500;
 /** Calls to look now that come closer together than this share one look. */
 const MIN_LOOK_INTERVAL_MS = 20;
 /** Organizations that one statement looks at, and statements of one look at everything. */
 const MAX_ORGANIZATIONS = 256;
 const MAX_STATEMENTS_A_LOOK = 20;
-/** Beyond these, a webhook that was told of is found by the next look at everything. */
+/** Beyond these, a notified webhook is found by the next query of everything. */
 const MAX_TOLD = 10_000;
 const MAX_TOLD_A_STATEMENT = 1_000;
-/** Other instances are told of so many webhooks without an owner at a time; they find the others by looking. */
+/** Other instances are notified of so many webhooks without an owner at a time; their queries find the others. */
 const MAX_WAKES_A_TURN = 256;
 /**
  * Webhooks that one instance acts for. An organization takes up to a quarter of it, and a few in any
@@ -84,7 +84,7 @@ export class Deliveries implements OwnedKind {
     return this.#loops.size;
   }
 
-  /** Deliveries were written, by this instance: whoever acts for these webhooks sends them now. */
+  /** This instance wrote deliveries: the owners of these webhooks send them now. */
   noteNumbered(webhooks: ReadonlyMap<string, string | null>): void {
     let wakes = 0;
     for (const [id, owner] of webhooks) {
@@ -249,7 +249,7 @@ export class Deliveries implements OwnedKind {
       this.#loops.delete(lease.id);
       this.#count(loop, -1);
     }
-    // Also past the lease of this instance, which may live on: nobody else takes what the living own.
+    // Also past the lease of this instance, which may live on: no other instance claims what a live one owns.
     await this.#release(lease);
     // What came between its last look and its end.
     if (isLast) this.#tell(lease.id);

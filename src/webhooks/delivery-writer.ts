@@ -35,7 +35,7 @@ const TIMED_OUT = "57014";
 
 /**
  * Writes what the owners of webhooks decide, of many webhooks in one commit: what queued during the last
- * commit goes into the next, of each organization an equal share. There is no more of it than webhooks that are acted for and the few results
+ * commit goes into the next, of each organization an equal share. There is at most one write for each owned webhook, and the few results
  * that each may leave unwritten.
  */
 export class DeliveryWriter {

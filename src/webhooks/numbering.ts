@@ -16,7 +16,7 @@ export interface NumberingDependencies {
   onError(error: unknown): void;
 }
 
-/** Finds what no call told of: an event that another instance wrote and did not number. */
+/** Finds what no call notified: an event that another instance wrote and did not number. */
 const LOOK_INTERVAL_MS = 1_000;
 /** Calls that come closer together than this share one look. */
 const MIN_LOOK_INTERVAL_MS = 20;

@@ -64,7 +64,7 @@ export class Webhooks {
     this.#dependencies = dependencies;
   }
 
-  /** The secret is told this once. Throws 400, and 403 where there are too many. */
+  /** The secret is shown this once. Throws 400, and 403 if there are too many. */
   async create(
     organizationId: string,
     settings: WebhookSettings & { readonly secret: string | undefined },
@@ -214,7 +214,7 @@ export class Webhooks {
     return found;
   }
 
-  /** Throws 503 at once where too much is under way: nobody waits for receivers of others. */
+  /** Throws 503 at once if too much is under way: no caller waits for others' receivers. */
   async #sendNow({ record, sealed }: FoundWebhook, event: EventToSend): Promise<AttemptRecord> {
     const { slots, secrets, sendEvent, clock } = this.#dependencies;
     const { host } = new URL(record.url);
@@ -275,7 +275,7 @@ const ID_BYTES = 8;
 
 /**
  * Ids of the deliveries of one webhook: outbox ids, which count the events of all organizations, encrypted
- * as one block with a key of the webhook's. Nobody else can read them or make one, and none is stored.
+ * as one block with a key of the webhook's. No other webhook can read them or make one, and none is stored.
  */
 class DeliveryIds {
   readonly #key: Buffer;

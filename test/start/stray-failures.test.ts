@@ -30,6 +30,6 @@ test.each([
   ["a rejection", `void Promise.reject(new Error("a fault"));`],
 ])("any other failure ends it with 1: %s", async (_name, failure) => {
   const { said, exitCode } = await meet(failure);
-  expect(said).toBe("a failure that nobody caught; stopping\n");
+  expect(said).toBe("uncaught failure; stopping\n");
   expect(exitCode).toBe(1);
 });

@@ -135,7 +135,7 @@ export class PostgresOwnership implements Ownership {
     if (unknown.length > 0) await this.release(unknown);
   }
 
-  /** A stop in order: nobody has to wait for this instance's lease to end. */
+  /** An orderly stop: no instance has to wait for this one's lease to end. */
   async releaseAll(): Promise<void> {
     await this.release([...this.#held.values()]);
   }

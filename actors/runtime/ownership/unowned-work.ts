@@ -5,7 +5,7 @@ import type { Lease, Ownership } from "./interface.ts";
 export interface OwnedKind {
   readonly kind: string;
   /**
-   * Ids of actors that have something to do now and that nobody alive owns (view `owned_actors`), at
+   * Ids of actors that have work now and no live owner (view `owned_actors`), at
    * most `limit`, those that wait longest first.
    */
   findWork(limit: number): Promise<readonly string[]>;
@@ -31,20 +31,20 @@ const SWEEP_INTERVAL_MS = 1_000;
 /** What one query finds at most; where it finds that many the next one follows at once. */
 const MAX_FOUND = 1_000;
 const MAX_ROUNDS_A_SWEEP = 20;
-/** Less than the time between two sweeps: what is still nobody's by then is anyone's. */
+/** Less than the time between two sweeps: after it, any instance may claim the work. */
 const LEFT_OVER_MS = 750;
 const REMEMBERED_MS = 3_000;
 
 interface SweptKind {
   readonly owned: OwnedKind;
-  /** What is other instances' share, and since when it was seen to be nobody's. */
+  /** The other instances' share, and since when it was seen without an owner. */
   leftToOthers: ReadonlyMap<string, number>;
 }
 
 /**
  * Finds owned actors that have work and no owner, and takes over this instance's share of them: once a
- * second, and at once when told to. The ids are dealt out among the live instances by their hashes; what
- * is still nobody's a sweep later anyone takes, because its turn may have gone to one that is no more.
+ * second, and at once on request. The ids are divided among the live instances by their hashes; what
+ * has no owner a sweep later any instance takes, because its share may belong to one that has died.
  */
 export class UnownedWork {
   readonly #dependencies: UnownedWorkDependencies;

@@ -20,7 +20,7 @@ import { RunningCalls, type RunningCallsDependencies } from "./running-calls.ts"
 /** Results above this are not kept. */
 export const MAX_STORED_RESULT_BYTES = 1_048_576;
 const MAX_KEY_CHARACTERS = 255;
-/** How long anybody waits for a key to be freed: a database that is out of reach holds nobody up. */
+/** How long a caller waits for a key to be freed: a database that is out of reach holds no caller up. */
 const FREE_PATIENCE_MS = 100;
 /** The same, of a call that comes for the key, all in all. */
 const MAX_WAIT_FOR_FREE_MS = 250;
@@ -41,7 +41,7 @@ export interface Replay {
 /**
  * The same call twice gives one upstream call, one charge and one result.
  *
- * Errors and disconnects free the key, and nobody finds it taken who knows of them: whoever tells an error
+ * Errors and disconnects free the key, and a caller that knows of one never finds it taken: a response with an error
  * waits for `free` before, and so does a call that comes for a key that is being freed. Where the database
  * is slow that ends after a moment; the key is freed as soon as it answers.
  */
@@ -65,7 +65,7 @@ export class Idempotency {
     const beganMs = clock.nowMs();
     const untilMs = beganMs + maxWaitMs;
     for (;;) {
-      // A call that was cut short has freed its key, and nobody is to begin it again here.
+      // A call that was cut short has freed its key, and must not begin again here.
       if (isCutShort()) throw stopping();
       const freeing = this.#frees.underWay(claim);
       const outcome = await this.#tryClaim(claim, signal);

@@ -42,7 +42,7 @@ export class KeyFrees {
     return done;
   }
 
-  /** Undefined where nobody is freeing this key here; else resolves when that is done. */
+  /** Undefined if this key is not being freed here; else resolves when that is done. */
   underWay(claim: IdempotencyClaim): Promise<void> | undefined {
     return this.#underWay.get(nameOf(claim))?.done;
   }

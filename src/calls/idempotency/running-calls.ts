@@ -9,7 +9,7 @@ type UsedKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 export interface RunningCallsDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  /** The gateway is told to stop, and the time of what runs is up. */
+  /** The gateway stops, and the time of running calls is up. */
   isCutShort(): boolean;
 }
 

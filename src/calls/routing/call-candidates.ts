@@ -15,12 +15,12 @@ export type EndpointActors = ActorRegistry<EndpointState, (typeof endpointActor)
 export interface CallDependencies {
   readonly endpoints: EndpointActors;
   readonly clock: Clock;
-  /** Measures how long calls take; nobody sets it back. */
+  /** Measures how long calls take; monotonic. */
   readonly steadyClock: Clock;
   random(): number;
 }
 
-/** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request for ever. */
+/** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request without end. */
 const MAX_CALLS = 12;
 const MAX_RETRY_ROUNDS = 2;
 const BASE_DELAY_MS = 100;
@@ -93,7 +93,7 @@ export class CandidateTries {
   ): Promise<Answer> {
     for (;;) {
       const candidate = await this.#next();
-      // Where no answer comes of it, this is all that its log line can tell.
+      // If there is no answer, its log line has only this.
       this.#log.model = candidate.model.id;
       this.#log.provider = candidate.providerId;
       try {
@@ -150,7 +150,7 @@ export class CandidateTries {
     } else this.#endpoint!.turn("fail", undefined);
   }
 
-  /** The next one of this round, of a model that nobody refused. */
+  /** The next one of this round, of a model that no provider refused. */
   #upcoming(): Candidate | undefined {
     if (this.#calls >= MAX_CALLS) return undefined;
     while (this.#position < this.#tried.length) {
@@ -248,9 +248,9 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
   return error;
 }
 
-/** Failures that another try may not meet. A timeout has used up the caller's patience already. */
+/** Failures that another try may not meet. A timeout has used up the caller's time already. */
 function isPassing(failure: ProviderFailure): boolean {
-  // Nobody who waits for an answer is kept for the minutes that a provider may ask for.
+  // A waiting client is not kept for the minutes that a provider may ask for.
   if ((failure.retryAfterMs ?? 0) > MAX_DELAY_MS) return false;
   if (failure.isLasting) return false;
   return failure.kind === "rate_limited" || failure.kind === "unavailable";

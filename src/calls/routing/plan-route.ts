@@ -40,7 +40,7 @@ export interface RoutePlan {
 export interface LackedFields {
   /** Fields that are not sent in the request's own form. */
   readonly leftOut: readonly string[];
-  /** What the caller is told of: fields, or members of them, that asked for something. */
+  /** What is reported to the caller: fields, or members of them, that asked for something. */
   readonly listed: readonly string[];
 }
 

@@ -16,7 +16,7 @@ export interface TunedModelsDependencies {
 
 /**
  * Fine-tuned models, each visible to its organization alone. They are read when an organization first
- * asks, and kept until a change of them is told, as every instance is told it.
+ * asks, and kept until the change feed reports a change of them.
  */
 export class TunedModels {
   readonly #dependencies: TunedModelsDependencies;
@@ -131,7 +131,7 @@ export class TunedModels {
     };
   }
 
-  /** Limits and prices are those of its base, as the catalogue has them now; without it nobody can be billed. */
+  /** Limits and prices are those of its base, as the catalogue has them now; without it no call can be billed. */
   #modelOf(record: TunedModelRecord): CatalogueModel {
     const base = this.#dependencies.models.byId(record.baseModel);
     const title = record.suffix ?? record.jobId;

@@ -141,7 +141,7 @@ async function awaitOutcome(
   const isDone = async (): Promise<boolean> => {
     outcome = await creditCommandOutcome(command.id).run(sql);
     if (outcome?.isDone === true) return true;
-    // The gateway that was heard of may have stopped since.
+    // The gateway that sent the heartbeat may have stopped since.
     await sql.begin((transaction) => carryOutAtRest(transaction, command));
     return interrupted.aborted;
   };

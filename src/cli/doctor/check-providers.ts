@@ -43,7 +43,7 @@ async function checkProvider(
       signal: AbortSignal.timeout(TIMEOUT_MS),
       connectTimeoutMs: TIMEOUT_MS,
     });
-    // Any other status tells that somebody answers HTTP there, which is all that is asked.
+    // Any other status shows that an HTTP server answers there, which is all that is asked.
     if (response.status !== 407) return ok(name, baseUrl);
     return wrong(name, `${baseUrl}: the proxy demands other credentials`);
   } catch (error) {

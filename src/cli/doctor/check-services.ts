@@ -18,7 +18,7 @@ const REDIS_TIMEOUT_MS = 2_000;
 /** Scripts that see the time and write need the replication of effects, which older versions lack. */
 const OLDEST_MAJOR = 5;
 
-/** Whether Redis answers, takes writes, and keeps what it is told, where one is configured. */
+/** Whether Redis answers, takes writes, and keeps them, if one is configured. */
 export async function checkRedis(redisUrl: string | undefined): Promise<Finding[]> {
   if (redisUrl === undefined) return [];
   const address = maskUrl(redisUrl);

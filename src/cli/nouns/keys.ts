@@ -161,7 +161,7 @@ const list: Command = {
 const revoke: Command = {
   noun: "keys",
   verb: "revoke",
-  summary: "Revokes a key for good; a running gateway refuses it within a second.",
+  summary: "Revokes a key; a running gateway refuses it within a second.",
   options: { id: { value: "KEY_ID", meaning: "the key's id, such as key_…" } },
   positional: "KEY_ID",
   run: async ({ options, positional }, context) => {

@@ -10,8 +10,7 @@ import { type OperatorSettings, withDatabase } from "../operator-database.ts";
 const rotate: Command = {
   noun: "master-key",
   verb: "rotate",
-  summary:
-    "Replaces GATEWAY_MASTER_KEY_PREVIOUS, or a generated key, and seals anew what it sealed.",
+  summary: "Replaces GATEWAY_MASTER_KEY_PREVIOUS, or a generated key, and reseals what it sealed.",
   options: {},
   run: (_, context) =>
     withDatabase(context, async (sql, settings) => {
@@ -63,7 +62,7 @@ function reportOf({ kind, resealed }: Rotation, afterwards: string): Report {
   const lines = [
     kind === "done"
       ? "The new master key was in force already, and nothing was left of the one before."
-      : `The new master key is in force; ${values} sealed ${values === 1 ? "value was" : "values were"} sealed anew.`,
+      : `The new master key is in force; ${values} sealed ${values === 1 ? "value was" : "values were"} resealed.`,
     ...(unreadable === 0
       ? []
       : [

@@ -1,6 +1,6 @@
 import { Redis, type RedisOptions } from "ioredis";
 
-/** A command that has no answer by then has failed; whoever asked goes on without Redis. */
+/** A command without an answer by then has failed; its caller continues without Redis. */
 export const COMMAND_TIMEOUT_MS = 250;
 const CONNECT_TIMEOUT_MS = 1_000;
 const MAX_RECONNECT_DELAY_MS = 500;
@@ -33,7 +33,7 @@ interface RedisConnection {
   failure(): Error | undefined;
 }
 
-/** Connects in the background. What goes wrong is told by the commands that fail. */
+/** Connects in the background. Commands that fail report what goes wrong. */
 export function openRedis(url: string): RedisConnection {
   const redis = new Redis(url, OPTIONS);
   let failure: Error | undefined;
@@ -42,7 +42,7 @@ export function openRedis(url: string): RedisConnection {
     const isOfNumber = isOfDatabaseNumber(error);
     // What follows it says less.
     if (isOfNumber || !isOfDatabaseNumber(failure)) failure = error;
-    // The driver would go on with database 0, which may be that of somebody else.
+    // The driver would continue with database 0, which may belong to another deployment.
     if (isOfNumber) redis.disconnect(true);
   });
   redis.on("ready", () => {

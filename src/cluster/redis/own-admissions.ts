@@ -3,7 +3,7 @@ import type { RateDecision } from "../interface.ts";
 import { MemoryRateWindows } from "../memory.ts";
 import { BUCKET_MS, type SlidingWindow } from "../sliding-window.ts";
 
-/** Admissions of one key that Redis is to be told of, by their buckets. */
+/** Admissions of one key to be reported to Redis, by their buckets. */
 export interface Untold {
   readonly key: string;
   readonly counts: ReadonlyMap<number, number>;
@@ -14,7 +14,7 @@ const SPARE_KEYS = 1_000;
 
 /**
  * What this instance itself admitted within a window, whether through Redis or without it: its local
- * windows count from there, and a Redis that lost its counters is told of it. In memory it is bounded as
+ * windows count from there, and are reported to a Redis that lost its counters. In memory it is bounded as
  * the windows are.
  */
 export class OwnAdmissions {
@@ -28,7 +28,7 @@ export class OwnAdmissions {
     this.#buckets = windowMs / BUCKET_MS;
   }
 
-  /** Keys with admissions that Redis has not been told of. */
+  /** Keys with admissions that have not been reported to Redis. */
   get untoldKeys(): number {
     return this.#untold.size;
   }
@@ -67,7 +67,7 @@ export class OwnAdmissions {
     return this.#windows.remaining(key, share);
   }
 
-  /** The counters in Redis are gone: they have to be told of everything. */
+  /** The counters in Redis are gone: everything has to be reported to them. */
   forgetTold(): void {
     this.#untold = new Map();
     for (const [key, window] of this.#windows.occupied()) {

@@ -2,7 +2,7 @@
  * The scripts of rate windows. Redis runs each as one step, under its own clock.
  *
  * The marker names the generation of counters, `<run id of the server>:<word>`. Where it is gone, or names
- * another run of the server, admissions were lost, and the counters begin anew under another word.
+ * another run of the server, admissions were lost, and the counters start over under another word.
  *
  * A window is a list of pairs: a bucket, and how many admissions there were up to its end. The first pair
  * is the last one that has left the window, so the difference of last and first is what the window holds;
@@ -16,7 +16,7 @@
  */
 
 export const GENERATION_CHANGED = -1;
-/** The command lay somewhere until nobody waited for it any more. */
+/** The command arrived after its caller had stopped waiting. */
 export const TOO_LATE = -2;
 export const CARRIED_OUT = 1;
 
@@ -169,7 +169,7 @@ return {${CARRIED_OUT}, now, tonumber(last[1]) - gone}`;
 
 /**
  * Adds admissions that were made without Redis to the windows, at their ages. KEYS marker, present, windows.
- * ARGV generation, instance, deadline, whether all is told and the instance takes part from now on, buckets,
+ * ARGV generation, instance, deadline, whether everything is reported and the instance takes part from now on, buckets,
  * and for each window the number of its pieces and for each of these its age in milliseconds and its count.
  */
 export function mergeLua(bucketMs: number, clockKey?: string): string {

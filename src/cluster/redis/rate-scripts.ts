@@ -17,11 +17,11 @@ import {
 /** A generation of counters without an instance for so long is forgotten. */
 const MARKER_LIFE_MS = 3_600_000;
 /**
- * An instance takes part for a fifteenth of a window after it was last heard of. That are four seconds: longer
+ * An instance takes part for a fifteenth of a window after its last report. That is four seconds: longer
  * than it counts as alive after it died.
  */
 const PRESENT_PARTS = 15;
-/** A command may still be carried out for a moment after nobody waits for it. */
+/** A command may still be executed for a moment after its caller has stopped waiting. */
 const LATE_MS = 250;
 /** A failure that comes so much after the timeout says that this process was busy, and nothing of Redis. */
 const STALL_MS = 50;
@@ -45,7 +45,7 @@ export interface Answer {
 /** The counters are others than this instance took them for; it has to attend again. */
 export class GenerationChanged extends Error {}
 
-/** The counters cannot be trusted any longer and have to begin anew. */
+/** The counters cannot be trusted and have to start over. */
 export class CountersLost extends Error {}
 
 /** This process itself was too busy to see the answer in time. */
@@ -92,7 +92,7 @@ export class RateScripts {
 
   /**
    * Says that this instance is there, and takes part if `known` still is the generation; returns the one
-   * that is. Counters begin anew where they were lost, which `lost` claims of a generation. Throws
+   * that is. Counters start over if they were lost, which `lost` claims of a generation. Throws
    * CountersLost where a clock was set: ages cannot be compared over that.
    */
   async attend(known: string | undefined, lost: string | undefined): Promise<string> {
@@ -191,7 +191,7 @@ export class RateScripts {
       throw new Stalled("no answer was seen in time", { cause: error });
     });
     const isSteady = this.#time.observe(reply[1] as number, sentMs, this.#options.clock.nowMs());
-    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters began anew");
+    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters started over");
     if (!isSteady) throw new CountersLost("a clock was set");
     if (reply[0] === TOO_LATE) throw new Error("it answers too late");
     if (reply[0] !== CARRIED_OUT) throw new Error("it answers with something unknown");

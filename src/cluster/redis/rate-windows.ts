@@ -46,15 +46,15 @@ interface RedisRateWindowsOptions {
 
 /** How often an instance attends within a window: each half second. */
 const ATTENDS_A_WINDOW = 120;
-/** After a loss that Redis itself told of, so that it answers. */
+/** After a loss that Redis itself reported, so that it answers. */
 const ATTEND_SOON_MS = 20;
 /** Takes that wait for Redis at a time. */
 const MAX_WAITING = 20_000;
 /** Of one script, so that it stops Redis for less than a millisecond. */
 const MAX_TAKES_A_SCRIPT = 128;
-/** What is told while takes wait must be little. */
+/** Reports must be small while takes wait. */
 const MAX_LAST_KEYS = 64;
-/** A take whose answer this process did not see, or that saw the counters begin anew, asks once more. */
+/** A take whose answer this process did not see, or that saw the counters start over, asks once more. */
 const MAX_ATTEMPTS = 2;
 /** Clocks and expiry differ by less than this at the end of a window. */
 const RECENT_MARGIN_BUCKETS = 20;
@@ -263,12 +263,12 @@ export class RedisRateWindows implements RateWindows {
       this.#hasStalled = false;
       if (this.#lostGeneration === lost) this.#lostGeneration = undefined;
       if (generation !== this.#generation) {
-        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters began anew"));
+        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters started over"));
         this.#generation = generation;
         this.#own.forgetTold();
       }
       if (this.#isClosed) return;
-      // Something was found missing while Redis was asked: it has to be told of that first.
+      // Something was found missing while Redis was asked: that has to be reported first.
       if (this.#lostGeneration === generation) this.#attendsSoon = true;
       else if (this.#state === "apart") await this.#join(generation);
       else if (this.#own.untoldKeys > 0) await tellNext(scripts, this.#own, generation);

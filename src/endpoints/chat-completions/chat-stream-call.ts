@@ -11,13 +11,13 @@ import type { StreamTicker } from "./stream-ticker.ts";
 export interface ChatStreamDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
   readonly ticker: StreamTicker;
-  /** Measures what passes; nobody sets it back. */
+  /** Measures time spans; monotonic. */
   readonly steadyClock: Clock;
   readonly keepaliveMs: number;
   readonly firstTokenTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
-  /** Undefined while nobody can have taken this instance for dead; else resolves when that is certain again. */
+  /** Undefined while no instance can have declared this one dead; else resolves when that is certain again. */
   whenCurrent(): Promise<void> | undefined;
 }
 
@@ -37,7 +37,7 @@ export interface ChatStreamCall extends ChargedCall {
   readonly store?: ((bytes: Uint8Array | null) => StatementEffect) | undefined;
   /**
    * Called where the stream ends in any other way than whole: errors and disconnects free the key. An error
-   * is told once this resolves.
+   * is sent once this resolves.
    */
   readonly free?: (() => Promise<void>) | undefined;
 }

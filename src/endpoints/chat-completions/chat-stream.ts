@@ -64,7 +64,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     call.log.isDeferred = true;
     call.clientSignal.addEventListener("abort", this);
     dependencies.ticker.add(this);
-    // A client that has gone already will not be told of again.
+    // A client that has already gone is not reported again.
     if (call.clientSignal.aborted) this.#clientGone();
   }
 
@@ -115,8 +115,8 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   /**
-   * Of a stream that opens a checkpoint may be durable before its first byte leaves: whoever takes this
-   * instance for dead charges that. A client that left has what was produced charged.
+   * A stream that opens may have a durable checkpoint before its first byte leaves: an instance that declares this
+   * one dead charges that. A client that left pays for what was produced.
    */
   noteUndelivered(): void {
     const { checkpoints, charge } = this.#opening;
@@ -152,7 +152,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     const output = relay.takeOutput();
     const admitted = this.#opening.checkpoints!.admit(outputTokens);
     if (admitted !== undefined) return this.#deliverBehind(admitted, output);
-    // Whoever takes this instance for dead bills the last checkpoint: nothing may leave after that.
+    // An instance that declares this one dead bills the last checkpoint: nothing may leave after that.
     const current = this.#dependencies.whenCurrent();
     if (current !== undefined) return this.#deliverBehind(current, output);
     this.#hasDelivered = true;
@@ -191,7 +191,7 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   /**
-   * After the first byte a failure is told in the stream, which then ends without [DONE]. Its charge comes
+   * After the first byte a failure is sent in the stream, which then ends without [DONE]. Its charge comes
    * first, unless the stream's time is up before: then it follows, however long it takes.
    */
   async #fail(thrown: unknown): Promise<void> {
@@ -254,7 +254,7 @@ export class ChatStream implements Ticking, EventListenerObject {
     this.#attempts.fail(failure);
     const { relay, isUnderWay } = this.#opening;
     relay?.cancel();
-    // Where nobody waits for the provider, nobody else would end the stream.
+    // If nothing awaits the provider, nothing else would end the stream.
     if (!isUnderWay && !this.#isReading) void this.#fail(failure);
     return failure;
   }

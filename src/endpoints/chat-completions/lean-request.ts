@@ -12,9 +12,9 @@ const MAX_TEXT_CHARACTERS = 1_024;
 
 /**
  * What the event loop needs of a request that has passed all checks: small, whatever the request holds, and
- * leading to the same decisions. What the gateway reads is there as it is (its own size is bounded by the
+ * leading to the same decisions. What the gateway reads is there unchanged (its own size is bounded by the
  * checks, but for names, which are cut); of other fields it is their presence, and the values that
- * chat-fields.ts looks at. Messages are left out: their size and media are told apart.
+ * chat-fields.ts looks at. Messages are left out: their size and media are kept separately.
  */
 export function leanRequest(request: ChatRequest): ChatRequest {
   const lean: Record<string, unknown> = {};

@@ -11,7 +11,7 @@ export interface StartedUpstream extends OpenedAnswer {
   readonly output: GrowingBytes;
 }
 
-/** A try, and the stream that may come of it. */
+/** A try, and the stream that may result. */
 export class StreamAttempt extends ProviderCall implements EventListenerObject {
   /** True where it was aborted because the first event did not come in time. */
   isExpired = false;

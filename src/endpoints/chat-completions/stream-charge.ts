@@ -121,7 +121,7 @@ export class StreamCharge {
   /**
    * Charges what had come when the client went away, and stops the provider: at once, but where the answer is
    * whole and only its usage is still to come. Clients leave at the finish reason, and what a model thinks
-   * unseen is told by the usage alone.
+   * unseen shows in the usage alone.
    */
   async settleLeft(stopProvider: () => void): Promise<void> {
     const relay = this.#relay;

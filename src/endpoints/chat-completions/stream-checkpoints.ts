@@ -60,7 +60,7 @@ export class StreamCheckpoints {
 
   #beginUnwatched(): void {
     if (this.#running) return;
-    // A failure shows again, and is told, when delivery has to wait for a checkpoint.
+    // A failure shows again, and is reported, when delivery has to wait for a checkpoint.
     this.#begin().catch(() => {});
   }
 

@@ -20,7 +20,7 @@ export function endedWithoutReason(): GatewayError {
 }
 
 /**
- * What a stream that has begun tells of whatever was thrown. What the provider reported is told as it would
+ * The error that a started stream sends for what was thrown. What the provider reported is sent as it would
  * have been before the first byte.
  */
 export function asStreamError(thrown: unknown, trail: readonly string[]): GatewayError {

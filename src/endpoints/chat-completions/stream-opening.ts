@@ -32,7 +32,7 @@ export class StreamOpening {
   #endWait: ((failure: GatewayError) => void) | undefined;
   #hasGivenUp = false;
 
-  /** `onFailed` is called when everything is released, before the failure is told. */
+  /** `onFailed` is called when everything is released, before the failure is sent. */
   constructor(
     dependencies: ChatStreamDependencies,
     call: ChatStreamCall,
@@ -69,7 +69,7 @@ export class StreamOpening {
     }
   }
 
-  /** The client went away: whoever opens the stream sees it at the next step. */
+  /** The client went away: the opening stream sees it at the next step. */
   abandon(): void {
     this.#isAbandoned = true;
   }
@@ -119,11 +119,11 @@ export class StreamOpening {
   }
 
   async #release(): Promise<void> {
-    // The provider did its part; its endpoint must not count this call as running for ever.
+    // The provider did its part; its endpoint must not count this call as running without end.
     this.relay?.end(true);
     // What a provider had produced for a client that went away is charged; otherwise nothing left here.
     if (this.charge !== undefined && this.#isAbandoned) await this.charge.settleQuietly(499);
-    // A checkpoint may yet come to stand there: what ends it is written behind it, and nobody waits.
+    // A checkpoint may still be written: what ends it is written after it, and no caller waits.
     else if (this.#hasGivenUp && this.checkpoints?.isWriting) void this.charge!.waiveQuietly();
     else this.#dependencies.money.release(this.#call.hold);
     this.#attempts.abort.abort();

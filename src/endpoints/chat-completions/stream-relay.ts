@@ -17,7 +17,7 @@ interface AnswerLimits {
   readonly maxOutputBytes: number;
 }
 
-/** The provider's side of a running stream: what it sends, rewritten, until somebody takes it. */
+/** The provider's side of a running stream: what it sends, rewritten, until it is taken. */
 export class StreamRelay {
   readonly rewriter: StreamedAnswer;
   readonly candidate: Candidate;
@@ -49,7 +49,7 @@ export class StreamRelay {
     return this.#output.length;
   }
 
-  /** Since when the provider has sent no event, where somebody waits for one: no comment ends its silence. */
+  /** Since when the provider has sent no event while one is awaited: no comment ends its silence. */
   get readingSinceMs(): number | undefined {
     return this.#reading === undefined ? undefined : this.#readingSinceMs;
   }
@@ -120,7 +120,7 @@ export class StreamRelay {
     return hasFinished && !isDone && failure === undefined && usage?.estimated !== false;
   }
 
-  /** Reads on until the usage is told, or nothing more comes. */
+  /** Reads on until the provider reports usage, or ends. */
   async readUsage(): Promise<void> {
     try {
       while (this.lacksUsage && (await this.read()));
@@ -129,7 +129,7 @@ export class StreamRelay {
     }
   }
 
-  /** Reads on behind an error of the provider until usage is told, or nothing more comes. */
+  /** Reads on after an error of the provider until it reports usage, or ends. */
   async readUsageBehindError(): Promise<void> {
     try {
       while (this.rewriter.mayReportUsage) {
@@ -156,7 +156,7 @@ export class StreamRelay {
     return true;
   }
 
-  /** Nobody wants the rest. */
+  /** The rest is not needed. */
   cancel(): void {
     this.#reader.cancel().catch(() => {});
   }

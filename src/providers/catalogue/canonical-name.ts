@@ -1,4 +1,4 @@
-/** `author/slug` of a model, whoever serves it. */
+/** `author/slug` of a model, for every provider of it. */
 export interface CanonicalName {
   readonly author: string;
   readonly slug: string;

@@ -46,7 +46,7 @@ export async function readKeptLists(
       if (models.every(isDiscoveredModel)) kept.set(provider.id, { models, readAtMs });
     }
   } catch {
-    // What cannot be read is asked for anew.
+    // What cannot be read is fetched again.
   }
   return kept;
 }

@@ -1,7 +1,7 @@
 /**
  * How the providers that speak OpenAI's wire format differ from one another in the form of what they take.
  * A difference is listed only where the provider is known to refuse the plain form. Which fields of a
- * request they have at all is told by ../chat-fields.ts: what one lacks is left out before it gets here.
+ * request they support is stated by ../chat-fields.ts: what one lacks is left out before it gets here.
  */
 export interface WireDialect {
   readonly keyHeader: "authorization" | "api-key";

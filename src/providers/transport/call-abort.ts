@@ -8,7 +8,7 @@ export interface AbortNotice {
 
 /**
  * Ends a call to a provider. An AbortSignal costs as much as everything else that is noted of a call, so
- * one is made only for who asks for it; others are told directly.
+ * one is made only on request; other listeners are called directly.
  */
 export class CallAbort implements AbortNotice {
   #isAborted = false;

@@ -169,7 +169,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#owner.onIdle(this);
   }
 
-  /** Ends an idle connection in the ordinary way: with TLS, `end()` would wait for the server's end, for ever. */
+  /** Ends an idle connection in the ordinary way: with TLS, `end()` would wait for the server's end without limit. */
   close(): void {
     if (this.#isGone) return;
     this.#leave();

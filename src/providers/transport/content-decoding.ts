@@ -10,7 +10,7 @@ const FORMATS: Readonly<Record<string, "gzip" | "deflate" | "brotli" | "zstd">> 
 
 /**
  * The expanded body of a server that encodes it although it was asked not to; undefined where nothing
- * is encoded. Throws HttpError for an encoding that nobody here knows.
+ * is encoded. Throws HttpError for an unknown encoding.
  */
 export function decoderOf(
   contentEncoding: string | null,

@@ -1,5 +1,5 @@
 /**
- * The types of streams: that of events, and those that frameworks put in the place of one that nobody named.
+ * The types of streams: that of events, and the defaults that frameworks use if none is set.
  * What is sent under those is judged by what is in it. Of a field that proxies have made two of, the first
  * counts.
  */

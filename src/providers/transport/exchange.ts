@@ -136,7 +136,7 @@ export class Exchange implements BodySource, EventListenerObject {
         throw malformed(`a head of more than ${MAX_HEAD_BYTES} bytes`);
       }
       if (end === -1) {
-        // Waiting for the end of such a head would be waiting for ever.
+        // The end of such a head would never come.
         if (bytes.indexOf("\n\n", searchFrom) !== -1) throw malformed("lines that end without CR");
         this.#headBytes = at === 0 ? bytes : bytes.subarray(at);
         return;
@@ -169,7 +169,7 @@ export class Exchange implements BodySource, EventListenerObject {
     try {
       this.#receiveBody(bytes, bodyStart);
     } catch (error) {
-      // The head stands: whoever reads the body is told.
+      // The head is complete: the body's reader gets the error.
       this.fail(error);
     }
     this.#receiver.responded(response);
@@ -189,7 +189,7 @@ export class Exchange implements BodySource, EventListenerObject {
       isOver = this.#remainingBytes === 0;
     }
     if (end > start) this.#response!.push(bytes, start, end);
-    // Bytes that nobody asked for may be meant as the answer to the next request.
+    // Unrequested bytes may be meant as the answer to the next request.
     if (isOver) this.#complete(position === bytes.length);
   }
 

@@ -3,7 +3,7 @@ export class HttpError extends Error {
   readonly code: string;
   /** A connection that had been used before ended without a byte of an answer: it may have died unnoticed. */
   readonly lostUsedConnection: boolean;
-  /** Until somebody changes a certificate or a setting, the next try fails in the same way. */
+  /** Until an operator changes a certificate or a setting, the next try fails in the same way. */
   readonly isLasting: boolean;
 
   constructor(

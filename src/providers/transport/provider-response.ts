@@ -30,7 +30,7 @@ export interface ProviderRequest {
   readonly onNewConnection?: boolean | undefined;
 }
 
-/** Who waits for a response. One of the two is told, once. */
+/** Waits for a response. One of the two is called, once. */
 export interface ResponseReceiver {
   /** As much of the body has come as came with the head. */
   responded(response: ProviderResponse): void;

@@ -46,7 +46,7 @@ export function prepareHead(
     proxy: proxyFor(parsed, proxies),
   };
   const path = `${parsed.pathname}${parsed.search}`;
-  // A proxy is told where a request goes (RFC 9112, section 3.2.2), unless it has made a tunnel there.
+  // A proxy gets the absolute URL (RFC 9112, section 3.2.2), unless it has opened a tunnel.
   const asProxied = target.proxy !== undefined && !isSecure;
   const lines = [`${method} ${asProxied ? `http://${parsed.host}${path}` : path} HTTP/1.1`];
   lines.push(`host: ${parsed.host}`);

@@ -7,7 +7,7 @@ export const MAX_UNREAD_BYTES = 262_144;
 export interface BodySource {
   pause(): void;
   resume(): void;
-  /** Nobody will read the rest. */
+  /** The rest will not be read. */
   abandon(): void;
 }
 

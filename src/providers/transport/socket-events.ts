@@ -12,7 +12,7 @@ export interface SocketEvents {
   ended(error: unknown): void;
 }
 
-/** Opens a connection and reports to the handlers; a rejection repeats what they were told. */
+/** Opens a connection and reports to the handlers; a rejection repeats what they received. */
 export type Connect = (options: Bun.TCPSocketConnectOptions<SocketEvents>) => Promise<unknown>;
 
 export const SOCKET_HANDLERS: Bun.SocketHandler<SocketEvents> = {

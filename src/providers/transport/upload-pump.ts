@@ -19,7 +19,7 @@ export class UploadPump {
   #isReading = false;
   #hasEnded = false;
 
-  /** @throws TypeError where somebody reads the stream already */
+  /** @throws TypeError if the stream is already being read */
   constructor(content: ReadableStream<Uint8Array>, sink: UploadSink) {
     this.#reader = content.getReader();
     this.#sink = sink;

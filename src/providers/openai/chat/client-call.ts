@@ -12,7 +12,7 @@ export interface AnswerReader {
   answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer>;
 }
 
-/** One call by the gateway's own client: what is sent, and what comes of it. */
+/** One call by the gateway's own client: the request and its result. */
 export class ClientCall implements ProviderRequest, ResponseReceiver {
   readonly method = "POST";
   readonly headers: Readonly<Record<string, string>>;

@@ -78,7 +78,7 @@ export class StreamedToolCalls {
   }
 }
 
-/** A further piece brings arguments; the id was told, and clients put together whatever is told again. */
+/** A further piece brings arguments; the id was sent, and clients append what is sent again. */
 function continueCall(piece: Fields, call: KnownCall): void {
   delete piece.id;
   if (textOf(piece.type) === "") delete piece.type;
