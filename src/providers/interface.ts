@@ -57,6 +57,14 @@ export interface PieceReader<Piece = Uint8Array> {
   cancel(): Promise<void>;
 }
 
+/** The next piece, at once if it has come; undefined when the answer is over, even if the reader adds a value. */
+export async function nextPiece<Piece>(reader: PieceReader<Piece>): Promise<Piece | undefined> {
+  const piece = reader.take?.();
+  if (piece !== undefined) return piece;
+  const read = await reader.read();
+  return read.done ? undefined : read.value;
+}
+
 /**
  * What a provider answers to a chat. A provider whose wire is the client's own hands the answer on raw and
  * reads from it, in passing, what the gateway has to know; any other gives it in typed form. A provider may

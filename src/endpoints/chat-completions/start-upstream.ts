@@ -2,7 +2,7 @@ import { ProviderCall } from "../../calls/call.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
-import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { completionId, type OpenedAnswer, openAnswer } from "./render-answer.ts";
 
@@ -53,7 +53,7 @@ export async function startUpstream(
     // A role alone is held back: behind it nothing has been said yet, so that another provider can still
     // take over.
     for (;;) {
-      const piece = reader.take?.() ?? (await reader.read()).value;
+      const piece = await nextPiece(reader);
       if (piece === undefined) rewriter.end();
       else rewriter.push(piece);
       if (rewriter.hasBegun || output.length > MAX_HELD_BACK_BYTES) {

@@ -2,7 +2,7 @@ import type { CandidateTries } from "../../calls/routing/call-candidates.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
-import { type PieceReader, ProviderFailure } from "../../providers/interface.ts";
+import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import type { StartedUpstream } from "./start-upstream.ts";
 import { beyondLimit } from "./stream-errors.ts";
@@ -133,7 +133,7 @@ export class StreamRelay {
   async readUsageBehindError(): Promise<void> {
     try {
       while (this.rewriter.mayReportUsage) {
-        const piece = this.#reader.take?.() ?? (await this.#reader.read()).value;
+        const piece = await nextPiece(this.#reader);
         if (piece === undefined) return;
         this.rewriter.pushBehindError(piece);
       }
