@@ -7,7 +7,7 @@ import { applyChange, type ChangeListeners, forgetAll } from "./compose/change-f
 import { composeNode } from "./compose/cluster-node.ts";
 import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
-import { composeEndpoints } from "./compose/endpoints.ts";
+import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
@@ -48,7 +48,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
 
-  const { httpClient, providers } = composeProviders(base);
+  const workThread = createWorkThread(base.onError);
+  const { httpClient, providers } = composeProviders(base, workThread);
   const { index: models, lists } = await composeModels({ ...base, sql: background, httpClient });
   const accounts = composeMoney(base, owed, rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
@@ -57,7 +58,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const tuning = composeFineTuning({
     ...base,
     ...node,
-    ...{ money, models, tunedModels, admission },
+    ...{ money, models, tunedModels, admission, workThread },
     providers: trainersOf(providers),
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
@@ -70,9 +71,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
-  const { endpoints, workThread, ticker, deadlines } = composeEndpoints({
+  const { endpoints, ticker, deadlines } = composeEndpoints({
     ...base,
-    ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort },
+    ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort, workThread },
     events: webhooks.completionEvents,
     whenCurrent: () => membership.whenCurrent(),
     notes: owed.notes,

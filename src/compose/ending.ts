@@ -67,13 +67,15 @@ export function composeEnding(parts: EndingParts): Ending {
     },
     async close() {
       clearInterval(parts.sweep);
-      parts.workThread.close();
       parts.modelLists.stop();
       parts.lag.stop();
       parts.balances.stop();
       parts.orders.close();
       parts.notes.close();
-      await parts.tuning.close();
+      // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
+      const tuningClosed = parts.tuning.close();
+      parts.workThread.close();
+      await tuningClosed;
       await parts.idempotency.close();
       await parts.files.close();
       await parts.lastUse.write();

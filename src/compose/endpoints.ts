@@ -26,7 +26,8 @@ interface EndpointParts
   readonly clock: Clock;
   readonly world: ActorWorld;
   readonly telemetry: Telemetry;
-  onError(error: unknown): void;
+  /** For long bodies. */
+  readonly workThread: FairWorkThread;
 }
 
 /** The largest body takes about a second; what takes longer hangs. */
@@ -35,21 +36,25 @@ const MAX_WAIT_FOR_WORK_MS = 15_000;
 const MAX_WAITING = 512;
 const MAX_WAITING_OF_ONE = 128;
 
-/** The billed endpoints, and what ends the calls that run. */
-export function composeEndpoints(options: EndpointParts) {
-  const { config, clock, world, telemetry, onError, ...parts } = options;
-  const { upstreamTimeouts, keepaliveMs } = config;
-  const steadyClock = steady(clock);
-  const ticker = new StreamTicker(steadyClock);
-  const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
-  const workThread = new FairWorkThread({
+/** The thread for what would hold the event loop: see `long-work-thread.ts`. */
+export function createWorkThread(onLost: (error: unknown) => void): FairWorkThread {
+  return new FairWorkThread({
     script: new URL("./long-work-thread.ts", import.meta.url),
     deadlineMs: WORK_DEADLINE_MS,
     maxWaitMs: MAX_WAIT_FOR_WORK_MS,
     maxWaiting: MAX_WAITING,
     maxWaitingOfOne: MAX_WAITING_OF_ONE,
-    onLost: onError,
+    onLost,
   });
+}
+
+/** The billed endpoints, and what ends the calls that run. */
+export function composeEndpoints(options: EndpointParts) {
+  const { config, clock, world, telemetry, workThread, ...parts } = options;
+  const { upstreamTimeouts, keepaliveMs } = config;
+  const steadyClock = steady(clock);
+  const ticker = new StreamTicker(steadyClock);
+  const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
   const endpoints = modelEndpoints({
     ...parts,
     longBodies: new LongBodies(workThread),
@@ -67,5 +72,5 @@ export function composeEndpoints(options: EndpointParts) {
     onError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   });
-  return { endpoints, workThread, ticker, deadlines };
+  return { endpoints, ticker, deadlines };
 }

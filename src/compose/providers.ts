@@ -1,10 +1,12 @@
+import type { FairWorkThread } from "../lib/fair-work-thread.ts";
 import { createProviders } from "../providers/registry.ts";
 import { SandboxTunedModels } from "../providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../providers/transport/http-client.ts";
 import type { Base } from "./base.ts";
 
 /** The configured providers, and the HTTP client that they share. */
-export function composeProviders({ config, sql, background, clock, wires }: Base) {
+export function composeProviders(base: Base, workThread: FairWorkThread) {
+  const { config, sql, background, clock, wires } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const settings = config.providers.map((provider) => ({
     ...provider,
@@ -12,6 +14,6 @@ export function composeProviders({ config, sql, background, clock, wires }: Base
     connectTimeoutMs: config.upstreamTimeouts.connectMs,
   }));
   const tunedModels = new SandboxTunedModels(sql);
-  const shared = { sql: background, clock, httpClient, tunedModels, wires };
+  const shared = { sql: background, workThread, clock, httpClient, tunedModels, wires };
   return { httpClient, providers: createProviders(settings, shared) };
 }

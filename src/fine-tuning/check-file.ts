@@ -1,8 +1,21 @@
-import { saidWithoutContent } from "../files/json-lines-check.ts";
 import type { JobError } from "../lib/fine-tuning-job.ts";
-import { JsonLineError, readJsonLines } from "../lib/json-line-reader.ts";
+import {
+  JsonLineError,
+  MAX_QUICK_LINE_BYTES,
+  type RawLine,
+  readLines,
+} from "../lib/json-line-reader.ts";
+import { loopPauses } from "../lib/loop-pauses.ts";
+import { sharedCopy } from "../lib/shared-bytes.ts";
 import { tokensOfPrompt } from "../lib/token-estimate.ts";
 import { fail, type StepContext, told } from "./step.ts";
+import {
+  type CheckedLine,
+  checkLine,
+  type JoinedTexts,
+  type LongLineCall,
+  notJsonLines,
+} from "./training-line.ts";
 
 /** Reads the files (spec 7: invalid_format, token_limit_exceeded end the job as failed). */
 export async function check(context: StepContext): Promise<number | null> {
@@ -19,7 +32,7 @@ export async function check(context: StepContext): Promise<number | null> {
 }
 
 async function checked(
-  { openFile, provider, contextTokens }: StepContext,
+  { openFile, provider, contextTokens, checkLongLine }: StepContext,
   fileId: string,
   param: "training_file" | "validation_file",
 ) {
@@ -29,7 +42,7 @@ async function checked(
     return { error: { code: "file_not_found", message, param } };
   }
   const countTokens = provider.countTokens.bind(provider);
-  return checkFile(content, { contextTokens, countTokens }, param);
+  return checkFile(content, { contextTokens, countTokens, checkLongLine }, param);
 }
 
 function failed(
@@ -47,6 +60,8 @@ interface FileLimits {
   readonly contextTokens: number;
   /** Counts no further than is needed to pass `limit`. */
   countTokens(text: string, limit: number): Promise<number>;
+  /** Has a work thread check the line. Rejects with 503 where it has too much to do. */
+  checkLongLine(call: LongLineCall): Promise<CheckedLine>;
 }
 
 /**
@@ -63,85 +78,53 @@ export async function checkFile(
   let tokens = 0;
   let examples = 0;
   const refused = (code: string, message: string) => ({ error: { code, message, param } });
+  const pause = loopPauses();
   try {
-    for await (const { line, bytes, value } of readJsonLines(content, MAX_LINE_BYTES)) {
-      const example = readExample(value);
-      if (typeof example === "string") {
-        return refused(
-          "invalid_format",
-          `The file is not in chat format: line ${line} ${example}.`,
-        );
-      }
+    for await (const raw of readLines(content, MAX_LINE_BYTES)) {
+      await pause();
+      const checked = await checkRawLine(raw, limits);
+      if (checked.kind === "blank") continue;
+      if (checked.kind === "refused") return refused("invalid_format", checked.message);
       // No token is shorter than a byte: only long lines have to be counted.
-      if (bytes > limits.contextTokens && (await isTooLong(example, limits))) {
+      const isLong = raw.bytes.length > limits.contextTokens;
+      if (isLong && (await isTooLong(checked.texts, limits, pause))) {
         const limit = `the base model's context of ${limits.contextTokens} tokens`;
-        return refused("token_limit_exceeded", `The example on line ${line} exceeds ${limit}.`);
+        const message = `The example on line ${raw.line} exceeds ${limit}.`;
+        return refused("token_limit_exceeded", message);
       }
-      const textBytes = example.texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-      tokens += tokensOfPrompt(textBytes, example.messages);
+      tokens += tokensOfPrompt(checked.textBytes, checked.messages);
       examples += 1;
     }
   } catch (error) {
     if (!(error instanceof JsonLineError)) throw error;
-    return refused("invalid_format", `The file is not valid JSONL: ${error.message}.`);
+    return refused("invalid_format", notJsonLines(error));
   }
   return examples === 0 ? refused("invalid_format", "The file has no examples.") : { tokens };
 }
 
-async function isTooLong(example: Example, limits: FileLimits): Promise<boolean> {
+function checkRawLine(
+  { line, bytes }: RawLine,
+  limits: FileLimits,
+): CheckedLine | Promise<CheckedLine> {
+  if (bytes.length > MAX_QUICK_LINE_BYTES) {
+    const shared = sharedCopy(bytes);
+    return limits.checkLongLine({ kind: "fine-tuning.check-line", line, bytes: shared });
+  }
+  return checkLine(line, () => new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+}
+
+async function isTooLong(
+  { joined, lengths }: JoinedTexts,
+  limits: FileLimits,
+  pause: () => Promise<void>,
+): Promise<boolean> {
   let left = limits.contextTokens;
-  for (const text of example.texts) {
-    left -= await limits.countTokens(text, left);
+  let start = 0;
+  for (const length of lengths) {
+    await pause();
+    left -= await limits.countTokens(joined.slice(start, start + length), left);
     if (left < 0) return true;
+    start += length;
   }
   return false;
-}
-
-type Fields = Readonly<Record<string, unknown>>;
-
-const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
-const SHOWN_CHARACTERS = 40;
-
-/** A training example as it is counted. */
-interface Example {
-  readonly messages: number;
-  /** Everything in it that a model reads. */
-  readonly texts: readonly string[];
-}
-
-/** Reads one line of a training file (spec 4.10); a text says what is wrong with it. */
-function readExample(value: unknown): Example | string {
-  if (!isFields(value)) return "is no object";
-  const { messages } = value;
-  if (!Array.isArray(messages) || messages.length === 0) return 'has no list of "messages"';
-  const texts: string[] = [];
-  let hasAnswer = false;
-  for (const [index, message] of messages.entries()) {
-    const fault = readMessage(message, texts);
-    if (fault !== undefined) return `has a message (${index + 1}) that ${fault}`;
-    hasAnswer ||= (message as Fields).role === "assistant";
-  }
-  if (!hasAnswer) return "has no message of the assistant, which is what is trained";
-  if (value.tools !== undefined && value.tools !== null) texts.push(JSON.stringify(value.tools));
-  return { messages: messages.length, texts };
-}
-
-function readMessage(message: unknown, texts: string[]): string | undefined {
-  if (!isFields(message)) return "is no object";
-  const { role, content } = message;
-  if (typeof role !== "string" || !ROLES.has(role)) {
-    const shown = JSON.stringify(role)?.slice(0, SHOWN_CHARACTERS) ?? "no role";
-    return `has the role ${shown}, which is none`;
-  }
-  const otherwise = saidWithoutContent(message);
-  for (const said of otherwise) texts.push(JSON.stringify(said));
-  if (typeof content === "string") texts.push(content);
-  else if (Array.isArray(content)) texts.push(JSON.stringify(content));
-  else if (content !== undefined && content !== null) return "has a content that is no text";
-  else if (role !== "assistant" || otherwise.length === 0) return "has no content";
-  return undefined;
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

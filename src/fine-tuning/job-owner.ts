@@ -14,6 +14,8 @@ import { JobMovedError } from "../../db/queries/fine-tuning-job-write.ts";
 import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { FairWorkThread } from "../lib/fair-work-thread.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../lib/fine-tuning-job.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
@@ -41,6 +43,8 @@ interface JobOwnerDependencies {
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
   readonly files: JobFiles;
   readonly models: ModelIndex;
+  /** Does what would hold the event loop. */
+  readonly workThread: Pick<FairWorkThread, "call">;
   readonly clock: Clock;
   random(): number;
   warn(message: string): void;
@@ -177,7 +181,7 @@ export class JobOwner {
     if (run.isAbandoned) throw new Abandoned();
     if (error instanceof JobMovedError) return 0;
     if (error instanceof LeaseLostError || error instanceof Abandoned) throw error;
-    if (!(error instanceof ProviderFailure)) this.#dependencies.onError(error);
+    if (!isExpected(error)) this.#dependencies.onError(error);
     // The step may have come some way: what follows is decided on the job as it stands.
     const cell = this.#dependencies.jobs.get(run.lease.id);
     cell.forget();
@@ -195,6 +199,7 @@ export class JobOwner {
     const { providers, files, models, clock, random, ownership, sql, warn } = this.#dependencies;
     const provider = providers.get(job.providerId) ?? absentProvider(job.providerId);
     const cell = this.#dependencies.jobs.get(job.id);
+    const { workThread } = this.#dependencies;
     const isOwner = () => !run.isAbandoned && ownership.isHeld(run.lease);
     return {
       job,
@@ -202,6 +207,12 @@ export class JobOwner {
       openFile: (fileId) => openFile(files, job, fileId),
       writeResults: () => writeResults(files, sql, job),
       releaseFiles: () => files.release(job.id),
+      checkLongLine: (call) => {
+        if (!isOwner()) throw new Abandoned();
+        return run.call(clock, CALL_TIMEOUT_MS, (signal) =>
+          workThread.call(job.organizationId, call, signal),
+        );
+      },
       contextTokens: models.byId(job.baseModel)?.contextLength ?? Number.POSITIVE_INFINITY,
       nowMs: clock.nowMs(),
       random,
@@ -249,6 +260,12 @@ function successOf(trigger: Trigger): NewJobEvent[] {
     told(`New fine-tuned model created: ${trigger.fineTunedModel}`),
     told("The job has successfully completed"),
   ];
+}
+
+/** A failure of a provider, or of a work thread that has too much to do or stops. */
+function isExpected(error: unknown): boolean {
+  if (error instanceof ProviderFailure) return true;
+  return error instanceof GatewayError && error.code === "overloaded";
 }
 
 /** Thrown where a job is not to be touched any more: it was lost, or this process stops. */

@@ -8,6 +8,7 @@ import {
   MAX_USELESS_ANSWERS,
   ORDER_SETTLES_MS,
 } from "./limits.ts";
+import type { CheckedLine, LongLineCall } from "./training-line.ts";
 
 /** What one step of a job has at hand. Whatever it writes stands under the lease of the job's owner. */
 export interface StepContext {
@@ -15,6 +16,8 @@ export interface StepContext {
   readonly provider: FineTuningProvider;
   /** The bytes of a file of the job; undefined where there are none any more. */
   openFile(fileId: string): Promise<ReadableStream<Uint8Array> | undefined>;
+  /** See `checkFile`. */
+  checkLongLine(call: LongLineCall): Promise<CheckedLine>;
   /** Writes what was measured; resolves with the file's id, or null where it was deleted. */
   writeResults(): Promise<string | null>;
   /** The job needs its files no longer. */

@@ -39,7 +39,8 @@ async function handedOver(
   if (there !== undefined) return there;
   const content = await openFile(fileId);
   if (content === undefined) return undefined;
-  return call((signal) => provider.uploadFile({ name, content }, signal), UPLOAD_TIMEOUT_MS);
+  const file = { name, owner: job.organizationId, content };
+  return call((signal) => provider.uploadFile(file, signal), UPLOAD_TIMEOUT_MS);
 }
 
 /**

@@ -1,16 +1,16 @@
 import { GatewayError } from "../lib/errors.ts";
-import {
-  type JsonExcess,
-  MAX_JSON_DEPTH,
-  MAX_JSON_ELEMENTS,
-  MAX_JSON_PARTS,
-} from "../lib/json-scan.ts";
+import { JSON_LIMITS, type JsonExcess, type JsonLimits, MAX_JSON_DEPTH } from "../lib/json-scan.ts";
 
 const MEBIBYTE = 1024 * 1024;
 /** Of a call of a model: prompts bring their images. */
 export const MAX_MODEL_JSON_BYTES = 32 * MEBIBYTE;
-/** Of any other call. Parsing holds up everybody, for a second or more where a body is of the largest. */
+/** Of any other call: such bodies are parsed on the event loop. */
 export const MAX_JSON_BYTES = MEBIBYTE;
+/**
+ * Of a body without unknown fields: what the schemas allow has at most about a thousand (the list
+ * `allowed_models`), and parsing more of them would hold the event loop.
+ */
+export const STRICT_JSON_LIMITS: JsonLimits = { parts: 16_384, elements: 16_384 };
 
 const BRACKETS = ["{", "["] as const;
 const LONE_SURROGATE = /[\ud800-\udfff]/;
@@ -37,14 +37,13 @@ export function parseJson(text: string): unknown {
   return value;
 }
 
-const EXCESSES: Readonly<Record<JsonExcess, string>> = {
-  depth: `is nested deeper than ${MAX_JSON_DEPTH} levels`,
-  parts: `holds more than ${MAX_JSON_PARTS} objects, arrays and members`,
-  elements: `holds more than ${MAX_JSON_ELEMENTS} elements of arrays`,
-};
-
-export function tooMuchJson(excess: JsonExcess): GatewayError {
-  return new GatewayError("invalid_body", `The request body ${EXCESSES[excess]}.`);
+export function tooMuchJson(excess: JsonExcess, limits = JSON_LIMITS): GatewayError {
+  const said = {
+    depth: `is nested deeper than ${MAX_JSON_DEPTH} levels`,
+    parts: `holds more than ${limits.parts} objects, arrays and members`,
+    elements: `holds more than ${limits.elements} elements of arrays`,
+  };
+  return new GatewayError("invalid_body", `The request body ${said[excess]}.`);
 }
 
 /** Whether a text has more opening brackets, those in its strings included: else nothing nests deeper. */

@@ -1,9 +1,11 @@
 import type { CallAdmission } from "../calls/admission.ts";
 import type { GatewayError } from "../lib/errors.ts";
+import { JSON_LIMITS } from "../lib/json-scan.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
-import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES } from "./check-json.ts";
+import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES, STRICT_JSON_LIMITS } from "./check-json.ts";
+import type { BodyLimits } from "./read-body.ts";
 import { createQueryReader } from "./read-query.ts";
 import type { RouteDefinition } from "./route.ts";
 import { type Check, createCheck, validatorOf } from "./validate.ts";
@@ -32,7 +34,7 @@ export interface CompiledRoute {
   readonly definition: RouteDefinition;
   readonly readQuery: (url: string) => Readonly<Record<string, unknown>>;
   readonly checkBody: Check | undefined;
-  readonly maxBodyBytes: number;
+  readonly bodyLimits: BodyLimits;
   readonly dependencies: PipelineDependencies;
 }
 
@@ -49,7 +51,10 @@ export function compileRoute(
     definition,
     readQuery: createQueryReader(definition.query ?? NO_PARAMETERS),
     checkBody: body && createCheck(body, "invalid_body", "Request body"),
-    maxBodyBytes: access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES,
+    bodyLimits: {
+      bytes: access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES,
+      json: definition.allowsUnknownFields ? JSON_LIMITS : STRICT_JSON_LIMITS,
+    },
     dependencies,
   };
 }

@@ -1,6 +1,6 @@
 import type { Expiring } from "../lib/deadline-queue.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
-import { JsonScan } from "../lib/json-scan.ts";
+import { type JsonLimits, JsonScan } from "../lib/json-scan.ts";
 import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { tooMuchJson } from "./check-json.ts";
@@ -44,6 +44,11 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
  */
 export const MAX_WHOLE_BYTES = 65_536;
 
+export interface BodyLimits {
+  readonly bytes: number;
+  readonly json: JsonLimits;
+}
+
 /** The connection that a body comes over. */
 export interface BodyConnection {
   /** Whose it is. */
@@ -62,8 +67,9 @@ export async function readJsonBody(
   request: Request,
   connection: BodyConnection,
   budget: BodyBudget,
-  maxBytes: number,
+  limits: BodyLimits,
 ): Promise<string | SharedBytes> {
+  const maxBytes = limits.bytes;
   if (!isJson(request.headers.get("content-type"))) {
     throw new GatewayError(
       "unsupported_media_type",
@@ -78,11 +84,14 @@ export async function readJsonBody(
     stated === null || request.headers.has("transfer-encoding") ? undefined : Number(stated);
   try {
     if (length !== undefined && length <= MAX_WHOLE_BYTES) {
-      return decode(await readWhole(request, length, budget));
+      const bytes = await readWhole(request, length, budget);
+      // In fewer bytes there is no room for too much.
+      if (length > limits.json.parts) assertWithin(limits.json, new Uint8Array(bytes));
+      return decode(bytes);
     }
     if (length !== undefined) await connection.admitLongBody();
     connection.keepOpenForBody();
-    return await readPieces(request, connection, budget, maxBytes, length);
+    return await readPieces(request, connection, budget, limits, length);
   } catch (error) {
     throw unread(error, maxBytes);
   }
@@ -154,13 +163,13 @@ async function readPieces(
   request: Request,
   connection: BodyConnection,
   budget: BodyBudget,
-  maxBytes: number,
+  limits: BodyLimits,
   statedBytes: number | undefined,
 ): Promise<string | SharedBytes> {
   const reader = request.body?.getReader();
   if (reader === undefined) return "";
   const writer = new SharedBytesWriter();
-  const scan = new JsonScan();
+  const scan = new JsonScan(limits.json);
   let isAdmitted = statedBytes !== undefined;
   let readBytes = 0;
   let bytesOfTurn = 0;
@@ -181,7 +190,7 @@ async function readPieces(
       }
       arriving.take(value.byteLength);
       readBytes += value.byteLength;
-      if (readBytes > maxBytes) throw tooLarge(maxBytes);
+      if (readBytes > limits.bytes) throw tooLarge(limits.bytes);
       if (!isAdmitted && readBytes > MAX_WHOLE_BYTES) {
         await connection.admitLongBody();
         isAdmitted = true;
@@ -195,7 +204,7 @@ async function readPieces(
         }
         const slice = value.subarray(at, at + MAX_SLICE_BYTES);
         const excess = scan.push(slice);
-        if (excess !== undefined) throw tooMuchJson(excess);
+        if (excess !== undefined) throw tooMuchJson(excess, limits.json);
         writer.push(slice);
         bytesOfTurn += slice.byteLength;
       }
@@ -212,6 +221,11 @@ const MAX_SLICE_BYTES = 262_144;
 /** Resolves when everything else that is ready has had its turn. */
 export function turnOfLoop(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
+}
+
+function assertWithin(limits: JsonLimits, bytes: Uint8Array): void {
+  const excess = new JsonScan(limits).push(bytes);
+  if (excess !== undefined) throw tooMuchJson(excess, limits);
 }
 
 function decode(bytes: ArrayBuffer): string {

@@ -79,7 +79,7 @@ export class RequestRun implements RequestContext, BodyConnection {
    * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
    */
   async answer(): Promise<Response> {
-    const { definition, dependencies, checkBody, maxBodyBytes } = this.#route;
+    const { definition, dependencies, checkBody, bodyLimits } = this.#route;
     const { access } = definition;
     dependencies.inFlight.begin();
     try {
@@ -91,7 +91,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       assertStorable(this.params);
       if (checkBody !== undefined) {
         const { bodies } = dependencies;
-        const read = await readJsonBody(this.request, this, bodies, maxBodyBytes);
+        const read = await readJsonBody(this.request, this, bodies, bodyLimits);
         if (typeof read !== "string" && definition.readLongBody !== undefined) {
           await this.#readInThread(read);
         } else {

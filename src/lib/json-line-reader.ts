@@ -1,11 +1,10 @@
 import { blankLines } from "./blank-lines.ts";
 
-/** A line of a JSONL text that is not blank. */
-export interface JsonLine {
+/** A line of a JSONL text as it came; it may hold nothing but white space. */
+export interface RawLine {
   /** Counted from 1, empty lines included. */
   readonly line: number;
-  readonly bytes: number;
-  readonly value: unknown;
+  readonly bytes: Uint8Array;
 }
 
 /** A line is not JSON, not UTF-8, or too long. */
@@ -20,26 +19,27 @@ export class JsonLineError extends Error {
 }
 
 const LINE_FEED = 10;
+/** Longer lines are parsed in a work thread where they may be hostile: the event loop would be held. */
+export const MAX_QUICK_LINE_BYTES = 65_536;
 
 /**
- * Reads the lines of a JSONL text (jsonlines.org) in order and skips blank ones. Holds one line and one piece
- * of the text at most. Throws JsonLineError; cancels the text if it is not read to its end.
+ * Reads the lines of a JSONL text (jsonlines.org) in order. Holds one line and one piece of the text at most.
+ * Throws JsonLineError for a line that is too long; cancels the text if it is not read to its end.
  */
-export async function* readJsonLines(
+export async function* readLines(
   text: ReadableStream<Uint8Array>,
   maxLineBytes: number,
-): AsyncGenerator<JsonLine> {
-  const decoder = new TextDecoder("utf-8", { fatal: true });
+): AsyncGenerator<RawLine> {
   let pieces: Uint8Array[] = [];
   let heldBytes = 0;
   let line = 1;
-  const take = (last: Uint8Array): JsonLine | undefined => {
-    const bytes = heldBytes + last.length;
-    if (bytes > maxLineBytes) throw new JsonLineError(line, `has more than ${maxLineBytes} bytes`);
-    const whole = pieces.length === 0 ? last : Buffer.concat([...pieces, last]);
+  const take = (last: Uint8Array): RawLine => {
+    const byteLength = heldBytes + last.length;
+    if (byteLength > maxLineBytes) throw tooLong(line, maxLineBytes);
+    const bytes = pieces.length === 0 ? last : Buffer.concat([...pieces, last]);
     pieces = [];
     heldBytes = 0;
-    return parsed(decoder, whole, line);
+    return { line, bytes };
   };
   for await (const piece of text) {
     let start = 0;
@@ -51,33 +51,38 @@ export async function* readJsonLines(
       }
       const end = piece.indexOf(LINE_FEED, start);
       if (end === -1) break;
-      const read = take(piece.subarray(start, end));
-      if (read !== undefined) yield read;
+      yield take(piece.subarray(start, end));
       line += 1;
       start = end + 1;
     }
     const rest = piece.subarray(start);
     heldBytes += rest.length;
-    if (heldBytes > maxLineBytes) {
-      throw new JsonLineError(line, `has more than ${maxLineBytes} bytes`);
-    }
+    if (heldBytes > maxLineBytes) throw tooLong(line, maxLineBytes);
     if (rest.length > 0) pieces.push(rest);
   }
-  const read = take(new Uint8Array());
-  if (read !== undefined) yield read;
+  if (heldBytes > 0) yield take(new Uint8Array());
 }
 
-function parsed(decoder: TextDecoder, bytes: Uint8Array, line: number): JsonLine | undefined {
+/**
+ * The value of a line; undefined for a blank one.
+ *
+ * @param decode throws where the line is not valid UTF-8
+ */
+export function parseJsonLine(line: number, decode: () => string): unknown {
   let text: string;
   try {
-    text = decoder.decode(bytes).trim();
+    text = decode().trim();
   } catch {
     throw new JsonLineError(line, "is not valid UTF-8");
   }
   if (text === "") return undefined;
   try {
-    return { line, bytes: bytes.length, value: JSON.parse(text) };
+    return JSON.parse(text);
   } catch {
     throw new JsonLineError(line, "is not valid JSON");
   }
+}
+
+function tooLong(line: number, maxLineBytes: number): JsonLineError {
+  return new JsonLineError(line, `has more than ${maxLineBytes} bytes`);
 }

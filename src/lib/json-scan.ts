@@ -15,6 +15,15 @@ export const MAX_JSON_ELEMENTS = 1_000_000;
 
 export type JsonExcess = "depth" | "parts" | "elements";
 
+/** The most that a text may hold. */
+export interface JsonLimits {
+  readonly parts: number;
+  readonly elements: number;
+}
+
+/** Of a text that a work thread parses, or that may hold anything. */
+export const JSON_LIMITS: JsonLimits = { parts: MAX_JSON_PARTS, elements: MAX_JSON_ELEMENTS };
+
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
@@ -30,6 +39,7 @@ const LAST_SPACE = 0x20;
  * byte, and memory of a constant size. Of a text that is no JSON it counts something; the parser refuses it.
  */
 export class JsonScan {
+  readonly #limits: JsonLimits;
   #bytes = 0;
   #depth = 0;
   #parts = 0;
@@ -40,6 +50,10 @@ export class JsonScan {
   #isArrayFresh = false;
   /** By depth: whether that level is an array. */
   readonly #isArray = new Uint8Array(MAX_JSON_DEPTH + 1);
+
+  constructor(limits = JSON_LIMITS) {
+    this.#limits = limits;
+  }
 
   /** Whether the text, as far as it has come, is too much to be parsed on an event loop. */
   get isSlow(): boolean {
@@ -75,8 +89,8 @@ export class JsonScan {
         this.#isArray[this.#depth] = this.#isArrayFresh ? 1 : 0;
       } else if ((byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) && this.#depth > 0) this.#depth--;
     }
-    if (this.#parts > MAX_JSON_PARTS) return "parts";
-    return this.#elements > MAX_JSON_ELEMENTS ? "elements" : undefined;
+    if (this.#parts > this.#limits.parts) return "parts";
+    return this.#elements > this.#limits.elements ? "elements" : undefined;
   }
 
   /** Returns the position of the string's end, or of the last byte where it goes on behind these. */

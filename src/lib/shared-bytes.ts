@@ -49,6 +49,12 @@ export class SharedBytesWriter {
   }
 }
 
+export function sharedCopy(bytes: Uint8Array): SharedBytes {
+  const writer = new SharedBytesWriter();
+  writer.push(bytes);
+  return writer.end();
+}
+
 /** Without a byte order mark at the beginning. Throws a TypeError where the bytes are not UTF-8. */
 export function decodeShared({ segments }: SharedBytes): string {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });

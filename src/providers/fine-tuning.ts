@@ -45,6 +45,8 @@ export function isNotOffered(error: unknown): boolean {
 export interface TrainingUpload {
   /** Names the file at the provider, so that it can be found again. */
   readonly name: string;
+  /** The organization whose file it is. */
+  readonly owner: string;
   /** Read once. */
   readonly content: ReadableStream<Uint8Array>;
 }

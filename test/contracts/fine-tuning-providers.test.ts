@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { connectDatabase } from "../../db/client.ts";
+import { createWorkThread } from "../../src/compose/endpoints.ts";
 import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
 import { BrokenAnswer } from "../../src/providers/fine-tuning.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
@@ -41,10 +42,17 @@ describeFineTuningProvider("the sandbox", async () => {
   const database = await createTestDatabase();
   const sql = connectDatabase(database, { poolSize: 2, applicationName: "test" });
   const clock = new VirtualClock();
+  const workThread = createWorkThread((error) => console.error(error));
   return {
-    provider: new SandboxFineTuning({ sql, clock, tunedModels: new SandboxTunedModels(sql) }),
+    provider: new SandboxFineTuning({
+      sql,
+      workThread,
+      clock,
+      tunedModels: new SandboxTunedModels(sql),
+    }),
     finish: async () => clock.advance(SANDBOX_TRAINING_MS),
     async stop() {
+      workThread.close();
       await sql.end();
       await database.drop();
     },
@@ -142,13 +150,16 @@ test("a large file is streamed to the provider, and its reading ends where the u
       },
     });
   try {
-    const id = await provider.uploadFile({ name: "large.jsonl", content: content(PIECES) }, signal);
+    const id = await provider.uploadFile(
+      { name: "large.jsonl", owner: "org_1", content: content(PIECES) },
+      signal,
+    );
     expect(id).toBe("file-1");
     expect(received).toBeGreaterThan(PIECE.length * PIECES);
     read = 0;
     setTimeout(() => controller.abort(), 50);
     const endless = provider.uploadFile(
-      { name: "endless.jsonl", content: content(Number.POSITIVE_INFINITY) },
+      { name: "endless.jsonl", owner: "org_1", content: content(Number.POSITIVE_INFINITY) },
       controller.signal,
     );
     expect(await endless.catch((error: unknown) => error)).toMatchObject({ kind: "aborted" });
@@ -161,6 +172,9 @@ test("a large file is streamed to the provider, and its reading ends where the u
 
 test("a file's name cannot break out of its form", async () => {
   const provider = openAi("http://127.0.0.1:9/v1");
-  const upload = provider.uploadFile({ name: 'a"\r\nx', content: textStream("") }, signal);
+  const upload = provider.uploadFile(
+    { name: 'a"\r\nx', owner: "org_1", content: textStream("") },
+    signal,
+  );
   expect(await upload.catch((error: unknown) => error)).toBeInstanceOf(Error);
 });

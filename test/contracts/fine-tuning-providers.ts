@@ -53,7 +53,10 @@ export function describeFineTuningProvider(
     afterAll(() => under.stop());
 
     const uploadFile = (file: string) =>
-      provider.uploadFile({ name: file, content: textStream(lessonsText()) }, signal);
+      provider.uploadFile(
+        { name: file, owner: "org_1", content: textStream(lessonsText()) },
+        signal,
+      );
     const statusOf = async (call: Promise<unknown>) => {
       const error = await call.catch((thrown: unknown) => thrown);
       expect(error).toBeInstanceOf(ProviderFailure);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { checkChatLine } from "../../src/files/json-lines-check.ts";
 import { checkFile } from "../../src/fine-tuning/check-file.ts";
+import { checkLongLine, type LongLineCall } from "../../src/fine-tuning/training-line.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 
 const CONTEXT_TOKENS = 50;
@@ -9,6 +10,7 @@ const CONTEXT_TOKENS = 50;
 const limits = {
   contextTokens: CONTEXT_TOKENS,
   countTokens: async (text: string) => text.split(/\s+/).filter((word) => word !== "").length,
+  checkLongLine: async (call: LongLineCall) => checkLongLine(call),
 };
 const check = (...lines: unknown[]) =>
   checkFile(
@@ -96,6 +98,27 @@ describe("a training file", () => {
     expect(await check(fits)).toHaveProperty("tokens");
     const exceeds = example({ role: "user", content: words(CONTEXT_TOKENS) }, assistant);
     expect(await check(fits, exceeds)).toMatchObject({
+      error: { code: "token_limit_exceeded", message: expect.stringContaining("line 2") },
+    });
+  });
+
+  test("is checked alike where its lines are long", async () => {
+    const long = (fields: object) => ({ ...fields, padding: "x".repeat(70_000) });
+    const { tokens: short } = (await check(example(user, assistant))) as { tokens: number };
+    const good = long(example(user, assistant));
+    expect(await check(good, example(user, assistant), good)).toEqual({ tokens: 3 * short });
+    for (const [, lines, words] of FAULTS.slice(2)) {
+      const refused = await check(good, ...lines.slice(0, -1), long(lines.at(-1) as object));
+      const message = words.replace("line 1", "line 2");
+      if (!Array.isArray(lines.at(-1))) {
+        expect(refused).toMatchObject({ error: { message: expect.stringContaining(message) } });
+      }
+    }
+    expect(await check(good, `{${" ".repeat(70_000)}`)).toMatchObject({
+      error: { message: "The file is not valid JSONL: line 2 is not valid JSON." },
+    });
+    const words = "w ".repeat(CONTEXT_TOKENS + 1);
+    expect(await check(good, long(example({ ...user, content: words }, assistant)))).toMatchObject({
       error: { code: "token_limit_exceeded", message: expect.stringContaining("line 2") },
     });
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { JsonLineError, readJsonLines } from "../../src/lib/json-line-reader.ts";
+import { JsonLineError, parseJsonLine, readLines } from "../../src/lib/json-line-reader.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 
 const MAX_LINE_BYTES = 40;
@@ -10,8 +10,10 @@ async function linesOf(text: string | Uint8Array, pieceBytes = 7): Promise<[numb
       ? textStream(text, pieceBytes)
       : new Blob([text as Uint8Array<ArrayBuffer>]).stream();
   const lines: [number, unknown][] = [];
-  for await (const { line, value } of readJsonLines(stream, MAX_LINE_BYTES)) {
-    lines.push([line, value]);
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  for await (const { line, bytes } of readLines(stream, MAX_LINE_BYTES)) {
+    const value = parseJsonLine(line, () => decoder.decode(bytes));
+    if (value !== undefined) lines.push([line, value]);
   }
   return lines;
 }
@@ -53,7 +55,7 @@ describe("a JSONL text", () => {
         isCancelled = true;
       },
     });
-    for await (const { line } of readJsonLines(endless, MAX_LINE_BYTES)) if (line === 3) break;
+    for await (const { line } of readLines(endless, MAX_LINE_BYTES)) if (line === 3) break;
     expect(isCancelled).toBe(true);
   });
 });

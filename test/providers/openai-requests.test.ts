@@ -179,9 +179,10 @@ test("every configured type has an adapter, and an unknown type or a taken id is
   }));
   const clock = systemClock;
   const httpClient = createHttpClient({ clock });
-  // Building a provider asks the database nothing.
-  const sql = undefined as never;
-  const dependencies = { clock, httpClient, sql, tunedModels: new SandboxTunedModels(sql) };
+  // Building a provider asks the database and the work thread nothing.
+  const none = undefined as never;
+  const tunedModels = new SandboxTunedModels(none);
+  const dependencies = { clock, httpClient, sql: none, workThread: none, tunedModels };
   expect([...createProviders(settings, dependencies).keys()]).toEqual(Object.keys(PROVIDER_TYPES));
   expect(() => createProviders([{ ...settings[0]!, type: "toString" }], dependencies)).toThrow(
     'provider "openai" has the unknown type "toString"',

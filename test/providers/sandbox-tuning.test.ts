@@ -1,15 +1,17 @@
 import { describe, expect, test } from "bun:test";
-import { readJsonLines } from "../../src/lib/json-line-reader.ts";
+import { readLines } from "../../src/lib/json-line-reader.ts";
 import {
   LearnedAnswers,
   learn,
+  learnLongLine,
   MAX_LEARNED_ANSWERS,
   MAX_LEARNED_CHARACTERS,
 } from "../../src/providers/sandbox/tuning/learned-answers.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 import { LESSONS, lessonsText } from "../support/tuning-gateway.ts";
 
-const learnText = (text: string) => learn(readJsonLines(textStream(text, 65_536), 10_000_000));
+const learnText = (text: string) =>
+  learn(readLines(textStream(text, 65_536), 10_000_000), async (call) => learnLongLine(call));
 
 describe("what the sandbox has learned", () => {
   const answers = new LearnedAnswers(LESSONS);

@@ -10,7 +10,8 @@ import {
   startSandboxJob,
 } from "../../../../db/queries/sandbox-tunings.ts";
 import type { Clock } from "../../../lib/clock.ts";
-import { readJsonLines } from "../../../lib/json-line-reader.ts";
+import type { FairWorkThread } from "../../../lib/fair-work-thread.ts";
+import { readLines } from "../../../lib/json-line-reader.ts";
 import type {
   FineTuningProvider,
   ProviderJob,
@@ -35,6 +36,8 @@ export const FAILING_SUFFIX = "fail";
 
 export interface SandboxTuningDependencies {
   readonly sql: Database;
+  /** Learns from long lines. */
+  readonly workThread: Pick<FairWorkThread, "call">;
   readonly clock: Clock;
   readonly tunedModels: SandboxTunedModels;
 }
@@ -51,9 +54,12 @@ export class SandboxFineTuning implements FineTuningProvider {
     this.#dependencies = dependencies;
   }
 
-  async uploadFile(file: TrainingUpload): Promise<string> {
+  async uploadFile(file: TrainingUpload, signal: AbortSignal): Promise<string> {
     const id = `tuning-${Bun.randomUUIDv7().replaceAll("-", "")}`;
-    const { learned, tokens } = await learn(readJsonLines(file.content, MAX_LINE_BYTES));
+    const { workThread } = this.#dependencies;
+    const { learned, tokens } = await learn(readLines(file.content, MAX_LINE_BYTES), (call) =>
+      workThread.call(file.owner, call, signal),
+    );
     const learnedJson = JSON.stringify(learned);
     await insertSandboxFile(this.#dependencies.sql, { id, name: file.name, learnedJson, tokens });
     return id;

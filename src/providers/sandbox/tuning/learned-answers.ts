@@ -1,4 +1,10 @@
-import type { JsonLine } from "../../../lib/json-line-reader.ts";
+import {
+  MAX_QUICK_LINE_BYTES,
+  parseJsonLine,
+  type RawLine,
+} from "../../../lib/json-line-reader.ts";
+import { loopPauses } from "../../../lib/loop-pauses.ts";
+import { decodeShared, type SharedBytes, sharedCopy } from "../../../lib/shared-bytes.ts";
 import { readMessages } from "../request.ts";
 import { countTokens } from "../tokens.ts";
 
@@ -68,33 +74,78 @@ function normal(text: string): string {
   return text.normalize("NFKC").toLowerCase().trim();
 }
 
-interface Lesson {
+export interface Lesson {
   readonly learned: readonly LearnedAnswer[];
   /** Tokens of all examples, including those beyond the bounds. */
   readonly tokens: number;
 }
 
-/** Learns each assistant message of a training file as the answer to the user message before it. */
-export async function learn(lines: AsyncIterable<JsonLine>): Promise<Lesson> {
-  const learned: LearnedAnswer[] = [];
-  let keptCharacters = 0;
-  let tokens = 0;
-  for await (const { value } of lines) {
-    let prompt = "";
-    for (const message of readMessages((value as { messages?: unknown } | null)?.messages)) {
-      tokens += countTokens(message.text);
-      if (message.role !== "assistant") {
-        if (message.role === "user") prompt = message.text;
-        continue;
-      }
-      const characters = prompt.length + message.text.length;
-      const fits =
-        learned.length < MAX_LEARNED_ANSWERS &&
-        keptCharacters + characters <= MAX_LEARNED_CHARACTERS;
-      if (message.text === "" || prompt === "" || !fits) continue;
-      keptCharacters += characters;
-      learned.push({ prompt, answer: message.text });
+/** What a work thread is asked about a line that would hold the event loop. */
+export interface LearnLineCall {
+  readonly kind: "sandbox.learn-line";
+  readonly line: number;
+  readonly bytes: SharedBytes;
+}
+
+/**
+ * Learns each assistant message of a training file as the answer to the user message before it. Throws
+ * JsonLineError for what is no JSON.
+ *
+ * @param learnLong has a work thread learn from a long line
+ */
+export async function learn(
+  lines: AsyncIterable<RawLine>,
+  learnLong: (call: LearnLineCall) => Promise<Lesson>,
+): Promise<Lesson> {
+  const lesson = new GrowingLesson();
+  const pause = loopPauses();
+  for await (const { line, bytes } of lines) {
+    await pause();
+    if (bytes.length <= MAX_QUICK_LINE_BYTES) {
+      const decoder = new TextDecoder("utf-8", { fatal: true });
+      lesson.add(learnLine(line, () => decoder.decode(bytes)));
+    } else {
+      const call = { kind: "sandbox.learn-line", line, bytes: sharedCopy(bytes) } as const;
+      lesson.add(await learnLong(call));
     }
   }
+  return lesson;
+}
+
+export function learnLongLine({ line, bytes }: LearnLineCall): Lesson {
+  const { learned, tokens } = learnLine(line, () => decodeShared(bytes));
   return { learned, tokens };
+}
+
+function learnLine(line: number, decode: () => string): Lesson {
+  const lesson = new GrowingLesson();
+  const value = parseJsonLine(line, decode) as { messages?: unknown } | null | undefined;
+  let prompt = "";
+  for (const message of readMessages(value?.messages)) {
+    lesson.tokens += countTokens(message.text);
+    if (message.role === "user") prompt = message.text;
+    else if (message.role === "assistant") lesson.keep({ prompt, answer: message.text });
+  }
+  return lesson;
+}
+
+class GrowingLesson implements Lesson {
+  readonly learned: LearnedAnswer[] = [];
+  tokens = 0;
+  #characters = 0;
+
+  add({ learned, tokens }: Lesson): void {
+    this.tokens += tokens;
+    for (const one of learned) this.keep(one);
+  }
+
+  /** Keeps an answer that fits the bounds and is one. */
+  keep(one: LearnedAnswer): void {
+    const { prompt, answer } = one;
+    const characters = this.#characters + prompt.length + answer.length;
+    const fits = this.learned.length < MAX_LEARNED_ANSWERS && characters <= MAX_LEARNED_CHARACTERS;
+    if (answer === "" || prompt === "" || !fits) return;
+    this.#characters = characters;
+    this.learned.push(one);
+  }
 }
