@@ -92,7 +92,7 @@ const BROKEN_CONNECTION = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "ETIME
  * already, so it is only logged; any other uncaught failure ends the process, because
  * the state that it left is unknown.
  */
-function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): void {
+export function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): void {
   const judge = (error: unknown): void => {
     if (BROKEN_CONNECTION.has(String((error as { code?: unknown } | null)?.code))) {
       log.warn({ err: error }, "a connection broke behind its end");

@@ -81,7 +81,7 @@ describe("a rotation", () => {
     await testKeyring(sql, OLD);
     const { exitCode, stdout } = await runCliHere(settings, "master-key", "rotate");
     expect(exitCode).toBe(0);
-    expect(stdout).toContain("0 sealed values were sealed anew");
+    expect(stdout).toContain("0 sealed values were resealed");
     expect(await standing(sql)).toEqual({ seals: "NEW", before: null });
   });
 
