@@ -28,7 +28,6 @@ export const LONG = [
  */
 export const MEASURING = [
   "test/actors/runtime-memory.test.ts",
-  "test/cluster/redis-loss.test.ts",
   "test/crash/database-loss.test.ts",
   "test/files/files-backpressure.test.ts",
   "test/ledger/shared-floods.test.ts",

@@ -25,20 +25,11 @@ async function refusal(gateway: GatewayProcess, lines = 1): Promise<string> {
   return said.trimEnd();
 }
 
+// test/config/settings-refused.test.ts tries the values of every setting, in process.
 describe("a wrong setting stops the start with one line that names it, its value, and what is accepted", () => {
   test.each([
     ["PORT", "eighty", "a whole number from 0 to 65535"],
-    ["PORT", "65536", "a whole number from 0 to 65535"],
-    ["HOST", "a b", "an IP address or a host name"],
     ["HOST", "203.0.113.1", "an address of this machine"],
-    ["GATEWAY_PLAN", "gold", "one of free, pro, byok, enterprise"],
-    ["GATEWAY_STARTING_CREDIT_USD", "-1", "an amount in USD"],
-    ["GATEWAY_STARTING_CREDIT_USD", "1e3", "an amount in USD"],
-    ["GATEWAY_SHUTDOWN_GRACE_MS", "soon", "a whole number"],
-    ["GATEWAY_WEBHOOK_RETRY_DELAYS", "10,never", "comma-separated numbers of seconds"],
-    ["GATEWAY_EGRESS_ALLOW", "10.0.0.0/99", "comma-separated CIDRs"],
-    ["LOG_LEVEL", "loud", "one of trace, debug, info"],
-    ["OPENAI_BASE_URL", "ftp://example.com", "an http or https URL"],
     ["DATABASE_URL", "mysql://example.com/db", "a URL like postgres://"],
   ])(
     "%s=%s",
@@ -52,9 +43,7 @@ describe("a wrong setting stops the start with one line that names it, its value
   );
 
   test.each([
-    ["GATEWAY_SECRET_KEY", `${generateApiKey("secret").key.slice(0, -1)}!`],
     ["GATEWAY_SECRET_KEY", generateApiKey("management").key],
-    ["GATEWAY_MANAGEMENT_KEY", "gateway_mgmt_short"],
     ["GATEWAY_MASTER_KEY", "c2hvcnQ="],
   ])(
     "%s, a secret, whose value is not shown",
