@@ -90,7 +90,7 @@ test("base64 is little-endian float32", async () => {
 
 test("in the sandbox similar texts are near, and vectors can be shortened", async () => {
   const input = ["the cat sat on the mat", "a cat sat on a mat", "quarterly revenue fell by half"];
-  for (const dimensions of [undefined, 256]) {
+  for (const dimensions of [undefined, 256, 32]) {
     const { data } = await (await post({ model: "sandbox/embed", input, dimensions })).json();
     const [one, near, far] = data.map(({ embedding }: { embedding: number[] }) => embedding);
     expect(one).toHaveLength(dimensions ?? 1536);

@@ -6,7 +6,7 @@ const MODEL = "embed";
 const DIMENSIONS = 1536;
 const MAX_INPUT_TOKENS = 8192;
 const TRIGRAM = 3;
-/** Several, so that the beginning of a vector still tells texts apart. */
+/** Several, so that one collision of hashes does not make two features the same. */
 const PLACES_OF_FEATURE = 4;
 
 /**
@@ -65,20 +65,19 @@ function* featuresOf(input: string | readonly number[]): Generator<string> {
   }
 }
 
-/** A shorter vector is the beginning of the longer one, normalised again. */
+/** Hashes into as many places as asked for, so that short vectors tell texts apart too. */
 function vectorOf(features: Iterable<string>, dimensions: number): Float32Array {
-  const whole = new Float64Array(DIMENSIONS);
+  const vector = new Float64Array(dimensions);
   for (const feature of features) {
     for (let seed = 0; seed < PLACES_OF_FEATURE; seed++) {
       const hash = Bun.hash.xxHash32(feature, seed);
-      const at = hash % DIMENSIONS;
-      whole[at] = whole[at]! + (hash & 0x80000000 ? 1 : -1);
+      const at = hash % dimensions;
+      vector[at] = vector[at]! + (hash & 0x80000000 ? 1 : -1);
     }
   }
-  const vector = whole.subarray(0, dimensions);
   let squares = 0;
   for (const value of vector) squares += value * value;
-  // No feature may fall into the beginning that was asked for.
+  // The features may cancel each other out.
   if (squares === 0) vector[0] = squares = 1;
   return Float32Array.from(vector, (value) => value / Math.sqrt(squares));
 }
