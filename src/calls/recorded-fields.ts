@@ -22,3 +22,17 @@ export function assertRecordable(request: CommonFields): void {
     );
   }
 }
+
+const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;
+
+/** What is kept of the request for its owner: no prompt. */
+export function recordedDetails(fields: CommonFields): Record<string, unknown> | null {
+  let details: Record<string, unknown> | null = null;
+  for (const field of RECORDED_FIELDS) {
+    const value = fields[field];
+    if (value === undefined || value === null) continue;
+    details ??= {};
+    details[field] = value;
+  }
+  return details;
+}

@@ -20,6 +20,7 @@ import type { CallAdmission } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
 import type { AcceptedRequest, CommonFields, PaidEndpoint } from "./endpoint.ts";
 import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
+import { recordedDetails } from "./recorded-fields.ts";
 import {
   assertModelsAllowed,
   coveredTerms,
@@ -152,18 +153,4 @@ function routePreferences({ model, models: list, provider }: CommonFields): Rout
     providerOrder: provider?.order ?? NONE,
     allowFallbacks: provider?.allow_fallbacks ?? true,
   };
-}
-
-const RECORDED_FIELDS = ["user", "session_id", "trace", "metadata"] as const;
-
-/** What is kept of the request for its owner: no prompt. */
-function recordedDetails(fields: CommonFields): Record<string, unknown> | null {
-  let details: Record<string, unknown> | null = null;
-  for (const field of RECORDED_FIELDS) {
-    const value = fields[field];
-    if (value === undefined || value === null) continue;
-    details ??= {};
-    details[field] = value;
-  }
-  return details;
 }

@@ -82,7 +82,7 @@ export function createMoney(parts: {
     const ledger = new GroupCommit({
       ...common,
       commitBatch: commitSharedHolds,
-      holds: money.desk,
+      holds: money.holdQueue,
       onCommitted: (settlements) => money.committed(settlements),
       onPostedAbandoned: (settlement) => money.refund(settlement),
     });
@@ -144,7 +144,7 @@ interface Noting {
   readonly ticker: { noteUndelivered(): void };
 }
 
-/** What was not delivered is noted in a file of this instance, beside those of its predecessors. */
+/** Undelivered answers are recorded in a file of this instance, in the folder that holds its predecessors' files. */
 export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsParts) {
   let noting: Noting | undefined;
   const notes = new OwedRefunds({

@@ -198,7 +198,7 @@ function checkMessage(message: unknown): LineFault | undefined {
   return checkContent(content, role === "assistant" && saidWithoutContent(message).length > 0);
 }
 
-/** What an assistant's message says beside its content: one that calls or refuses has no need of any. */
+/** What an assistant's message may hold instead of content: a tool call or a refusal needs none. */
 export function saidWithoutContent(message: Readonly<Record<string, unknown>>): unknown[] {
   return [message.tool_calls, message.function_call, message.refusal].filter(isGiven);
 }

@@ -197,7 +197,7 @@ function mediaType(described: TSchema): object {
   return { schema, ...exampleOf(examples) };
 }
 
-/** The schema's first example, where readers look for it: beside the schema. */
+/** The schema's first example, next to the schema, where readers look for it. */
 function exampleOf(examples: unknown): { readonly example?: unknown } {
   return Array.isArray(examples) && examples.length > 0 ? { example: examples[0] } : {};
 }

@@ -54,7 +54,7 @@ export interface ClusteredMoneyDependencies {
  * accounts, so no two instances give the same money away. No provider is called before that row is durable.
  */
 export class ClusteredMoney implements MoneyPort, ChargeOwner {
-  readonly desk: HoldQueue;
+  readonly holdQueue: HoldQueue;
   readonly #dependencies: ClusteredMoneyDependencies;
   readonly #running = new ChurningMap<RunningHold>();
   readonly #settleDeadline: SettleDeadline;
@@ -65,25 +65,25 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
 
   constructor(dependencies: ClusteredMoneyDependencies) {
     this.#dependencies = dependencies;
-    this.desk = new HoldQueue(dependencies.clock, () => this.#ledger!.wake());
+    this.holdQueue = new HoldQueue(dependencies.clock, () => this.#ledger!.wake());
     this.#settleDeadline = new SettleDeadline(dependencies.clock, dependencies.notes);
     this.#refunds = new Refunds({
       clock: dependencies.clock,
       notes: dependencies.notes,
       submit: (effect) => this.#ledger!.submit([effect]),
-      onGiven: ({ organizationId }) => this.desk.wake(organizationId),
+      onGiven: ({ organizationId }) => this.holdQueue.wake(organizationId),
       onError: dependencies.onBackgroundError,
     });
     this.#giveBacks = new GiveBacks({
       clock: dependencies.clock,
       ledger: () => this.#ledger!,
-      onGivenBack: (organizationId) => this.desk.wake(organizationId),
+      onGivenBack: (organizationId) => this.holdQueue.wake(organizationId),
       onError: dependencies.onBackgroundError,
     });
     this.#longHoldEnds = {
       instance: dependencies.instance,
       submit: (effect) => this.#ledger!.submit([effect]),
-      ended: ({ organizationId }) => this.desk.wake(organizationId),
+      ended: ({ organizationId }) => this.holdQueue.wake(organizationId),
     };
   }
 
@@ -118,7 +118,7 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
   /** The hold of what has cost nothing so far has no row yet: it is placed as any other. */
   async #extend(hold: RunnableHold, toNano: bigint): Promise<boolean> {
     const { requestId, organizationId, keyId, orgAccount, dayAccount, monthAccount } = hold;
-    const verdict = await this.desk.decideExtension({
+    const verdict = await this.holdQueue.decideExtension({
       requestId,
       organizationId,
       keyId,
@@ -237,7 +237,7 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
   /** Holds of these were charged by a batch that is durable. */
   committed(settlements: readonly Settlement[]): void {
     const organizations = new Set(settlements.map(({ organizationId }) => organizationId));
-    for (const organizationId of organizations) this.desk.wake(organizationId);
+    for (const organizationId of organizations) this.holdQueue.wake(organizationId);
   }
 
   /** A charge was posted whose answer never left, because the database answered too late. */
@@ -253,7 +253,7 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
   /** What costs nothing needs no row. */
   #holdNothing(request: HoldRequest): Hold {
     const size = { holdNano: 0n, outputTokens: request.outputTokens };
-    const accounts = this.desk.accounts.of(request);
+    const accounts = this.holdQueue.accounts.of(request);
     const hold = holdOf(request, accounts, size, this.#dependencies.clock.nowMs());
     this.#begin(hold);
     return hold;
@@ -285,11 +285,11 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
           else void tellExhausted(this.#dependencies, request, headroom).then(() => reject(error));
         },
       });
-      this.desk.submit(pending);
+      this.holdQueue.submit(pending);
       endDeadline = this.#settleDeadline.begin((error) => {
         // One that waits for others has a time of its own.
         if (pending.isInLine || pending.place === "ended") return;
-        this.desk.giveUp(pending, error);
+        this.holdQueue.giveUp(pending, error);
         reject(error);
       });
     });

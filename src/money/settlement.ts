@@ -12,8 +12,8 @@ function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): 
   return chargeNano > hold.holdNano ? hold.holdNano : chargeNano;
 }
 
-/** What the ledger keeps of a hold whose request runs, for the instance that may have to end it. */
-export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
+/** What a hold is charged: the same in a checkpoint and in a settlement. */
+function chargeOf(hold: Chargeable, figures: ChargeFigures) {
   return {
     requestId: hold.requestId,
     organizationId: hold.organizationId,
@@ -21,7 +21,6 @@ export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
     orgAccount: hold.orgAccount,
     dayAccount: hold.dayAccount,
     monthAccount: hold.monthAccount,
-    holdNano: hold.holdNano,
     chargeNano: withinHold(hold, figures.chargeNano),
     model: figures.model,
     provider: figures.provider,
@@ -34,8 +33,13 @@ export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
     latencyMs: figures.latencyMs,
     details: figures.details,
     description: figures.description,
-    startedAtMs: hold.admittedAtMs,
   };
+}
+
+/** What the ledger keeps of a hold whose request runs, for the instance that may have to end it. */
+export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
+  const charge = chargeOf(hold, figures);
+  return { ...charge, holdNano: hold.holdNano, startedAtMs: hold.admittedAtMs };
 }
 
 /** What the ledger receives for a hold that ends with a charge. */
@@ -44,28 +48,7 @@ export function settlementOf(
   figures: SettlementFigures,
   hasAttempt: boolean,
 ): Settlement {
-  return {
-    requestId: hold.requestId,
-    organizationId: hold.organizationId,
-    keyId: hold.keyId,
-    orgAccount: hold.orgAccount,
-    dayAccount: hold.dayAccount,
-    monthAccount: hold.monthAccount,
-    chargeNano: withinHold(hold, figures.chargeNano),
-    model: figures.model,
-    provider: figures.provider,
-    status: figures.status,
-    promptTokens: figures.promptTokens,
-    cachedPromptTokens: figures.cachedPromptTokens,
-    completionTokens: figures.completionTokens,
-    reasoningTokens: figures.reasoningTokens,
-    quantities: figures.quantities,
-    estimated: figures.estimated,
-    latencyMs: figures.latencyMs,
-    details: figures.details,
-    description: figures.description,
-    hasAttempt,
-  };
+  return { ...chargeOf(hold, figures), status: figures.status, hasAttempt };
 }
 
 /** A charge that nothing is held for would take money that others were given. */

@@ -64,8 +64,8 @@ const MAX_PREVIOUS = 8;
 const SEPARATOR = "\0";
 
 /**
- * Previous secrets, the newest first, as the one text that is sealed. The first is its own text, its time
- * stands beside it; each further one brings its own time: `first NUL time:second NUL time:third`.
+ * Previous secrets, the newest first, as the one text that is sealed. The first stands alone, its time
+ * is stored in a column; each further one has its time in front: `first NUL time:second NUL time:third`.
  */
 function previousText(previous: readonly PreviousSecret[]): string {
   const [first, ...further] = previous.slice(0, MAX_PREVIOUS);

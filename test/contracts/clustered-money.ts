@@ -64,7 +64,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
       sql,
       instance,
       commitBatch: (...batch) => work.during(() => commitSharedHolds(...batch)),
-      holds: money.desk,
+      holds: money.holdQueue,
       endEarlierTry: () => endEarlierSession(sql, applicationName),
       onCommitted: (settlements) => money.committed(settlements),
       onFenced: () => void fenced++,
@@ -96,7 +96,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     get fenced() {
       return fenced;
     },
-    isBusy: () => work.isBusy || money.desk.hasWork || ledger.queuedUnits > 0,
+    isBusy: () => work.isBusy || money.holdQueue.hasWork || ledger.queuedUnits > 0,
   };
 }
 

@@ -13,7 +13,7 @@ export const MAX_KEPT_BYTES = 536_870_912;
 /** Of these, those of one organization. */
 export const MAX_KEPT_BYTES_OF_ONE = MAX_KEPT_BYTES / 2;
 
-/** What a thread tells of a body that has passed all checks. */
+/** What the thread reports of a body that has passed all checks. */
 export interface LongBodyFacts {
   /** Made by `leanRequest`. */
   readonly request: ChatRequest;

@@ -75,8 +75,8 @@ function readUsage(raw: unknown): Usage | undefined {
 const NOTHING_APART = { cache: 0, reasoning: 0 } as const;
 
 /**
- * What a provider bills and counts beside prompt and completion, which shows in its total: reasoning, which
- * xAI tells with the details too and Gemini by the total alone, or what a cache took part in.
+ * Tokens that a provider bills in addition to prompt and completion, visible in its total: reasoning, which
+ * xAI also reports in the details and Gemini in the total alone, or tokens of a cache.
  */
 function tokensApart(total: unknown, parts: number, cache: number, reasoning: number) {
   const beyond = isCount(total) ? total - parts : 0;
