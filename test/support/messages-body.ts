@@ -25,7 +25,7 @@ export const messagesBody = new BodyRender(
     const body = {
       model,
       stream,
-      max_tokens: fields.max_tokens ?? 1_024,
+      max_tokens: fields.max_tokens,
       system: messages.find(({ role }) => role === "system")?.content,
       messages: messages.filter(({ role }) => role !== "system"),
     };

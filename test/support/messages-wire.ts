@@ -21,6 +21,8 @@ import { messagesBody } from "./messages-body.ts";
  * all that one takes.
  */
 export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
+  needsOutputLimit: true,
+  metersCacheLifetimes: true,
   async chat(call) {
     const signal = call.abortNotice ?? call.signal;
     try {
@@ -55,6 +57,7 @@ interface Block {
   readonly type: "text" | "thinking" | "tool_use";
   readonly text?: string;
   readonly thinking?: string;
+  readonly signature?: string;
   readonly id?: string;
   readonly name?: string;
   readonly input?: unknown;
@@ -65,6 +68,7 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
   const blocks = message.content as readonly Block[];
   const joined = (type: "text" | "thinking") =>
     blocks.map((block) => (block.type === type ? block[type] : "")).join("") || undefined;
+  const thoughts = blocks.filter(({ signature }) => signature !== undefined);
   const calls = blocks.filter(({ type }) => type === "tool_use");
   return {
     kind: "typed-completion",
@@ -72,6 +76,12 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
       {
         text: joined("text"),
         reasoning: joined("thinking"),
+        reasoningDetails: thoughts.map(({ thinking, signature }, index) => ({
+          type: "reasoning.text",
+          text: thinking!,
+          signature: signature!,
+          index,
+        })),
         toolCalls: calls.map(({ id, name, input }) => ({
           id: id!,
           name: name!,
@@ -95,10 +105,12 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
 function usageOf(usage: Fields): Usage {
   const cached = (usage.cache_read_input_tokens as number | undefined) ?? 0;
   const written = (usage.cache_creation_input_tokens as number | undefined) ?? 0;
+  const byLifetime = (usage.cache_creation ?? {}) as { ephemeral_1h_input_tokens?: number };
   return {
     promptTokens: (usage.input_tokens as number) + cached + written,
     cachedPromptTokens: cached,
     cacheWriteTokens: written,
+    cacheWriteHourTokens: byLifetime.ephemeral_1h_input_tokens ?? 0,
     completionTokens: usage.output_tokens as number,
     reasoningTokens: 0,
     estimated: false,
@@ -157,6 +169,11 @@ class EventReader implements PieceReader<readonly ChatEvent[]> {
           return [{ type: "text", choice, text: delta.text as string }];
         if (delta.type === "thinking_delta") {
           return [{ type: "reasoning", choice, text: delta.thinking as string }];
+        }
+        if (delta.type === "signature_delta") {
+          const signature = delta.signature as string;
+          const details = [{ type: "reasoning.text", signature, index } as const];
+          return [{ type: "reasoning", choice, text: "", details }];
         }
         return [
           {
