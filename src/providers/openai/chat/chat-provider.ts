@@ -11,9 +11,13 @@ import type {
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
 import type { AbortNotice } from "../../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
-import { isEventStream, isJson } from "../../transport/content-type.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
-import type { HttpClient, ProviderResponse } from "../../transport/provider-response.ts";
+import {
+  type HttpClient,
+  isEventStream,
+  isJson,
+  type ProviderResponse,
+} from "../../transport/provider-response.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { openAiEmbed } from "../embeddings.ts";
 import { endpointUrl } from "../endpoint-url.ts";
