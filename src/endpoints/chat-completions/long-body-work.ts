@@ -10,7 +10,7 @@ import { promptSize } from "./cost-bound.ts";
 import { leanRequest } from "./lean-request.ts";
 import type { LongBodyCall, LongBodyFacts } from "./long-body.ts";
 import { isGatewayField, shapedBody } from "./provider-body.ts";
-import { CHAT_ROUTE, type ChatRequest } from "./request.ts";
+import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { askedMedia } from "./request-fields.ts";
 import { chatCompletionBody } from "./schema.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -47,6 +47,7 @@ function read(id: number, bytes: SharedBytes): LongBodyFacts {
     request: leanRequest(request),
     size: promptSize(request),
     media: askedMedia(request),
+    head: conversationHead(request),
     hash: bodyHash(CHAT_ROUTE, text),
   };
   keep(id, request, bytes.byteLength);

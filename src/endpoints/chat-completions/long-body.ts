@@ -19,6 +19,8 @@ export interface LongBodyFacts {
   readonly request: ChatRequest;
   readonly size: PromptSize;
   readonly media: AskedMedia;
+  /** See `conversationHead`. */
+  readonly head: string;
   /** For its idempotency key: see `bodyHash`. */
   readonly hash: string;
 }
@@ -36,7 +38,7 @@ export type LongBodyCall =
     };
 
 /** The whole body behind a lean request. */
-export interface LongChatBody extends Pick<LongBodyFacts, "size" | "media" | "hash"> {
+export interface LongChatBody extends Pick<LongBodyFacts, "size" | "media" | "head" | "hash"> {
   shapedAs(shape: BodyShape): LongCallBody;
 }
 
