@@ -81,6 +81,22 @@ export interface ToolCall {
   readonly arguments: string;
 }
 
+/**
+ * What continues a model's reasoning in a later request, in OpenRouter's forms, which the client gets and sends
+ * back unchanged in the assistant's message. `format` names the wire that understands it, `index` joins the
+ * pieces of one detail in a stream and orders details, and `id` is that of the tool call it belongs to, if any.
+ */
+export type ReasoningDetail = ReasoningDetailForm & {
+  readonly id?: string;
+  readonly format?: string;
+  readonly index?: number;
+};
+
+type ReasoningDetailForm =
+  | { readonly type: "reasoning.text"; readonly text?: string; readonly signature?: string }
+  | { readonly type: "reasoning.summary"; readonly summary: string }
+  | { readonly type: "reasoning.encrypted"; readonly data: string };
+
 /** A whole answer. */
 export interface TypedCompletion {
   readonly kind: "typed-completion";
@@ -94,6 +110,7 @@ export interface TypedCompletion {
 export interface TypedChoice {
   readonly text?: string | undefined;
   readonly reasoning?: string | undefined;
+  readonly reasoningDetails?: readonly ReasoningDetail[] | undefined;
   readonly refusal?: string | undefined;
   readonly toolCalls?: readonly ToolCall[] | undefined;
   /** In OpenAI's form. */
@@ -118,7 +135,13 @@ export type ChatEvent =
       readonly logprobs?: unknown;
       readonly annotations?: readonly unknown[];
     }
-  | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
+  | {
+      readonly type: "reasoning";
+      readonly choice: number;
+      /** Empty where the details bring no text, as a signature does. */
+      readonly text: string;
+      readonly details?: readonly ReasoningDetail[];
+    }
   | { readonly type: "refusal"; readonly choice: number; readonly text: string }
   /** A piece of the call number `index` of its choice; the first one brings id and name. */
   | {
@@ -185,6 +208,13 @@ export interface RawStream {
 export interface Provider {
   /** Which fields of a chat request its models have; absent: all of them. */
   readonly fields?: ChatFields | undefined;
+  /** Its wire demands a limit of output tokens: where the caller states none, the model's own is sent. */
+  readonly needsOutputLimit?: true;
+  /**
+   * Its usage tells for how long the tokens written to a cache are kept. Without it a request that asks for
+   * more than five minutes is refused, because its price could not be told.
+   */
+  readonly metersCacheLifetimes?: true;
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
   readonly train?: FineTuningProvider;

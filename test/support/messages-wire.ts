@@ -22,6 +22,8 @@ import { kindOfStatus, statusFailure } from "../../src/providers/transport/statu
  * all that one takes.
  */
 export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
+  needsOutputLimit: true,
+  metersCacheLifetimes: true,
   async chat(call) {
     const signal = call.abortNotice ?? call.signal;
     try {
@@ -57,7 +59,7 @@ function requestOf({ model, body, stream }: ChatCall): Fields {
   return {
     model,
     stream,
-    max_tokens: body.max_tokens ?? 1_024,
+    max_tokens: body.max_tokens,
     system: messages.find(({ role }) => role === "system")?.content,
     messages: messages.filter(({ role }) => role !== "system"),
   };
@@ -67,6 +69,7 @@ interface Block {
   readonly type: "text" | "thinking" | "tool_use";
   readonly text?: string;
   readonly thinking?: string;
+  readonly signature?: string;
   readonly id?: string;
   readonly name?: string;
   readonly input?: unknown;
@@ -77,6 +80,7 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
   const blocks = message.content as readonly Block[];
   const joined = (type: "text" | "thinking") =>
     blocks.map((block) => (block.type === type ? block[type] : "")).join("") || undefined;
+  const thoughts = blocks.filter(({ signature }) => signature !== undefined);
   const calls = blocks.filter(({ type }) => type === "tool_use");
   return {
     kind: "typed-completion",
@@ -84,6 +88,12 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
       {
         text: joined("text"),
         reasoning: joined("thinking"),
+        reasoningDetails: thoughts.map(({ thinking, signature }, index) => ({
+          type: "reasoning.text",
+          text: thinking!,
+          signature: signature!,
+          index,
+        })),
         toolCalls: calls.map(({ id, name, input }) => ({
           id: id!,
           name: name!,
@@ -107,10 +117,12 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
 function usageOf(usage: Fields): Usage {
   const cached = (usage.cache_read_input_tokens as number | undefined) ?? 0;
   const written = (usage.cache_creation_input_tokens as number | undefined) ?? 0;
+  const byLifetime = (usage.cache_creation ?? {}) as { ephemeral_1h_input_tokens?: number };
   return {
     promptTokens: (usage.input_tokens as number) + cached + written,
     cachedPromptTokens: cached,
     cacheWriteTokens: written,
+    cacheWriteHourTokens: byLifetime.ephemeral_1h_input_tokens ?? 0,
     completionTokens: usage.output_tokens as number,
     reasoningTokens: 0,
     estimated: false,
@@ -169,6 +181,11 @@ class EventReader implements PieceReader<readonly ChatEvent[]> {
           return [{ type: "text", choice, text: delta.text as string }];
         if (delta.type === "thinking_delta") {
           return [{ type: "reasoning", choice, text: delta.thinking as string }];
+        }
+        if (delta.type === "signature_delta") {
+          const signature = delta.signature as string;
+          const details = [{ type: "reasoning.text", signature, index } as const];
+          return [{ type: "reasoning", choice, text: "", details }];
         }
         return [
           {

@@ -9,7 +9,6 @@ const GATEWAY_FIELDS = new Set([
   "provider",
   "plugins",
   "web_search_options",
-  "cache_control",
   "preset",
   "guardrail",
   "trace",
@@ -47,9 +46,10 @@ export function providerBody(
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
 ): ProviderBody {
+  const { provider, terms } = candidate;
   const shape: BodyShape = {
     model: candidate.upstreamModel,
-    outputTokens,
+    outputTokens: outputTokens ?? (provider.needsOutputLimit && terms.maxOutputTokens),
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
   };
   const body: ProviderBody = shapedBody(request, shape);
