@@ -1,23 +1,10 @@
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
+import type { ChatBody } from "./chat-body.ts";
 import type { ChatFields } from "./chat-fields.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { StreamedAnswer } from "./streamed-answer.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
-
-/** The member of a call's body that stands for the whole of it where that lies in a thread. */
-export const LONG_BODY: unique symbol = Symbol("long body");
-
-/** The whole body of a call, which is too long for the event loop. */
-export interface LongCallBody {
-  /**
-   * Rejects with GatewayError 503 where the thread cannot do it, and as the signal says where that aborts.
-   *
-   * @param wire names a function of the thread: what it makes of the body and the options is the result
-   * @param options are copied to the thread
-   */
-  render<Result>(wire: string, options: unknown, signal: AbortNotice): Promise<Result>;
-}
 
 /** What every call of a model says, whatever it asks the model for. */
 export interface ModelCall {
@@ -35,13 +22,8 @@ export interface ModelCall {
 }
 
 export interface ChatCall extends ModelCall {
-  /**
-   * The validated request in the words of OpenAI's chat, which are the client's: without the gateway's own
-   * fields, with `model`, `stream` and, for streams, `stream_options.include_usage` set; the limit of
-   * output tokens as `max_tokens`. A provider of another wire format translates it. Where LONG_BODY is among
-   * its members the others are incomplete, and a thread renders the whole body.
-   */
-  readonly body: Readonly<Record<string, unknown>> & { readonly [LONG_BODY]?: LongCallBody };
+  /** The request, from which the wire's BodyRender makes what is sent: see `chat-body.ts`. */
+  readonly body: ChatBody;
   readonly stream: boolean;
 }
 

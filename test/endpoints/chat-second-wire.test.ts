@@ -43,7 +43,7 @@ beforeAll(async () => {
           api_key: "key-of-the-second-wire",
         },
       ],
-      models: Array.from({ length: 12 }, (_, at) => model(`m-${at}`)),
+      models: Array.from({ length: 16 }, (_, at) => model(`m-${at}`)),
     },
   });
 });
@@ -288,5 +288,55 @@ test.each([false, true])(
     expect(await response.json()).toMatchObject({ error: { message: "messages: too odd" } });
   },
 );
+
+/** Long enough to lie in a work thread: white space behind it, or its text. */
+const LONG = 300_000;
+
+test.each([false, true])(
+  "a long body reaches the provider whole, rendered in the work thread (stream %s)",
+  async (stream) => {
+    const content = "é".repeat(LONG);
+    let asked: Record<string, unknown> = {};
+    script = (request) => {
+      asked = request;
+      return stream
+        ? events(start(PROMPT), text("read"), ...end("end_turn", 3))
+        : Response.json({
+            content: [{ type: "text", text: "read" }],
+            stop_reason: "end_turn",
+            usage: { ...PROMPT, output_tokens: 3 },
+          });
+    };
+    const messages = [
+      { role: "system", content: "Be brief." },
+      { role: "user", content },
+    ];
+    const response = await chat({ messages, stream, max_tokens: 7 });
+    expect(response.status).toBe(200);
+    expect(await response.text()).toContain("read");
+    expect(asked).toEqual({
+      model: `m-${slug}`,
+      stream,
+      max_tokens: 7,
+      system: "Be brief.",
+      messages: [{ role: "user", content }],
+    });
+  },
+);
+
+test("what a wire cannot send is refused alike for short and long bodies", async () => {
+  const refusals: unknown[] = [];
+  for (const content of ["short", "x".repeat(LONG)]) {
+    const response = await chat({ messages: [{ role: "developer", content }] });
+    expect(response.status).toBe(400);
+    refusals.push(((await response.json()) as { error: Record<string, unknown> }).error);
+  }
+  const [short, long] = refusals as { request_id?: string }[];
+  expect(short).toMatchObject({
+    message: "There are no developers here.",
+    param: "messages.0.role",
+  });
+  expect({ ...long, request_id: "" }).toEqual({ ...short, request_id: "" });
+});
 
 test("nothing stays held, and the books agree", () => expectBooksClosed(gateway));

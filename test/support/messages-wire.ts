@@ -2,10 +2,8 @@ import { EventSplitter, textOfLatin1 } from "../../src/lib/event-splitter.ts";
 import type { Usage } from "../../src/lib/usage.ts";
 import {
   type ChatAnswer,
-  type ChatCall,
   type ChatEvent,
   type FinishReason,
-  LONG_BODY,
   type PieceReader,
   ProviderFailure,
   type TypedCompletion,
@@ -15,6 +13,7 @@ import { readErrorBody, readWhole } from "../../src/providers/transport/bounded-
 import { failureOfThrown } from "../../src/providers/transport/call-failures.ts";
 import { type ProviderResponse, sent } from "../../src/providers/transport/provider-response.ts";
 import { kindOfStatus, statusFailure } from "../../src/providers/transport/status-failure.ts";
+import { messagesBody } from "./messages-body.ts";
 
 /**
  * A wire format that has nothing in common with OpenAI's: messages of content blocks, and a stream of named
@@ -27,12 +26,12 @@ export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
   async chat(call) {
     const signal = call.abortNotice ?? call.signal;
     try {
-      // The rest of such a body is incomplete, and this wire renders nothing in the work thread.
-      if (call.body[LONG_BODY] !== undefined) throw new ProviderFailure("rejected", "too long");
+      const { model, stream } = call;
+      const { body } = await call.body.render(messagesBody, { model, stream }, signal);
       const response = await sent(httpClient, `${settings.baseUrl}/messages`, {
         method: "POST",
         headers: { "content-type": "application/json", "x-api-key": settings.apiKey ?? "" },
-        body: JSON.stringify(requestOf(call)),
+        body,
         signal,
         connectTimeoutMs: settings.connectTimeoutMs,
         onNewConnection: call.onNewConnection,
@@ -53,17 +52,6 @@ export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
 });
 
 type Fields = Record<string, unknown>;
-
-function requestOf({ model, body, stream }: ChatCall): Fields {
-  const messages = body.messages as readonly Fields[];
-  return {
-    model,
-    stream,
-    max_tokens: body.max_tokens,
-    system: messages.find(({ role }) => role === "system")?.content,
-    messages: messages.filter(({ role }) => role !== "system"),
-  };
-}
 
 interface Block {
   readonly type: "text" | "thinking" | "tool_use";

@@ -1,6 +1,5 @@
 import { isFields } from "../../lib/json-fields.ts";
-import { LONG_BODY } from "../../providers/interface.ts";
-import type { ChatRequest } from "./request.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 /**
  * Where a request asks for a cache of another lifetime than the usual five minutes; undefined where it does

@@ -4,9 +4,8 @@ import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { longPromptPrices } from "../../money/usage.ts";
-import { LONG_BODY } from "../../providers/interface.ts";
 import { longCacheLifetime } from "./cache-lifetimes.ts";
-import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
+import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
 export const TOKENS_AROUND_MESSAGE = 8;

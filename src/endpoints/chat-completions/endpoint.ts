@@ -7,11 +7,17 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Usage } from "../../lib/usage.ts";
-import { type ClientCompletion, LONG_BODY } from "../../providers/interface.ts";
+import type { ClientCompletion } from "../../providers/interface.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, readAnswer, usageBody } from "./render-answer.ts";
-import { CHAT_ROUTE, type ChatRequest, conversationHead, statedOutputLimit } from "./request.ts";
+import {
+  CHAT_ROUTE,
+  type ChatRequest,
+  conversationHead,
+  LONG_BODY,
+  statedOutputLimit,
+} from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";

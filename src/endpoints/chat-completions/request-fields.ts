@@ -1,10 +1,9 @@
 import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
-import { LONG_BODY } from "../../providers/interface.ts";
 import { longCacheLifetime } from "./cache-lifetimes.ts";
 import { isGatewayField } from "./provider-body.ts";
-import type { ChatRequest, ContentPart } from "./request.ts";
+import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
 
 /** Every provider has it, and no request is without. */
 const MESSAGES = "messages";
