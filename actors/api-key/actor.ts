@@ -1,5 +1,5 @@
 import type { AccountTotals } from "../../db/ledger/rows.ts";
-import { loadKey } from "../../db/queries/key-read.ts";
+import { loadKey } from "../../db/queries/api-keys.ts";
 import {
   budgetExhaustedEffect,
   deleteKeyEffect,

@@ -5,8 +5,8 @@ import {
 } from "../../src/lib/api-key-record.ts";
 import type { DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import { lockKey } from "./api-keys.ts";
 import { recordChange } from "./changes.ts";
-import { lockKey } from "./key-read.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 export interface NewKey extends ApiKeyRecord {

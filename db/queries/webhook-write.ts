@@ -2,12 +2,7 @@ import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-recor
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
 import { type Seal, sealingKeyId } from "./master-key.ts";
-import {
-  type SealedSecrets,
-  sealedSecrets,
-  type WebhookRow,
-  webhookRecord,
-} from "./webhook-read.ts";
+import { type SealedSecrets, sealedSecrets, type WebhookRow, webhookRecord } from "./webhooks.ts";
 
 export interface NewWebhook extends WebhookSettings {
   readonly id: string;

@@ -13,7 +13,7 @@ import {
   JobMovedError,
   TooManyJobsError,
   writeJobEffect,
-} from "../../db/queries/fine-tuning-job-write.ts";
+} from "../../db/queries/fine-tuning-jobs.ts";
 import type { Arrival, CallAdmission, RateHeaders } from "../calls/admission.ts";
 import type { Caller } from "../calls/caller.ts";
 import { assertModelsAllowed } from "../calls/routing/plan-route.ts";

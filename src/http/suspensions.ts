@@ -1,4 +1,4 @@
-import { suspendedOrganizations } from "../../db/queries/organization-write.ts";
+import { suspendedOrganizations } from "../../db/queries/organizations.ts";
 import type { Query } from "../../db/query.ts";
 
 export interface SuspensionsDependencies {

@@ -10,7 +10,7 @@ import {
   type KnownOrder,
 } from "../../db/queries/credit-commands.ts";
 import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-list.ts";
-import { findOperatedOrganization } from "../../db/queries/organization-write.ts";
+import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import type { Query } from "../../db/query.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
-import { findKeysByHash } from "../../db/queries/key-read.ts";
+import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import {
   type FirstOrganization,
   findFirstOrganization,

@@ -11,7 +11,7 @@ import {
 } from "../../db/ledger/rows.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { insertKey } from "../../db/queries/key-write.ts";
-import { createOrganization } from "../../db/queries/organization-write.ts";
+import { createOrganization } from "../../db/queries/organizations.ts";
 import { newKey } from "../../src/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";

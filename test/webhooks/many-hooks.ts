@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { createOrganization } from "../../db/queries/organization-write.ts";
+import { createOrganization } from "../../db/queries/organizations.ts";
 import { numberEvents } from "../../db/queries/outbox.ts";
 import { insertWebhook } from "../../db/queries/webhook-write.ts";
 import { newId } from "../../src/lib/ids.ts";

@@ -1,5 +1,5 @@
 import { type Database, sqlState } from "../../../db/client.ts";
-import { lockKey } from "../../../db/queries/key-read.ts";
+import { lockKey } from "../../../db/queries/api-keys.ts";
 import {
   deleteKeyEffect,
   insertKeyEffect,

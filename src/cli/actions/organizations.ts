@@ -5,7 +5,7 @@ import {
   createOrganization,
   findOperatedOrganization,
   type OperatedOrganization,
-} from "../../../db/queries/organization-write.ts";
+} from "../../../db/queries/organizations.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
   type OrganizationRequest,
