@@ -1,5 +1,5 @@
 import type { Lease } from "../../db/queries/actor-leases.ts";
-import { deliveryEffect } from "../../db/queries/delivery-commit.ts";
+import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { loadWebhook } from "../../db/queries/webhooks.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";

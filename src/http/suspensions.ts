@@ -1,5 +1,5 @@
+import type { Query } from "../../db/client.ts";
 import { suspendedOrganizations } from "../../db/queries/organizations.ts";
-import type { Query } from "../../db/query.ts";
 
 export interface SuspensionsDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;

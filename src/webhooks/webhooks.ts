@@ -10,12 +10,14 @@ import {
 } from "../../db/queries/deliveries.ts";
 import {
   deleteWebhook,
+  type FoundWebhook,
+  findWebhook,
   insertWebhook,
+  listWebhooks,
   replaceWebhookSecret,
   TooManyWebhooksError,
   updateWebhook,
-} from "../../db/queries/webhook-write.ts";
-import { type FoundWebhook, findWebhook, listWebhooks } from "../../db/queries/webhooks.ts";
+} from "../../db/queries/webhooks.ts";
 import type { EgressGuard } from "../egress/guard.ts";
 import { EgressRefused } from "../egress/refusal.ts";
 import type { EventType } from "../events/event-types.ts";

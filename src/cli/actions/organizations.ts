@@ -1,9 +1,10 @@
 import type { Database } from "../../../db/client.ts";
-import { listOrganizations, loadOrganization } from "../../../db/queries/organization-read.ts";
 import {
   changeOrganization,
   createOrganization,
   findOperatedOrganization,
+  listOrganizations,
+  loadOrganization,
   type OperatedOrganization,
 } from "../../../db/queries/organizations.ts";
 import { GatewayError } from "../../lib/errors.ts";
