@@ -1,10 +1,5 @@
 import { Type } from "typebox";
-
-const nullable = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
-  Type.Union([schema, Type.Null()]);
-
-const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
-  Type.Optional(nullable(schema));
+import { optional } from "../../http/route.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
