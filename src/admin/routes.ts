@@ -1,8 +1,5 @@
-<<<<<<< HEAD
-import { DEFAULT_MAX_KEYS } from "../../db/queries/api-keys.ts";
-=======
 import { Type } from "typebox";
->>>>>>> main
+import { DEFAULT_MAX_KEYS } from "../../db/queries/api-keys.ts";
 import type { PostedEntry } from "../../db/queries/credit-list.ts";
 import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
