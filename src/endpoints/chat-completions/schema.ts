@@ -23,6 +23,11 @@ const message = Type.Object({
   name: optional(Type.String()),
   tool_calls: optional(Type.Array(toolCall)),
   tool_call_id: optional(Type.String()),
+  reasoning_details: optional(
+    Type.Array(Type.Object({ type: Type.String() }), {
+      description: "Of an earlier answer, unchanged: the model goes on with its reasoning",
+    }),
+  ),
 });
 
 const tool = Type.Object({
@@ -129,7 +134,12 @@ export const chatCompletionBody = Type.Object(
     ),
     plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
     web_search_options: optional(Type.Object({})),
-    cache_control: optional(Type.Object({})),
+    cache_control: optional(
+      Type.Object(
+        { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
+        { description: "Has the provider cache the prompt up to its last part that it can cache" },
+      ),
+    ),
     preset: optional(Type.String()),
     guardrail: optional(Type.String()),
     trace: optional(Type.Object({})),
