@@ -1,5 +1,4 @@
-import type { Database } from "../../db/client.ts";
-import type { Query } from "../../db/query.ts";
+import type { Database, Query } from "../../db/client.ts";
 import { ProviderHealth } from "../calls/routing/provider-health.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
