@@ -6,7 +6,7 @@ import {
   MAX_JSON_DEPTH,
   MAX_JSON_ELEMENTS,
   MAX_JSON_PARTS,
-} from "../lib/json-scan.ts";
+} from "../lib/json.ts";
 import type { FileCheck } from "./file-check.ts";
 
 /** A longer line is refused, so that a file without line breaks does not fill the memory. */

@@ -1,10 +1,5 @@
 import type { JobError } from "../lib/fine-tuning-job.ts";
-import {
-  JsonLineError,
-  MAX_QUICK_LINE_BYTES,
-  type RawLine,
-  readLines,
-} from "../lib/json-line-reader.ts";
+import { JsonLineError, MAX_QUICK_LINE_BYTES, type RawLine, readLines } from "../lib/json-lines.ts";
 import { loopPauses } from "../lib/loop-pauses.ts";
 import { sharedCopy } from "../lib/shared-bytes.ts";
 import { tokensOfPrompt } from "../lib/token-estimate.ts";

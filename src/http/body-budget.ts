@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
+import { DeadlineQueue, type Expiring } from "../lib/deadlines.ts";
 import { bodyTooSlow, GatewayError, stopping } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/shared-room.ts";
 import { MAX_MODEL_JSON_BYTES } from "./check-json.ts";

@@ -1,5 +1,5 @@
 import type { Clock } from "./clock.ts";
-import type { DeadlineQueue } from "./deadline-queue.ts";
+import type { DeadlineQueue } from "./deadlines.ts";
 
 /**
  * True when the work is done, false when its time is up before: then it goes on without a waiting caller.

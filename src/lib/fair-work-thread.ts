@@ -1,5 +1,5 @@
 import { GatewayError, stopping } from "./errors.ts";
-import { FairQueue } from "./fair-queue.ts";
+import { FairQueue } from "./fair-share.ts";
 import { SharedRoom } from "./shared-room.ts";
 import { WorkThread, type WorkThreadOptions } from "./work-thread.ts";
 

@@ -8,7 +8,7 @@ import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
-import type { FairSemaphore } from "../lib/fair-queue.ts";
+import type { FairSemaphore } from "../lib/fair-share.ts";
 import { DeliveryLoop } from "./delivery-loop.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";

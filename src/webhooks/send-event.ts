@@ -2,7 +2,7 @@ import type { EventToSend } from "../../db/queries/deliveries.ts";
 import type { EgressSend } from "../egress/client.ts";
 import { EgressRefused, NameNotResolved } from "../egress/refusal.ts";
 import type { Clock } from "../lib/clock.ts";
-import { isoTime } from "../lib/iso-time.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { AttemptRecord } from "../lib/webhook-record.ts";
 import { signatureHeader } from "../lib/webhook-signature.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
+import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import { doneBeforeDeadline, doneInTime } from "../../src/lib/done-in-time.ts";
 
 /** A clock that tells how many timers it has not been relieved of. */

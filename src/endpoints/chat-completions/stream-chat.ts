@@ -4,7 +4,7 @@ import { answerHeaders, explainFailure } from "../../calls/answer-headers.ts";
 import { type CallOutcome, sentLimit } from "../../calls/call.ts";
 import type { Idempotency } from "../../calls/idempotency/idempotency.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
-import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
+import type { DeadlineQueue } from "../../lib/deadlines.ts";
 import { doneBeforeDeadline } from "../../lib/done-in-time.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";

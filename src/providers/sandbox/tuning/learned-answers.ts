@@ -1,8 +1,4 @@
-import {
-  MAX_QUICK_LINE_BYTES,
-  parseJsonLine,
-  type RawLine,
-} from "../../../lib/json-line-reader.ts";
+import { MAX_QUICK_LINE_BYTES, parseJsonLine, type RawLine } from "../../../lib/json-lines.ts";
 import { loopPauses } from "../../../lib/loop-pauses.ts";
 import { decodeShared, type SharedBytes, sharedCopy } from "../../../lib/shared-bytes.ts";
 import { readMessages } from "../request.ts";

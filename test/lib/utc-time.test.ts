@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { isoTime, parseIsoTime } from "../../src/lib/iso-time.ts";
+import { isoTime, parseIsoTime } from "../../src/lib/utc-time.ts";
 
 describe("times of ISO 8601", () => {
   test.each([

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
+import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 
 const DELAY_MS = 1_000;
 
