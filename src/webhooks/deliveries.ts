@@ -7,7 +7,7 @@ import type { Database } from "../../db/client.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
 import type { Clock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import { DeliveryLoop } from "./delivery-loop.ts";
 import type { SendEvent } from "./send-event.ts";

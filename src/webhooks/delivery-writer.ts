@@ -9,7 +9,7 @@ import {
   deliveryChange,
 } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import { FairQueue } from "../lib/fair-share.ts";
 
 export interface DeliveryWriterDependencies {

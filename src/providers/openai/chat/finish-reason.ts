@@ -1,4 +1,4 @@
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import type { FinishReason } from "../../interface.ts";
 
 const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([

@@ -1,4 +1,4 @@
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { type ClientCompletion, ProviderFailure } from "../../interface.ts";
 import { endsInFailure, finishReason } from "./finish-reason.ts";

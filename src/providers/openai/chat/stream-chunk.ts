@@ -1,5 +1,5 @@
 import { textOfLatin1 } from "../../../lib/event-splitter.ts";
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import { ProviderFailure } from "../../interface.ts";
 
 export function isText(value: unknown): boolean {

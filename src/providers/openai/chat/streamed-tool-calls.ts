@@ -1,4 +1,4 @@
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import { argumentsText, beginCall } from "./tool-calls.ts";
 
 type Fields = Record<string, unknown>;

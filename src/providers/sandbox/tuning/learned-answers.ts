@@ -1,5 +1,9 @@
-import { MAX_QUICK_LINE_BYTES, parseJsonLine, type RawLine } from "../../../lib/json-lines.ts";
-import { loopPauses } from "../../../lib/loop-pauses.ts";
+import {
+  loopPauses,
+  MAX_QUICK_LINE_BYTES,
+  parseJsonLine,
+  type RawLine,
+} from "../../../lib/json-lines.ts";
 import { decodeShared, type SharedBytes, sharedCopy } from "../../../lib/shared-bytes.ts";
 import { readMessages } from "../request.ts";
 import { countTokens } from "../tokens.ts";
