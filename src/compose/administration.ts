@@ -9,6 +9,7 @@ import { OperatorCredit } from "../money/operator-credit.ts";
 import { AdministrativeRate } from "../organizations/administrative-rate.ts";
 import { OrganizationAdministration } from "../organizations/organization-administration.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { Provider } from "../providers/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 /** What operators reach, and what bounds the administration of organizations. */
@@ -21,6 +22,7 @@ export function composeAdministration(parts: {
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
   readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
   readonly rates: RateWindows;
   read<Result>(query: Query<Result>): Promise<Result>;
 }) {
