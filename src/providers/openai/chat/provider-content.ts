@@ -1,5 +1,5 @@
 import { textOfLatin1 } from "../../../lib/event-splitter.ts";
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import { type FinishReason, ProviderFailure } from "../../interface.ts";
 
 type Fields = Record<string, unknown>;

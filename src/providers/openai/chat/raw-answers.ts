@@ -1,5 +1,5 @@
 import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import {
   type AnswerOptions,

@@ -1,6 +1,6 @@
 import { EventSplitter, latin1OfText } from "../../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { type AnswerOptions, type FinishReason, ProviderFailure } from "../../interface.ts";
 import { StreamedAnswer } from "../../streamed-answer.ts";
