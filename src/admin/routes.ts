@@ -5,7 +5,7 @@ import type { OperatedOrganization } from "../../db/queries/organization-write.t
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
 import { PLANS } from "../config/settings.ts";
-import { quotaOfTerms } from "../files/purposes.ts";
+import { quotaOfTerms } from "../files/file-library.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,
