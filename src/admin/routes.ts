@@ -23,7 +23,7 @@ import { planFeeBasisPoints } from "../money/plans.ts";
 import type {
   OrganizationAdministration,
   OrganizationChange,
-} from "../organizations/organization-administration.ts";
+} from "../organizations/organizations.ts";
 import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
 
 const MAX_NAME_CHARACTERS = 256;

@@ -3,12 +3,12 @@ import type { Query } from "../../db/query.ts";
 import { ProviderHealth } from "../calls/routing/provider-health.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
-import type { Suspensions } from "../http/suspensions.ts";
+import type { Suspensions } from "../http/authentication.ts";
+import { AdministrativeRate } from "../http/pipeline.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { OperatorCredit } from "../money/operator-credit.ts";
-import { AdministrativeRate } from "../organizations/administrative-rate.ts";
-import { OrganizationAdministration } from "../organizations/organization-administration.ts";
+import { OrganizationAdministration } from "../organizations/organizations.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { ActorWorld } from "./actor-world.ts";
 

@@ -8,7 +8,7 @@ import {
 } from "../../db/queries/organization-read.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
-import { addOperatorKey, createFirstOrganization } from "../organizations/new-organization.ts";
+import { addOperatorKey, createFirstOrganization } from "../organizations/organizations.ts";
 import { asDataFolderFault } from "./database.ts";
 
 const FILE_NAME = "first-keys.json";
