@@ -59,6 +59,7 @@ const transactionDetails = Type.Object(
     cached_tokens: nullableInteger("Prompt tokens read from the provider's cache"),
     reasoning_tokens: nullableInteger("Completion tokens that are reasoning"),
     cache_write_tokens: usedCount("Prompt tokens written to the provider's cache"),
+    cache_write_1h_tokens: usedCount("Of these, tokens that the cache keeps for an hour"),
     audio_prompt_tokens: usedCount("Prompt tokens of sound that were not read from a cache"),
     image_prompt_tokens: usedCount("Prompt tokens of images that were not read from a cache"),
     cached_audio_prompt_tokens: usedCount("Cached prompt tokens of sound"),

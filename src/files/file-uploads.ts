@@ -1,7 +1,5 @@
 import { type Database, isConnectionFailure } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { findFile } from "../../db/queries/file-read.ts";
-import { forgetRemoval } from "../../db/queries/file-removals.ts";
 import {
   abandonFileUpload,
   beginFileUpload,
@@ -11,6 +9,7 @@ import {
   renewFileUploads,
   reserveForUpload,
 } from "../../db/queries/file-uploads.ts";
+import { findFile, forgetRemoval } from "../../db/queries/files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";

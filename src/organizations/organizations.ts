@@ -10,7 +10,7 @@ import {
   type NewOrganization,
   type OperatedOrganization,
   type OrganizationSettings,
-} from "../../db/queries/organization-write.ts";
+} from "../../db/queries/organizations.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import { newKey } from "../keys/api-keys.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";

@@ -192,7 +192,7 @@ describe("what is not supported yet is 400 that names the field, never ignored i
   const UNSUPPORTED: [param: string, body: Record<string, unknown>][] = [
     ["plugins", { plugins: [{ id: "web" }] }],
     ["web_search_options", { web_search_options: {} }],
-    ["cache_control", { cache_control: { type: "ephemeral" } }],
+    ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
     ["preset", { preset: "mine" }],
     ["guardrail", { guardrail: "strict" }],
     ["transforms", { transforms: ["middle-out"] }],
@@ -220,8 +220,8 @@ describe("what is not supported yet is 400 that names the field, never ignored i
       "tools.0.function.cache_control.ttl",
       { tools: [{ ...TOOL, function: { ...TOOL.function, ...cached("1h") } }] },
     ],
-    ["provider.sort", { provider: { sort: "price" } }],
-    ["provider.only", { provider: { only: ["primary"] } }],
+    ["provider.quantizations", { provider: { quantizations: ["fp8"] } }],
+    ["provider.max_price.audio", { provider: { max_price: { audio: 1 } } }],
   ];
   test.each(UNSUPPORTED)("%s", async (param, body) => {
     const callsBefore = gateway.upstream.served.length;

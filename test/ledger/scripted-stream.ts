@@ -7,6 +7,7 @@ import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import type { GatewayError } from "../../src/lib/errors.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
+import { ShortBody } from "../../src/providers/chat-body.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
@@ -99,6 +100,7 @@ export function scriptedStream(
     providerId: "test",
     provider: { chat },
     upstreamModel: "model",
+    placeId: "place",
     endpointId: crypto.randomUUID(),
   };
   const endpoints = new ActorRegistry(endpointActor, {
@@ -147,7 +149,7 @@ export function scriptedStream(
       choices: 1,
       hidesReasoning: false,
       promptTokens: () => 0,
-      providerBody: () => ({}),
+      providerBody: () => new ShortBody({}),
       usageChunk: () => "",
       errorFrame: (error: GatewayError) => `data: {"error":{"code":"${error.code}"}}\n\n`,
       clientSignal: client.signal,

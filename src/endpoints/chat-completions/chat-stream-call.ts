@@ -4,6 +4,7 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import type { Usage } from "../../lib/usage.ts";
+import type { ChatBody } from "../../providers/chat-body.ts";
 import type { ChargeDependencies, ChargedCall } from "./stream-charge.ts";
 import type { StreamTicker } from "./stream-ticker.ts";
 
@@ -28,7 +29,7 @@ export interface ChatStreamCall extends ChargedCall {
   /** How many answers were asked for. */
   readonly choices: number;
   readonly hidesReasoning: boolean;
-  providerBody(candidate: Candidate): Record<string, unknown>;
+  providerBody(candidate: Candidate): ChatBody;
   /** The bytes of the last chunk, which brings the usage. */
   usageChunk(usage: Usage, costNano: bigint, created: number, candidate: Candidate): string;
   errorFrame(error: GatewayError): string;

@@ -1,5 +1,4 @@
-import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
-import { sentLimit } from "../../calls/call.ts";
+import { type AdmittedCall, type ProviderCall, sentLimit } from "../../calls/call.ts";
 import { estimatedUsage } from "../../calls/call-charge.ts";
 import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "../../calls/endpoint.ts";
 import { assertRecordable } from "../../calls/recorded-fields.ts";
@@ -7,11 +6,17 @@ import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Usage } from "../../lib/usage.ts";
-import { type ClientCompletion, LONG_BODY } from "../../providers/interface.ts";
+import type { ClientCompletion } from "../../providers/interface.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, readAnswer, usageBody } from "./render-answer.ts";
-import { CHAT_ROUTE, type ChatRequest, statedOutputLimit } from "./request.ts";
+import {
+  CHAT_ROUTE,
+  type ChatRequest,
+  conversationHead,
+  LONG_BODY,
+  statedOutputLimit,
+} from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -66,6 +71,10 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     }
     assertSupported(request);
     return new AcceptedChat(request);
+  }
+
+  affinity({ fields }: AcceptedChat): string {
+    return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
   plan({ fields }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {

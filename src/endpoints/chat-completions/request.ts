@@ -1,8 +1,11 @@
-import type { LONG_BODY } from "../../providers/interface.ts";
+import type { ProviderPreferences } from "../../calls/routing/preferences.ts";
 import type { LongChatBody } from "./long-body.ts";
 
 /** The endpoint, as the hash of an idempotent call names it. */
 export const CHAT_ROUTE = "POST /v1/chat/completions";
+
+/** The member of a request that stands for the whole of it where that lies in a work thread. */
+export const LONG_BODY: unique symbol = Symbol("long body");
 
 /** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
 export interface ChatRequest {
@@ -23,11 +26,7 @@ export interface ChatRequest {
     readonly enabled?: boolean;
   } | null;
   readonly models?: readonly string[] | null;
-  readonly provider?: {
-    readonly order?: readonly string[] | null;
-    readonly allow_fallbacks?: boolean | null;
-    readonly require_parameters?: boolean | null;
-  } | null;
+  readonly provider?: ProviderPreferences | null;
   readonly route_explain?: boolean | null;
   readonly user?: string | null;
   readonly session_id?: string | null;
@@ -57,4 +56,14 @@ export interface ContentPart {
   readonly type: string;
   readonly text?: string;
   readonly [field: string]: unknown;
+}
+
+/**
+ * Names what the turns of one conversation have in common: everything up to the user's first message. A
+ * provider that has served one turn finds that much of the next one's prompt in its cache.
+ */
+export function conversationHead({ messages }: ChatRequest): string {
+  const first = messages.findIndex(({ role }) => role === "user");
+  const head = first === -1 ? messages : messages.slice(0, first + 1);
+  return Bun.hash.xxHash64(JSON.stringify(head)).toString(36);
 }

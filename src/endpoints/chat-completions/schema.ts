@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { providerPreferences } from "../../calls/routing/preferences.ts";
 import { optional } from "../../http/route.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
@@ -23,6 +24,11 @@ const message = Type.Object({
   name: optional(Type.String()),
   tool_calls: optional(Type.Array(toolCall)),
   tool_call_id: optional(Type.String()),
+  reasoning_details: optional(
+    Type.Array(Type.Object({ type: Type.String() }), {
+      description: "Of an earlier answer, unchanged: the model goes on with its reasoning",
+    }),
+  ),
 });
 
 const tool = Type.Object({
@@ -114,22 +120,15 @@ export const chatCompletionBody = Type.Object(
         description: "Tried in turn where the one before fails; in the place of `model`",
       }),
     ),
-    provider: optional(
-      Type.Object({
-        order: optional(
-          Type.Array(Type.String({ minLength: 1 }), { description: "Providers to try first" }),
-        ),
-        allow_fallbacks: optional(Type.Boolean()),
-        require_parameters: optional(
-          Type.Boolean({
-            description: "Refuse the request where a field would be left out for every provider",
-          }),
-        ),
-      }),
-    ),
+    provider: optional(providerPreferences),
     plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
     web_search_options: optional(Type.Object({})),
-    cache_control: optional(Type.Object({})),
+    cache_control: optional(
+      Type.Object(
+        { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
+        { description: "Has the provider cache the prompt up to its last part that it can cache" },
+      ),
+    ),
     preset: optional(Type.String()),
     guardrail: optional(Type.String()),
     trace: optional(Type.Object({})),

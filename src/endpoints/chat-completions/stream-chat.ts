@@ -12,6 +12,7 @@ import { usdNumber } from "../../lib/money.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { Hold } from "../../money/interface.ts";
+import type { ChatBody } from "../../providers/chat-body.ts";
 import { ChatStream } from "./chat-stream.ts";
 import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
 import { estimatedPromptTokens } from "./cost-bound.ts";
@@ -106,7 +107,7 @@ class StreamedChat implements ChatStreamCall {
     return estimatedPromptTokens(this.#chat.request.size, candidate.terms);
   }
 
-  providerBody(candidate: Candidate): Record<string, unknown> {
+  providerBody(candidate: Candidate): ChatBody {
     const chat = this.#chat;
     const outputTokens = sentLimit(chat, candidate);
     return providerBody(chat.request.fields, candidate, outputTokens, chat.plan.lacked);

@@ -1,5 +1,5 @@
+import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import { longCacheLifetime } from "./cache-lifetimes.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Whether a value asks for nothing, or for nothing but what is there and has its price. */
@@ -30,7 +30,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   plugins: empty,
   web_search_options: (value) => value === null,
-  cache_control: (value) => value === null,
   preset: (value) => value === null,
   guardrail: (value) => value === null,
   transforms: empty,
@@ -65,8 +64,6 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   use_beam_search: "n",
 };
 
-const MEMBERS_OF_PROVIDER = ["order", "allow_fallbacks", "require_parameters"];
-
 /** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
 export function assertSupported(request: ChatRequest): void {
   for (const field in SYNONYMS) {
@@ -81,10 +78,7 @@ export function assertSupported(request: ChatRequest): void {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
-  for (const member in request.provider) {
-    if (MEMBERS_OF_PROVIDER.includes(member)) continue;
-    throw unsupported(`provider.${member}`);
-  }
+  if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };
     if (!CALLERS_TOOLS.has(type)) throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(type)}`);
@@ -93,8 +87,6 @@ export function assertSupported(request: ChatRequest): void {
   if (typeof request.route === "string" && request.route !== "fallback") {
     throw unsupported("route", ` ${JSON.stringify(request.route)}`);
   }
-  const lifetime = longCacheLifetime(request);
-  if (lifetime !== undefined) throw unsupported(lifetime);
 }
 
 function unsupported(param: string, what = ""): GatewayError {
