@@ -12,9 +12,9 @@ import {
 import { findFile, forgetRemoval } from "../../db/queries/files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { SharedRoom } from "../lib/fair-share.ts";
 import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";
 import { newId, timeOfId } from "../lib/ids.ts";
-import { SharedRoom } from "../lib/shared-room.ts";
 import type { FileStorage, StorageWriter } from "../storage/interface.ts";
 import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./file-check.ts";
 import { asStorageFailure, quotaOfTerms } from "./file-library.ts";

@@ -2,12 +2,12 @@ import { saidWithoutContent } from "../files/json-lines-check.ts";
 import type { JobError } from "../lib/fine-tuning-job.ts";
 import {
   JsonLineError,
+  loopPauses,
   MAX_QUICK_LINE_BYTES,
   parseJsonLine,
   type RawLine,
   readLines,
-} from "../lib/json-line-reader.ts";
-import { loopPauses } from "../lib/loop-pauses.ts";
+} from "../lib/json-lines.ts";
 import { decodeShared, type SharedBytes, sharedCopy } from "../lib/shared-bytes.ts";
 import { tokensOfPrompt } from "../lib/token-estimate.ts";
 

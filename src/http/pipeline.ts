@@ -4,7 +4,7 @@ import type { RateDecision, RateWindows } from "../cluster/interface.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
-import { JSON_LIMITS } from "../lib/json-scan.ts";
+import { JSON_LIMITS } from "../lib/json.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";

@@ -1,4 +1,4 @@
-import type { Expiring } from "../lib/deadline-queue.ts";
+import type { Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import {
   JSON_LIMITS,
@@ -6,7 +6,7 @@ import {
   type JsonLimits,
   JsonScan,
   MAX_JSON_DEPTH,
-} from "../lib/json-scan.ts";
+} from "../lib/json.ts";
 import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
 import type { BodyBudget } from "./body-budget.ts";
 

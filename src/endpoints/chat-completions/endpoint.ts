@@ -1,4 +1,5 @@
-import { type AdmittedCall, type ProviderCall, sentLimit } from "../../calls/call.ts";
+import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
+import { sentLimit } from "../../calls/call.ts";
 import { estimatedUsage } from "../../calls/call-charge.ts";
 import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "../../calls/endpoint.ts";
 import { assertRecordable } from "../../calls/recorded-fields.ts";

@@ -1,4 +1,5 @@
-import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
+import type { PaidCallDependencies } from "../../calls/run-call.ts";
+import { PaidCall } from "../../calls/run-call.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import { paidRoute } from "../paid-route.ts";
 import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";
