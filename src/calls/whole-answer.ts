@@ -146,13 +146,9 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request");
     const stored =
       claim &&
-      this.#dependencies.idempotency.store(
-        claim,
-        200,
-        outcome.headers,
-        new TextEncoder().encode(outcome.body),
-        { isClaimNeeded: true },
-      );
+      this.#dependencies.idempotency.store(claim, 200, outcome.headers, bytesOf(outcome.body), {
+        isClaimNeeded: true,
+      });
     return this.charge.settle(figures, 200, undefined, stored);
   }
 
@@ -166,4 +162,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
 interface WholeFigures {
   readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown>["usage"]>;
   readonly figures: MeteredFigures;
+}
+
+function bytesOf(body: string | Uint8Array): Uint8Array {
+  return typeof body === "string" ? new TextEncoder().encode(body) : body;
 }
