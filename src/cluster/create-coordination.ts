@@ -25,7 +25,7 @@ export async function createCoordination(options: CoordinationOptions): Promise<
   const { redisUrl } = options;
   if (redisUrl === undefined) return createSingleNode(options);
   // Its client takes 20 MB, which a process that is alone does not need.
-  const { createShared } = await import("./redis/create-shared.ts");
+  const { createShared } = await import("./redis/coordination.ts");
   return createShared(options, redisUrl);
 }
 
