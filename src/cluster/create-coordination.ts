@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Coordination } from "./interface.ts";
-import { MemoryRateWindows } from "./memory.ts";
-import { MemoryCache } from "./memory-cache.ts";
+import { MemoryCache, MemoryRateWindows } from "./memory.ts";
 import { MemoryWakes } from "./wake-board.ts";
 
 export interface CoordinationOptions {
