@@ -20,7 +20,7 @@ import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
-import { LastUse } from "./keys/last-use.ts";
+import { LastUse } from "./keys/api-keys.ts";
 import { tellKeys } from "./master-key/establish.ts";
 import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";

@@ -15,7 +15,7 @@ import type { Coordination } from "../cluster/interface.ts";
 import { ClusterMembership } from "../cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
 import type { GatewayConfig } from "../config.ts";
-import type { Suspensions } from "../http/suspensions.ts";
+import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";

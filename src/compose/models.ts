@@ -4,8 +4,8 @@ import { asksForModels } from "../config/provider-types.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
+import { publishSearch } from "../models/model-catalogue.ts";
 import { ProvidersModelLists } from "../models/model-lists.ts";
-import { publishSearch } from "../models/search.ts";
 import { askModelList } from "../providers/catalogue/ask-model-list.ts";
 import {
   buildCatalogue,

@@ -7,7 +7,7 @@ import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { usdText } from "../lib/money.ts";
 import { planFeeBasisPoints } from "../money/plans.ts";
-import { addOperatorKey, createFirstOrganization } from "../organizations/new-organization.ts";
+import { addOperatorKey, createFirstOrganization } from "../organizations/organizations.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { asDataFolderFault } from "./database.ts";
 
