@@ -1,3 +1,4 @@
+import { asGatewayError } from "../../db/unavailable.ts";
 import type { Caller } from "../calls/caller.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -5,7 +6,7 @@ import { newId } from "../lib/ids.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { parseJson } from "./check-json.ts";
-import { asGatewayError, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
+import { ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import type { CompiledRoute } from "./pipeline.ts";
 import {
   type BodyConnection,

@@ -1,4 +1,4 @@
-import { StreamCheckpoints } from "../../src/endpoints/chat-completions/stream-checkpoints.ts";
+import { StreamCheckpoints } from "../../src/calls/stream/charge.ts";
 import { sleep } from "../../src/lib/clock.ts";
 import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
 import type { Hold, SettlementFigures } from "../../src/money/interface.ts";

@@ -1,99 +1,101 @@
-import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import {
-  CallCharge,
-  type ChargeDependencies as CallChargeDependencies,
-  type ChargedCall as CallToCharge,
-  estimatedUsage,
-  type MeteredFigures,
-} from "../../calls/call-charge.ts";
-import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
-import type { Usage } from "../../lib/usage.ts";
+import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
-import type { StreamRelay } from "./stream-relay.ts";
+import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
+import type { AdmittedCall } from "../call.ts";
+import {
+  CallCharge,
+  type ChargeDependencies,
+  type KeptAnswer,
+  type MeteredFigures,
+} from "../call-charge.ts";
+import type { AcceptedRequest, StreamForm } from "../endpoint.ts";
+import type { CallDependencies } from "../routing/call-candidates.ts";
+import type { Candidate } from "../routing/plan-route.ts";
 
 /** How long the end of a stream that failed waits for its charge, though its time is up. */
 const MIN_CHARGE_WAIT_MS = 2_000;
-/** How long the usage of a whole answer is waited for where its client has gone. */
-const USAGE_WAIT_MS = 1_000;
-/** How long an error of the provider is kept back for usage that may follow it. */
-const ERROR_USAGE_WAIT_MS = 300;
 
-export interface ChargeDependencies extends CallChargeDependencies {
+export interface StreamChargeDependencies extends ChargeDependencies {
+  readonly calls: CallDependencies;
   readonly notes: UndeliveredNotes;
+  readonly totalTimeoutMs: number;
   onError(error: unknown, requestId: string): void;
 }
 
-export interface ChargedCall extends CallToCharge {
-  readonly requestId: string;
-  /** Tokens that are charged where the provider tells none. */
-  promptTokens(candidate: Candidate): number;
-  /** Set where the answer is kept under an idempotency key. */
-  readonly store?: unknown;
-}
-
-/** What a running stream costs: what the provider reports, or what was seen of its answer. */
-export class StreamCharge {
+/** What a stream costs: what the provider reports, or what was seen of its answer. */
+export class StreamCharge<Request extends AcceptedRequest> {
   readonly #charge: CallCharge;
-  readonly #notes: UndeliveredNotes;
-  readonly #onError: ChargeDependencies["onError"];
-  readonly #call: ChargedCall;
-  readonly #relay: StreamRelay;
-  readonly #steadyClock: Clock;
-  readonly #startedMs: number;
+  readonly #dependencies: StreamChargeDependencies;
+  readonly #form: StreamForm<Request>;
+  readonly #admitted: AdmittedCall<Request>;
+  readonly #beganMs: number;
+  #answer: StreamedAnswer | undefined;
+  #candidate: Candidate | undefined;
+  #checkpoints: StreamCheckpoints | undefined;
 
+  /** @param beganMs by the steady clock */
   constructor(
-    dependencies: ChargeDependencies,
-    call: ChargedCall,
-    relay: StreamRelay,
-    steadyClock: Clock,
-    startedMs: number,
+    dependencies: StreamChargeDependencies,
+    form: StreamForm<Request>,
+    admitted: AdmittedCall<Request>,
+    beganMs: number,
   ) {
-    this.#charge = new CallCharge(dependencies, call);
-    this.#notes = dependencies.notes;
-    this.#onError = dependencies.onError;
-    this.#call = call;
-    this.#relay = relay;
-    this.#steadyClock = steadyClock;
-    this.#startedMs = startedMs;
+    this.#charge = new CallCharge(dependencies, admitted);
+    this.#dependencies = dependencies;
+    this.#form = form;
+    this.#admitted = admitted;
+    this.#beganMs = beganMs;
+  }
+
+  /** The candidate has sent the first event of the answer: from here on there is something to charge. */
+  begin(answer: StreamedAnswer, candidate: Candidate): StreamCheckpoints {
+    this.#answer = answer;
+    this.#candidate = candidate;
+    const { steadyClock } = this.#dependencies.calls;
+    this.#checkpoints = new StreamCheckpoints(steadyClock, () =>
+      this.#charge.checkpoint(this.figures()),
+    );
+    return this.#checkpoints;
+  }
+
+  get hasBegun(): boolean {
+    return this.#answer !== undefined;
+  }
+
+  /** True where a checkpoint was asked for and it is not known what became of it. */
+  get isWriting(): boolean {
+    return this.#checkpoints?.isWriting === true;
+  }
+
+  /** Resolves when a checkpoint covers the answer as it stands. */
+  cover(): Promise<void> {
+    return this.#checkpoints!.cover(this.#answer!.outputTokens);
+  }
+
+  /** Begins a checkpoint where one is due although nothing new is delivered. */
+  tick(nowMs: number): void {
+    this.#checkpoints?.tick(nowMs);
   }
 
   usage(): Usage {
-    const { rewriter, candidate } = this.#relay;
-    return (
-      rewriter.usage ?? estimatedUsage(this.#call.promptTokens(candidate), rewriter.outputTokens)
-    );
+    return this.#form.usage(this.#answer!, this.#admitted.request, this.#candidate!.terms);
   }
 
   figures(usage = this.usage()): MeteredFigures {
-    const latencyMs = this.#steadyClock.nowMs() - this.#startedMs;
-    return this.#charge.figures(this.#relay.candidate, usage, latencyMs);
+    const latencyMs = this.#dependencies.calls.steadyClock.nowMs() - this.#beganMs;
+    return this.#charge.figures(this.#candidate!, usage, latencyMs);
   }
 
-  checkpoint(): Promise<void> {
-    return this.#charge.checkpoint(this.figures());
-  }
-
-  /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
-  waiveQuietly(): Promise<void> {
-    const waived = this.#charge.waive(this.figures(estimatedUsage(0, 0)));
-    this.noteUndelivered();
-    return this.#reported(waived.then(() => this.#notes.remove(this.#call.requestId)));
-  }
-
-  /** What the database may charge of it is owed back, unless it is delivered when it is asked for again. */
-  noteUndelivered(): void {
-    if (this.#call.store === undefined) this.#notes.add(this.#call.hold);
-  }
-
+  /** Resolves when the charge is durable, and with it what is kept of the answer. */
   settle(
     status: 200 | 499,
     figures: MeteredFigures = this.figures(),
-    also?: StatementEffect,
+    kept?: KeptAnswer,
   ): Promise<void> {
     this.#charge.note(figures);
-    return this.#charge.settle(figures, status, this.#call.log.errorCode, also);
+    return this.#charge.settle(figures, status, this.#admitted.log.errorCode, kept);
   }
 
   /** The same, where no caller waits for the outcome: a failure is reported. */
@@ -101,36 +103,120 @@ export class StreamCharge {
     return this.#reported(this.settle(status));
   }
 
-  /** Waits a moment for the usage that a provider may report behind its error. */
-  async awaitUsage(): Promise<void> {
-    const relay = this.#relay;
-    if (!relay.rewriter.mayReportUsage) return;
-    await doneInTime(relay.readUsageBehindError(), this.#steadyClock, ERROR_USAGE_WAIT_MS);
+  /**
+   * Charges what a stream that failed has delivered. Resolves when that is durable, or when the total timeout
+   * has passed, though not at once: then the charge follows, however long it takes.
+   */
+  async settleInTime(): Promise<void> {
+    const { calls, totalTimeoutMs } = this.#dependencies;
+    const leftMs = this.#beganMs + totalTimeoutMs - calls.steadyClock.nowMs();
+    const waitMs = Math.max(leftMs, MIN_CHARGE_WAIT_MS);
+    await doneInTime(this.settleQuietly(200), calls.steadyClock, waitMs);
   }
 
-  /**
-   * Charges what a stream that failed has delivered. True when that is durable; false when it is not within
-   * the total timeout, though not at once: then the charge follows, however long it takes.
-   */
-  settleInTime(totalTimeoutMs: number): Promise<boolean> {
-    const leftMs = this.#startedMs + totalTimeoutMs - this.#steadyClock.nowMs();
-    const patienceMs = Math.max(leftMs, MIN_CHARGE_WAIT_MS);
-    return doneInTime(this.settleQuietly(200), this.#steadyClock, patienceMs);
+  /** Ends the hold behind a checkpoint of what never left: nothing is charged. A failure is reported. */
+  waiveQuietly(): Promise<void> {
+    const { notes } = this.#dependencies;
+    const waived = this.#charge.waive(this.figures(estimatedUsage(0, 0)));
+    this.noteUndelivered();
+    return this.#reported(waived.then(() => notes.remove(this.#admitted.requestId)));
   }
 
-  /**
-   * Charges what had come when the client went away, and stops the provider: at once, but where the answer is
-   * whole and only its usage is still to come. Clients leave at the finish reason, and what a model thinks
-   * unseen shows in the usage alone.
-   */
-  async settleLeft(stopProvider: () => void): Promise<void> {
-    const relay = this.#relay;
-    if (relay.lacksUsage) await doneInTime(relay.readUsage(), this.#steadyClock, USAGE_WAIT_MS);
-    stopProvider();
-    await this.settleQuietly(499);
+  /** What the database may charge of it is owed back, unless it is delivered when it is asked for again. */
+  noteUndelivered(): void {
+    const { claim, hold } = this.#admitted;
+    if (claim === undefined) this.#dependencies.notes.add(hold);
+  }
+
+  /** Gives the hold back. Where a charge or a checkpoint is under way or durable this changes nothing. */
+  release(): void {
+    this.#charge.release();
   }
 
   #reported(written: Promise<void>): Promise<void> {
-    return written.catch((error) => this.#onError(error, this.#call.requestId));
+    return written.catch((error) => this.#dependencies.onError(error, this.#admitted.requestId));
+  }
+}
+
+/** What may be delivered beyond the last durable checkpoint. */
+export const MAX_AHEAD_TOKENS = 256;
+export const MAX_AHEAD_MS = 1_000;
+/** A new checkpoint is begun at half of that, so that delivery need not wait for it. */
+const BEGIN_AHEAD_TOKENS = 128;
+const BEGIN_AHEAD_MS = 500;
+
+/** Keeps what a crash would bill close behind what was delivered. */
+export class StreamCheckpoints {
+  readonly #clock: Clock;
+  readonly #write: () => Promise<void>;
+  #durableTokens = -1;
+  #seenTokens = 0;
+  /** When the first token beyond the last durable checkpoint was seen. */
+  #aheadSinceMs: number | undefined;
+  /** The same, beyond the checkpoint that is being written. */
+  #aheadOfRunningSinceMs: number | undefined;
+  #running: Promise<void> | undefined;
+  #runningTokens = 0;
+
+  /** `write` makes what was received so far durable. */
+  constructor(clock: Clock, write: () => Promise<void>) {
+    this.#clock = clock;
+    this.#write = write;
+  }
+
+  /** True where a checkpoint was asked for and it is not known what became of it. */
+  get isWriting(): boolean {
+    return this.#running !== undefined;
+  }
+
+  /** Resolves when a checkpoint covers this many tokens. */
+  async cover(tokens: number): Promise<void> {
+    this.#seenTokens = Math.max(this.#seenTokens, tokens);
+    while (this.#durableTokens < tokens) await this.#begin();
+  }
+
+  /** Resolves when an answer of this many tokens may be delivered; undefined where it may at once. */
+  admit(tokens: number): Promise<void> | undefined {
+    this.#seenTokens = tokens;
+    if (tokens <= this.#durableTokens) return undefined;
+    const nowMs = this.#clock.nowMs();
+    this.#aheadSinceMs ??= nowMs;
+    if (this.#running && tokens > this.#runningTokens) this.#aheadOfRunningSinceMs ??= nowMs;
+    const aheadTokens = tokens - this.#durableTokens;
+    if (aheadTokens > MAX_AHEAD_TOKENS || nowMs - this.#aheadSinceMs >= MAX_AHEAD_MS) {
+      return this.cover(tokens);
+    }
+    if (aheadTokens >= BEGIN_AHEAD_TOKENS) this.#beginUnwatched();
+    return undefined;
+  }
+
+  /** Begins a checkpoint where one is due although nothing new is delivered. */
+  tick(nowMs: number): void {
+    if (this.#aheadSinceMs === undefined || nowMs - this.#aheadSinceMs < BEGIN_AHEAD_MS) return;
+    this.#beginUnwatched();
+  }
+
+  #beginUnwatched(): void {
+    if (this.#running) return;
+    // A failure shows again, and is reported, when delivery has to wait for a checkpoint.
+    this.#begin().catch(() => {});
+  }
+
+  #begin(): Promise<void> {
+    this.#running ??= this.#run();
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const tokens = this.#seenTokens;
+    this.#runningTokens = tokens;
+    this.#aheadOfRunningSinceMs = undefined;
+    try {
+      await this.#write();
+      this.#durableTokens = tokens;
+      this.#aheadSinceMs = this.#aheadOfRunningSinceMs;
+    } finally {
+      this.#running = undefined;
+    }
   }
 }

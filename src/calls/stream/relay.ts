@@ -1,88 +1,179 @@
-import type { CandidateTries } from "../../calls/routing/call-candidates.ts";
-import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { doneInTime } from "../../lib/done-in-time.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
-import type { StartedUpstream } from "./start-upstream.ts";
-import { beyondLimit } from "./stream-errors.ts";
+import type { StreamCheckpoints } from "./charge.ts";
+import type { StreamOutput } from "./output.ts";
+import type { StartedStream } from "./upstream.ts";
 
 /** How long the rest of a provider's stream may take behind its [DONE] before its connection is dropped. */
 const DRAIN_MS = 1_000;
+/** How long the usage of a whole answer is awaited where its client has gone. */
+const USAGE_WAIT_MS = 1_000;
+/** How long an error of the provider is kept back for usage that may follow it. */
+const ERROR_USAGE_WAIT_MS = 300;
 
-interface AnswerLimits {
-  /** How many answers were asked for. */
-  readonly choices: number;
-  /** An answer of more fails behind what came before it. */
-  readonly maxOutputBytes: number;
+type Reading = ReturnType<PieceReader<unknown>["read"]>;
+
+export interface Membership {
+  /** Undefined while no instance can have declared this one dead; else resolves when that is certain again. */
+  whenCurrent(): Promise<void> | undefined;
 }
 
-/** The provider's side of a running stream: what it sends, rewritten, until it is taken. */
+export interface RelayParts {
+  readonly checkpoints: StreamCheckpoints;
+  readonly output: StreamOutput;
+  readonly steadyClock: Clock;
+  readonly membership: Membership;
+  /** How many answers were asked for. */
+  readonly choices: number;
+  /** An answer of more fails. */
+  readonly maxOutputBytes: number;
+  /** The provider has ended. */
+  onEnd(): Promise<void>;
+  onFailure(error: unknown): Promise<void>;
+}
+
+/**
+ * The way of the pieces: read from the provider when the client asks for more, rewritten by the answer, and
+ * delivered when a checkpoint covers them.
+ */
 export class StreamRelay {
-  readonly rewriter: StreamedAnswer;
-  readonly candidate: Candidate;
-  readonly #tries: CandidateTries;
+  readonly answer: StreamedAnswer;
+  readonly #parts: RelayParts;
   readonly #reader: PieceReader<unknown>;
-  readonly #limits: AnswerLimits;
-  readonly #steadyClock: Clock;
-  readonly #output: GrowingBytes;
-  #reading: ReturnType<PieceReader<unknown>["read"]> | undefined;
-  #readingSinceMs: number | undefined;
+  /** What the answer has added and was not delivered yet. */
+  readonly #pending: GrowingBytes;
+  #reading: Reading | undefined;
+  #silentSinceMs: number | undefined;
+  /** A pull waits for a piece of the provider's stream, which ends when that is cancelled. */
+  #isWaiting = false;
   #isCalledOff = false;
+  #isStopped = false;
 
-  constructor(
-    { reader, rewriter, output }: StartedUpstream,
-    tries: CandidateTries,
-    limits: AnswerLimits,
-    steadyClock: Clock,
-  ) {
-    this.rewriter = rewriter;
-    this.candidate = tries.candidate;
-    this.#tries = tries;
+  constructor({ reader, answer, pending }: StartedStream, parts: RelayParts) {
+    this.answer = answer;
+    this.#parts = parts;
     this.#reader = reader;
-    this.#limits = limits;
-    this.#steadyClock = steadyClock;
-    this.#output = output;
+    this.#pending = pending;
   }
 
-  get pendingBytes(): number {
-    return this.#output.length;
+  get isWaiting(): boolean {
+    return this.#isWaiting;
   }
 
-  /** Since when the provider has sent no event while one is awaited: no comment ends its silence. */
-  get readingSinceMs(): number | undefined {
-    return this.#reading === undefined ? undefined : this.#readingSinceMs;
+  /** How long the provider has sent no event while one is awaited: no comment ends its silence. */
+  silentMs(nowMs: number): number {
+    if (this.#reading === undefined || this.#silentSinceMs === undefined) return 0;
+    return nowMs - this.#silentSinceMs;
+  }
+
+  /** The client asks for more: delivers what is pending, or what the provider sends next. */
+  async pull(): Promise<void> {
+    try {
+      while (!this.#isStopped) {
+        if (this.#pending.length > 0) {
+          const delivered = this.#deliver();
+          if (delivered !== undefined) await delivered;
+          return;
+        }
+        const reading = this.#read();
+        this.#isWaiting = reading instanceof Promise;
+        const isMore = reading instanceof Promise ? await reading : reading;
+        this.#isWaiting = false;
+        if (!isMore && !this.#isStopped) return await this.#parts.onEnd();
+      }
+    } catch (error) {
+      this.#isWaiting = false;
+      await this.#parts.onFailure(error);
+    }
+  }
+
+  /** Delivers nothing from here on. */
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  /** Cancels the provider's stream. */
+  cancel(): void {
+    this.#reader.cancel().catch(() => {});
+  }
+
+  /** Awaits no end where all that was asked for has come; else, and the second time, false. */
+  callOff(): boolean {
+    if (this.#isCalledOff || !this.answer.hasAnswered(this.#parts.choices)) return false;
+    this.#isCalledOff = true;
+    this.cancel();
+    return true;
   }
 
   /** What is pending, with `ending` behind it. */
-  takeOutput(ending = ""): Uint8Array {
+  takeRest(ending: string): Uint8Array {
+    this.#pending.add(ending);
+    return this.#take();
+  }
+
+  /** Waits a moment for the usage of a whole answer, which may follow it; undefined where it is there. */
+  usageBehindAnswer(): Promise<unknown> | undefined {
+    if (!this.#lacksUsage) return undefined;
+    return doneInTime(this.#readUsage(), this.#parts.steadyClock, USAGE_WAIT_MS);
+  }
+
+  /** Waits a moment for the usage that a provider may report behind its error. */
+  usageBehindError(): Promise<unknown> | undefined {
+    if (!this.answer.mayReportUsage) return undefined;
+    return doneInTime(this.#readUsageBehindError(), this.#parts.steadyClock, ERROR_USAGE_WAIT_MS);
+  }
+
+  /** At once, where nothing has to be awaited. */
+  #deliver(): Promise<void> | undefined {
+    const { checkpoints, membership, output, steadyClock } = this.#parts;
+    const { outputTokens } = this.answer;
+    const bytes = this.#take();
+    // An instance that declares this one dead bills the last checkpoint: nothing may leave after that.
+    const awaited = checkpoints.admit(outputTokens) ?? membership.whenCurrent();
+    if (awaited !== undefined) return this.#deliverBehind(awaited, bytes);
+    if (!this.#isStopped) output.deliver(bytes, steadyClock.nowMs());
+    return undefined;
+  }
+
+  async #deliverBehind(awaited: Promise<void>, bytes: Uint8Array): Promise<void> {
+    const { membership, output, steadyClock } = this.#parts;
+    await awaited;
+    const current = membership.whenCurrent();
+    if (current !== undefined) await current;
+    if (!this.#isStopped) output.deliver(bytes, steadyClock.nowMs());
+  }
+
+  #take(): Uint8Array {
     // Until it is read on, the silence is the client's.
-    if (this.#reading === undefined) this.#readingSinceMs = undefined;
-    this.#output.add(ending);
-    return this.#output.take();
+    if (this.#reading === undefined) this.#silentSinceMs = undefined;
+    return this.#pending.take();
   }
 
   /** Reads one piece of the provider's stream, at once where it has come. False where that has ended. */
-  read(): boolean | Promise<boolean> {
-    const { rewriter } = this;
-    if (this.#isBeyondLimit()) throw beyondLimit();
-    if (rewriter.isDone) {
+  #read(): boolean | Promise<boolean> {
+    const answer = this.answer;
+    this.#assertWithinLimit();
+    if (answer.isDone) {
       this.#drain();
       return false;
     }
-    if (rewriter.failure) throw rewriter.failure;
+    if (answer.failure) throw answer.failure;
     const piece = this.#reading === undefined ? this.#reader.take?.() : undefined;
     if (piece !== undefined) {
-      this.#take(piece);
+      this.#push(piece);
       return true;
     }
-    this.#readingSinceMs ??= this.#steadyClock.nowMs();
+    this.#silentSinceMs ??= this.#parts.steadyClock.nowMs();
     this.#reading ??= this.#reader.read();
     return this.#readOn(this.#reading);
   }
 
-  async #readOn(reading: ReturnType<PieceReader<unknown>["read"]>): Promise<boolean> {
-    let read: Awaited<typeof reading>;
+  async #readOn(reading: Reading): Promise<boolean> {
+    let read: Awaited<Reading>;
     try {
       read = await reading;
     } catch (cause) {
@@ -90,75 +181,53 @@ export class StreamRelay {
       if (this.#isCalledOff || this.callOff()) return false;
       throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
     }
+    // Another call has awaited the same piece.
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
-    const before = this.#output.length;
-    this.#take(read.done ? undefined : read.value);
-    return !read.done || this.#output.length > before;
+    const before = this.#pending.length;
+    this.#push(read.done ? undefined : read.value);
+    return !read.done || this.#pending.length > before;
   }
 
   /** A piece, or the end. */
-  #take(piece: unknown): void {
-    const { events } = this.rewriter;
-    if (piece === undefined) this.rewriter.end();
-    else this.rewriter.push(piece);
-    if (piece === undefined || this.rewriter.events > events) this.#readingSinceMs = undefined;
+  #push(piece: unknown): void {
+    const answer = this.answer;
+    const { events } = answer;
+    if (piece === undefined) answer.end();
+    else answer.push(piece);
+    if (piece === undefined || answer.events > events) this.#silentSinceMs = undefined;
     this.#assertWithinLimit();
   }
 
   #assertWithinLimit(): void {
-    if (this.#isBeyondLimit()) throw beyondLimit();
+    if (this.answer.outputBytes <= this.#parts.maxOutputBytes) return;
+    throw new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
   }
 
-  #isBeyondLimit(): boolean {
-    return this.rewriter.outputBytes > this.#limits.maxOutputBytes;
-  }
-
-  /** True where the answer is whole, and what it took is still to be told. */
-  get lacksUsage(): boolean {
-    const { hasFinished, isDone, failure, usage } = this.rewriter;
+  get #lacksUsage(): boolean {
+    const { hasFinished, isDone, failure, usage } = this.answer;
     return hasFinished && !isDone && failure === undefined && usage?.estimated !== false;
   }
 
-  /** Reads on until the provider reports usage, or ends. */
-  async readUsage(): Promise<void> {
+  /** Until the provider reports usage, or ends. */
+  async #readUsage(): Promise<void> {
     try {
-      while (this.lacksUsage && (await this.read()));
+      while (this.#lacksUsage && (await this.#read()));
     } catch {
       // What was counted here stands for it.
     }
   }
 
-  /** Reads on after an error of the provider until it reports usage, or ends. */
-  async readUsageBehindError(): Promise<void> {
+  async #readUsageBehindError(): Promise<void> {
     try {
-      while (this.rewriter.mayReportUsage) {
+      while (this.answer.mayReportUsage) {
         const piece = await nextPiece(this.#reader);
         if (piece === undefined) return;
-        this.rewriter.pushBehindError(piece);
+        this.answer.pushBehindError(piece);
       }
     } catch {
       // What was counted here stands for it.
     }
-  }
-
-  /** Tells the endpoint's health how the call ended; once. */
-  end(isSuccess: boolean): void {
-    this.#tries.end(isSuccess);
-  }
-
-  /** Waits no longer for the end, where all that was asked for has come; else, and the second time, false. */
-  callOff(): boolean {
-    const { rewriter } = this;
-    if (this.#isCalledOff || !rewriter.hasAnswered(this.#limits.choices)) return false;
-    this.#isCalledOff = true;
-    this.cancel();
-    return true;
-  }
-
-  /** The rest is not needed. */
-  cancel(): void {
-    this.#reader.cancel().catch(() => {});
   }
 
   /** Reads to the end in the background, so that the connection can be used again. */

@@ -1,108 +1,162 @@
 /**
- * One running stream. Its states:
+ * One streamed answer. Its states:
  *
  *   opening    candidates are tried until one has sent its first event; nothing has left yet, so another
  *              provider can still take over.
  *   relaying   events go to the client, never further ahead of the last durable checkpoint than its bound.
- *   settling   the provider has ended; its charge becomes durable, and [DONE] follows it.
- *   closed     by [DONE], by an error frame, or because the client went away.
+ *   settling   the provider has ended; its charge becomes durable, and the ending follows it.
+ *   closed     by the ending, by an error frame, or because the client went away.
  *
  * opening → relaying by the first event and its checkpoint; opening → closed by a failure or the client;
  * relaying → settling by the provider's end, or its silence behind all of it; relaying → closed by a failure,
  * a timeout or the client (what came is charged); settling → closed by the charge or the total timeout.
+ *
+ * Four parts do the work, each with fields of its own: upstream.ts calls providers until one answers, relay.ts
+ * moves the pieces, charge.ts writes checkpoints and settles, output.ts is the client's side.
  */
 
-import type { Candidate } from "../../calls/routing/plan-route.ts";
-import { type GatewayError, stopping } from "../../lib/errors.ts";
-import type { ChatStreamCall, ChatStreamDependencies } from "./chat-stream-call.ts";
-import { StreamAttempts } from "./stream-attempts.ts";
-import type { StreamCharge } from "./stream-charge.ts";
-import { chargedEnding } from "./stream-ending.ts";
-import {
-  asStreamError,
-  endedWithoutReason,
-  providerSilent,
-  requestTooLong,
-} from "./stream-errors.ts";
-import { StreamOpening } from "./stream-opening.ts";
-import { StreamOutput } from "./stream-output.ts";
-import type { StreamRelay } from "./stream-relay.ts";
-import type { Ticking } from "./stream-ticker.ts";
-import { Transcript } from "./transcript.ts";
+import { asGatewayError } from "../../../db/unavailable.ts";
+import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
+import { doneBeforeDeadline } from "../../lib/done-in-time.ts";
+import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
+import { usdNumber } from "../../lib/money.ts";
+import { answerHeaders, explainFailure } from "../answer-headers.ts";
+import type { AdmittedCall, CallOutcome } from "../call.ts";
+import type { AcceptedRequest, StreamForm } from "../endpoint.ts";
+import type { Candidate } from "../routing/plan-route.ts";
+import { asStreamError } from "../routing/provider-error.ts";
+import { StreamCharge, type StreamChargeDependencies } from "./charge.ts";
+import { StreamOutput } from "./output.ts";
+import { type Membership, StreamRelay } from "./relay.ts";
+import type { StreamTicker, Ticking } from "./ticker.ts";
+import { type StartedStream, StreamUpstream } from "./upstream.ts";
 
-export class ChatStream implements Ticking, EventListenerObject {
+/** What all streams of the gateway share. */
+export interface StreamDependencies extends StreamChargeDependencies {
+  readonly membership: Membership;
+  readonly ticker: StreamTicker;
+  /** The keepalive interval from when a stream is asked for. */
+  readonly openings: DeadlineQueue;
+  readonly keepaliveMs: number;
+  readonly firstTokenTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+}
+
+const MAX_BYTES_PER_TOKEN = 64;
+const SPARE_OUTPUT_BYTES = 65_536;
+
+/**
+ * Waits for the first event, so that a failure before it has its own status; a provider silent for longer
+ * than the keepalive interval is awaited in an open stream.
+ */
+export async function streamedAnswer<Request extends AcceptedRequest>(
+  dependencies: StreamDependencies,
+  form: StreamForm<Request>,
+  admitted: AdmittedCall<Request>,
+): Promise<CallOutcome> {
+  const run = new StreamRun(dependencies, form, admitted);
+  try {
+    // Where the answer begins before this is known, its body tells the failure.
+    await doneBeforeDeadline(run.open(), dependencies.openings);
+  } catch (error) {
+    explainFailure(admitted, run.tries);
+    throw error;
+  }
+  const headers = run.headers();
+  headers["x-gateway-latency-ms"] = String(Math.round(performance.now() - admitted.startedMs));
+  return { kind: "stream", headers, body: run.body() };
+}
+
+export class StreamRun<Request extends AcceptedRequest> implements Ticking, EventListenerObject {
   older: Ticking | undefined;
   newer: Ticking | undefined;
-  readonly #dependencies: ChatStreamDependencies;
-  readonly #call: ChatStreamCall;
-  readonly #attempts: StreamAttempts;
-  readonly #startedMs: number;
+  readonly #dependencies: StreamDependencies;
+  readonly #form: StreamForm<Request>;
+  readonly #admitted: AdmittedCall<Request>;
+  readonly #beganMs: number;
+  readonly #upstream: StreamUpstream<Request>;
+  readonly #charge: StreamCharge<Request>;
   readonly #output: StreamOutput;
-  readonly #transcript: Transcript | undefined;
-  readonly #opening: StreamOpening;
-  #opened: Promise<void> | undefined;
+  /** From the first event on. */
+  #relay: StreamRelay | undefined;
+  #opening: Promise<void> | undefined;
+  /** Neither open nor failed: what ends the stream now leaves the rest to the opening. */
+  #isOpening = true;
+  /** The first byte may leave: from here on the stream is charged, whatever becomes of it. */
+  #isOpen = false;
+  /** Ends the wait of an opening stream for the database. */
+  #endWait: ((failure: GatewayError) => void) | undefined;
+  #hasEndedWait = false;
   #finishing: Promise<void> | undefined;
-  #isClosed = false;
-  #isGone = false;
   #isSettling = false;
   #isWhole = false;
-  /** Something of the answer has left. */
-  #hasDelivered = false;
-  /** Waiting for a piece of the provider's stream, which ends when that is cancelled. */
-  #isReading = false;
+  #isGone = false;
+  #isClosed = false;
 
-  constructor(dependencies: ChatStreamDependencies, call: ChatStreamCall) {
+  constructor(
+    dependencies: StreamDependencies,
+    form: StreamForm<Request>,
+    admitted: AdmittedCall<Request>,
+  ) {
     this.#dependencies = dependencies;
-    this.#call = call;
-    this.#attempts = new StreamAttempts(call, dependencies.calls);
-    this.#startedMs = dependencies.steadyClock.nowMs();
-    this.#transcript = call.store && new Transcript();
-    this.#output = new StreamOutput(this.#startedMs, this.#transcript);
-    this.#opening = new StreamOpening(dependencies, call, this.#attempts, this.#startedMs, () =>
-      this.#detach(),
-    );
-    call.log.isDeferred = true;
-    call.clientSignal.addEventListener("abort", this);
-    dependencies.ticker.add(this);
+    this.#form = form;
+    this.#admitted = admitted;
+    const { claim, clientSignal, log } = admitted;
+    const { calls, keepaliveMs, ticker } = dependencies;
+    const nowMs = calls.steadyClock.nowMs();
+    this.#beganMs = nowMs;
+    this.#upstream = new StreamUpstream(calls, form, admitted);
+    this.#charge = new StreamCharge(dependencies, form, admitted, nowMs);
+    const isKept = claim !== undefined;
+    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive: form.keepalive, isKept });
+    log.isDeferred = true;
+    clientSignal.addEventListener("abort", this);
+    ticker.add(this);
     // A client that has already gone is not reported again.
-    if (call.clientSignal.aborted) this.#clientGone();
-  }
-
-  /** The candidate that answers, once it is known. */
-  get candidate(): Candidate | undefined {
-    return this.#opening.relay?.candidate;
+    if (clientSignal.aborted) this.#clientGone();
   }
 
   /** What was tried so far. */
-  get trail(): readonly string[] {
-    return this.#attempts.tries.trail;
+  get tries(): { readonly trail: readonly string[] } {
+    return this.#upstream.tries;
   }
 
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
   open(): Promise<void> {
-    this.#opened ??= this.#opening.run();
-    return this.#opened;
+    this.#opening ??= this.#open();
+    return this.#opening;
+  }
+
+  /** Of the response; until the stream is open without those of the candidate that serves it. */
+  headers(): Record<string, string> {
+    const { tries } = this.#upstream;
+    const candidate: Candidate | undefined = this.#isOpen ? tries.candidate : undefined;
+    return Object.assign(answerHeaders(this.#admitted, candidate, tries), {
+      "content-type": this.#form.contentType,
+      "cache-control": "no-cache",
+      connection: "keep-alive",
+      // Proxies that gather a response before they pass it on would hold the stream back.
+      "x-accel-buffering": "no",
+    });
   }
 
   body(): ReadableStream<Uint8Array> {
     return this.#output.body(
-      () => this.#pull(),
+      () => (this.#isOpen ? this.#relay!.pull() : this.#openAndPull()),
       () => this.#clientGone(),
     );
   }
 
   tick(nowMs: number): void {
-    const { keepaliveMs, firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
-    const { relay, checkpoints } = this.#opening;
-    const silentMs = nowMs - (relay?.readingSinceMs ?? nowMs);
-    if (nowMs - this.#startedMs >= totalTimeoutMs) {
-      this.#opening.giveUp(this.#expire(requestTooLong()));
-    } else if (silentMs >= idleTimeoutMs) this.#expire(providerSilent());
-    this.#attempts.expire(nowMs, firstTokenTimeoutMs);
-    checkpoints?.tick(nowMs);
-    if (this.#output.hasBody && nowMs - this.#output.lastWriteMs >= keepaliveMs) {
-      this.#write(Buffer.from(": keepalive\n\n"));
-    }
+    const { firstTokenTimeoutMs, idleTimeoutMs, totalTimeoutMs } = this.#dependencies;
+    const silentMs = this.#relay?.silentMs(nowMs) ?? 0;
+    if (nowMs - this.#beganMs >= totalTimeoutMs) {
+      const failure = this.#expire(timedOut("The request took too long."));
+      this.#endWait?.(failure);
+    } else if (silentMs >= idleTimeoutMs) this.#expire(timedOut("The provider fell silent."));
+    this.#upstream.expire(nowMs, firstTokenTimeoutMs);
+    this.#charge.tick(nowMs);
+    if (!this.#isClosed) this.#output.keepAlive(nowMs);
   }
 
   /** The client's signal has aborted. */
@@ -115,166 +169,246 @@ export class ChatStream implements Ticking, EventListenerObject {
   }
 
   /**
-   * A stream that opens may have a durable checkpoint before its first byte leaves: an instance that declares this
-   * one dead charges that. A client that left pays for what was produced.
+   * A stream that opens may have a durable checkpoint before its first byte leaves: an instance that declares
+   * this one dead charges that. A client that left pays for what was produced.
    */
   noteUndelivered(): void {
-    const { checkpoints, charge } = this.#opening;
-    if (checkpoints !== undefined && !this.#hasDelivered && !this.#isGone)
-      charge!.noteUndelivered();
+    const isUndelivered = this.#charge.hasBegun && !this.#output.hasDelivered;
+    if (isUndelivered && !this.#isGone) this.#charge.noteUndelivered();
   }
 
-  async #pull(): Promise<void> {
+  async #open(): Promise<void> {
+    const { calls } = this.#dependencies;
+    const { log } = this.#admitted;
     try {
-      if (!this.#opening.isDone) await this.open();
-      const relay = this.#opening.relay!;
-      while (!this.#isClosed) {
-        if (relay.pendingBytes > 0) {
-          const delivered = this.#deliver(relay);
-          if (delivered !== undefined) await delivered;
-          return;
-        }
-        const reading = relay.read();
-        this.#isReading = reading instanceof Promise;
-        const isMore = reading instanceof Promise ? await reading : reading;
-        this.#isReading = false;
-        if (!isMore && !this.#isClosed) return await this.#finishOnce();
-      }
-    } catch (error) {
-      this.#isReading = false;
-      await this.#fail(error);
+      this.#assertClient();
+      this.#begin(await this.#upstream.start());
+      log.firstTokenMs = calls.steadyClock.nowMs() - this.#beganMs;
+      this.#assertClient();
+      await this.#untilTimeIsUp(this.#charge.cover());
+      this.#assertClient();
+      this.#isOpen = true;
+    } catch (thrown) {
+      const error = this.#upstream.failure ?? thrown;
+      log.errorCode = asGatewayError(error).code;
+      await this.#abandonOpening();
+      this.#detach();
+      throw error;
+    } finally {
+      this.#isOpening = false;
     }
   }
 
-  /** At once, where nothing has to be waited for. */
-  #deliver(relay: StreamRelay): Promise<void> | undefined {
-    const { outputTokens } = relay.rewriter;
-    const output = relay.takeOutput();
-    const admitted = this.#opening.checkpoints!.admit(outputTokens);
-    if (admitted !== undefined) return this.#deliverBehind(admitted, output);
-    // An instance that declares this one dead bills the last checkpoint: nothing may leave after that.
-    const current = this.#dependencies.whenCurrent();
-    if (current !== undefined) return this.#deliverBehind(current, output);
-    this.#hasDelivered = true;
-    this.#write(output);
-    return undefined;
+  #assertClient(): void {
+    if (this.#isGone) throw clientClosed();
   }
 
-  async #deliverBehind(admitted: Promise<void>, output: Uint8Array): Promise<void> {
-    await admitted;
-    const current = this.#dependencies.whenCurrent();
-    if (current !== undefined) await current;
-    this.#hasDelivered = true;
-    this.#write(output);
+  #begin(started: StartedStream): void {
+    const { calls, membership } = this.#dependencies;
+    const { hold, request } = this.#admitted;
+    const choices = this.#form.choices(request);
+    this.#relay = new StreamRelay(started, {
+      checkpoints: this.#charge.begin(started.answer, this.#upstream.tries.candidate),
+      output: this.#output,
+      steadyClock: calls.steadyClock,
+      membership,
+      choices,
+      // Beyond this a provider is not sending tokens of its limit any more.
+      maxOutputBytes: hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES,
+      onEnd: () => this.#finishOnce(),
+      onFailure: (error) => this.#fail(error),
+    });
+  }
+
+  /** Rejects where the stream's time is up before. */
+  async #untilTimeIsUp(covered: Promise<void>): Promise<void> {
+    const { promise: timeIsUp, reject } = Promise.withResolvers<never>();
+    this.#endWait = (failure) => {
+      this.#hasEndedWait = true;
+      reject(failure);
+    };
+    try {
+      await Promise.race([covered, timeIsUp]);
+    } finally {
+      this.#endWait = undefined;
+    }
+  }
+
+  async #abandonOpening(): Promise<void> {
+    // The provider did its part; its endpoint must not count this call as running without end.
+    this.#upstream.end(true);
+    // What a provider had produced for a client that went away is charged; otherwise nothing left here.
+    if (this.#charge.hasBegun && this.#isGone) await this.#charge.settleQuietly(499);
+    // A checkpoint may still be written: what ends it is written after it, and no caller waits.
+    else if (this.#hasEndedWait && this.#charge.isWriting) void this.#charge.waiveQuietly();
+    else this.#charge.release();
+    this.#upstream.stop();
+  }
+
+  async #openAndPull(): Promise<void> {
+    try {
+      await this.open();
+    } catch (error) {
+      return this.#fail(error);
+    }
+    return this.#relay!.pull();
   }
 
   #finishOnce(): Promise<void> {
-    const { relay, charge } = this.#opening;
-    this.#finishing ??= this.#finish(relay!, charge!);
+    this.#finishing ??= this.#finish(this.#relay!);
     return this.#finishing;
   }
 
-  async #finish(relay: StreamRelay, charge: StreamCharge): Promise<void> {
+  async #finish(relay: StreamRelay): Promise<void> {
     try {
-      if (!relay.rewriter.hasFinished) throw endedWithoutReason();
-      relay.end(true);
+      if (!relay.answer.hasFinished) throw endedWithoutReason();
+      this.#upstream.end(true);
       this.#isSettling = true;
-      const ending = await chargedEnding(this.#call, relay, charge, this.#transcript);
+      const ending = await this.#settleWhole(relay);
       this.#isWhole = true;
       if (this.#isClosed) return;
-      this.#hasDelivered = true;
-      this.#write(ending);
+      this.#output.deliver(ending, this.#dependencies.calls.steadyClock.nowMs());
       this.#close();
     } catch (error) {
       await this.#fail(error);
     }
   }
 
+  /** Resolves, with what a whole stream ends with, when its charge is durable. */
+  async #settleWhole(relay: StreamRelay): Promise<Uint8Array> {
+    const { claim, request, requestId } = this.#admitted;
+    const { candidate } = this.#upstream.tries;
+    const usage = this.#charge.usage();
+    const figures = this.#charge.figures(usage);
+    const costUsd = usdNumber(figures.chargeNano);
+    const facts = { requestId, candidate, usage, costUsd };
+    const ending = relay.takeRest(this.#form.ending(relay.answer, request, facts));
+    const kept = claim && {
+      claim,
+      headers: this.headers(),
+      body: this.#output.whole(ending),
+      isClaimNeeded: false,
+    };
+    await this.#charge.settle(200, figures, kept);
+    return ending;
+  }
+
   /**
-   * After the first byte a failure is sent in the stream, which then ends without [DONE]. Its charge comes
+   * After the first byte a failure is sent in the stream, which then ends without its ending. Its charge comes
    * first, unless the stream's time is up before: then it follows, however long it takes.
    */
   async #fail(thrown: unknown): Promise<void> {
     if (this.#isClosed) return;
-    this.#isClosed = true;
-    const error = this.#attempts.failure ?? asStreamError(thrown, this.trail);
-    this.#call.log.errorCode = error.code;
-    this.#dependencies.onError(error.cause ?? error, this.#call.requestId);
-    const isOwed = this.#opening.isDone && !this.#isSettling;
-    if (isOwed && this.#attempts.failure === undefined) await this.#opening.charge!.awaitUsage();
-    this.#attempts.abort.abort();
-    this.#opening.relay?.end(false);
+    this.#stop();
+    const { requestId, log } = this.#admitted;
+    const own = this.#upstream.failure;
+    const error = own ?? asStreamError(thrown, this.tries.trail);
+    log.errorCode = error.code;
+    this.#dependencies.onError(error.cause ?? error, requestId);
+    const isOwed = this.#isOpen && !this.#isSettling;
+    if (isOwed && own === undefined) await this.#relay!.usageBehindError();
+    this.#upstream.stop();
+    this.#upstream.end(false);
     if (isOwed) {
       this.#isSettling = true;
-      await this.#opening.charge!.settleInTime(this.#dependencies.totalTimeoutMs);
+      await this.#charge.settleInTime();
     }
-    await this.#call.free?.();
-    this.#isClosed = false;
-    this.#write(Buffer.from(this.#call.errorFrame(error), "latin1"));
+    await this.#freeClaim();
+    const frame = Buffer.from(this.#form.failure(error, requestId), "latin1");
+    this.#output.send(frame, this.#dependencies.calls.steadyClock.nowMs());
     this.#close();
   }
 
   /** The client went away: the provider is stopped at once, and what it had produced is charged. */
   #clientGone(): void {
     if (this.#isClosed) return;
-    this.#isClosed = true;
+    this.#stop();
     this.#isGone = true;
-    this.#call.log.status = 499;
-    this.#call.log.errorCode = "client_closed_request";
-    const { relay, charge, isUnderWay, isDone } = this.#opening;
-    this.#opening.abandon();
-    relay?.end(true);
-    const isOwed = isDone && !this.#isSettling;
+    const { log } = this.#admitted;
+    log.status = 499;
+    log.errorCode = "client_closed_request";
+    const isOwed = this.#isOpen && !this.#isSettling;
     this.#isSettling ||= isOwed;
-    const stopProvider = () => {
-      this.#attempts.abort.abort();
-      relay?.cancel();
-    };
-    if (!isOwed) stopProvider();
-    // What is still opening sees that it is abandoned, and ends itself.
-    if (isUnderWay) return;
-    const settled = isOwed ? charge!.settleLeft(stopProvider) : Promise.resolve();
-    void settled.finally(() => this.#detach());
+    this.#upstream.end(true);
+    if (isOwed) void this.#settleLeft().finally(() => this.#detach());
+    else {
+      this.#stopProvider();
+      // A stream that opens sees it, and ends itself.
+      if (!this.#isOpening) void Promise.resolve().finally(() => this.#detach());
+    }
+  }
+
+  /**
+   * Stops the provider at once, but where the answer is whole and only its usage is still to come. Clients
+   * leave at the finish reason, and what a model thinks unseen shows in the usage alone.
+   */
+  async #settleLeft(): Promise<void> {
+    const usage = this.#relay!.usageBehindAnswer();
+    if (usage !== undefined) await usage;
+    this.#stopProvider();
+    await this.#charge.settleQuietly(499);
+  }
+
+  #stopProvider(): void {
+    this.#upstream.stop();
+    this.#relay?.cancel();
   }
 
   /** Ends it as a whole one where nothing is missing but word of the end, which some providers never send. */
   #endAnswered(): boolean {
-    const { relay, isDone } = this.#opening;
-    if (!isDone || this.#isClosed || this.#finishing || !relay!.callOff()) return false;
+    if (!this.#isOpen || this.#isClosed || this.#finishing) return false;
+    const relay = this.#relay!;
+    if (!relay.callOff()) return false;
     // Who waits for the provider finds its stream at its end.
-    if (!this.#isReading) void this.#finishOnce();
+    if (!relay.isWaiting) void this.#finishOnce();
     return true;
   }
 
   /** Ends the stream because of the failure, or of an earlier one, which it returns then. */
   #expire(failure: GatewayError): GatewayError {
-    const earlier = this.#attempts.failure;
+    const earlier = this.#upstream.failure;
     if (earlier !== undefined) return earlier;
     if (this.#endAnswered()) return failure;
-    this.#attempts.fail(failure);
-    const { relay, isUnderWay } = this.#opening;
-    relay?.cancel();
+    this.#upstream.fail(failure);
+    this.#relay?.cancel();
     // If nothing awaits the provider, nothing else would end the stream.
-    if (!isUnderWay && !this.#isReading) void this.#fail(failure);
+    if (!this.#isOpening && this.#relay?.isWaiting !== true) void this.#fail(failure);
     return failure;
   }
 
-  #write(output: Uint8Array): void {
-    if (!this.#isClosed) this.#output.write(output, this.#dependencies.steadyClock.nowMs());
+  /** Nothing more is delivered. */
+  #stop(): void {
+    this.#isClosed = true;
+    this.#relay?.stop();
   }
 
   #close(): void {
-    this.#isClosed = true;
+    this.#stop();
     this.#detach();
     this.#output.close();
   }
 
   #detach(): void {
+    const { clientSignal, log } = this.#admitted;
     this.#dependencies.ticker.remove(this);
-    this.#call.clientSignal.removeEventListener("abort", this);
-    const { finish } = this.#call.log;
-    this.#call.log.finish = undefined;
-    if (!this.#isWhole) void this.#call.free?.();
+    clientSignal.removeEventListener("abort", this);
+    const { finish } = log;
+    log.finish = undefined;
+    if (!this.#isWhole) void this.#freeClaim();
     finish?.();
   }
+
+  /** Errors and disconnects free the idempotency key. */
+  #freeClaim(): Promise<void> | undefined {
+    const { claim } = this.#admitted;
+    return claim && this.#dependencies.idempotency.free(claim);
+  }
+}
+
+function timedOut(message: string): GatewayError {
+  return new GatewayError("provider_timeout", message);
+}
+
+function endedWithoutReason(): GatewayError {
+  return new GatewayError("provider_error", "The provider's stream ended without a finish reason.");
 }
