@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import { variablesTable } from "../src/config/variables.ts";
 import { MAX_LINE_BYTES } from "../src/files/json-lines-check.ts";
-import { uploadForm } from "../src/files/schema.ts";
+import { uploadForm } from "../src/files/routes.ts";
 
 const root = join(import.meta.dir, "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();

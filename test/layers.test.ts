@@ -128,7 +128,7 @@ test("only the configuration and the entry points read the environment", async (
 
 /** Words of vendors' wires: members of their chunks, answers and usages, and names of their events. */
 const VENDOR_WORDS =
-  /\b(?:x_groq|reasoning_content|reasoning_details|prompt_cache_hit_tokens|num_cached_tokens|cache_creation_\w+|cache_read_\w+|content_block\w*|message_(?:start|delta|stop)|insufficient_system_resource)\b/;
+  /\b(?:x_groq|reasoning_content|prompt_cache_hit_tokens|num_cached_tokens|cache_creation_\w+|cache_read_\w+|content_block\w*|message_(?:start|delta|stop)|insufficient_system_resource)\b/;
 /** Words of the client's wire, which the endpoint's renderer and its published schema alone put into an answer. */
 const CLIENT_WORDS = /chat\.completion|finish_reason/;
 const SPEAKS_TO_CLIENTS = /^src\/endpoints\/chat-completions\/(?:render-answer|answer-schema)\.ts$/;

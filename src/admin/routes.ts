@@ -1,11 +1,20 @@
+import { Type } from "typebox";
 import type { PostedEntry } from "../../db/queries/credit-list.ts";
 import { DEFAULT_MAX_KEYS } from "../../db/queries/key-write.ts";
 import type { OperatedOrganization } from "../../db/queries/organization-write.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
+import { PLANS } from "../config/settings.ts";
 import { quotaOfTerms } from "../files/purposes.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import {
+  type Access,
+  nullable,
+  optional,
+  pageFields,
+  type RequestContext,
+  type RouteDefinition,
+} from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isoTime } from "../lib/iso-time.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
@@ -16,7 +25,147 @@ import type {
   OrganizationChange,
 } from "../organizations/organization-administration.ts";
 import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
-import * as schema from "./schema.ts";
+
+const MAX_NAME_CHARACTERS = 256;
+const MAX_DESCRIPTION_CHARACTERS = 500;
+const MAX_ID_CHARACTERS = 64;
+const MAX_FEE_PERCENT = 100;
+const MAX_AMOUNT_USD = 1_000_000_000;
+const MAX_COUNT = 2_147_483_647;
+const MAX_PAGE = 200;
+
+const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
+const plan = Type.Enum([...PLANS]);
+
+/** Null gives back what the plan, or the gateway, has for all; of the credit limit it means no limit. */
+const limits = {
+  fee_percent: optional(
+    Type.Number({
+      minimum: 0,
+      maximum: MAX_FEE_PERCENT,
+      description: "Fee on top of provider cost; at most 2 decimals",
+    }),
+  ),
+  file_quota_bytes: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  max_keys: optional(Type.Integer({ minimum: 0, maximum: MAX_COUNT })),
+  max_webhooks: optional(Type.Integer({ minimum: 0, maximum: MAX_COUNT })),
+  credit_limit_usd: optional(
+    Type.Number({
+      minimum: 0,
+      maximum: MAX_AMOUNT_USD,
+      description: "How far the balance may go below zero; null: without limit",
+    }),
+  ),
+};
+
+const createOrganizationBody = Type.Object(
+  {
+    name,
+    plan: Type.Optional(plan),
+    starting_credit_usd: Type.Optional(Type.Number({ minimum: 0, maximum: MAX_AMOUNT_USD })),
+    ...limits,
+  },
+  { additionalProperties: false, examples: [{ name: "Acme", plan: "pro", max_keys: 500 }] },
+);
+
+const changeOrganizationBody = Type.Object(
+  {
+    name: Type.Optional(name),
+    plan: Type.Optional(plan),
+    suspended: Type.Optional(Type.Boolean()),
+    ...limits,
+  },
+  { additionalProperties: false, examples: [{ plan: "enterprise", credit_limit_usd: 500 }] },
+);
+
+const pageQuery = Type.Object(pageFields(MAX_PAGE), { additionalProperties: false });
+
+const adjustmentBody = Type.Object(
+  {
+    amount_usd: Type.Number({
+      minimum: -MAX_AMOUNT_USD,
+      maximum: MAX_AMOUNT_USD,
+      description: "Negative takes from what of the balance is not held; not 0; at most 9 decimals",
+    }),
+    description: Type.String({ minLength: 1, maxLength: MAX_DESCRIPTION_CHARACTERS }),
+  },
+  { additionalProperties: false, examples: [{ amount_usd: 100, description: "Invoice 17" }] },
+);
+
+const refundBody = Type.Object(
+  {
+    transaction_id: Type.String({
+      minLength: 1,
+      maxLength: MAX_ID_CHARACTERS,
+      description: "A usage transaction of the organization",
+    }),
+    amount_usd: Type.Optional(
+      Type.Number({
+        exclusiveMinimum: 0,
+        maximum: MAX_AMOUNT_USD,
+        description: "At most what was not refunded yet, which is all of it where this is left out",
+      }),
+    ),
+  },
+  { additionalProperties: false, examples: [{ transaction_id: "txn_…", amount_usd: 0.5 }] },
+);
+
+const organization = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  plan: Type.String(),
+  fee_percent: Type.Number(),
+  file_quota_bytes: Type.Integer(),
+  max_keys: Type.Integer(),
+  max_webhooks: Type.Integer(),
+  credit_limit_usd: nullable(Type.Number()),
+  overrides: Type.Array(Type.String(), {
+    description: "Fields that are set for this organization alone",
+  }),
+  suspended: Type.Boolean(),
+  balance_usd: Type.Number(),
+  key_count: Type.Integer(),
+  created_at: Type.String(),
+});
+
+const organizationList = Type.Object({
+  data: Type.Array(organization),
+  total: Type.Integer(),
+});
+
+const createdOrganization = Type.Object({
+  organization,
+  management_key: Type.String(),
+  secret_key: Type.String(),
+});
+
+const postedEntry = Type.Object({
+  id: Type.String(),
+  type: Type.Enum(["adjustment", "refund"]),
+  amount_usd: Type.Number(),
+  balance_after_usd: Type.Number(),
+  description: Type.String(),
+  created_at: Type.String(),
+});
+
+const providerHealth = Type.Object({
+  instance_id: Type.String({ description: "The instance that answers; health is its own view" }),
+  data: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      models: Type.Integer(),
+      status: Type.Enum(["ok", "degraded", "down"]),
+      endpoints: Type.Array(
+        Type.Object({
+          id: Type.String(),
+          circuit: Type.Enum(["closed", "open", "half-open"]),
+          running: Type.Integer(),
+          latency_ms: nullable(Type.Number()),
+        }),
+      ),
+    }),
+  ),
+});
 
 export interface AdminServices {
   readonly organizations: OrganizationAdministration;
@@ -37,13 +186,14 @@ export function adminRoutes({
 }: AdminServices): RouteDefinition[] {
   return [
     ...organizationRoutes(organizations),
+    ...organizationChangeRoutes(organizations),
     ...creditRoutes(credit),
     {
       ...common,
       method: "GET",
       path: "/v1/admin/providers",
       summary: "Show the health of providers as the answering instance sees it",
-      responses: { 200: { description: "Providers", schema: schema.providerHealth } },
+      responses: { 200: { description: "Providers", schema: providerHealth } },
       handle: () => jsonResponse(providers.report()),
     },
   ];
@@ -56,9 +206,9 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
       method: "GET",
       path: "/v1/admin/organizations",
       summary: "List all organizations",
-      query: schema.pageQuery,
+      query: pageQuery,
       responses: {
-        200: { description: "Organizations, newest first", schema: schema.organizationList },
+        200: { description: "Organizations, newest first", schema: organizationList },
       },
       async handle(context) {
         const query = context.query as { limit?: number; offset?: number };
@@ -72,14 +222,32 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
     },
     {
       ...common,
+      method: "GET",
+      path: "/v1/admin/organizations/:id",
+      summary: "Retrieve an organization",
+      responses: {
+        200: { description: "The organization", schema: organization },
+        404: NOT_FOUND,
+      },
+      async handle(context) {
+        return jsonResponse(organizationShape(await organizations.find(context.params.id!)));
+      },
+    },
+  ];
+}
+
+function organizationChangeRoutes(organizations: OrganizationAdministration): RouteDefinition[] {
+  return [
+    {
+      ...common,
       method: "POST",
       path: "/v1/admin/organizations",
       summary: "Create an organization with a management key and a secret key",
-      body: schema.createOrganizationBody,
+      body: createOrganizationBody,
       responses: {
         201: {
           description: "The organization, with its keys this once",
-          schema: schema.createdOrganization,
+          schema: createdOrganization,
         },
       },
       async handle(context) {
@@ -102,25 +270,12 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
     },
     {
       ...common,
-      method: "GET",
-      path: "/v1/admin/organizations/:id",
-      summary: "Retrieve an organization",
-      responses: {
-        200: { description: "The organization", schema: schema.organization },
-        404: NOT_FOUND,
-      },
-      async handle(context) {
-        return jsonResponse(organizationShape(await organizations.find(context.params.id!)));
-      },
-    },
-    {
-      ...common,
       method: "PATCH",
       path: "/v1/admin/organizations/:id",
       summary: "Change an organization's plan, fee, quota, limits or suspension",
-      body: schema.changeOrganizationBody,
+      body: changeOrganizationBody,
       responses: {
-        200: { description: "The organization as it now stands", schema: schema.organization },
+        200: { description: "The organization as it now stands", schema: organization },
         402: { description: "More than the new credit limit is used or held" },
         404: NOT_FOUND,
       },
@@ -142,9 +297,9 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       path: "/v1/admin/organizations/:id/adjustments",
       summary: "Add to an organization's balance, or take from what of it is not held",
       takesIdempotencyKey: true,
-      body: schema.adjustmentBody,
+      body: adjustmentBody,
       responses: {
-        201: { description: "The transaction", schema: schema.postedEntry },
+        201: { description: "The transaction", schema: postedEntry },
         402: { description: "So much is not free to be taken" },
         404: NOT_FOUND,
         409: { description: "The idempotency key was used for another order" },
@@ -170,9 +325,9 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       path: "/v1/admin/organizations/:id/refunds",
       summary: "Give a charge, or a part of it, back to the organization",
       takesIdempotencyKey: true,
-      body: schema.refundBody,
+      body: refundBody,
       responses: {
-        201: { description: "The transaction", schema: schema.postedEntry },
+        201: { description: "The transaction", schema: postedEntry },
         404: { description: "There is no such organization, or no such charge of it" },
         409: { description: "The idempotency key was used for another order" },
       },

@@ -1,7 +1,7 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
-import type { ChatCall } from "../providers/interface.ts";
+import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Fees } from "./admission.ts";
 import type { Caller } from "./caller.ts";
@@ -65,7 +65,7 @@ export class ProviderCall extends CallAbort {
   model = "";
   modelId = "";
   /** Set by the endpoint. */
-  body: ChatCall["body"] = NO_BODY;
+  body: ChatBody = NO_BODY;
   onNewConnection = false;
 
   constructor(requestId: string, stream: boolean) {
@@ -86,7 +86,7 @@ export class ProviderCall extends CallAbort {
   }
 }
 
-const NO_BODY = {};
+const NO_BODY = new ShortBody({});
 
 /**
  * The limit of units that goes upstream: what the caller set, or what the hold was lowered to. The hold is

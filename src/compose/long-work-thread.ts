@@ -1,15 +1,12 @@
 import type { LongBodyCall } from "../endpoints/chat-completions/long-body.ts";
-import { doLongBodyWork } from "../endpoints/chat-completions/long-body-work.ts";
+import { doLongBodyWork, transferOfOutcome } from "../endpoints/chat-completions/long-body-work.ts";
 import { checkLongLine, type LongLineCall } from "../fine-tuning/training-line.ts";
 import { serveCalls } from "../lib/work-thread.ts";
 import { type LearnLineCall, learnLongLine } from "../providers/sandbox/tuning/learned-answers.ts";
 
 /** The thread for work that would hold the event loop for too long. */
-serveCalls<LongBodyCall | LongLineCall | LearnLineCall>(
-  (call) => {
-    if (call.kind === "fine-tuning.check-line") return checkLongLine(call);
-    if (call.kind === "sandbox.learn-line") return learnLongLine(call);
-    return doLongBodyWork(call);
-  },
-  (result) => (result instanceof Uint8Array ? [result.buffer as ArrayBuffer] : []),
-);
+serveCalls<LongBodyCall | LongLineCall | LearnLineCall>((call) => {
+  if (call.kind === "fine-tuning.check-line") return checkLongLine(call);
+  if (call.kind === "sandbox.learn-line") return learnLongLine(call);
+  return doLongBodyWork(call);
+}, transferOfOutcome);

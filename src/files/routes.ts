@@ -1,15 +1,87 @@
+import { Type } from "typebox";
 import { attachment, downloadResponse } from "../http/download.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type FormReading, leastFileBytes, readForm } from "../http/multipart.ts";
 import { publicUrl } from "../http/request-headers.ts";
-import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import { type Access, nullable, type RequestContext, type RouteDefinition } from "../http/route.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { FileRecord } from "../lib/file-record.ts";
+import { type FileRecord, UPLOAD_PURPOSES } from "../lib/file-record.ts";
 import type { FileLibrary } from "./file-library.ts";
 import type { FileUpload, FileUploads } from "./file-uploads.ts";
+import { MAX_LINE_BYTES } from "./json-lines-check.ts";
 import { MAX_FILE_BYTES } from "./purposes.ts";
-import * as schema from "./schema.ts";
+
+const MAX_LINE_MB = MAX_LINE_BYTES / 1024 / 1024;
+const MAX_PAGE = 10_000;
+const purposes = [...UPLOAD_PURPOSES];
+export const uploadForm = Type.Object(
+  {
+    file: Type.String({
+      format: "binary",
+      description: `At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests, each line of both at most ${MAX_LINE_MB} MB; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.`,
+    }),
+    purpose: Type.Enum(purposes, { description: "In any order with the file." }),
+  },
+  { additionalProperties: false },
+);
+
+const listFilesQuery = Type.Object(
+  {
+    purpose: Type.Optional(Type.Enum([...purposes, "fine-tune-results"])),
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 100 })),
+    order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
+    after: Type.Optional(
+      Type.String({
+        // A UUIDv7: what was never an id of a file is no place in their list.
+        pattern: "^file_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
+        description: "Id of a file: the page begins behind it, though it be deleted.",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const linkQuery = Type.Object(
+  {
+    expires: Type.Integer({ minimum: 0, description: "Unix seconds." }),
+    signature: Type.String({ pattern: "^[0-9a-f]{64}$" }),
+  },
+  { additionalProperties: false },
+);
+
+const fileObject = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("file"),
+  bytes: Type.Integer(),
+  filename: Type.String(),
+  purpose: Type.Enum([...purposes, "fine-tune-results"]),
+  created_at: Type.Integer({ description: "Unix seconds." }),
+  expires_at: nullable(Type.Integer({ description: "Unix seconds; null: kept until deleted." })),
+  status: Type.Enum(["uploaded", "processed", "error"]),
+  status_details: nullable(Type.String()),
+});
+
+const fileList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(fileObject),
+  first_id: nullable(Type.String()),
+  last_id: nullable(Type.String()),
+  has_more: Type.Boolean(),
+});
+
+const deletedFile = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("file"),
+  deleted: Type.Literal(true),
+});
+
+const downloadUrl = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("file.download_url"),
+  url: Type.String({ description: "Needs no API key." }),
+  expires_at: Type.Integer({ description: "Unix seconds." }),
+});
 
 const reading: Access = { kind: "storage", scope: "files:read" };
 const writing: Access = { kind: "storage", scope: "files:write" };
@@ -34,13 +106,18 @@ interface FileRouteDependencies {
 
 /** Files (spec 4.2). */
 export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition[] {
-  const { uploads, files } = dependencies;
+  return [...recordRoutes(dependencies), ...contentRoutes(dependencies)];
+}
+
+function recordRoutes({
+  uploads,
+  files,
+  ...dependencies
+}: FileRouteDependencies): RouteDefinition[] {
   const receiving = {
     clock: steady(dependencies.clock),
     minBytesPerSecond: dependencies.uploadMinBytesPerSecond,
   };
-  const find = (context: RequestContext) =>
-    files.find(context.caller.key.organizationId, context.params.id!);
   return [
     {
       method: "POST",
@@ -48,8 +125,8 @@ export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition
       tag,
       summary: "Upload a file",
       access: writing,
-      form: schema.uploadForm,
-      responses: { 200: { description: "The file", schema: schema.fileObject } },
+      form: uploadForm,
+      responses: { 200: { description: "The file", schema: fileObject } },
       handle: async (context) =>
         jsonResponse(fileShape(await receiveUpload(context, uploads, receiving))),
     },
@@ -59,8 +136,8 @@ export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition
       tag,
       summary: "List the organization's files",
       access: reading,
-      query: schema.listFilesQuery,
-      responses: { 200: { description: "A page of files", schema: schema.fileList } },
+      query: listFilesQuery,
+      responses: { 200: { description: "A page of files", schema: fileList } },
       handle: (context) => list(context, files),
     },
     {
@@ -69,9 +146,26 @@ export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition
       tag,
       summary: "Retrieve a file's metadata",
       access: reading,
-      responses: { 200: { description: "The file", schema: schema.fileObject } },
-      handle: async (context) => jsonResponse(fileShape(await find(context))),
+      responses: { 200: { description: "The file", schema: fileObject } },
+      handle: async (context) => jsonResponse(fileShape(await findFile(context, files))),
     },
+    {
+      method: "DELETE",
+      path: "/v1/files/:id",
+      tag,
+      summary: "Delete a file",
+      access: writing,
+      responses: { 200: { description: "It is gone", schema: deletedFile } },
+      async handle(context) {
+        await files.remove(context.caller.key.organizationId, context.params.id!);
+        return jsonResponse({ id: context.params.id, object: "file", deleted: true });
+      },
+    },
+  ];
+}
+
+function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies): RouteDefinition[] {
+  return [
     {
       method: "GET",
       path: "/v1/files/:id/content",
@@ -79,7 +173,7 @@ export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition
       summary: "Download a file, or with Range a part of it",
       access: reading,
       responses: CONTENT,
-      handle: async (context) => contentResponse(context, files, await find(context)),
+      handle: async (context) => contentResponse(context, files, await findFile(context, files)),
     },
     {
       method: "GET",
@@ -87,14 +181,14 @@ export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition
       tag,
       summary: "Make an address that gives the content for an hour without an API key",
       access: reading,
-      responses: { 200: { description: "The address", schema: schema.downloadUrl } },
+      responses: { 200: { description: "The address", schema: downloadUrl } },
       handle: async (context) =>
         jsonResponse(
           await downloadUrlShape(
             context.request,
             files,
-            await find(context),
-            dependencies.publicUrl,
+            await findFile(context, files),
+            publicBase,
           ),
         ),
     },
@@ -104,26 +198,18 @@ export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition
       tag,
       summary: "Download a file by a signed address",
       access: { kind: "public" },
-      query: schema.linkQuery,
+      query: linkQuery,
       responses: CONTENT,
       async handle(context) {
         const proof = context.query as { expires: number; signature: string };
         return contentResponse(context, files, await files.findByLink(context.params.id!, proof));
       },
     },
-    {
-      method: "DELETE",
-      path: "/v1/files/:id",
-      tag,
-      summary: "Delete a file",
-      access: writing,
-      responses: { 200: { description: "It is gone", schema: schema.deletedFile } },
-      async handle(context) {
-        await files.remove(context.caller.key.organizationId, context.params.id!);
-        return jsonResponse({ id: context.params.id, object: "file", deleted: true });
-      },
-    },
   ];
+}
+
+function findFile({ caller, params }: RequestContext, files: FileLibrary): Promise<FileRecord> {
+  return files.find(caller.key.organizationId, params.id!);
 }
 
 async function list(context: RequestContext, files: FileLibrary): Promise<Response> {

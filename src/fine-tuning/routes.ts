@@ -1,11 +1,169 @@
 import { Stream } from "@elysiajs/stream";
+import { Type } from "typebox";
 import type { JobEvent } from "../../db/queries/fine-tuning-events.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
-import type { Hyperparameters, JobRecord } from "../lib/fine-tuning-job.ts";
+import { type Access, nullable, type RequestContext, type RouteDefinition } from "../http/route.ts";
+import { type Hyperparameters, JOB_STATUSES, type JobRecord } from "../lib/fine-tuning-job.ts";
 import type { FeedItem } from "./event-feed.ts";
 import type { FineTuning, JobRequest } from "./fine-tuning.ts";
-import * as schema from "./schema.ts";
+
+const DEFAULT_PAGE = 20;
+const MAX_PAGE = 100;
+const DEFAULT_EPOCHS = 3;
+const MAX_EPOCHS = 50;
+const MAX_BATCH_SIZE = 256;
+const MAX_NAME_CHARACTERS = 256;
+const MAX_SEED = 2_147_483_647;
+const MAX_METADATA = 16;
+
+const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
+  Type.Optional(nullable(schema));
+const auto = Type.Literal("auto");
+const name = (description: string) =>
+  Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS, description });
+
+const hyperparameters = Type.Object(
+  {
+    n_epochs: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: MAX_EPOCHS }), auto], {
+        default: "auto",
+        description: `auto means ${DEFAULT_EPOCHS}`,
+      }),
+    ),
+    batch_size: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: MAX_BATCH_SIZE }), auto], {
+        default: "auto",
+      }),
+    ),
+    learning_rate_multiplier: Type.Optional(
+      Type.Union([Type.Number({ exclusiveMinimum: 0, maximum: 1000 }), auto], {
+        default: "auto",
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+const createJobBody = Type.Object(
+  {
+    model: name("Base model; with its dated suffix, where it has one"),
+    training_file: name("Id of a file with the purpose fine-tune"),
+    validation_file: optional(name("Id of a file with the purpose fine-tune")),
+    hyperparameters: optional(hyperparameters),
+    method: optional(
+      Type.Object(
+        {
+          type: Type.Literal("supervised"),
+          supervised: Type.Optional(
+            Type.Object(
+              { hyperparameters: Type.Optional(hyperparameters) },
+              { additionalProperties: false },
+            ),
+          ),
+        },
+        { additionalProperties: false, description: "Another place for the hyperparameters" },
+      ),
+    ),
+    suffix: optional(
+      Type.String({
+        pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description: "Becomes part of the fine-tuned model's id; 1 to 64 letters, digits, . _ -",
+      }),
+    ),
+    seed: optional(Type.Integer({ minimum: 0, maximum: MAX_SEED })),
+    metadata: optional(
+      Type.Record(Type.String(), Type.String({ maxLength: 512 }), {
+        maxProperties: MAX_METADATA,
+        // The length of a record's key type is not looked at.
+        propertyNames: { minLength: 1, maxLength: 64 },
+        description: "Kept with the job",
+      }),
+    ),
+  },
+  {
+    additionalProperties: false,
+    examples: [
+      {
+        model: "sandbox/chat-2026-01-01",
+        training_file: "file_0192f0c1",
+        hyperparameters: { n_epochs: 2 },
+        suffix: "support",
+      },
+    ],
+  },
+);
+
+const page = {
+  after: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: MAX_NAME_CHARACTERS,
+      description: "Id of the last one of the page before",
+    }),
+  ),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+};
+
+const pageQuery = Type.Object(page, { additionalProperties: false });
+
+const unixSeconds = Type.Integer({ description: "Unix seconds" });
+
+const job = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("fine_tuning.job"),
+  model: Type.String({ description: "Base model" }),
+  created_at: unixSeconds,
+  finished_at: nullable(unixSeconds),
+  status: Type.Enum([...JOB_STATUSES]),
+  training_file: Type.String(),
+  validation_file: nullable(Type.String()),
+  hyperparameters: Type.Object({
+    n_epochs: Type.Integer(),
+    batch_size: Type.Union([Type.Integer(), auto]),
+    learning_rate_multiplier: Type.Union([Type.Number(), auto]),
+  }),
+  fine_tuned_model: nullable(
+    Type.String({ description: "Once it has succeeded: a model for chat completions" }),
+  ),
+  estimated_finish: nullable(unixSeconds),
+  error: nullable(
+    Type.Object({
+      code: Type.String(),
+      message: Type.String(),
+      param: nullable(Type.String()),
+    }),
+  ),
+  trained_tokens: nullable(
+    Type.Integer({ description: "Those that were billed, over all epochs" }),
+  ),
+  organization_id: Type.String(),
+  result_files: Type.Array(Type.String()),
+  seed: Type.Integer(),
+  suffix: nullable(Type.String()),
+  metadata: nullable(Type.Record(Type.String(), Type.String())),
+});
+
+const jobList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(job),
+  has_more: Type.Boolean(),
+});
+
+const jobEvent = Type.Object({
+  object: Type.Literal("fine_tuning.job.event"),
+  id: Type.String(),
+  created_at: unixSeconds,
+  level: Type.Enum(["info", "warn", "error"]),
+  message: Type.String(),
+  type: Type.Enum(["message", "metrics"]),
+  data: Type.Record(Type.String(), Type.Unknown()),
+});
+
+const eventList = Type.Object({
+  object: Type.Literal("list"),
+  data: Type.Array(jobEvent),
+  has_more: Type.Boolean(),
+});
 
 const access: Access = { kind: "model", scope: "fine_tuning" };
 const tag = "Fine-tuning";
@@ -42,8 +200,8 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       tag,
       summary: "List the organization's fine-tuning jobs, newest first",
       access,
-      query: schema.pageQuery,
-      responses: { 200: { description: "Jobs", schema: schema.jobList } },
+      query: pageQuery,
+      responses: { 200: { description: "Jobs", schema: jobList } },
       async handle(context) {
         const { jobs, hasMore } = await fineTuning.list(organizationOf(context), pageOf(context));
         return jsonResponse({ object: "list", data: jobs.map(jobShape), has_more: hasMore });
@@ -55,7 +213,7 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       tag,
       summary: "Retrieve a fine-tuning job",
       access,
-      responses: { 200: { description: "The job", schema: schema.job }, 404: NOT_FOUND },
+      responses: { 200: { description: "The job", schema: job }, 404: NOT_FOUND },
       async handle(context) {
         const job = await fineTuning.find(organizationOf(context), context.params.id!);
         return jsonResponse(jobShape(job));
@@ -69,7 +227,7 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       summary: "Cancel a fine-tuning job that has not ended; nothing is charged for it",
       access,
       responses: {
-        200: { description: "The job, cancelled", schema: schema.job },
+        200: { description: "The job, cancelled", schema: job },
         404: NOT_FOUND,
         409: { description: "The job has ended" },
       },
@@ -88,9 +246,9 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
     tag,
     summary: "Create a fine-tuning job; what it may cost at most is held until it ends",
     access,
-    body: schema.createJobBody,
+    body: createJobBody,
     responses: {
-      200: { description: "The job, queued", schema: schema.job },
+      200: { description: "The job, queued", schema: job },
       400: { description: "A file or the model cannot be used for it" },
     },
     async handle(context) {
@@ -112,11 +270,11 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
     summary:
       "List a job's events, newest first; or, with Accept: text/event-stream, follow them from the first, or from the one behind Last-Event-ID, until [DONE]",
     access,
-    query: schema.pageQuery,
+    query: pageQuery,
     responses: {
       200: {
         description: "Events, or with Accept: text/event-stream a stream of them",
-        schema: schema.eventList,
+        schema: eventList,
       },
       404: NOT_FOUND,
     },
@@ -141,7 +299,7 @@ function organizationOf(context: RequestContext): string {
 }
 
 function pageOf(context: RequestContext): { after: string | undefined; limit: number } {
-  const { after, limit = schema.DEFAULT_PAGE } = context.query as {
+  const { after, limit = DEFAULT_PAGE } = context.query as {
     after?: string;
     limit?: number;
   };
@@ -171,7 +329,7 @@ function hyperparametersOf(stated: StatedHyperparameters): Hyperparameters {
     learning_rate_multiplier = "auto",
   } = stated;
   return {
-    n_epochs: epochs === "auto" ? schema.DEFAULT_EPOCHS : epochs,
+    n_epochs: epochs === "auto" ? DEFAULT_EPOCHS : epochs,
     batch_size,
     learning_rate_multiplier,
   };

@@ -1,4 +1,4 @@
-import type { TSchema } from "typebox";
+import { type TSchema, Type } from "typebox";
 import type { Caller } from "../calls/caller.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
@@ -101,4 +101,23 @@ export interface RouteDefinition {
    */
   readLongBody?(bytes: SharedBytes, owner: string, signal: AbortSignal): Promise<LongRead>;
   handle(context: RequestContext): Response | Promise<Response>;
+}
+
+/** Parts of the schemas of several groups. */
+
+export function nullable<Schema extends TSchema>(schema: Schema) {
+  return Type.Union([schema, Type.Null()]);
+}
+
+/** A member that may be null, which says the same as leaving it out, or takes away what was set. */
+export function optional<Schema extends TSchema>(schema: Schema) {
+  return Type.Optional(nullable(schema));
+}
+
+/** The query of a page: at most `maxLimit` entries behind the first `offset`. */
+export function pageFields(maxLimit: number) {
+  return {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: maxLimit, default: 50 })),
+    offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+  };
 }

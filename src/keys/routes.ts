@@ -1,13 +1,179 @@
+import { Type } from "typebox";
+import type { ListedKey } from "../../db/queries/key-read.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import type { Access, RouteDefinition } from "../http/route.ts";
-import type { ApiKeySettings } from "../lib/api-key-record.ts";
+import {
+  type Access,
+  nullable,
+  optional,
+  pageFields,
+  type RouteDefinition,
+} from "../http/route.ts";
+import {
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  MAX_RATE_LIMIT_RPM,
+  SCOPES,
+  scopeNames,
+} from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { parseIsoTime } from "../lib/iso-time.ts";
-import { hasAtMostDecimals, type NanoUsd, nanoFromUsd } from "../lib/money.ts";
+import { isoTime, parseIsoTime } from "../lib/iso-time.ts";
+import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import type { ApiKeys } from "./api-keys.ts";
-import * as schema from "./schema.ts";
-import { createdKeyShape, keyItemShape, ownKeyShape } from "./schema.ts";
+
+const MAX_NAME_CHARACTERS = 256;
+const MAX_ALLOWED_MODELS = 1_000;
+const MAX_MODEL_CHARACTERS = 256;
+const MAX_BUDGET_USD = 1_000_000_000;
+const MAX_PAGE = 1_000;
+
+const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
+const scopes = Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true });
+const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT_RPM });
+const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
+const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS }), {
+  minItems: 1,
+  maxItems: MAX_ALLOWED_MODELS,
+  uniqueItems: true,
+});
+const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601" });
+
+const optionalLimits = {
+  rate_limit_rpm: optional(rateLimit),
+  daily_budget_usd: optional(budgetUsd),
+  monthly_budget_usd: optional(budgetUsd),
+  allowed_models: optional(allowedModels),
+  expires_at: optional(time),
+};
+
+export const createKeyBody = Type.Object(
+  { name, scopes: optional(scopes), ...optionalLimits },
+  {
+    additionalProperties: false,
+    examples: [
+      {
+        name: "ada",
+        scopes: ["chat:completions", "models:read"],
+        rate_limit_rpm: 60,
+        daily_budget_usd: 2.5,
+        allowed_models: ["sandbox/chat"],
+      },
+    ],
+  },
+);
+
+const changeKeyBody = Type.Object(
+  {
+    name: Type.Optional(name),
+    scopes: Type.Optional(scopes),
+    is_active: Type.Optional(Type.Boolean()),
+    ...optionalLimits,
+  },
+  { additionalProperties: false, examples: [{ monthly_budget_usd: 50, rate_limit_rpm: null }] },
+);
+
+const listKeysQuery = Type.Object(
+  {
+    active: Type.Optional(Type.Boolean()),
+    ...pageFields(MAX_PAGE),
+  },
+  { additionalProperties: false },
+);
+
+const shared = {
+  id: Type.String(),
+  name: Type.String(),
+  scopes: Type.Array(Type.String()),
+  rate_limit_rpm: nullable(Type.Integer()),
+  daily_budget_usd: nullable(Type.Number()),
+  monthly_budget_usd: nullable(Type.Number()),
+  is_active: Type.Boolean(),
+  created_at: Type.String(),
+};
+
+const createdKey = Type.Object({
+  ...shared,
+  key: Type.String(),
+  allowed_models: nullable(Type.Array(Type.String())),
+  expires_at: nullable(Type.String()),
+});
+
+const keyListItem = Type.Object({
+  ...shared,
+  key_prefix: Type.String(),
+  usage_today_usd: Type.Number(),
+  usage_month_usd: Type.Number(),
+  last_used_at: nullable(Type.String()),
+  allowed_models: nullable(Type.Array(Type.String())),
+  expires_at: nullable(Type.String()),
+});
+
+const leftOver = { description: "Null where there is no such limit" };
+
+const ownKey = Type.Object({
+  ...keyListItem.properties,
+  remaining_today_usd: Type.Union([Type.Number(), Type.Null()], {
+    description:
+      "Daily budget minus usage_today_usd; running requests may hold a part. Null: no budget",
+  }),
+  remaining_month_usd: Type.Union([Type.Number(), Type.Null()], {
+    description: "As remaining_today_usd, of the UTC month",
+  }),
+  remaining_rpm: Type.Union([Type.Integer(), Type.Null()], leftOver),
+});
+
+const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
+const deletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+
+function settingsShape(record: ApiKeyRecord) {
+  return {
+    scopes: scopeNames(record),
+    rate_limit_rpm: record.rateLimitRpm,
+    daily_budget_usd: record.dailyBudgetNano === null ? null : usdNumber(record.dailyBudgetNano),
+    monthly_budget_usd:
+      record.monthlyBudgetNano === null ? null : usdNumber(record.monthlyBudgetNano),
+    allowed_models: record.allowedModels,
+    expires_at: record.expiresAtMs === null ? null : isoTime(record.expiresAtMs),
+    is_active: record.isActive,
+    created_at: isoTime(record.createdAtMs),
+  };
+}
+
+/** The create shape of spec 2.1, with the whole secret. */
+export function createdKeyShape(record: ApiKeyRecord, secret: string) {
+  return { id: record.id, key: secret, name: record.name, ...settingsShape(record) };
+}
+
+/** The list item of spec 2.1; it never holds the secret. */
+export function keyItemShape(key: ListedKey) {
+  const { record } = key;
+  return {
+    id: record.id,
+    name: record.name,
+    key_prefix: record.keyPrefix,
+    ...settingsShape(record),
+    usage_today_usd: usdNumber(key.spentTodayNano),
+    usage_month_usd: usdNumber(key.spentThisMonthNano),
+    last_used_at: key.lastUsedAtMs === null ? null : isoTime(key.lastUsedAtMs),
+  };
+}
+
+/** A key as it sees itself. */
+function ownKeyShape(key: ListedKey, remainingRpm: number | null) {
+  const { dailyBudgetNano, monthlyBudgetNano } = key.record;
+  return {
+    ...keyItemShape(key),
+    remaining_today_usd: remainingUsd(dailyBudgetNano, key.spentTodayNano),
+    remaining_month_usd: remainingUsd(monthlyBudgetNano, key.spentThisMonthNano),
+    remaining_rpm: remainingRpm,
+  };
+}
+
+/** A budget that was lowered below what is spent leaves nothing. */
+function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | null {
+  if (budgetNano === null) return null;
+  return usdNumber(budgetNano > spentNano ? budgetNano - spentNano : 0n);
+}
 
 const access: Access = { kind: "administration", scope: "keys:manage" };
 /** A limited key would escape its limits through other keys, and their figures are not its own. */
@@ -18,36 +184,20 @@ const NAME_TAKEN = { description: "The organization has a key of this name alrea
 
 /** API keys (spec 4.1). */
 export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
+  return [...readingRoutes(keys), ...changingRoutes(keys, clock)];
+}
+
+function readingRoutes(keys: ApiKeys): RouteDefinition[] {
   return [
-    {
-      method: "POST",
-      path: "/v1/keys",
-      tag,
-      summary: "Create an API key",
-      access: unlimited,
-      body: schema.createKeyBody,
-      responses: {
-        201: { description: "The key, with its secret this once", schema: schema.createdKey },
-        409: NAME_TAKEN,
-      },
-      async handle(context) {
-        const settings = settingsOf(context.body as KeyBody, clock.nowMs());
-        const { record, secret } = await keys.create(
-          context.caller.key,
-          settings as Partial<ApiKeySettings> & { name: string },
-        );
-        return jsonResponse(createdKeyShape(record, secret), 201);
-      },
-    },
     {
       method: "GET",
       path: "/v1/keys",
       tag,
       summary: "List the organization's API keys",
       access: unlimited,
-      query: schema.listKeysQuery,
+      query: listKeysQuery,
       responses: {
-        200: { description: "Keys, newest first, without their secrets", schema: schema.keyList },
+        200: { description: "Keys, newest first, without their secrets", schema: keyList },
       },
       async handle(context) {
         const query = context.query as { active?: boolean; limit?: number; offset?: number };
@@ -66,7 +216,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       summary: "Retrieve an API key",
       access,
       responses: {
-        200: { description: "The key, without its secret", schema: schema.keyListItem },
+        200: { description: "The key, without its secret", schema: keyListItem },
       },
       async handle(context) {
         const found = await keys.find(context.caller.key, context.params.id!);
@@ -79,10 +229,35 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       tag,
       summary: "Show the calling key to itself, with what is left of its limits",
       access: { kind: "self" },
-      responses: { 200: { description: "The calling key", schema: schema.ownKey } },
+      responses: { 200: { description: "The calling key", schema: ownKey } },
       async handle(context) {
         const { key, remainingRpm } = await keys.own(context.caller.key);
         return jsonResponse(ownKeyShape(key, remainingRpm));
+      },
+    },
+  ];
+}
+
+function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
+  return [
+    {
+      method: "POST",
+      path: "/v1/keys",
+      tag,
+      summary: "Create an API key",
+      access: unlimited,
+      body: createKeyBody,
+      responses: {
+        201: { description: "The key, with its secret this once", schema: createdKey },
+        409: NAME_TAKEN,
+      },
+      async handle(context) {
+        const settings = settingsOf(context.body as KeyBody, clock.nowMs());
+        const { record, secret } = await keys.create(
+          context.caller.key,
+          settings as Partial<ApiKeySettings> & { name: string },
+        );
+        return jsonResponse(createdKeyShape(record, secret), 201);
       },
     },
     {
@@ -91,9 +266,9 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       tag,
       summary: "Change an API key; null takes a limit away",
       access: unlimited,
-      body: schema.changeKeyBody,
+      body: changeKeyBody,
       responses: {
-        200: { description: "The key as it now stands", schema: schema.keyListItem },
+        200: { description: "The key as it now stands", schema: keyListItem },
         409: NAME_TAKEN,
       },
       async handle(context) {
@@ -108,7 +283,7 @@ export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       tag,
       summary: "Revoke an API key",
       access: unlimited,
-      responses: { 200: { description: "It is gone", schema: schema.deletedKey } },
+      responses: { 200: { description: "It is gone", schema: deletedKey } },
       async handle(context) {
         await keys.remove(context.caller.key, context.params.id!);
         return jsonResponse({ id: context.params.id, deleted: true });

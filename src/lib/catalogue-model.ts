@@ -19,7 +19,7 @@ export interface LongPromptPrices extends TokenPrices {
 export interface ModelPrices extends TokenPrices {
   /** Absent where the length of the prompt makes no difference. */
   readonly longPrompt?: LongPromptPrices;
-  /** Prompt tokens written to a cache that lasts an hour; requests that ask for one are refused. */
+  /** Prompt tokens written to a cache that lasts an hour; where it is absent, requests for one are refused. */
   readonly cacheWriteHourTokenFemto?: FemtoUsd;
   /** Absent where reasoning costs what the rest of the answer does. */
   readonly reasoningTokenFemto?: FemtoUsd;

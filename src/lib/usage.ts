@@ -13,6 +13,8 @@ export interface Usage extends RareUse {
 
 /** Kinds that most calls do not have; absent is none. Whole numbers. */
 interface RareUse {
+  /** Part of `cacheWriteTokens`: kept for an hour. */
+  readonly cacheWriteHourTokens?: number;
   /** Part of `promptTokens`, and not read from a cache. */
   readonly audioPromptTokens?: number;
   readonly imagePromptTokens?: number;
@@ -59,6 +61,7 @@ type QuantityKind = keyof RareUse | "cacheWriteTokens";
 
 const STORED_NAMES: readonly (readonly [QuantityKind, string])[] = [
   ["cacheWriteTokens", "cache_write_tokens"],
+  ["cacheWriteHourTokens", "cache_write_1h_tokens"],
   ["audioPromptTokens", "audio_prompt_tokens"],
   ["imagePromptTokens", "image_prompt_tokens"],
   ["cachedAudioPromptTokens", "cached_audio_prompt_tokens"],

@@ -149,8 +149,8 @@ function lost(cause?: unknown): GatewayError {
 const NICENESS = 10;
 
 /**
- * Called in a thread: answers each call with what `serve` returns or throws. What a result holds of
- * `transferOf` is handed over instead of copied.
+ * Called in a thread: answers each call with what `serve` returns, resolves to or throws. What a result holds
+ * of `transferOf` is handed over instead of copied.
  */
 export function serveCalls<Call>(
   serve: (call: Call) => unknown,
@@ -161,9 +161,10 @@ export function serveCalls<Call>(
     onmessage: ((event: MessageEvent<Request>) => void) | null;
     postMessage(reply: Reply, transfer: Transferable[]): void;
   };
-  scope.onmessage = ({ data: { id, call } }) => {
+  scope.onmessage = async ({ data: { id, call } }) => {
     try {
-      const result = serve(call as Call);
+      const served = serve(call as Call);
+      const result = served instanceof Promise ? await served : served;
       scope.postMessage({ id, result }, transferOf(result));
     } catch (error) {
       if (!(error instanceof GatewayError)) scope.postMessage({ id, fault: String(error) }, []);

@@ -35,6 +35,7 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
 
 /** Tokens that cost what those of text do unless the model has a price for them. */
 const TOKENS_PRICED_APART = [
+  ["cacheWriteHourTokens", "cacheWriteHourTokenFemto", "cacheWriteTokenFemto"],
   ["reasoningTokens", "reasoningTokenFemto", "outputTokenFemto"],
   ["audioPromptTokens", "audioInputTokenFemto", "inputTokenFemto"],
   ["imagePromptTokens", "imageInputTokenFemto", "inputTokenFemto"],

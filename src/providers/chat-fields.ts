@@ -176,6 +176,12 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
     isLacked: noSampling,
     asksNothing: isEmpty,
   },
+  // Caching without breakpoints of the caller's; elsewhere it happens without being asked for.
+  cache_control: {
+    kind: "hint",
+    lackedBy: lackedBy(),
+    isLacked: (type) => type !== "openrouter",
+  },
   reasoning: { kind: "hint", lackedBy: lackedBy(), asksNothing: isEmpty },
   reasoning_effort: {
     kind: "hint",

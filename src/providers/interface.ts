@@ -1,23 +1,10 @@
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
+import type { ChatBody } from "./chat-body.ts";
 import type { ChatFields } from "./chat-fields.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { StreamedAnswer } from "./streamed-answer.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
-
-/** The member of a call's body that stands for the whole of it where that lies in a thread. */
-export const LONG_BODY: unique symbol = Symbol("long body");
-
-/** The whole body of a call, which is too long for the event loop. */
-export interface LongCallBody {
-  /**
-   * Rejects with GatewayError 503 where the thread cannot do it, and as the signal says where that aborts.
-   *
-   * @param wire names a function of the thread: what it makes of the body and the options is the result
-   * @param options are copied to the thread
-   */
-  render<Result>(wire: string, options: unknown, signal: AbortNotice): Promise<Result>;
-}
 
 /** What every call of a model says, whatever it asks the model for. */
 export interface ModelCall {
@@ -35,13 +22,8 @@ export interface ModelCall {
 }
 
 export interface ChatCall extends ModelCall {
-  /**
-   * The validated request in the words of OpenAI's chat, which are the client's: without the gateway's own
-   * fields, with `model`, `stream` and, for streams, `stream_options.include_usage` set; the limit of
-   * output tokens as `max_tokens`. A provider of another wire format translates it. Where LONG_BODY is among
-   * its members the others are incomplete, and a thread renders the whole body.
-   */
-  readonly body: Readonly<Record<string, unknown>> & { readonly [LONG_BODY]?: LongCallBody };
+  /** The request, from which the wire's BodyRender makes what is sent: see `chat-body.ts`. */
+  readonly body: ChatBody;
   readonly stream: boolean;
 }
 
@@ -81,6 +63,22 @@ export interface ToolCall {
   readonly arguments: string;
 }
 
+/**
+ * What continues a model's reasoning in a later request, in OpenRouter's forms, which the client gets and sends
+ * back unchanged in the assistant's message. `format` names the wire that understands it, `index` joins the
+ * pieces of one detail in a stream and orders details, and `id` is that of the tool call it belongs to, if any.
+ */
+export type ReasoningDetail = ReasoningDetailForm & {
+  readonly id?: string;
+  readonly format?: string;
+  readonly index?: number;
+};
+
+type ReasoningDetailForm =
+  | { readonly type: "reasoning.text"; readonly text?: string; readonly signature?: string }
+  | { readonly type: "reasoning.summary"; readonly summary: string }
+  | { readonly type: "reasoning.encrypted"; readonly data: string };
+
 /** A whole answer. */
 export interface TypedCompletion {
   readonly kind: "typed-completion";
@@ -94,6 +92,7 @@ export interface TypedCompletion {
 export interface TypedChoice {
   readonly text?: string | undefined;
   readonly reasoning?: string | undefined;
+  readonly reasoningDetails?: readonly ReasoningDetail[] | undefined;
   readonly refusal?: string | undefined;
   readonly toolCalls?: readonly ToolCall[] | undefined;
   /** In OpenAI's form. */
@@ -118,7 +117,13 @@ export type ChatEvent =
       readonly logprobs?: unknown;
       readonly annotations?: readonly unknown[];
     }
-  | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
+  | {
+      readonly type: "reasoning";
+      readonly choice: number;
+      /** Empty where the details bring no text, as a signature does. */
+      readonly text: string;
+      readonly details?: readonly ReasoningDetail[];
+    }
   | { readonly type: "refusal"; readonly choice: number; readonly text: string }
   /** A piece of the call number `index` of its choice; the first one brings id and name. */
   | {
@@ -185,6 +190,13 @@ export interface RawStream {
 export interface Provider {
   /** Which fields of a chat request its models have; absent: all of them. */
   readonly fields?: ChatFields | undefined;
+  /** Its wire demands a limit of output tokens: where the caller states none, the model's own is sent. */
+  readonly needsOutputLimit?: true;
+  /**
+   * Its usage tells for how long the tokens written to a cache are kept. Without it a request that asks for
+   * more than five minutes is refused, because its price could not be told.
+   */
+  readonly metersCacheLifetimes?: true;
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
   readonly train?: FineTuningProvider;

@@ -1,6 +1,14 @@
-import type { EventType } from "../events/event-types.ts";
+import { Type } from "typebox";
+import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import {
+  type Access,
+  nullable,
+  optional,
+  pageFields,
+  type RequestContext,
+  type RouteDefinition,
+} from "../http/route.ts";
 import { isoTime } from "../lib/iso-time.ts";
 import type {
   AttemptRecord,
@@ -8,8 +16,132 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../lib/webhook-record.ts";
-import * as schema from "./schema.ts";
 import type { NamedDelivery, Webhooks } from "./webhooks.ts";
+
+const MAX_URL_CHARACTERS = 2_048;
+const MAX_DESCRIPTION_CHARACTERS = 1_000;
+const MAX_SECRET_CHARACTERS = 256;
+const MAX_PAGE = 1_000;
+
+const url = Type.String({
+  minLength: 1,
+  maxLength: MAX_URL_CHARACTERS,
+  description: "HTTPS address that is public",
+});
+const events = Type.Array(Type.Enum([...EVENT_TYPES, ALL_EVENTS]), {
+  minItems: 1,
+  maxItems: EVENT_TYPES.length + 1,
+  uniqueItems: true,
+  description: "Event types; `*` means all",
+});
+const description = optional(Type.String({ maxLength: MAX_DESCRIPTION_CHARACTERS }));
+
+const createWebhookBody = Type.Object(
+  {
+    url,
+    events,
+    secret: optional(
+      Type.String({
+        minLength: 1,
+        maxLength: MAX_SECRET_CHARACTERS,
+        description: "Generated where it is left out, long and random as one should be",
+      }),
+    ),
+    description,
+    enabled: Type.Optional(Type.Boolean({ default: true })),
+  },
+  {
+    additionalProperties: false,
+    examples: [
+      { url: "https://example.com/gateway", events: ["budget.threshold", "budget.exhausted"] },
+    ],
+  },
+);
+
+const changeWebhookBody = Type.Object(
+  {
+    url: Type.Optional(url),
+    events: Type.Optional(events),
+    description,
+    enabled: Type.Optional(Type.Boolean()),
+  },
+  { additionalProperties: false, examples: [{ enabled: true }] },
+);
+
+const testWebhookBody = Type.Object(
+  { type: Type.Enum([...EVENT_TYPES]) },
+  { additionalProperties: false, examples: [{ type: "budget.threshold" }] },
+);
+
+const listWebhooksQuery = Type.Object(pageFields(MAX_PAGE), { additionalProperties: false });
+
+const deliveryStatus = Type.Enum(["pending", "delivered", "failed", "dropped"]);
+
+const listDeliveriesQuery = Type.Object(
+  {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
+    after: Type.Optional(
+      Type.String({ maxLength: 64, description: "Id of the last delivery of the page before" }),
+    ),
+    status: Type.Optional(deliveryStatus),
+  },
+  { additionalProperties: false },
+);
+
+const shared = {
+  id: Type.String(),
+  url: Type.String(),
+  events: Type.Array(Type.String()),
+  description: nullable(Type.String()),
+  enabled: Type.Boolean(),
+  created_at: Type.String({ description: "ISO 8601" }),
+  disabled_at: nullable(Type.String({ description: "ISO 8601" })),
+  disabled_by: nullable(
+    Type.Enum(["request", "failures"], {
+      description: "`failures`: six attempts at one event failed",
+    }),
+  ),
+};
+
+const webhook = Type.Object(shared);
+const createdWebhook = Type.Object({ ...shared, secret: Type.String() });
+const rotatedWebhook = Type.Object({
+  ...shared,
+  secret: Type.String(),
+  previous_secret_expires_at: Type.String({ description: "ISO 8601; until then both sign" }),
+});
+const webhookList = Type.Object({ data: Type.Array(webhook), total: Type.Integer() });
+const deletedWebhook = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+
+const sent = {
+  event_id: Type.String(),
+  delivered: Type.Boolean(),
+  status_code: nullable(Type.Integer()),
+  latency_ms: Type.Integer(),
+  error: nullable(Type.String()),
+};
+const testedWebhook = Type.Object(sent);
+
+const deliveryFields = {
+  id: Type.String(),
+  event_id: Type.String(),
+  event_type: Type.String(),
+  status: deliveryStatus,
+  attempts: Type.Array(
+    Type.Object({
+      at: Type.String({ description: "ISO 8601" }),
+      status_code: nullable(Type.Integer()),
+      error: nullable(Type.String()),
+      latency_ms: Type.Integer(),
+    }),
+  ),
+  next_attempt_at: nullable(Type.String({ description: "ISO 8601" })),
+};
+const deliveryList = Type.Object({
+  data: Type.Array(Type.Object(deliveryFields)),
+  has_more: Type.Boolean(),
+});
+const redelivery = Type.Object({ ...deliveryFields, ...sent });
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
 /** Events tell of other keys, so a limited key subscribes to none. */
@@ -38,11 +170,11 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       tag,
       summary: "Create a webhook",
       access: unlimited,
-      body: schema.createWebhookBody,
+      body: createWebhookBody,
       responses: {
         201: {
           description: "The webhook, with its secret this once",
-          schema: schema.createdWebhook,
+          schema: createdWebhook,
         },
       },
       async handle(context) {
@@ -63,9 +195,9 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       tag,
       summary: "List the organization's webhooks",
       access,
-      query: schema.listWebhooksQuery,
+      query: listWebhooksQuery,
       responses: {
-        200: { description: "Webhooks, newest first, without secrets", schema: schema.webhookList },
+        200: { description: "Webhooks, newest first, without secrets", schema: webhookList },
       },
       async handle(context) {
         const query = context.query as { limit?: number; offset?: number };
@@ -86,7 +218,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       summary: "Retrieve a webhook",
       access,
       responses: {
-        200: { description: "The webhook, without its secret", schema: schema.webhook },
+        200: { description: "The webhook, without its secret", schema: webhook },
       },
       async handle(context) {
         return jsonResponse(
@@ -100,8 +232,8 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       tag,
       summary: "Change a webhook; enabled again it gets what was kept for it",
       access: unlimited,
-      body: schema.changeWebhookBody,
-      responses: { 200: { description: "The webhook as it now stands", schema: schema.webhook } },
+      body: changeWebhookBody,
+      responses: { 200: { description: "The webhook as it now stands", schema: webhook } },
       async handle(context) {
         const changed = context.body as Partial<WebhookSettings>;
         const organizationId = organizationOf(context);
@@ -115,7 +247,7 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       tag,
       summary: "Delete a webhook; nothing is delivered to it any more",
       access: unlimited,
-      responses: { 200: { description: "It is gone", schema: schema.deletedWebhook } },
+      responses: { 200: { description: "It is gone", schema: deletedWebhook } },
       async handle(context) {
         await webhooks.remove(organizationOf(context), context.params.id!);
         return jsonResponse({ id: context.params.id, deleted: true });
@@ -134,7 +266,7 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
     responses: {
       200: {
         description: "The webhook, with its new secret this once",
-        schema: schema.rotatedWebhook,
+        schema: rotatedWebhook,
       },
     },
     async handle(context) {
@@ -160,8 +292,8 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       tag,
       summary: "Send a made-up event, with test: true in its data",
       access: unlimited,
-      body: schema.testWebhookBody,
-      responses: { 200: { description: "What became of it", schema: schema.testedWebhook } },
+      body: testWebhookBody,
+      responses: { 200: { description: "What became of it", schema: testedWebhook } },
       async handle(context) {
         const { type } = context.body as { type: EventType };
         const organizationId = organizationOf(context);
@@ -175,8 +307,8 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       tag,
       summary: "List a webhook's deliveries of the last 30 days",
       access,
-      query: schema.listDeliveriesQuery,
-      responses: { 200: { description: "Deliveries, newest first", schema: schema.deliveryList } },
+      query: listDeliveriesQuery,
+      responses: { 200: { description: "Deliveries, newest first", schema: deliveryList } },
       async handle(context) {
         const query = context.query as { limit?: number; after?: string; status?: DeliveryStatus };
         const limit = query.limit ?? DEFAULT_PAGE;
@@ -196,7 +328,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       summary: "Send an event again, at once and outside the order",
       access: unlimited,
       responses: {
-        200: { description: "The delivery, and what became of it now", schema: schema.redelivery },
+        200: { description: "The delivery, and what became of it now", schema: redelivery },
       },
       async handle(context) {
         const { delivery, attempt } = await webhooks.redeliver(

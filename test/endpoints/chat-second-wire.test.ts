@@ -43,7 +43,7 @@ beforeAll(async () => {
           api_key: "key-of-the-second-wire",
         },
       ],
-      models: Array.from({ length: 12 }, (_, at) => model(`m-${at}`)),
+      models: Array.from({ length: 16 }, (_, at) => model(`m-${at}`)),
     },
   });
 });
@@ -109,7 +109,7 @@ test("a whole answer comes in the client's form, and its charge is exact to the 
     key = headers.get("x-api-key");
     return Response.json({
       content: [
-        { type: "thinking", thinking: "hm" },
+        { type: "thinking", thinking: "hm", signature: "c2ln" },
         { type: "text", text: "Grüße 👋" },
         { type: "tool_use", id: "toolu_1", name: "look", input: { at: "the sky" } },
       ],
@@ -135,6 +135,7 @@ test("a whole answer comes in the client's form, and its charge is exact to the 
           role: "assistant",
           content: "Grüße 👋",
           reasoning: "hm",
+          reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln", index: 0 }],
           refusal: null,
           tool_calls: [
             {
@@ -171,6 +172,7 @@ test("a stream comes as chunks: reasoning, text, tool calls in pieces, usage, [D
       start(PROMPT),
       { type: "ping" },
       delta(0, { type: "thinking_delta", thinking: "hm" }),
+      delta(0, { type: "signature_delta", signature: "c2ln" }),
       text("Grüße "),
       text('"👋"\n'),
       {
@@ -191,6 +193,9 @@ test("a stream comes as chunks: reasoning, text, tool calls in pieces, usage, [D
   expect(response.status).toBe(200);
   const read = await readStream(response);
   expectStreamShape(read, { model: model(), includesUsage: true });
+  expect(read.text).toContain(
+    '"delta":{"reasoning_details":[{"type":"reasoning.text","signature":"c2ln","index":0}]}',
+  );
   expect(read).toMatchObject({
     content: 'Grüße "👋"\n',
     reasoning: "hm",
@@ -214,6 +219,7 @@ test("reasoning that is not wanted is charged, and not sent", async () => {
     events(
       start(PROMPT),
       delta(0, { type: "thinking_delta", thinking: "secret" }),
+      delta(0, { type: "signature_delta", signature: "secret" }),
       text("said"),
       ...end("end_turn", 9),
     );
@@ -223,6 +229,24 @@ test("reasoning that is not wanted is charged, and not sent", async () => {
   expect(read.content).toBe("said");
   expect(read.text).not.toContain("secret");
   expect((await billOfResponse(gateway, response)).completionTokens).toBe(9);
+});
+
+test("where no limit is stated, the model's own is sent to a wire that demands one", async () => {
+  let asked: Record<string, unknown> = {};
+  script = (request) => {
+    asked = request;
+    return Response.json({ content: [{ type: "text", text: "hi" }], stop_reason: "end_turn" });
+  };
+  expect((await chat()).status).toBe(200);
+  expect(asked.max_tokens).toBe(MAX_OUTPUT_TOKENS);
+});
+
+test("an hour in the cache is refused where the model has no price for it", async () => {
+  const cache_control = { type: "ephemeral", ttl: "1h" };
+  const response = await chat({ cache_control });
+  expect(response.status).toBe(400);
+  const { error } = (await response.json()) as { error: Record<string, unknown> };
+  expect(error).toMatchObject({ code: "unsupported_parameter", param: "cache_control.ttl" });
 });
 
 test("an error in mid-stream is sent in the stream, and the usage that came with it is charged", async () => {
@@ -264,5 +288,55 @@ test.each([false, true])(
     expect(await response.json()).toMatchObject({ error: { message: "messages: too odd" } });
   },
 );
+
+/** Long enough to lie in a work thread: white space behind it, or its text. */
+const LONG = 300_000;
+
+test.each([false, true])(
+  "a long body reaches the provider whole, rendered in the work thread (stream %s)",
+  async (stream) => {
+    const content = "é".repeat(LONG);
+    let asked: Record<string, unknown> = {};
+    script = (request) => {
+      asked = request;
+      return stream
+        ? events(start(PROMPT), text("read"), ...end("end_turn", 3))
+        : Response.json({
+            content: [{ type: "text", text: "read" }],
+            stop_reason: "end_turn",
+            usage: { ...PROMPT, output_tokens: 3 },
+          });
+    };
+    const messages = [
+      { role: "system", content: "Be brief." },
+      { role: "user", content },
+    ];
+    const response = await chat({ messages, stream, max_tokens: 7 });
+    expect(response.status).toBe(200);
+    expect(await response.text()).toContain("read");
+    expect(asked).toEqual({
+      model: `m-${slug}`,
+      stream,
+      max_tokens: 7,
+      system: "Be brief.",
+      messages: [{ role: "user", content }],
+    });
+  },
+);
+
+test("what a wire cannot send is refused alike for short and long bodies", async () => {
+  const refusals: unknown[] = [];
+  for (const content of ["short", "x".repeat(LONG)]) {
+    const response = await chat({ messages: [{ role: "developer", content }] });
+    expect(response.status).toBe(400);
+    refusals.push(((await response.json()) as { error: Record<string, unknown> }).error);
+  }
+  const [short, long] = refusals as { request_id?: string }[];
+  expect(short).toMatchObject({
+    message: "There are no developers here.",
+    param: "messages.0.role",
+  });
+  expect({ ...long, request_id: "" }).toEqual({ ...short, request_id: "" });
+});
 
 test("nothing stays held, and the books agree", () => expectBooksClosed(gateway));

@@ -51,6 +51,30 @@ test("text is bounded by its bytes, whether it comes in parts or not", () => {
   }
 });
 
+test("a cache of an hour raises the bound to its price, where the model has one", () => {
+  const messages = [{ role: "user", content: "a long prompt" }];
+  const prices = {
+    inputTokenFemto: 100n,
+    outputTokenFemto: 500n,
+    cachedInputTokenFemto: 10n,
+    cacheWriteTokenFemto: 125n,
+    cacheWriteHourTokenFemto: 200n,
+  };
+  const boundOf = (ttl: string, terms: object = prices) => {
+    const request = { messages, cache_control: { type: "ephemeral", ttl } };
+    const size = promptSize(request);
+    const bound = costBound(request, size, {
+      ...model,
+      maxOutputTokens: 10,
+      prices: terms,
+    } as CatalogueModel);
+    return Number(bound.fixedFemto) / promptTokenBound(size, model);
+  };
+  expect(boundOf("5m")).toBe(125);
+  expect(boundOf("1h")).toBe(200);
+  expect(boundOf("1h", { ...prices, cacheWriteHourTokenFemto: undefined })).toBe(125);
+});
+
 test("text that a tokenizer makes longer before it reads it is bounded by those bytes", () => {
   // A note of four bytes, composed of three characters of as many.
   const note = "\u{1d160}";

@@ -7,7 +7,7 @@ import { providerBody } from "../../src/endpoints/chat-completions/provider-body
 import { GatewayError } from "../../src/lib/errors.ts";
 import { FairWorkThread } from "../../src/lib/fair-work-thread.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../src/lib/shared-bytes.ts";
-import { LONG_BODY } from "../../src/providers/interface.ts";
+import { openAiBody } from "../../src/providers/openai/chat/shape-body.ts";
 
 const never = new AbortController().signal;
 const threads: FairWorkThread[] = [];
@@ -42,10 +42,11 @@ const candidate = { upstreamModel: "upstream" } as never;
 type Read = Awaited<ReturnType<LongBodies["read"]>>;
 
 async function rendered({ value }: Read): Promise<unknown> {
-  const body = providerBody(value, candidate, 7, undefined)[LONG_BODY]!;
-  const options = { type: "openai-compatible", plainDeltas: false, model: "upstream" };
-  const bytes = await body.render<Uint8Array>("openai", options, never);
-  return JSON.parse(Buffer.from(bytes).toString());
+  const model = "upstream";
+  const options = { type: "openai-compatible", plainDeltas: false, model, modelId: model };
+  const rendered = providerBody(value, candidate, 7, undefined).render(openAiBody, options, never);
+  const { body } = await rendered;
+  return JSON.parse(Buffer.from(body as Uint8Array).toString());
 }
 
 const wholeOf = (content: string) => ({

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { Type } from "typebox";
 import { chatCompletionBody } from "../../src/endpoints/chat-completions/schema.ts";
 import { createCheck, findValidationError } from "../../src/http/validate.ts";
-import { createKeyBody } from "../../src/keys/schema.ts";
+import { createKeyBody } from "../../src/keys/routes.ts";
 
 const messages = [{ role: "user", content: "hi" }];
 

@@ -46,6 +46,19 @@ describe("what a call costs, by kind of use", () => {
     );
   });
 
+  test("counts tokens that a cache keeps for an hour at their own price", () => {
+    const usage = {
+      ...NO_TOKENS,
+      promptTokens: 20,
+      cachedPromptTokens: 5,
+      cacheWriteTokens: 12,
+      cacheWriteHourTokens: 4,
+    };
+    const cost = providerCostFemto(usage, { ...TEXT, cacheWriteHourTokenFemto: 200n });
+    expect(cost).toBe(3 * 100 + 5 * 10 + 8 * 125 + 4 * 200);
+    expect(quantitiesOf(usage)).toEqual({ cache_write_tokens: 12, cache_write_1h_tokens: 4 });
+  });
+
   test("is exact beyond safe integers", () => {
     const count = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
     const price = fc.bigInt({ min: 0n, max: 10n ** 18n });

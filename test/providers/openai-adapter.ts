@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "../../src/lib/clock.ts";
+import { type ChatRequestFields, ShortBody } from "../../src/providers/chat-body.ts";
 import {
   type ChatAnswer,
   type ChatCall,
@@ -42,7 +43,13 @@ function answeredBy(
   return { send: (url, request, receiver) => receiver.responded(answer(url, request)) };
 }
 
-export function callOf(model: string, options: Partial<ChatCall> = {}): ChatCall {
+export function callOf(
+  model: string,
+  {
+    body,
+    ...options
+  }: Partial<Omit<ChatCall, "body">> & { readonly body?: ChatRequestFields } = {},
+): ChatCall {
   const stream = options.stream ?? false;
   return {
     model,
@@ -50,12 +57,12 @@ export function callOf(model: string, options: Partial<ChatCall> = {}): ChatCall
     requestId: "req_1",
     signal: new AbortController().signal,
     ...options,
-    body: {
+    body: new ShortBody({
       model,
       messages: [{ role: "user", content: "hello" }],
       ...(stream ? { stream: true, stream_options: { include_usage: true } } : {}),
-      ...options.body,
-    },
+      ...body,
+    }),
   };
 }
 

@@ -2,10 +2,8 @@ import { EventSplitter, textOfLatin1 } from "../../src/lib/event-splitter.ts";
 import type { Usage } from "../../src/lib/usage.ts";
 import {
   type ChatAnswer,
-  type ChatCall,
   type ChatEvent,
   type FinishReason,
-  LONG_BODY,
   type PieceReader,
   ProviderFailure,
   type TypedCompletion,
@@ -15,6 +13,7 @@ import { readErrorBody, readWhole } from "../../src/providers/transport/bounded-
 import { failureOfThrown } from "../../src/providers/transport/call-failures.ts";
 import { type ProviderResponse, sent } from "../../src/providers/transport/provider-response.ts";
 import { kindOfStatus, statusFailure } from "../../src/providers/transport/status-failure.ts";
+import { messagesBody } from "./messages-body.ts";
 
 /**
  * A wire format that has nothing in common with OpenAI's: messages of content blocks, and a stream of named
@@ -22,15 +21,17 @@ import { kindOfStatus, statusFailure } from "../../src/providers/transport/statu
  * all that one takes.
  */
 export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
+  needsOutputLimit: true,
+  metersCacheLifetimes: true,
   async chat(call) {
     const signal = call.abortNotice ?? call.signal;
     try {
-      // The rest of such a body is incomplete, and this wire renders nothing in the work thread.
-      if (call.body[LONG_BODY] !== undefined) throw new ProviderFailure("rejected", "too long");
+      const { model, stream } = call;
+      const { body } = await call.body.render(messagesBody, { model, stream }, signal);
       const response = await sent(httpClient, `${settings.baseUrl}/messages`, {
         method: "POST",
         headers: { "content-type": "application/json", "x-api-key": settings.apiKey ?? "" },
-        body: JSON.stringify(requestOf(call)),
+        body,
         signal,
         connectTimeoutMs: settings.connectTimeoutMs,
         onNewConnection: call.onNewConnection,
@@ -52,21 +53,11 @@ export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
 
 type Fields = Record<string, unknown>;
 
-function requestOf({ model, body, stream }: ChatCall): Fields {
-  const messages = body.messages as readonly Fields[];
-  return {
-    model,
-    stream,
-    max_tokens: body.max_tokens ?? 1_024,
-    system: messages.find(({ role }) => role === "system")?.content,
-    messages: messages.filter(({ role }) => role !== "system"),
-  };
-}
-
 interface Block {
   readonly type: "text" | "thinking" | "tool_use";
   readonly text?: string;
   readonly thinking?: string;
+  readonly signature?: string;
   readonly id?: string;
   readonly name?: string;
   readonly input?: unknown;
@@ -77,6 +68,7 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
   const blocks = message.content as readonly Block[];
   const joined = (type: "text" | "thinking") =>
     blocks.map((block) => (block.type === type ? block[type] : "")).join("") || undefined;
+  const thoughts = blocks.filter(({ signature }) => signature !== undefined);
   const calls = blocks.filter(({ type }) => type === "tool_use");
   return {
     kind: "typed-completion",
@@ -84,6 +76,12 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
       {
         text: joined("text"),
         reasoning: joined("thinking"),
+        reasoningDetails: thoughts.map(({ thinking, signature }, index) => ({
+          type: "reasoning.text",
+          text: thinking!,
+          signature: signature!,
+          index,
+        })),
         toolCalls: calls.map(({ id, name, input }) => ({
           id: id!,
           name: name!,
@@ -107,10 +105,12 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
 function usageOf(usage: Fields): Usage {
   const cached = (usage.cache_read_input_tokens as number | undefined) ?? 0;
   const written = (usage.cache_creation_input_tokens as number | undefined) ?? 0;
+  const byLifetime = (usage.cache_creation ?? {}) as { ephemeral_1h_input_tokens?: number };
   return {
     promptTokens: (usage.input_tokens as number) + cached + written,
     cachedPromptTokens: cached,
     cacheWriteTokens: written,
+    cacheWriteHourTokens: byLifetime.ephemeral_1h_input_tokens ?? 0,
     completionTokens: usage.output_tokens as number,
     reasoningTokens: 0,
     estimated: false,
@@ -169,6 +169,11 @@ class EventReader implements PieceReader<readonly ChatEvent[]> {
           return [{ type: "text", choice, text: delta.text as string }];
         if (delta.type === "thinking_delta") {
           return [{ type: "reasoning", choice, text: delta.thinking as string }];
+        }
+        if (delta.type === "signature_delta") {
+          const signature = delta.signature as string;
+          const details = [{ type: "reasoning.text", signature, index } as const];
+          return [{ type: "reasoning", choice, text: "", details }];
         }
         return [
           {

@@ -1,6 +1,6 @@
 import { listKeys } from "../../../db/queries/key-read.ts";
 import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator-keys.ts";
-import { createdKeyShape, keyItemShape } from "../../keys/schema.ts";
+import { createdKeyShape, keyItemShape } from "../../keys/routes.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
 import { MAX_RATE_LIMIT_RPM } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/iso-time.ts";

@@ -14,6 +14,12 @@ const usage = Type.Object({
   cost: Type.Number({ description: "USD" }),
 });
 
+/** OpenRouter's forms of reasoning.text, reasoning.summary and reasoning.encrypted. */
+const reasoningDetails = Type.Array(
+  Type.Object({ type: Type.String(), format: Type.Optional(Type.String()) }),
+  { description: "To be sent back unchanged in the assistant's message" },
+);
+
 const finishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 
 /** A chat completion (spec 2.4). Providers may send more. */
@@ -30,6 +36,7 @@ export const chatCompletion = Type.Object(
           role: Type.Literal("assistant"),
           content: Type.Union([Type.String(), Type.Null()]),
           reasoning: Type.Optional(Type.String()),
+          reasoning_details: Type.Optional(reasoningDetails),
           tool_calls: Type.Optional(Type.Array(toolCall)),
         }),
         finish_reason: finishReason,
@@ -71,6 +78,7 @@ export const chatCompletionChunk = Type.Object(
           role: Type.Optional(Type.Literal("assistant")),
           content: Type.Optional(Type.Union([Type.String(), Type.Null()])),
           reasoning: Type.Optional(Type.String()),
+          reasoning_details: Type.Optional(reasoningDetails),
           tool_calls: Type.Optional(
             Type.Array(
               Type.Object({

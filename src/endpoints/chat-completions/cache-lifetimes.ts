@@ -1,12 +1,15 @@
 import { isFields } from "../../lib/json-fields.ts";
-import type { ChatRequest } from "./request.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 /**
  * Where a request asks for a cache of another lifetime than the usual five minutes; undefined where it does
- * not. Anthropic's of an hour costs twice the price of input to write, and usage does not tell which was
- * written.
+ * not. Anthropic's of an hour costs twice the price of input to write.
  */
-export function longCacheLifetime({ messages, tools }: ChatRequest): string | undefined {
+export function longCacheLifetime(request: ChatRequest): string | undefined {
+  const long = request[LONG_BODY];
+  if (long !== undefined) return long.size.longCacheLifetime;
+  const { messages, tools } = request;
+  if (isLong(request)) return "cache_control.ttl";
   for (let at = 0; at < messages.length; at++) {
     const message = messages[at]!;
     if (isLong(message)) return `messages.${at}.cache_control.ttl`;

@@ -4,8 +4,8 @@ import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { longPromptPrices } from "../../money/usage.ts";
-import { LONG_BODY } from "../../providers/interface.ts";
-import { type ChatRequest, type ContentPart, statedOutputLimit } from "./request.ts";
+import { longCacheLifetime } from "./cache-lifetimes.ts";
+import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
 export const TOKENS_AROUND_MESSAGE = 8;
@@ -80,6 +80,8 @@ export interface PromptSize {
   /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
   readonly media: number;
   readonly hasTools: boolean;
+  /** Where the request asks for a cache of more than five minutes, if it does. */
+  readonly longCacheLifetime: string | undefined;
 }
 
 export function promptSize(request: ChatRequest): PromptSize {
@@ -107,7 +109,13 @@ export function promptSize(request: ChatRequest): PromptSize {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
   const hasTools = TOOL_FIELDS.some((field) => isFilledArray(request[field]));
-  return { bytes, messages: request.messages.length, media, hasTools };
+  return {
+    bytes,
+    messages: request.messages.length,
+    media,
+    hasTools,
+    longCacheLifetime: longCacheLifetime(request),
+  };
 }
 
 function isFilledArray(value: unknown): boolean {
@@ -155,8 +163,14 @@ export function estimatedPromptTokens(
 export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTerms): CostBound {
   const choices = request.n ?? 1;
   const promptTokens = promptTokenBound(size, terms);
+  const ofInput = dearest(inputPrice, terms.prices, promptTokens);
+  const { cacheWriteHourTokenFemto: ofHour } = terms.prices;
+  const input =
+    size.longCacheLifetime === undefined || ofHour === undefined
+      ? ofInput
+      : exact(higher(BigInt(ofInput), ofHour));
   return {
-    fixedFemto: times(promptTokens * choices, dearest(inputPrice, terms.prices, promptTokens)),
+    fixedFemto: times(promptTokens * choices, input),
     perUnitFemto: times(choices, dearestOutput(terms.prices, promptTokens)),
     units: statedOutputLimit(request) ?? terms.maxOutputTokens,
   };

@@ -4,11 +4,17 @@ import { parseJson } from "../../http/check-json.ts";
 import { textOfShared } from "../../http/read-body.ts";
 import { createCheck } from "../../http/validate.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
+import { BodyRender, type RenderedBody } from "../../providers/chat-body.ts";
 import { isNamedField } from "../../providers/chat-fields.ts";
-import { LONG_BODY_RENDERS } from "../../providers/long-body-renders.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
 import { promptSize } from "./cost-bound.ts";
 import { leanRequest } from "./lean-request.ts";
-import type { LongBodyCall, LongBodyFacts } from "./long-body.ts";
+import {
+  type LongBodyCall,
+  type LongBodyFacts,
+  PASSED_ON,
+  type RenderOutcome,
+} from "./long-body.ts";
 import { isGatewayField, shapedBody } from "./provider-body.ts";
 import { CHAT_ROUTE, type ChatRequest } from "./request.ts";
 import { askedMedia } from "./request-fields.ts";
@@ -28,11 +34,46 @@ const checkBody = createCheck(chatCompletionBody, "invalid_body", "Request body"
 
 /** What a work thread does with long chat bodies. Throws what refuses a body. */
 export function doLongBodyWork(call: LongBodyCall): unknown {
-  if (call.kind === "chat.read") return read(call.id, call.bytes);
-  const { shape, wire, options } = call;
-  const request = take(call.id) ?? requestOf(textOfShared(call.bytes));
+  return call.kind === "chat.read" ? read(call.id, call.bytes) : render(call);
+}
+
+type RenderCall = Extract<LongBodyCall, { kind: "chat.render" }>;
+
+async function render({ id, bytes, shape, module, options }: RenderCall): Promise<RenderOutcome> {
+  const renderer = await rendererOf(module);
+  const request = take(id) ?? requestOf(textOfShared(bytes));
   const leftOut = withUnnamedFields(shape.leftOut, request);
-  return LONG_BODY_RENDERS[wire]!(shapedBody(request, { ...shape, leftOut }), options as never);
+  try {
+    const result = renderer.render(shapedBody(request, { ...shape, leftOut }), options);
+    return { result: withBytes(result) };
+  } catch (error) {
+    if (!(error instanceof ProviderFailure)) throw error;
+    const passedOn = PASSED_ON.map((name) => [name, error[name]]);
+    return { failure: Object.fromEntries(passedOn) };
+  }
+}
+
+type Renderer = BodyRender<unknown, unknown>;
+
+/** The one export of a module that renders bodies. */
+async function rendererOf(module: string): Promise<Renderer> {
+  const exported: unknown[] = Object.values(await import(module));
+  const renderers = exported.filter((one): one is Renderer => one instanceof BodyRender);
+  if (renderers.length !== 1) throw new Error(`${module} exports ${renderers.length} body renders`);
+  return renderers[0]!;
+}
+
+/** Bytes go to the other thread uncopied: see `transferOfOutcome`. */
+function withBytes(result: unknown): unknown {
+  const { body } = result as Partial<RenderedBody>;
+  if (typeof body !== "string") return result;
+  return { ...(result as object), body: new TextEncoder().encode(body) };
+}
+
+/** What the thread hands over of an outcome instead of copying it. */
+export function transferOfOutcome(outcome: unknown): Transferable[] {
+  const { result } = outcome as { result?: Partial<RenderedBody> };
+  return result?.body instanceof Uint8Array ? [result.body.buffer] : [];
 }
 
 /** The checks that any request passes, in their order. */

@@ -2,10 +2,11 @@ import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { FairWorkThread, WaitSignal } from "../../lib/fair-work-thread.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import { SharedRoom } from "../../lib/shared-room.ts";
-import { LONG_BODY, type LongCallBody } from "../../providers/interface.ts";
+import type { BodyRender, ChatBody } from "../../providers/chat-body.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import type { BodyShape } from "./provider-body.ts";
-import type { ChatRequest } from "./request.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
 import type { AskedMedia } from "./request-fields.ts";
 
 /** Bytes of long bodies that are kept until their providers answer, over all requests. */
@@ -31,13 +32,22 @@ export type LongBodyCall =
       readonly id: number;
       readonly bytes: SharedBytes;
       readonly shape: BodyShape;
-      readonly wire: string;
+      /** The module of the BodyRender. */
+      readonly module: string;
       readonly options: unknown;
     };
 
+/** What a render in the thread comes to. Of the errors, only GatewayError passes between threads as itself. */
+export type RenderOutcome =
+  | { readonly result: unknown }
+  | { readonly failure: Pick<ProviderFailure, (typeof PASSED_ON)[number]> };
+
+/** What the thread sends of a ProviderFailure. */
+export const PASSED_ON = ["kind", "message", "status", "param", "isTooLong"] as const;
+
 /** The whole body behind a lean request. */
 export interface LongChatBody extends Pick<LongBodyFacts, "size" | "media" | "hash"> {
-  shapedAs(shape: BodyShape): LongCallBody;
+  shapedAs(shape: BodyShape): ChatBody;
 }
 
 interface ReadBody {
@@ -107,13 +117,24 @@ class KeptBody {
     return this.#call((bytes) => ({ kind: "chat.read", id: this.#id, bytes }), signal);
   }
 
-  shapedAs(shape: BodyShape): LongCallBody {
+  shapedAs(shape: BodyShape): ChatBody {
     return {
-      render: (wire, options, signal) =>
-        this.#call(
-          (bytes) => ({ kind: "chat.render", id: this.#id, bytes, shape, wire, options }),
+      render: async <Options, Result>(
+        { module }: BodyRender<Options, Result>,
+        options: Options,
+        signal: WaitSignal,
+      ) => {
+        const outcome = await this.#call<RenderOutcome>(
+          (bytes) => ({ kind: "chat.render", id: this.#id, bytes, shape, module, options }),
           signal,
-        ),
+        );
+        if ("result" in outcome) return outcome.result as Result;
+        const { kind, message, status, ...details } = outcome.failure;
+        throw new ProviderFailure(kind, message, {
+          ...details,
+          ...(status !== undefined && { status }),
+        });
+      },
     };
   }
 

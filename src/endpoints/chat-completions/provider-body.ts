@@ -1,6 +1,6 @@
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
-import { LONG_BODY, type LongCallBody } from "../../providers/interface.ts";
-import type { ChatRequest } from "./request.ts";
+import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
@@ -9,7 +9,6 @@ const GATEWAY_FIELDS = new Set([
   "provider",
   "plugins",
   "web_search_options",
-  "cache_control",
   "preset",
   "guardrail",
   "trace",
@@ -39,27 +38,21 @@ export function isGatewayField(field: string): boolean {
 /**
  * The body for a candidate in OpenAI's wire form, without the fields that it lacks. Usage is always asked
  * for; the limit of output tokens is the one that the hold covers. Members that are null say nothing and
- * are left out.
+ * are left out. A long body stays in its thread.
  */
 export function providerBody(
   request: ChatRequest,
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-): ProviderBody {
+): ChatBody {
+  const { provider, terms } = candidate;
   const shape: BodyShape = {
     model: candidate.upstreamModel,
-    outputTokens,
+    outputTokens: outputTokens ?? (provider.needsOutputLimit && terms.maxOutputTokens),
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
   };
-  const body: ProviderBody = shapedBody(request, shape);
-  const longBody = request[LONG_BODY];
-  if (longBody !== undefined) body[LONG_BODY] = longBody.shapedAs(shape);
-  return body;
-}
-
-interface ProviderBody extends Record<string, unknown> {
-  [LONG_BODY]?: LongCallBody;
+  return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
 
 /** What of a candidate's body is not the caller's. */

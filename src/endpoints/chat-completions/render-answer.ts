@@ -11,6 +11,7 @@ import {
   type FinishReason,
   ProviderFailure,
   type ReadOptions,
+  type ReasoningDetail,
   type ToolCall,
   type TypedChoice,
   type TypedCompletion,
@@ -59,16 +60,21 @@ const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 /** The usage object of answers; `cost` in USD. What was written to a cache has a price of its own. */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
   const { cachedPromptTokens: cached, reasoningTokens: reasoning } = usage;
-  const written = usage.cacheWriteTokens;
   const prompt = cached === 0 ? NONE_CACHED : { cached_tokens: cached };
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: written === 0 ? prompt : { ...prompt, cache_write_tokens: written },
+    prompt_tokens_details: usage.cacheWriteTokens === 0 ? prompt : withWritten(prompt, usage),
     completion_tokens_details: reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning },
     cost,
   };
+}
+
+function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<string, number> {
+  const { cacheWriteTokens: written, cacheWriteHourTokens: forHour = 0 } = usage;
+  const details = { ...prompt, cache_write_tokens: written };
+  return forHour === 0 ? details : { ...details, cache_write_1h_tokens: forHour };
 }
 
 /** The last chunk of a stream, which brings its usage. */
@@ -109,12 +115,13 @@ function renderCompletion(
 }
 
 function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string, unknown> {
-  const { text, reasoning, refusal, toolCalls = [], annotations } = choice;
+  const { text, reasoning, reasoningDetails = [], refusal, toolCalls = [], annotations } = choice;
   return {
     role: "assistant",
     content: text ?? null,
     refusal: refusal ?? null,
     ...(reasoning !== undefined && !hidesReasoning && { reasoning }),
+    ...(reasoningDetails.length > 0 && !hidesReasoning && { reasoning_details: reasoningDetails }),
     ...(annotations !== undefined && { annotations }),
     ...(toolCalls.length > 0 && { tool_calls: toolCalls.map(toolCallBody) }),
   };
@@ -124,10 +131,20 @@ function toolCallBody({ id, name, arguments: text }: ToolCall): Record<string, u
   return { id, type: "function", function: { name, arguments: text } };
 }
 
-function bytesOf({ text, reasoning, refusal, toolCalls = [] }: TypedChoice): number {
-  let bytes = 0;
+function bytesOf(choice: TypedChoice): number {
+  const { text, reasoning, reasoningDetails, refusal, toolCalls = [] } = choice;
+  let bytes = encryptedBytes(reasoningDetails);
   for (const said of [text, reasoning, refusal]) bytes += Buffer.byteLength(said ?? "");
   for (const call of toolCalls) bytes += Buffer.byteLength(call.name + call.arguments);
+  return bytes;
+}
+
+/** Reasoning that only the provider can read is billed like any other; signatures are not. */
+function encryptedBytes(details: readonly ReasoningDetail[] | undefined): number {
+  let bytes = 0;
+  for (const detail of details ?? []) {
+    if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);
+  }
   return bytes;
 }
 
@@ -175,15 +192,21 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     const { choice, text } = event;
     this.#stateOf(choice);
     this.meter(Buffer.byteLength(text));
-    if (event.type === "reasoning") {
-      if (this.#hidesReasoning) this.noteBegun();
-      else this.#addDelta(choice, { reasoning: text });
-    } else if (event.type === "refusal") this.#addDelta(choice, { refusal: text });
+    if (event.type === "reasoning") this.#addReasoning(event);
+    else if (event.type === "refusal") this.#addDelta(choice, { refusal: text });
     else {
       const { annotations, logprobs } = event;
       const delta = annotations === undefined ? { content: text } : { content: text, annotations };
       this.#addDelta(choice, delta, null, logprobs);
     }
+  }
+
+  #addReasoning({ choice, text, details }: Extract<ChatEvent, { type: "reasoning" }>): void {
+    this.meter(encryptedBytes(details));
+    if (this.#hidesReasoning) this.noteBegun();
+    else if (details === undefined) this.#addDelta(choice, { reasoning: text });
+    else if (text === "") this.#addDelta(choice, { reasoning_details: details });
+    else this.#addDelta(choice, { reasoning: text, reasoning_details: details });
   }
 
   #addToolCall(event: Extract<ChatEvent, { readonly type: "tool_call" }>): void {

@@ -1,9 +1,9 @@
 import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
-import { LONG_BODY } from "../../providers/interface.ts";
+import { longCacheLifetime } from "./cache-lifetimes.ts";
 import { isGatewayField } from "./provider-body.ts";
-import type { ChatRequest, ContentPart } from "./request.ts";
+import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
 
 /** Every provider has it, and no request is without. */
 const MESSAGES = "messages";
@@ -18,7 +18,9 @@ export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
   const fields = fieldsOf(request);
   const strayOptions = strayStreamOptions(request);
   const media = plan.candidates.some(pricesMediaApart) ? askedMedia(request) : NO_MEDIA;
-  const isPlain = fields.length + strayOptions.length === 0 && media === NO_MEDIA;
+  const cacheLifetime = longCacheLifetime(request);
+  const isPlain =
+    fields.length + strayOptions.length === 0 && media === NO_MEDIA && cacheLifetime === undefined;
   if (plan.candidates.length === 0 || isPlain) return plan;
 
   const asked: AskedFields = {
@@ -26,6 +28,7 @@ export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
     fields,
     strayOptions,
     media,
+    cacheLifetime,
     areAlike: areOfOneType(plan.candidates),
     requiresAll: request.provider?.require_parameters === true,
   };
@@ -53,6 +56,8 @@ interface AskedFields {
   readonly fields: readonly string[];
   readonly strayOptions: readonly string[];
   readonly media: AskedMedia;
+  /** Where a cache of more than five minutes is asked for, if it is. */
+  readonly cacheLifetime: string | undefined;
   /** All candidates are of one type: an unknown field can only be meant for that one. */
   readonly areAlike: boolean;
   readonly requiresAll: boolean;
@@ -69,6 +74,7 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   const listed = [...asked.strayOptions];
   let barrier = asked.requiresAll ? asked.strayOptions[0] : undefined;
   barrier ??= unmeteredMedium(candidate, asked.media);
+  if (!hasPriceOfLongCache(candidate)) barrier ??= asked.cacheLifetime;
   const model = {
     model: candidate.upstreamModel,
     modelId: candidate.model.canonicalId ?? candidate.model.id,
@@ -105,6 +111,12 @@ function unmeteredMedium({ terms }: Candidate, media: AskedMedia): string | unde
   const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
   const sound = audioInputTokenFemto === undefined ? undefined : media.sound;
   return sound ?? (imageInputTokenFemto === undefined ? undefined : media.image);
+}
+
+function hasPriceOfLongCache({ provider, terms }: Candidate): boolean {
+  return (
+    provider.metersCacheLifetimes === true && terms.prices.cacheWriteHourTokenFemto !== undefined
+  );
 }
 
 export function askedMedia(request: ChatRequest): AskedMedia {

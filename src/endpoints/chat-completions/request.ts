@@ -1,8 +1,10 @@
-import type { LONG_BODY } from "../../providers/interface.ts";
 import type { LongChatBody } from "./long-body.ts";
 
 /** The endpoint, as the hash of an idempotent call names it. */
 export const CHAT_ROUTE = "POST /v1/chat/completions";
+
+/** The member of a request that stands for the whole of it where that lies in a work thread. */
+export const LONG_BODY: unique symbol = Symbol("long body");
 
 /** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
 export interface ChatRequest {

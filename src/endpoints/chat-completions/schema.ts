@@ -1,10 +1,5 @@
 import { Type } from "typebox";
-
-const nullable = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
-  Type.Union([schema, Type.Null()]);
-
-const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
-  Type.Optional(nullable(schema));
+import { optional } from "../../http/route.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
@@ -28,6 +23,11 @@ const message = Type.Object({
   name: optional(Type.String()),
   tool_calls: optional(Type.Array(toolCall)),
   tool_call_id: optional(Type.String()),
+  reasoning_details: optional(
+    Type.Array(Type.Object({ type: Type.String() }), {
+      description: "Of an earlier answer, unchanged: the model goes on with its reasoning",
+    }),
+  ),
 });
 
 const tool = Type.Object({
@@ -134,7 +134,12 @@ export const chatCompletionBody = Type.Object(
     ),
     plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
     web_search_options: optional(Type.Object({})),
-    cache_control: optional(Type.Object({})),
+    cache_control: optional(
+      Type.Object(
+        { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
+        { description: "Has the provider cache the prompt up to its last part that it can cache" },
+      ),
+    ),
     preset: optional(Type.String()),
     guardrail: optional(Type.String()),
     trace: optional(Type.Object({})),

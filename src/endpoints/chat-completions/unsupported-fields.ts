@@ -1,5 +1,4 @@
 import { GatewayError } from "../../lib/errors.ts";
-import { longCacheLifetime } from "./cache-lifetimes.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** Whether a value asks for nothing, or for nothing but what is there and has its price. */
@@ -30,7 +29,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   plugins: empty,
   web_search_options: (value) => value === null,
-  cache_control: (value) => value === null,
   preset: (value) => value === null,
   guardrail: (value) => value === null,
   transforms: empty,
@@ -93,8 +91,6 @@ export function assertSupported(request: ChatRequest): void {
   if (typeof request.route === "string" && request.route !== "fallback") {
     throw unsupported("route", ` ${JSON.stringify(request.route)}`);
   }
-  const lifetime = longCacheLifetime(request);
-  if (lifetime !== undefined) throw unsupported(lifetime);
 }
 
 function unsupported(param: string, what = ""): GatewayError {

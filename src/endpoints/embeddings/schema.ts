@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { optional } from "../../http/route.ts";
 
 const MAX_INPUTS = 2_048;
 const MAX_DIMENSIONS = 65_536;
@@ -7,8 +8,6 @@ const MAX_FALLBACK_MODELS = 16;
 
 const text = Type.String({ minLength: 1 });
 const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TOKEN_ID }), { minItems: 1 });
-const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
-  Type.Optional(Type.Union([schema, Type.Null()]));
 
 /** The body of POST /v1/embeddings (spec 4.7). Members beyond these go to the provider. */
 export const embeddingsBody = Type.Object(

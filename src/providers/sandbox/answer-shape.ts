@@ -1,4 +1,4 @@
-import type { ChatCall } from "../interface.ts";
+import type { ChatRequestFields } from "../chat-body.ts";
 import type { PlannedChoice } from "./plan-answer.ts";
 import type { SandboxRequest } from "./request.ts";
 import { countTokens } from "./tokens.ts";
@@ -124,7 +124,7 @@ function reasoningIsShown(choice: PlannedChoice): boolean {
 }
 
 /** The requested number of alternatives for each token; undefined if no log probabilities were requested. */
-export function alternativesAsked(body: ChatCall["body"]): number | undefined {
+export function alternativesAsked(body: ChatRequestFields): number | undefined {
   if (body.logprobs !== true) return undefined;
   const { top_logprobs: asked } = body;
   return typeof asked === "number" ? Math.min(Math.max(asked, 0), MAX_ALTERNATIVES) : 0;

@@ -4,14 +4,12 @@ import {
   type ChatAnswer,
   type ChatCall,
   type ChatProvider,
-  LONG_BODY,
   ProviderFailure,
 } from "../interface.ts";
 import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
 import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
 import { sandboxEmbed } from "./embeddings.ts";
-import { planElsewhere } from "./long-answer.ts";
-import { planAnswer, type SandboxAnswer } from "./plan-answer.ts";
+import { type SandboxAnswer, sandboxPlan } from "./plan-answer.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
 import { aborted, waitOn } from "./wait.ts";
 
@@ -62,23 +60,27 @@ export function createSandboxProvider(dependencies: SandboxDependencies): ChatPr
       if (pacing === undefined) throw failureDrill(name);
       const learned = tuned && (await tunedModels?.find(tuned.tuningId));
       if (tuned !== undefined && learned === undefined) throw failureDrill(name);
-      const longBody = call.body[LONG_BODY];
-      const planned =
-        longBody === undefined
-          ? planAnswer(call.body, learned)
-          : await planElsewhere(longBody, learned, call.abortNotice ?? call.signal);
-      return answer(call, pacing, clock, planned);
+      const plan = call.body.render(sandboxPlan, { learned }, call.abortNotice ?? call.signal);
+      return answer(call, pacing, clock, plan instanceof Promise ? await inTime(plan, call) : plan);
     },
   };
+}
+
+async function inTime(plan: Promise<SandboxAnswer>, { signal }: ChatCall): Promise<SandboxAnswer> {
+  try {
+    return await plan;
+  } catch (error) {
+    throw signal.aborted ? aborted(signal) : error;
+  }
 }
 
 async function answer(
   call: ChatCall,
   pacing: Pacing,
   clock: Clock,
-  planned: SandboxAnswer,
+  plan: SandboxAnswer,
 ): Promise<ChatAnswer> {
-  const { choices, usage, includeUsage, alternatives } = planned;
+  const { choices, usage, includeUsage, alternatives } = plan;
   const options = { alternatives };
   const head = {
     id: `chatcmpl-${call.requestId}`,

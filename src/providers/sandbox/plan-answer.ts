@@ -1,4 +1,4 @@
-import type { ChatCall } from "../interface.ts";
+import { BodyRender, type ChatRequestFields } from "../chat-body.ts";
 import { alternativesAsked, usageOf } from "./answer-shape.ts";
 import {
   readRequest,
@@ -8,7 +8,7 @@ import {
 } from "./request.ts";
 import { argumentsOf, exampleBudget, exampleOf } from "./schema-example.ts";
 import { splitTokens } from "./tokens.ts";
-import type { LearnedAnswers } from "./tuning/learned-answers.ts";
+import { type LearnedAnswer, LearnedAnswers } from "./tuning/learned-answers.ts";
 
 /** No answer has tokens for more numbers. */
 const MAX_COUNT = 16_384;
@@ -68,11 +68,30 @@ export interface SandboxAnswer {
   readonly alternatives: number | undefined;
 }
 
+interface PlanOptions {
+  /** What the tuned model has learned. */
+  readonly learned: readonly LearnedAnswer[] | undefined;
+}
+
 /** Throws ProviderFailure for a request that cannot be met. */
-export function planAnswer(
-  body: ChatCall["body"],
-  learned: LearnedAnswers | undefined,
-): SandboxAnswer {
+export const sandboxPlan = new BodyRender(
+  import.meta.url,
+  (body, { learned }: PlanOptions): SandboxAnswer => planAnswer(body, learned && indexOf(learned)),
+);
+
+/** Indexes take longer to make than to use, and a tuned model keeps its list between calls. */
+const INDEXES = new WeakMap<readonly LearnedAnswer[], LearnedAnswers>();
+
+function indexOf(learned: readonly LearnedAnswer[]): LearnedAnswers {
+  let index = INDEXES.get(learned);
+  if (index === undefined) {
+    index = new LearnedAnswers(learned);
+    INDEXES.set(learned, index);
+  }
+  return index;
+}
+
+function planAnswer(body: ChatRequestFields, learned: LearnedAnswers | undefined): SandboxAnswer {
   const request = readRequest(body);
   const choices = planChoices(request, body, (messages) => learnedText(learned, messages));
   return {
@@ -92,7 +111,7 @@ export type Say = (messages: readonly SandboxMessage[]) => string;
  */
 export function planChoices(
   request: SandboxRequest,
-  body: ChatCall["body"],
+  body: ChatRequestFields,
   say: Say,
 ): PlannedChoice[] {
   const reasoning = reasoningFor(body);
@@ -212,7 +231,7 @@ interface Reasoning {
  * The reasoning that a request asks for by `reasoning: {effort | max_tokens | enabled, exclude}`,
  * `reasoning_effort` or `include_reasoning`. More effort gives more sentences.
  */
-function reasoningFor(body: ChatCall["body"]): Reasoning {
+function reasoningFor(body: ChatRequestFields): Reasoning {
   const { reasoning, include_reasoning: included } = body;
   const options: Readonly<Record<string, unknown>> =
     typeof reasoning === "object" && reasoning !== null ? { ...reasoning } : {};

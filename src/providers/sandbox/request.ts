@@ -1,4 +1,5 @@
-import { type ChatCall, ProviderFailure } from "../interface.ts";
+import type { ChatRequestFields } from "../chat-body.ts";
+import { ProviderFailure } from "../interface.ts";
 
 /** For a request without a limit, in tokens of each choice. */
 export const DEFAULT_OUTPUT_TOKENS = 4_096;
@@ -46,7 +47,7 @@ export interface SandboxRequest {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a request and treats malformed fields as absent. Throws ProviderFailure for a wrong tool choice. */
-export function readRequest(body: ChatCall["body"]): SandboxRequest {
+export function readRequest(body: ChatRequestFields): SandboxRequest {
   const tools = allowedTools(readTools(body.tools), body.tool_choice);
   const format = asFields(body.response_format);
   return {

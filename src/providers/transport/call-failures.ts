@@ -1,3 +1,4 @@
+import { GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../interface.ts";
 import type { AbortNotice } from "./call-abort.ts";
 import { HttpError } from "./http-error.ts";
@@ -7,12 +8,18 @@ export function brokenAnswer(what: string): ProviderFailure {
   return new ProviderFailure("unavailable", `the provider answered with ${what}`);
 }
 
-/** What was thrown during a call, as the failure that it is: an abort comes before everything else. */
-export function failureOfThrown(error: unknown, signal: AbortNotice): ProviderFailure {
+/**
+ * What was thrown during a call, as the failure that it is: an abort comes before everything else. A
+ * GatewayError stays: that the gateway has too much to do says nothing about the provider.
+ */
+export function failureOfThrown(
+  error: unknown,
+  signal: AbortNotice,
+): ProviderFailure | GatewayError {
   if (signal.aborted) {
     return new ProviderFailure("aborted", "the call was aborted", { cause: signal.reason });
   }
-  if (error instanceof ProviderFailure) return error;
+  if (error instanceof ProviderFailure || error instanceof GatewayError) return error;
   if (!(error instanceof HttpError)) {
     const { code, name } = error as { code?: unknown; name?: unknown };
     const what = typeof code === "string" ? code : String(name);

@@ -1,16 +1,15 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { GatewayError } from "../../../lib/errors.ts";
+import type { RenderedBody } from "../../chat-body.ts";
 import { type ChatFields, chatFieldsOf } from "../../chat-fields.ts";
-import {
-  type ChatAnswer,
-  type ChatCall,
-  type ChatProvider,
-  LONG_BODY,
-  type LongCallBody,
-  type Provider,
-  type ProviderSettings,
+import type {
+  ChatAnswer,
+  ChatCall,
+  ChatProvider,
+  Provider,
+  ProviderSettings,
 } from "../../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
+import type { AbortNotice } from "../../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
 import { isEventStream, isJson } from "../../transport/content-type.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
@@ -24,7 +23,7 @@ import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { type AnswerReader, ClientCall } from "./client-call.ts";
 import { completionToStream } from "./completion-to-stream.ts";
 import { OpenAiStream, rawCompletion } from "./raw-answers.ts";
-import { bodyShaper, type RenderOptions } from "./shape-body.ts";
+import { openAiBody } from "./shape-body.ts";
 import type { FailureReader } from "./stream-rewriter.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
@@ -57,7 +56,6 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #clock: Clock;
   readonly #client: HttpClient;
   readonly #connectTimeoutMs: number;
-  readonly #shape: ReturnType<typeof bodyShaper>;
   readonly #plainDeltas: boolean;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
@@ -84,36 +82,36 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     });
     const { hostname } = new URL(this.#url);
     this.#plainDeltas = isOpenAiItself(settings.type, hostname);
-    this.#shape = bodyShaper(dialect, { plainDeltas: this.#plainDeltas });
   }
 
   chat(call: ChatCall): Promise<ChatAnswer> {
-    const longBody = call.body[LONG_BODY];
-    if (longBody !== undefined) return this.#chatLong(call, longBody);
+    const signal = call.abortNotice ?? call.signal;
+    const { model, modelId } = call;
+    const options = { type: this.fields.type, plainDeltas: this.#plainDeltas, model, modelId };
     try {
-      return this.#send(call, this.#bodyOf(call));
+      const rendered = call.body.render(openAiBody, options, signal);
+      if (rendered instanceof Promise) return this.#sendLater(call, rendered, signal);
+      return this.#send(call, rendered);
     } catch (error) {
-      return Promise.reject(failureOfThrown(error, call.abortNotice ?? call.signal));
+      return Promise.reject(failureOfThrown(error, signal));
     }
   }
 
-  async #chatLong(call: ChatCall, longBody: LongCallBody): Promise<ChatAnswer> {
-    const signal = call.abortNotice ?? call.signal;
-    const { model, modelId } = call;
-    const { type } = this.fields;
-    const options: RenderOptions = { type, plainDeltas: this.#plainDeltas, model, modelId };
+  async #sendLater(
+    call: ChatCall,
+    rendered: Promise<RenderedBody>,
+    signal: AbortNotice,
+  ): Promise<ChatAnswer> {
     try {
-      const bytes = await longBody.render<Uint8Array>("openai", options, signal);
+      const body = await rendered;
       if (signal.aborted) throw signal.reason;
-      return await this.#send(call, bytes);
+      return await this.#send(call, body);
     } catch (error) {
-      // That the thread is busy says nothing about the provider.
-      if (error instanceof GatewayError && !signal.aborted) throw error;
       throw failureOfThrown(error, signal);
     }
   }
 
-  #send(call: ChatCall, body: string | Uint8Array): Promise<ChatAnswer> {
+  #send(call: ChatCall, { body }: RenderedBody): Promise<ChatAnswer> {
     const sent = new ClientCall(call, body, this.#headers, this.#connectTimeoutMs, this);
     this.#client.send(this.#url, sent, sent);
     return sent.answer;
@@ -133,10 +131,6 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
   #completionOf(text: string | undefined): ChatAnswer {
     return rawCompletion(this.#parsed(text));
-  }
-
-  #bodyOf(call: ChatCall): string {
-    return JSON.stringify(this.#shape(call.body, call.model, call.modelId));
   }
 
   async #refuse(response: ProviderResponse): Promise<never> {

@@ -1,7 +1,9 @@
+import { BodyRender, type ChatRequestFields, type RenderedBody } from "../../chat-body.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
 import { messageShaper } from "./shape-messages.ts";
 
-type Body = Readonly<Record<string, unknown>>;
+type Body = ChatRequestFields;
+type BodyShaper = (body: Body, model: string, modelId?: string) => Body;
 
 /**
  * Returns a function that turns the gateway's request body into the one that a provider takes. Where
@@ -10,10 +12,7 @@ type Body = Readonly<Record<string, unknown>>;
  * `plainDeltas` asks OpenAI not to pad stream chunks with random characters
  * (`stream_options.include_obfuscation`), which only OpenAI itself knows.
  */
-export function bodyShaper(
-  dialect: WireDialect,
-  options: { readonly plainDeltas: boolean },
-): (body: Body, model: string, modelId?: string) => Body {
+function bodyShaper(dialect: WireDialect, options: { readonly plainDeltas: boolean }): BodyShaper {
   const leftOut = new Set(dialect.takesStreamOptions ? [] : ["stream_options"]);
   if (dialect.reasoning !== "object") leftOut.add("reasoning");
   const renamed = new Map(Object.entries(dialect.renamed));
@@ -60,11 +59,27 @@ export interface RenderOptions {
   readonly modelId: string | undefined;
 }
 
-/** What a thread makes of a long body: the bytes that the provider gets. */
-export function renderBody(body: Body, options: RenderOptions): Uint8Array<ArrayBuffer> {
-  const { type, plainDeltas, model, modelId } = options;
-  const shape = bodyShaper(wireDialect(type), { plainDeltas });
-  return new TextEncoder().encode(JSON.stringify(shape(body, model, modelId)));
+/** What the provider gets. */
+export const openAiBody = new BodyRender(
+  import.meta.url,
+  (body, { type, plainDeltas, model, modelId }: RenderOptions): RenderedBody => {
+    const shape = shaperFor(type, plainDeltas);
+    return { body: JSON.stringify(shape(body, model, modelId)) };
+  },
+);
+
+/** By provider type: making one takes longer than its use. */
+const SHAPERS = new Map<string, { readonly plain: BodyShaper; readonly padded: BodyShaper }>();
+
+function shaperFor(type: string, plainDeltas: boolean): BodyShaper {
+  let shapers = SHAPERS.get(type);
+  if (shapers === undefined) {
+    const dialect = wireDialect(type);
+    const plain = bodyShaper(dialect, { plainDeltas: true });
+    shapers = { plain, padded: bodyShaper(dialect, { plainDeltas: false }) };
+    SHAPERS.set(type, shapers);
+  }
+  return plainDeltas ? shapers.plain : shapers.padded;
 }
 
 function addReasoningEffort(shaped: Record<string, unknown>, body: Body): void {

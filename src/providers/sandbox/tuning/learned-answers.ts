@@ -35,11 +35,6 @@ export class LearnedAnswers {
     this.#byPrompt = new Map(learned.map(({ prompt, answer }) => [normal(prompt), answer]));
   }
 
-  /** What it was made of. */
-  get learned(): readonly LearnedAnswer[] {
-    return this.#learned;
-  }
-
   answerTo(prompt: string): string | undefined {
     return this.#byPrompt.get(normal(prompt)) ?? this.#nearest(prompt);
   }

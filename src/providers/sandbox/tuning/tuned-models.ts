@@ -1,6 +1,6 @@
 import type { Database } from "../../../../db/client.ts";
 import { readSandboxLearned } from "../../../../db/queries/sandbox-tunings.ts";
-import { type LearnedAnswer, LearnedAnswers } from "./learned-answers.ts";
+import type { LearnedAnswer } from "./learned-answers.ts";
 
 /** Each can hold a megabyte of text and its words. */
 const MAX_MODELS_IN_MEMORY = 16;
@@ -22,14 +22,14 @@ export function partsOfTunedName(name: string): { base: string; tuningId: string
 export class SandboxTunedModels {
   readonly #sql: Database;
   /** Least recently used first. Never stale: what was learned does not change until it is deleted. */
-  readonly #known = new Map<string, LearnedAnswers>();
+  readonly #known = new Map<string, readonly LearnedAnswer[]>();
 
   constructor(sql: Database) {
     this.#sql = sql;
   }
 
   /** Undefined if there is no such model. */
-  async find(tuningId: string): Promise<LearnedAnswers | undefined> {
+  async find(tuningId: string): Promise<readonly LearnedAnswer[] | undefined> {
     const known = this.#known.get(tuningId) ?? (await this.#read(tuningId));
     if (known === undefined) return undefined;
     this.#known.delete(tuningId);
@@ -45,10 +45,8 @@ export class SandboxTunedModels {
     this.#known.delete(tuningId);
   }
 
-  async #read(tuningId: string): Promise<LearnedAnswers | undefined> {
+  async #read(tuningId: string): Promise<readonly LearnedAnswer[] | undefined> {
     const json = await readSandboxLearned(this.#sql, tuningId);
-    return json === undefined
-      ? undefined
-      : new LearnedAnswers(JSON.parse(json) as readonly LearnedAnswer[]);
+    return json === undefined ? undefined : JSON.parse(json);
   }
 }

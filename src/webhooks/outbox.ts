@@ -1,10 +1,134 @@
 import { type Database, isServerUnable } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { numberEvents } from "../../db/queries/outbox.ts";
-import type { Clock } from "../lib/clock.ts";
+import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import {
+  type DeliveryBacklog,
+  deliveryBacklog,
+  insertOutboxEvents,
+  numberEvents,
+  type OutboxEvent,
+} from "../../db/queries/outbox.ts";
+import { type Clock, systemClock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 
-export interface NumberingDependencies {
+interface EventWriterDependencies {
+  readonly sql: Database;
+  /** Events were written. Must not throw. */
+  onWritten(): void;
+  onError(error: unknown): void;
+}
+
+/** While the database is out of reach, events of requests that failed wait here; further ones are lost. */
+const MAX_QUEUED_EVENTS = 10_000;
+const MAX_BATCH_EVENTS = 500;
+const RETRY_DELAY_MS = 250;
+
+/** Writes events that report no change of the database, and so have no transaction to go with. */
+export class EventWriter {
+  readonly #dependencies: EventWriterDependencies;
+  #queue: OutboxEvent[] = [];
+  #lost = 0;
+  #running: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(dependencies: EventWriterDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  add(event: OutboxEvent): void {
+    if (this.#queue.length >= MAX_QUEUED_EVENTS) {
+      this.#lost++;
+      return;
+    }
+    this.#queue.push(event);
+    this.#running ??= this.#write().finally(() => {
+      this.#running = undefined;
+    });
+  }
+
+  /** Writes what is queued, unless that takes too long. */
+  async close(withinMs: number): Promise<void> {
+    if (this.#running) await doneInTime(this.#running, systemClock, withinMs);
+    this.#isClosed = true;
+  }
+
+  async #write(): Promise<void> {
+    const { sql, onWritten, onError } = this.#dependencies;
+    while (this.#queue.length > 0 && !this.#isClosed) {
+      const batch = this.#queue.slice(0, MAX_BATCH_EVENTS);
+      try {
+        await insertOutboxEvents(sql, batch);
+      } catch (error) {
+        if (isOutcomeUnknown(error) || isServerUnable(error)) {
+          await Bun.sleep(RETRY_DELAY_MS);
+          continue;
+        }
+        onError(error);
+      }
+      this.#queue = this.#queue.slice(batch.length);
+      onWritten();
+      if (this.#lost === 0) continue;
+      onError(
+        new Error(
+          `${this.#lost} events of failed requests were lost while the database was out of reach`,
+        ),
+      );
+      this.#lost = 0;
+    }
+  }
+}
+
+const BACKLOG_INTERVAL_MS = 5_000;
+
+/** Looks now and then how far deliveries are behind, for /metrics. */
+export class BacklogWatch {
+  readonly #sql: Database;
+  readonly #clock: Clock;
+  #backlog: DeliveryBacklog = { oldestUnnumberedSeconds: 0, oldestUndeliveredSeconds: 0 };
+  #lookedAtMs = 0;
+  #cancel: (() => void) | undefined;
+  #isStopped = false;
+
+  constructor(sql: Database, clock: Clock, telemetry: Pick<Telemetry, "gauge">) {
+    this.#sql = sql;
+    this.#clock = clock;
+    telemetry.gauge(
+      "gateway_webhook_oldest_unnumbered_seconds",
+      "Age of the oldest event that is not dealt out to webhooks yet; 0 where all are.",
+      () => this.#ageNow(this.#backlog.oldestUnnumberedSeconds),
+    );
+    telemetry.gauge(
+      "gateway_webhook_oldest_undelivered_seconds",
+      "Age of the oldest event that an enabled webhook has not received; 0 where there is none.",
+      () => this.#ageNow(this.#backlog.oldestUndeliveredSeconds),
+    );
+  }
+
+  start(): void {
+    this.#cancel = this.#clock.after(BACKLOG_INTERVAL_MS, async () => {
+      try {
+        this.#backlog = await deliveryBacklog(this.#sql);
+        this.#lookedAtMs = this.#clock.nowMs();
+      } catch {
+        // An outage shows by itself: what was oldest grows older.
+      }
+      if (!this.#isStopped) this.start();
+    });
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancel?.();
+  }
+
+  #ageNow(seconds: number): number {
+    if (seconds === 0) return 0;
+    return seconds + Math.max(0, this.#clock.nowMs() - this.#lookedAtMs) / 1_000;
+  }
+}
+
+interface NumberingDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
