@@ -1,4 +1,3 @@
-import type { Clock } from "../../lib/clock.ts";
 import { doneInTime } from "../../lib/done-in-time.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
@@ -53,10 +52,7 @@ export class StreamCharge<Request extends AcceptedRequest> {
   begin(answer: StreamedAnswer, candidate: Candidate): StreamCheckpoints {
     this.#answer = answer;
     this.#candidate = candidate;
-    const { steadyClock } = this.#dependencies.calls;
-    this.#checkpoints = new StreamCheckpoints(steadyClock, () =>
-      this.#charge.checkpoint(this.figures()),
-    );
+    this.#checkpoints = new StreamCheckpoints(() => this.#charge.checkpoint(this.figures()));
     return this.#checkpoints;
   }
 
@@ -145,9 +141,8 @@ export const MAX_AHEAD_MS = 1_000;
 const BEGIN_AHEAD_TOKENS = 128;
 const BEGIN_AHEAD_MS = 500;
 
-/** Keeps what a crash would bill close behind what was delivered. */
+/** Keeps what a crash would bill close behind what was delivered. Times are those of a steady clock. */
 export class StreamCheckpoints {
-  readonly #clock: Clock;
   readonly #write: () => Promise<void>;
   #durableTokens = -1;
   #seenTokens = 0;
@@ -159,8 +154,7 @@ export class StreamCheckpoints {
   #runningTokens = 0;
 
   /** `write` makes what was received so far durable. */
-  constructor(clock: Clock, write: () => Promise<void>) {
-    this.#clock = clock;
+  constructor(write: () => Promise<void>) {
     this.#write = write;
   }
 
@@ -176,10 +170,9 @@ export class StreamCheckpoints {
   }
 
   /** Resolves when an answer of this many tokens may be delivered; undefined where it may at once. */
-  admit(tokens: number): Promise<void> | undefined {
+  admit(tokens: number, nowMs: number): Promise<void> | undefined {
     this.#seenTokens = tokens;
     if (tokens <= this.#durableTokens) return undefined;
-    const nowMs = this.#clock.nowMs();
     this.#aheadSinceMs ??= nowMs;
     if (this.#running && tokens > this.#runningTokens) this.#aheadOfRunningSinceMs ??= nowMs;
     const aheadTokens = tokens - this.#durableTokens;

@@ -46,6 +46,10 @@ export class StreamRelay {
   readonly #reader: PieceReader<unknown>;
   /** What the answer has added and was not delivered yet. */
   readonly #pending: GrowingBytes;
+  /** False where nothing is pending. */
+  #mayDeliver = true;
+  #outputTokens: number;
+  #events: number;
   #reading: Reading | undefined;
   #silentSinceMs: number | undefined;
   /** A pull waits for a piece of the provider's stream, which ends when that is cancelled. */
@@ -58,6 +62,8 @@ export class StreamRelay {
     this.#parts = parts;
     this.#reader = reader;
     this.#pending = pending;
+    this.#outputTokens = answer.outputTokens;
+    this.#events = answer.events;
   }
 
   get isWaiting(): boolean {
@@ -74,7 +80,7 @@ export class StreamRelay {
   async pull(): Promise<void> {
     try {
       while (!this.#isStopped) {
-        if (this.#pending.length > 0) {
+        if (this.#mayDeliver && this.#pending.length > 0) {
           const delivered = this.#deliver();
           if (delivered !== undefined) await delivered;
           return;
@@ -130,12 +136,12 @@ export class StreamRelay {
   /** At once, where nothing has to be awaited. */
   #deliver(): Promise<void> | undefined {
     const { checkpoints, membership, output, steadyClock } = this.#parts;
-    const { outputTokens } = this.answer;
     const bytes = this.#take();
+    const nowMs = steadyClock.nowMs();
     // An instance that declares this one dead bills the last checkpoint: nothing may leave after that.
-    const awaited = checkpoints.admit(outputTokens) ?? membership.whenCurrent();
+    const awaited = checkpoints.admit(this.#outputTokens, nowMs) ?? membership.whenCurrent();
     if (awaited !== undefined) return this.#deliverBehind(awaited, bytes);
-    if (!this.#isStopped) output.deliver(bytes, steadyClock.nowMs());
+    output.deliver(bytes, nowMs);
     return undefined;
   }
 
@@ -150,13 +156,14 @@ export class StreamRelay {
   #take(): Uint8Array {
     // Until it is read on, the silence is the client's.
     if (this.#reading === undefined) this.#silentSinceMs = undefined;
+    this.#mayDeliver = false;
     return this.#pending.take();
   }
 
   /** Reads one piece of the provider's stream, at once where it has come. False where that has ended. */
   #read(): boolean | Promise<boolean> {
     const answer = this.answer;
-    this.#assertWithinLimit();
+    if (answer.outputBytes > this.#parts.maxOutputBytes) throw beyondLimit();
     if (answer.isDone) {
       this.#drain();
       return false;
@@ -184,24 +191,26 @@ export class StreamRelay {
     // Another call has awaited the same piece.
     if (this.#reading !== reading) return true;
     this.#reading = undefined;
+    if (!read.done) {
+      this.#push(read.value);
+      return true;
+    }
     const before = this.#pending.length;
-    this.#push(read.done ? undefined : read.value);
-    return !read.done || this.#pending.length > before;
+    this.#push(undefined);
+    return this.#pending.length > before;
   }
 
   /** A piece, or the end. */
   #push(piece: unknown): void {
     const answer = this.answer;
-    const { events } = answer;
     if (piece === undefined) answer.end();
     else answer.push(piece);
-    if (piece === undefined || answer.events > events) this.#silentSinceMs = undefined;
-    this.#assertWithinLimit();
-  }
-
-  #assertWithinLimit(): void {
-    if (this.answer.outputBytes <= this.#parts.maxOutputBytes) return;
-    throw new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
+    const { events, outputBytes, outputTokens } = answer;
+    if (piece === undefined || events > this.#events) this.#silentSinceMs = undefined;
+    this.#events = events;
+    this.#outputTokens = outputTokens;
+    this.#mayDeliver = true;
+    if (outputBytes > this.#parts.maxOutputBytes) throw beyondLimit();
   }
 
   get #lacksUsage(): boolean {
@@ -245,4 +254,8 @@ export class StreamRelay {
       }
     })();
   }
+}
+
+function beyondLimit(): GatewayError {
+  return new GatewayError("provider_error", "The provider went on beyond its limit of tokens.");
 }
