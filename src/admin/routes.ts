@@ -1,7 +1,7 @@
 import { Type } from "typebox";
+import { DEFAULT_MAX_KEYS } from "../../db/queries/api-keys.ts";
 import type { PostedEntry } from "../../db/queries/credit-list.ts";
-import { DEFAULT_MAX_KEYS } from "../../db/queries/key-write.ts";
-import type { OperatedOrganization } from "../../db/queries/organization-write.ts";
+import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
 import { PLANS } from "../config/settings.ts";

@@ -1,7 +1,7 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { findMoneyLeft, type MoneyLeft } from "../../db/queries/money-left.ts";
-import type { Query } from "../../db/query.ts";
+import { findMoneyLeft, type MoneyLeft } from "../../db/queries/organizations.ts";
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";

@@ -1,4 +1,4 @@
-import type { ListedKey } from "../../db/queries/key-read.ts";
+import type { ListedKey } from "../../db/queries/api-keys.ts";
 import type { OperatorKey } from "../../db/queries/operator-keys.ts";
 import { type ApiKeyRecord, scopeNames } from "../lib/api-key-record.ts";
 import { isoTime } from "../lib/iso-time.ts";

@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import { eventsAfter, type JobEvent } from "../../db/queries/fine-tuning-events.ts";
-import { findJob } from "../../db/queries/fine-tuning-job-read.ts";
+import { findJob } from "../../db/queries/fine-tuning-jobs.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isFinal } from "../lib/fine-tuning-job.ts";

@@ -9,8 +9,7 @@ import {
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { FINE_TUNING_JOB, findDueJobs } from "../../db/queries/fine-tuning-job-read.ts";
-import { JobMovedError } from "../../db/queries/fine-tuning-job-write.ts";
+import { FINE_TUNING_JOB, findDueJobs, JobMovedError } from "../../db/queries/fine-tuning-jobs.ts";
 import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";

@@ -1,8 +1,14 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
-import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-read.ts";
-import { type NewKey, ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
+import {
+  findListedKey,
+  type ListedKey,
+  listKeys,
+  type NewKey,
+  ScopesNotHeldError,
+  TooManyKeysError,
+} from "../../db/queries/api-keys.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
 import {

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import type { ListedKey } from "../../db/queries/key-read.ts";
+import type { ListedKey } from "../../db/queries/api-keys.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,

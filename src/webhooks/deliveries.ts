@@ -5,7 +5,7 @@ import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { WebhookState } from "../../actors/webhook/state.ts";
 import type { Database } from "../../db/client.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
-import { findDueAmong, findDueWebhooks } from "../../db/queries/webhook-read.ts";
+import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
 import type { FairSemaphore } from "../lib/fair-queue.ts";

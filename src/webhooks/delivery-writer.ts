@@ -7,7 +7,7 @@ import {
   commitDeliveries,
   type DeliveryChange,
   deliveryChange,
-} from "../../db/queries/delivery-commit.ts";
+} from "../../db/queries/deliveries.ts";
 import { systemClock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/done-in-time.ts";
 import { FairQueue } from "../lib/fair-queue.ts";

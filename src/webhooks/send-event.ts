@@ -1,4 +1,4 @@
-import type { EventToSend } from "../../db/queries/webhook-deliveries.ts";
+import type { EventToSend } from "../../db/queries/deliveries.ts";
 import type { EgressSend } from "../egress/client.ts";
 import { EgressRefused, NameNotResolved } from "../egress/refusal.ts";
 import type { Clock } from "../lib/clock.ts";

@@ -5,7 +5,7 @@ import { webhookActor } from "../../actors/webhook/actor.ts";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
-import { deliveryEffect } from "../../db/queries/delivery-commit.ts";
+import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { FairSemaphore } from "../../src/lib/fair-queue.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";

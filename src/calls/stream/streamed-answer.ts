@@ -23,6 +23,7 @@ import { usdNumber } from "../../lib/money.ts";
 import { answerHeaders, explainFailure } from "../answer-headers.ts";
 import type { AdmittedCall, CallOutcome } from "../call.ts";
 import type { AcceptedRequest, StreamForm } from "../endpoint.ts";
+import type { CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { asStreamError } from "../routing/provider-error.ts";
 import { StreamCharge, type StreamChargeDependencies } from "./charge.ts";
@@ -117,7 +118,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /** What was tried so far. */
-  get tries(): { readonly trail: readonly string[] } {
+  get tries(): CandidateTries {
     return this.#upstream.tries;
   }
 

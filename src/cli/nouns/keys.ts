@@ -1,4 +1,4 @@
-import { listKeys } from "../../../db/queries/key-read.ts";
+import { listKeys } from "../../../db/queries/api-keys.ts";
 import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator-keys.ts";
 import { createdKeyShape, keyItemShape } from "../../keys/routes.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";

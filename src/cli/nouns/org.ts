@@ -1,4 +1,4 @@
-import { listOrganizations } from "../../../db/queries/organization-read.ts";
+import { listOrganizations } from "../../../db/queries/organizations.ts";
 import { organizationShape } from "../../admin/routes.ts";
 import { PLANS } from "../../config/settings.ts";
 import { isoTime } from "../../lib/iso-time.ts";

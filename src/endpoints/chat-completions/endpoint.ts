@@ -21,7 +21,13 @@ import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
-import { CHAT_ROUTE, type ChatRequest, LONG_BODY, statedOutputLimit } from "./request.ts";
+import {
+  CHAT_ROUTE,
+  type ChatRequest,
+  conversationHead,
+  LONG_BODY,
+  statedOutputLimit,
+} from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { assertSupported } from "./unsupported-fields.ts";
 import { assertWellFormed } from "./well-formed.ts";
@@ -73,6 +79,10 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     }
     assertSupported(request);
     return new AcceptedChat(request);
+  }
+
+  affinity({ fields }: AcceptedChat): string {
+    return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
   plan({ fields }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
