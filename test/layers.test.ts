@@ -219,7 +219,7 @@ const STEPS: readonly {
 
 /** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
 const ENDPOINTS_USE =
-  /^src\/calls\/(?:call|caller|endpoint|recorded-fields|run-call|routing\/plan-route|idempotency\/idempotency)\.ts$/;
+  /^src\/calls\/(?:call|caller|endpoint|recorded-fields|run-call|routing\/plan-route|routing\/preferences|idempotency\/idempotency)\.ts$/;
 /** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
 const OF_THE_CALL =
   /\b(?:ReadableStream|CandidateTries|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;

@@ -16,8 +16,8 @@ import {
   type RouteDefinition,
 } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { isoTime } from "../lib/iso-time.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
 import { planFeeBasisPoints } from "../money/plans.ts";
 import type {

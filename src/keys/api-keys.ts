@@ -24,7 +24,7 @@ import {
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
-import { utcDay, utcMonth } from "../lib/periods.ts";
+import { utcDay, utcMonth } from "../lib/utc-time.ts";
 
 interface ApiKeysDependencies {
   readonly sql: Database;

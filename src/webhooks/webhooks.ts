@@ -23,7 +23,7 @@ import { EgressRefused } from "../egress/refusal.ts";
 import type { EventType } from "../events/event-types.ts";
 import { sampleData } from "../events/event-types.ts";
 import type { Clock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type {

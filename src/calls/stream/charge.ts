@@ -1,4 +1,4 @@
-import { doneInTime } from "../../lib/done-in-time.ts";
+import { doneInTime } from "../../lib/deadlines.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";

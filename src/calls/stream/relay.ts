@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
+import { doneInTime } from "../../lib/deadlines.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/interface.ts";

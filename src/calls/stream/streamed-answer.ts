@@ -16,8 +16,8 @@
  */
 
 import { asGatewayError } from "../../../db/unavailable.ts";
-import type { DeadlineQueue } from "../../lib/deadline-queue.ts";
-import { doneBeforeDeadline } from "../../lib/done-in-time.ts";
+import type { DeadlineQueue } from "../../lib/deadlines.ts";
+import { doneBeforeDeadline } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { answerHeaders, explainFailure } from "../answer-headers.ts";
