@@ -4,7 +4,7 @@ import type { StreamTicker } from "../calls/stream/ticker.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination } from "../cluster/interface.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
-import type { LastUse } from "../keys/last-use.ts";
+import type { LastUse } from "../keys/api-keys.ts";
 import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
