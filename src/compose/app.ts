@@ -6,6 +6,7 @@ import { Authentication } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import { LoadGate } from "../http/load-gate.ts";
 import type { LastUse } from "../keys/last-use.ts";
+import type { ProviderKeys } from "../provider-keys/provider-keys.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
@@ -24,6 +25,7 @@ export interface AppParts {
   readonly accounts: MoneyParts;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
+  readonly providerKeys: ProviderKeys;
   readonly tunedModels: TunedModels;
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
@@ -65,6 +67,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     world,
     endpoints,
     webhooks: webhooks.webhooks,
+    providerKeys: parts.providerKeys,
     files,
     clock,
     membership,

@@ -1,3 +1,4 @@
+import type { OwnKeys } from "../calls/routing/own-keys.ts";
 import type { Suspensions } from "../http/suspensions.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
@@ -12,12 +13,13 @@ export interface ChangeListeners {
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
+  readonly ownKeys: OwnKeys;
   readonly keyring: Keyring;
 }
 
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
-  const { world, suspensions, orders, webhooks, tuning, keyring } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring } = listeners;
   tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
@@ -26,13 +28,15 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
   else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
+  else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
 }
 
 /** Drops all that may be stale after a gap in the change feed. */
 export function forgetAll(listeners: ChangeListeners): void {
-  const { world, suspensions, orders, webhooks, tuning } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, ownKeys } = listeners;
   suspensions.forget();
+  ownKeys.forgetAll();
   world.keys.forgetAll();
   world.organizations.forgetAll();
   tuning.onGap();

@@ -14,6 +14,7 @@ interface EndpointParts
     EndpointDependencies,
     | "money"
     | "tunedModels"
+    | "ownKeys"
     | "providers"
     | "admission"
     | "idempotency"
@@ -59,7 +60,10 @@ export function composeEndpoints(options: EndpointParts) {
     ...parts,
     longBodies: new LongBodies(workThread),
     clock,
-    calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
+    calls: {
+      ...{ endpoints: world.endpoints, clock, steadyClock, random: Math.random },
+      onKeyRefused: (ownKeyId) => parts.ownKeys.refused(ownKeyId),
+    },
     ticker,
     steadyClock,
     keepaliveMs,

@@ -124,7 +124,13 @@ export function scriptedStream(
   const stream = new ChatStream(
     {
       money,
-      calls: { endpoints, clock, steadyClock: clock, random: () => 0 },
+      calls: {
+        endpoints,
+        clock,
+        steadyClock: clock,
+        random: () => 0,
+        onKeyRefused: () => undefined,
+      },
       ticker,
       steadyClock: clock,
       keepaliveMs: 15_000,
