@@ -16,7 +16,7 @@ import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composeProviders } from "./compose/providers.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
-import { LastUse } from "./keys/last-use.ts";
+import { LastUse } from "./keys/api-keys.ts";
 import { tellKeys } from "./master-key/establish.ts";
 import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";

@@ -1,4 +1,4 @@
-import type { DeadlineQueue, Expiring } from "../lib/deadline-queue.ts";
+import type { DeadlineQueue, Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
 import { ProviderFailure } from "../providers/interface.ts";

@@ -3,7 +3,7 @@ import { OwnProviders } from "../calls/routing/own-providers.ts";
 import { isLocalServer } from "../config/local-server.ts";
 import { EgressGuard } from "../egress/guard.ts";
 import { systemResolve } from "../egress/resolve.ts";
-import type { FairWorkThread } from "../lib/fair-work-thread.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import { ProviderKeys } from "../provider-keys/provider-keys.ts";
 import { createProviders } from "../providers/registry.ts";
 import { SandboxTunedModels } from "../providers/sandbox/tuning/tuned-models.ts";

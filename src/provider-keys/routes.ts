@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import type { ProviderKeyRecord } from "../../db/queries/provider-keys.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type Access, optional, type RequestContext, type RouteDefinition } from "../http/route.ts";
-import { isoTime } from "../lib/iso-time.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { ProviderKeys } from "./provider-keys.ts";
 
 const addKeyBody = Type.Object(

@@ -2,7 +2,6 @@ import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
-import { endpointUrl } from "./openai/endpoint-url.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { wireDialect } from "./openai/wire-dialects.ts";
 import { createSandboxProvider } from "./sandbox/chat-provider.ts";
@@ -12,6 +11,7 @@ import {
 } from "./sandbox/tuning/fine-tuning-provider.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
+import { endpointUrl } from "./transport/request-head.ts";
 
 export interface ProviderDependencies extends SandboxTuningDependencies {
   /** Shared between providers. */

@@ -7,7 +7,7 @@ import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
 import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { FairSemaphore } from "../../src/lib/fair-queue.ts";
+import { FairSemaphore } from "../../src/lib/fair-share.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { Deliveries } from "../../src/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../src/webhooks/delivery-writer.ts";

@@ -2,8 +2,8 @@ import type { EgressGuard } from "../../egress/guard.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Provider, ProviderSettings } from "../../providers/interface.ts";
 import { createProviders, type ProviderDependencies } from "../../providers/registry.ts";
+import type { Connect } from "../../providers/transport/dial.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
-import type { Connect } from "../../providers/transport/socket-events.ts";
 
 export interface OwnProvidersDependencies {
   /** Those of the configuration. */

@@ -1,3 +1,8 @@
+/** Whether a parsed JSON value is an object, neither a list nor null. */
+export function isFields(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /**
  * With more of either, or more bytes, parsing and checking a text may hold a thread for longer than an event
  * loop may be held.

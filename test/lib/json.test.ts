@@ -6,7 +6,7 @@ import {
   MAX_JSON_DEPTH,
   MAX_JSON_ELEMENTS,
   MAX_JSON_PARTS,
-} from "../../src/lib/json-scan.ts";
+} from "../../src/lib/json.ts";
 
 function scan(text: string, pieceBytes = text.length || 1): JsonExcess | undefined {
   const bytes = Buffer.from(text);

@@ -7,7 +7,7 @@ const MIN_TIME_MS = Date.parse("0001-01-01T00:00:00.000Z");
 export const MAX_TIME_MS = Date.parse("9999-12-31T23:59:59.999Z");
 
 /** A point in time of ISO 8601, and whether it names a whole day. */
-export interface IsoTime {
+interface IsoTime {
   readonly ms: number;
   readonly isWholeDay: boolean;
 }
@@ -32,4 +32,48 @@ export function parseIsoTime(text: string): IsoTime | undefined {
 
 export function isoTime(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/** Budget periods are UTC days and UTC months. */
+export interface Period {
+  /** First day, YYYY-MM-DD. */
+  readonly start: string;
+  readonly startMs: number;
+  /** First millisecond that no longer belongs to it. */
+  readonly endMs: number;
+}
+
+/** The last ones asked for: every key has them, and all keys the same. */
+let lastDay: Period | undefined;
+let lastMonth: Period | undefined;
+
+export function utcDay(nowMs: number): Period {
+  if (lastDay === undefined || !isWithin(lastDay, nowMs)) lastDay = dayOf(nowMs);
+  return lastDay;
+}
+
+export function utcMonth(nowMs: number): Period {
+  if (lastMonth === undefined || !isWithin(lastMonth, nowMs)) lastMonth = monthOf(nowMs);
+  return lastMonth;
+}
+
+function isWithin(period: Period, nowMs: number): boolean {
+  return nowMs >= period.startMs && nowMs < period.endMs;
+}
+
+function dayOf(nowMs: number): Period {
+  const date = new Date(nowMs);
+  const startMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate());
+  return { start: isoDate(startMs), startMs, endMs: startMs + 86_400_000 };
+}
+
+function monthOf(nowMs: number): Period {
+  const date = new Date(nowMs);
+  const startMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
+  const endMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
+  return { start: isoDate(startMs), startMs, endMs };
+}
+
+function isoDate(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { FairQueue, FairSemaphore } from "../../src/lib/fair-queue.ts";
+import { FairQueue, FairSemaphore } from "../../src/lib/fair-share.ts";
 
 describe("a fair queue", () => {
   test("serves those that wait in turn, and keeps the order of each", () => {

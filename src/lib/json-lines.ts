@@ -1,5 +1,3 @@
-import { blankLines } from "./blank-lines.ts";
-
 /** A line of a JSONL text as it came; it may hold nothing but white space. */
 export interface RawLine {
   /** Counted from 1, empty lines included. */
@@ -18,7 +16,7 @@ export class JsonLineError extends Error {
   }
 }
 
-const LINE_FEED = 10;
+const LINE_FEED = 0x0a;
 /** Longer lines are parsed in a work thread where they may be hostile: the event loop would be held. */
 export const MAX_QUICK_LINE_BYTES = 65_536;
 
@@ -85,4 +83,44 @@ export function parseJsonLine(line: number, decode: () => string): unknown {
 
 function tooLong(line: number, maxLineBytes: number): JsonLineError {
   return new JsonLineError(line, `has more than ${maxLineBytes} bytes`);
+}
+
+const SPACE = 0x20;
+const TAB = 0x09;
+const CARRIAGE_RETURN = 0x0d;
+
+/**
+ * Counts the complete blank lines in a piece of a JSONL text from `start`, the beginning of a line, and finds
+ * their end. It compares bytes, because a hostile file can hold millions of blank lines in each piece.
+ */
+export function blankLines(
+  piece: Uint8Array,
+  start: number,
+): { readonly end: number; readonly count: number } {
+  let end = start;
+  let count = 0;
+  for (let at = start; at < piece.byteLength; at++) {
+    const byte = piece[at];
+    if (byte === LINE_FEED) {
+      end = at + 1;
+      count++;
+    } else if (byte !== SPACE && byte !== TAB && byte !== CARRIAGE_RETURN) break;
+  }
+  return { end, count };
+}
+
+/** Work on the event loop in small steps lets others go on after as long. */
+const MAX_HOLD_MS = 10;
+
+/**
+ * Returns what a loop of small steps awaits before each of them, because data that has arrived already comes
+ * without a turn of the event loop: it resolves at once, or after such a turn where 10 ms have passed.
+ */
+export function loopPauses(): () => Promise<void> {
+  let lastMs = performance.now();
+  return async () => {
+    if (performance.now() - lastMs < MAX_HOLD_MS) return;
+    await new Promise<void>((resolve) => void setImmediate(resolve));
+    lastMs = performance.now();
+  };
 }

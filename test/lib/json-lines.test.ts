@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { JsonLineError, parseJsonLine, readLines } from "../../src/lib/json-line-reader.ts";
+import { JsonLineError, parseJsonLine, readLines } from "../../src/lib/json-lines.ts";
 import { textStream } from "../contracts/fine-tuning-providers.ts";
 
 const MAX_LINE_BYTES = 40;
