@@ -75,7 +75,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort, workThread },
     events: webhooks.completionEvents,
-    whenCurrent: () => membership.whenCurrent(),
+    membership,
     notes: owed.notes,
   });
   owed.begin({ ledger, money, ticker });

@@ -1,8 +1,8 @@
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Idempotency } from "../calls/idempotency/idempotency.ts";
+import type { StreamTicker } from "../calls/stream/ticker.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination } from "../cluster/interface.ts";
-import type { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import type { LastUse } from "../keys/api-keys.ts";
 import type { DeadlineQueue } from "../lib/deadlines.ts";
