@@ -3,17 +3,21 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import { composeApp, startPassivation } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
-import { applyChange, type ChangeListeners, forgetAll } from "./compose/change-feed.ts";
-import { composeNode } from "./compose/cluster-node.ts";
-import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
+import {
+  applyChange,
+  type ChangeListeners,
+  composeNode,
+  forgetAll,
+  openCoordination,
+  restoreRateWindows,
+} from "./compose/cluster-node.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
-import { composeModels } from "./compose/models.ts";
+import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
-import { composeProviders } from "./compose/providers.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
