@@ -1,5 +1,6 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
+import { createGeminiProvider } from "./gemini/chat-provider.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
@@ -24,6 +25,7 @@ export interface ProviderDependencies extends SandboxTuningDependencies {
 export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
+  gemini: createGeminiProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);
     // What others of the wire format answer to training is not known.
