@@ -209,6 +209,11 @@ export interface Provider {
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
   readonly train?: FineTuningProvider;
+  /**
+   * Resolves where the provider takes the key, or nothing tells before a call. Rejects with ProviderFailure:
+   * `misconfigured` where it refuses the key.
+   */
+  checkKey?(): Promise<void>;
   /** Calls with each of its keys, where it has several; the capabilities above are those of the first. */
   readonly keys?: readonly ProviderKey[];
   /** The operator has stated that it neither keeps prompts nor trains on them; a server of one's own. */
