@@ -155,13 +155,13 @@ test.each([false, true])(
       messages.push((await ask()) as unknown as Message);
     }
     expectHistory((content) => content);
-  // The rest of the body, too, is what @google/genai 3.1.0 sends for this.
-  const { contents: _, ...rest } = sent[0]!;
-  expect(rest as unknown).toEqual({
-    systemInstruction: { role: "user", parts: [{ text: SYSTEM }] },
-    tools: [{ functionDeclarations: [{ name: "look", parametersJsonSchema: PARAMETERS }] }],
-    generationConfig: { thinkingConfig: { includeThoughts: true, thinkingLevel: "LOW" } },
-  });
+    // The rest of the body, too, is what @google/genai 3.1.0 sends for this.
+    const { contents: _, ...rest } = sent[0]!;
+    expect(rest as unknown).toEqual({
+      systemInstruction: { role: "user", parts: [{ text: SYSTEM }] },
+      tools: [{ functionDeclarations: [{ name: "look", parametersJsonSchema: PARAMETERS }] }],
+      generationConfig: { thinkingConfig: { includeThoughts: true, thinkingLevel: "LOW" } },
+    });
   },
 );
 
