@@ -4,7 +4,7 @@ import { type Command, type CommandContext, commandName, UsageError } from "./co
 import { creditCommands } from "./nouns/credits.ts";
 import { doctorCommands } from "./nouns/doctor.ts";
 import { keyCommands } from "./nouns/keys.ts";
-import { masterKeyCommands } from "./nouns/master-key.ts";
+import { masterKeyCommands } from "./nouns/maintenance.ts";
 import { migrateCommands } from "./nouns/migrate.ts";
 import { modelCommands } from "./nouns/models.ts";
 import { organizationCommands } from "./nouns/org.ts";
