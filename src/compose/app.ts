@@ -17,7 +17,7 @@ import { OrganizationAdministration } from "../organizations/organizations.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
-import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";

@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
-import { isLocalServer } from "../config/local-server.ts";
 import { asksForModels } from "../config/provider-types.ts";
+import { isLocalServer } from "../config/providers.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";

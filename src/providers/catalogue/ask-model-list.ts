@@ -1,5 +1,4 @@
-import { isLocalServer } from "../../config/local-server.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { wireDialect } from "../openai/wire-dialects.ts";
 import { readWhole } from "../transport/bounded-body.ts";
