@@ -1,5 +1,4 @@
-import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
-import { sentLimit } from "../../calls/call.ts";
+import { type AdmittedCall, type ProviderCall, sentLimit } from "../../calls/call.ts";
 import type {
   AcceptedRequest,
   AnswerFacts,

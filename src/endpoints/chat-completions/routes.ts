@@ -1,5 +1,4 @@
-import type { PaidCallDependencies } from "../../calls/run-call.ts";
-import { PaidCall } from "../../calls/run-call.ts";
+import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import { paidRoute } from "../paid-route.ts";
 import { chatCompletion, chatCompletionChunk } from "./answer-schema.ts";

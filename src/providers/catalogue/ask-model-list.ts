@@ -1,10 +1,7 @@
 import { providerType } from "../../config/provider-types.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
 import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";
 import { keyHeaders, modelListUrl } from "../model-list-request.ts";
-import { requestHeaders } from "../openai/chat/chat-provider.ts";
-import { wireDialect } from "../openai/wire-dialects.ts";
 import { readWhole } from "../transport/bounded-body.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
 import { type DiscoveredModel, membersOf, readModelList } from "./read-model-list.ts";
