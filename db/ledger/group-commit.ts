@@ -3,10 +3,30 @@ import { GatewayError } from "../../src/lib/errors.ts";
 import { sqlState } from "../client.ts";
 import { FENCED } from "./commit-batch.ts";
 import type { Effect } from "./effects.ts";
-import { type GroupCommitDependencies, type CommitBatch, commitInMemoryHolds } from "./group-commit-dependencies.ts";
+import {
+  type CommitBatch,
+  commitInMemoryHolds,
+  type GroupCommitDependencies,
+} from "./group-commit-dependencies.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
 import { commitStatements } from "./statement-transaction.ts";
-import { type Abandonment, demandsOf, isAdministration, isGivenUp, isOwed, latestCheckpoints, locksAccounts, NONE, RestingUnits, releasesOf, SubmittedUnit, settlementsOf, type Unit, unitOfHold, withoutAbandoned } from "./units.ts";
+import {
+  type Abandonment,
+  demandsOf,
+  isAdministration,
+  isGivenUp,
+  isOwed,
+  latestCheckpoints,
+  locksAccounts,
+  NONE,
+  RestingUnits,
+  releasesOf,
+  SubmittedUnit,
+  settlementsOf,
+  type Unit,
+  unitOfHold,
+  withoutAbandoned,
+} from "./units.ts";
 import { findWritten, untilAnswered } from "./written-before.ts";
 
 export type { Abandonment } from "./units.ts";
