@@ -5,7 +5,6 @@ import { ProviderFailure } from "../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
-import { endpointUrl } from "../../providers/transport/request-head.ts";
 import { knownCatalogue } from "../nouns/models.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
