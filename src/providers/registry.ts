@@ -1,4 +1,5 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
+import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider } from "./openai/chat/chat-provider.ts";
@@ -21,6 +22,7 @@ export interface ProviderDependencies extends SandboxTuningDependencies {
 export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
+  anthropic: createAnthropicProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);
     // What others of the wire format answer to training is not known.
