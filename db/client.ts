@@ -144,3 +144,18 @@ export const INSTANCE_SETTINGS: Record<string, string> = {
  * server would keep one session after the other waiting. Milliseconds.
  */
 export const HEARTBEAT_SETTINGS: Record<string, string> = { lock_timeout: "1000" };
+
+/** A read, with the tables it reads, so that an actor's permissions can be checked against it. */
+export interface Query<Result> {
+  readonly name: string;
+  readonly tables: readonly string[];
+  run(sql: Database): Promise<Result>;
+}
+
+/** Runs reads that have to agree with one another, such as a page of a list and how long the list is. */
+export function inOneSnapshot<Result>(
+  sql: Database,
+  read: (snapshot: DatabaseTransaction) => Promise<Result>,
+): Promise<Result> {
+  return sql.begin("isolation level repeatable read, read only", read) as Promise<Result>;
+}

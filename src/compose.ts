@@ -85,7 +85,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };
-  const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
+  const app = composeApp(base, {
+    ...{ ...shared, ...front, accounts, models, providers, tunedModels, endpoints },
+  });
   const ending = composeEnding({
     ...shared,
     ...front,

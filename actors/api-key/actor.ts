@@ -1,11 +1,11 @@
 import type { AccountTotals } from "../../db/ledger/rows.ts";
-import { loadKey } from "../../db/queries/key-read.ts";
 import {
   budgetExhaustedEffect,
   deleteKeyEffect,
+  loadKey,
   type NewPeriod,
   updateKeyEffect,
-} from "../../db/queries/key-write.ts";
+} from "../../db/queries/api-keys.ts";
 import { budgetExhausted } from "../../src/events/budget-exhausted.ts";
 import { budgetThreshold } from "../../src/events/budget-threshold.ts";
 import { keyDeleted } from "../../src/events/key-deleted.ts";

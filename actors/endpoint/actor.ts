@@ -1,6 +1,7 @@
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import {
   begin,
+  type CallMeasures,
   type Circuit,
   circuit,
   type EndpointState,
@@ -13,7 +14,10 @@ import {
 
 export interface EndpointHealth {
   readonly circuit: Circuit;
+  /** Smoothed; 0 where nothing was measured. */
   readonly latencyMs: number;
+  readonly answeredMs: number;
+  readonly tokensPerSecond: number;
   readonly running: number;
 }
 
@@ -35,6 +39,8 @@ export const endpointActor = defineActor({
       reply: {
         circuit: circuit(state, context.nowMs),
         latencyMs: state.latencyMs,
+        answeredMs: state.answeredMs,
+        tokensPerSecond: state.tokensPerSecond,
         running: state.running,
       },
     }),
@@ -43,8 +49,8 @@ export const endpointActor = defineActor({
       begin(state, context.nowMs);
     },
 
-    succeed(state: EndpointState, latencyMs: number, context: TurnContext): undefined {
-      succeed(state, latencyMs, context.nowMs);
+    succeed(state: EndpointState, measures: CallMeasures, context: TurnContext): undefined {
+      succeed(state, measures, context.nowMs);
     },
 
     fail(state: EndpointState, retryAfterMs: number | undefined, context: TurnContext): undefined {

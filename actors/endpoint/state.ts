@@ -24,8 +24,19 @@ export interface EndpointState {
   openUntilMs: number;
   isProbing: boolean;
   running: number;
-  /** Exponentially weighted, of calls that succeeded. */
+  /** Exponentially weighted, of calls that succeeded: until the end, and until the first answer. */
   latencyMs: number;
+  answeredMs: number;
+  /** Exponentially weighted, of calls that succeeded and had output tokens; 0 before the first. */
+  tokensPerSecond: number;
+}
+
+/** What was measured of a call that succeeded. */
+export interface CallMeasures {
+  readonly totalMs: number;
+  /** Until the first part of the answer. */
+  readonly answeredMs: number;
+  readonly outputTokens: number;
 }
 
 const WINDOW_MS = 10_000;
@@ -35,7 +46,7 @@ const OPEN_MS = 5_000;
 const MAX_OPEN_MS = 60_000;
 const RETRY_RATIO = 0.2;
 const MIN_RETRIES = 3;
-const LATENCY_WEIGHT = 0.2;
+const LATEST_WEIGHT = 0.2;
 
 export function newEndpoint(): EndpointState {
   return {
@@ -48,6 +59,8 @@ export function newEndpoint(): EndpointState {
     isProbing: false,
     running: 0,
     latencyMs: 0,
+    answeredMs: 0,
+    tokensPerSecond: 0,
   };
 }
 
@@ -65,11 +78,19 @@ export function begin(state: EndpointState, nowMs: number): void {
   state.running++;
 }
 
-/** A call has succeeded, within `latencyMs`. */
-export function succeed(state: EndpointState, latencyMs: number, nowMs: number): void {
+/** A call has succeeded. */
+export function succeed(
+  state: EndpointState,
+  { totalMs, answeredMs, outputTokens }: CallMeasures,
+  nowMs: number,
+): void {
   endCall(state, nowMs);
   state.outcomes++;
-  state.latencyMs = smoothed(state.latencyMs, latencyMs);
+  state.latencyMs = smoothed(state.latencyMs, totalMs);
+  state.answeredMs = smoothed(state.answeredMs, answeredMs);
+  if (outputTokens > 0 && totalMs > 0) {
+    state.tokensPerSecond = smoothed(state.tokensPerSecond, (outputTokens * 1_000) / totalMs);
+  }
   if (isWaiting(state, nowMs)) return;
   state.openUntilMs = 0;
   state.isProbing = false;
@@ -103,8 +124,8 @@ function isWaiting({ openUntilMs }: EndpointState, nowMs: number): boolean {
   return nowMs < openUntilMs && openUntilMs - nowMs <= MAX_OPEN_MS;
 }
 
-function smoothed(beforeMs: number, latencyMs: number): number {
-  return beforeMs === 0 ? latencyMs : beforeMs + LATENCY_WEIGHT * (latencyMs - beforeMs);
+function smoothed(before: number, latest: number): number {
+  return before === 0 ? latest : before + LATEST_WEIGHT * (latest - before);
 }
 
 function openDuration(

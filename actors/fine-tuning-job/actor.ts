@@ -1,7 +1,11 @@
 import type { DatabaseTransaction } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { FINE_TUNING_JOB, loadJob } from "../../db/queries/fine-tuning-job-read.ts";
-import { type JobWrite, writeJobEffect } from "../../db/queries/fine-tuning-job-write.ts";
+import {
+  FINE_TUNING_JOB,
+  type JobWrite,
+  loadJob,
+  writeJobEffect,
+} from "../../db/queries/fine-tuning-jobs.ts";
 import { fineTuningJobFailed } from "../../src/events/fine-tuning-job-failed.ts";
 import { fineTuningJobSucceeded } from "../../src/events/fine-tuning-job-succeeded.ts";
 import type { JobRecord } from "../../src/lib/fine-tuning-job.ts";

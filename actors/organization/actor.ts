@@ -1,3 +1,4 @@
+import { insertKeyEffect, type NewKey } from "../../db/queries/api-keys.ts";
 import {
   type CreditCommand,
   type CreditOrder,
@@ -6,8 +7,7 @@ import {
   refuseCommandEffect,
   withdrawOrderEffect,
 } from "../../db/queries/credit-commands.ts";
-import { insertKeyEffect, type NewKey } from "../../db/queries/key-write.ts";
-import { loadOrganization } from "../../db/queries/organization-read.ts";
+import { loadOrganization } from "../../db/queries/organizations.ts";
 import { keyCreated } from "../../src/events/key-created.ts";
 import { defineActor, type Turn } from "../runtime/definition.ts";
 import type { ActorRegistry } from "../runtime/registry.ts";

@@ -1,5 +1,5 @@
+import type { Query } from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
-import type { Query } from "../../db/query.ts";
 import type { Permissions } from "./permissions.ts";
 
 /** What one turn of an actor decides: its next state, its reply, and what is to be written. */

@@ -1,6 +1,6 @@
+import type { Query } from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
 import type { Abandonment } from "../../db/ledger/group-commit.ts";
-import type { Query } from "../../db/query.ts";
 import { type Aged, AgeOrder } from "../../src/lib/age-order.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { ActorCell } from "./cell.ts";

@@ -1,6 +1,6 @@
 import type { Lease } from "../../db/queries/actor-leases.ts";
-import { deliveryEffect } from "../../db/queries/delivery-commit.ts";
-import { loadWebhook } from "../../db/queries/webhook-read.ts";
+import { deliveryEffect } from "../../db/queries/deliveries.ts";
+import { loadWebhook } from "../../db/queries/webhooks.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import { begin, callOff, end, keepSending, type Step, unload, type WebhookState } from "./state.ts";

@@ -1,8 +1,7 @@
-import type { Database, DatabaseTransaction } from "../client.ts";
+import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { postCredit } from "../ledger/post-credit.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import type { Query } from "../query.ts";
 import { recordChange } from "./changes.ts";
 
 /** An operator's order to change a balance. */

@@ -1,7 +1,6 @@
 import type { Quantities } from "../../src/lib/usage.ts";
-import type { Database, DatabaseTransaction } from "../client.ts";
+import { type Database, type DatabaseTransaction, inOneSnapshot } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import { inOneSnapshot } from "../query.ts";
 
 interface CreditTotals {
   readonly balanceNano: bigint;

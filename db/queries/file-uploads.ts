@@ -1,7 +1,7 @@
 import type { FilePurpose, StoredContent } from "../../src/lib/file-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/commit-batch.ts";
-import { queueRemovals, releaseReservations } from "./file-removals.ts";
+import { queueRemovals, releaseReservations } from "./files.ts";
 
 /*
  * Every transaction locks an upload's row before its organization's usage, and usages in the order of

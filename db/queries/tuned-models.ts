@@ -1,5 +1,4 @@
-import type { Database, DatabaseTransaction } from "../client.ts";
-import type { Query } from "../query.ts";
+import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import { recordChange } from "./changes.ts";
 
 export interface TunedModelRecord {

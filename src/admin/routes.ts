@@ -1,7 +1,7 @@
 import { Type } from "typebox";
+import { DEFAULT_MAX_KEYS } from "../../db/queries/api-keys.ts";
 import type { PostedEntry } from "../../db/queries/credit-list.ts";
-import { DEFAULT_MAX_KEYS } from "../../db/queries/key-write.ts";
-import type { OperatedOrganization } from "../../db/queries/organization-write.ts";
+import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
 import { PLANS } from "../config/settings.ts";
@@ -16,8 +16,8 @@ import {
   type RouteDefinition,
 } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { isoTime } from "../lib/iso-time.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
 import { planFeeBasisPoints } from "../money/plans.ts";
 import type {

@@ -1,13 +1,13 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { findMoneyLeft, type MoneyLeft } from "../../db/queries/money-left.ts";
-import type { Query } from "../../db/query.ts";
+import { findMoneyLeft, type MoneyLeft } from "../../db/queries/organizations.ts";
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
-import { utcDay, utcMonth } from "../lib/periods.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
+import { utcDay, utcMonth } from "../lib/utc-time.ts";
 import type { Hold, LongHoldRequest, MoneyPort } from "../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
 import type { Caller } from "./caller.ts";

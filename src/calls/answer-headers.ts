@@ -2,6 +2,7 @@ import { usdText } from "../lib/money.ts";
 import { type AdmittedCall, sentLimit } from "./call.ts";
 import type { MeteredFigures } from "./call-charge.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
+import type { CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 type Call = Pick<
@@ -9,10 +10,8 @@ type Call = Pick<
   "plan" | "hold" | "statedLimit" | "explainsRoute" | "log"
 >;
 
-/** The candidates that were tried, and what came of them. */
-interface Tries {
-  readonly trail: readonly string[];
-}
+/** What became of the plan's candidates. */
+type Tries = Pick<CandidateTries, "trail" | "postponed" | "left">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
 const MAX_HEADER_CHARACTERS = 2_000;
@@ -72,9 +71,18 @@ function explain(
   tries: Tries,
 ): void {
   if (!explainsRoute) return;
-  const planned = plan.candidates.map(({ endpointId }) => endpointId).join(", ");
+  const { candidates, sortedBy, skipped = [] } = plan;
+  const parts: [string, readonly string[]][] = [
+    ["planned", candidates.map(({ endpointId }) => endpointId)],
+    ["tried", tries.trail],
+    ["sorted by", sortedBy === undefined ? [] : [sortedBy]],
+    ["circuit open", tries.postponed],
+    ["not needed", tries.left],
+    ["skipped", skipped.map(({ placeId, reason }) => `${placeId}=${reason}`)],
+  ];
+  const told = parts.filter(([, list], at) => at < 2 || list.length > 0);
   headers["x-gateway-route-explain"] = headerText(
-    `planned: ${planned}; tried: ${tries.trail.join(", ")}`,
+    told.map(([name, list]) => `${name}: ${list.join(", ")}`).join("; "),
   );
 }
 

@@ -4,15 +4,13 @@ import type { Usage } from "../lib/usage.ts";
 import type { Capability } from "../providers/interface.ts";
 import type { AdmittedCall, CallOutcome, ProviderCall } from "./call.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
+import type { ProviderPreferences } from "./routing/preferences.ts";
 
 /** What the line from a request to its bill reads of the body itself; the rest is the endpoint's own. */
 export interface CommonFields {
   readonly model?: string | null;
   readonly models?: readonly string[] | null;
-  readonly provider?: {
-    readonly order?: readonly string[] | null;
-    readonly allow_fallbacks?: boolean | null;
-  } | null;
+  readonly provider?: ProviderPreferences | null;
   readonly route_explain?: boolean | null;
   readonly stream?: boolean | null;
   readonly user?: string | null;
@@ -61,6 +59,8 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   readonly title: string;
   /** Checks what its schema cannot. Throws 400. */
   accept(body: unknown): Request;
+  /** What requests have in common that a provider's prompt cache serves; asked where no session is named. */
+  affinity?(request: Request): string | undefined;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
   bound(request: Request, terms: ModelTerms): CostBound;

@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import { subscribedTypes } from "../../db/queries/webhook-read.ts";
+import { subscribedTypes } from "../../db/queries/webhooks.ts";
 import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
 
 const MAX_ORGANIZATIONS = 50_000;

@@ -14,19 +14,15 @@
  */
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
-import { GatewayError } from "../lib/errors.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { CallAdmission } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
-import type { AcceptedRequest, CommonFields, PaidEndpoint } from "./endpoint.ts";
+import type { AcceptedRequest, PaidEndpoint } from "./endpoint.ts";
 import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
 import { recordedDetails } from "./recorded-fields.ts";
-import {
-  assertModelsAllowed,
-  coveredTerms,
-  type RoutePlan,
-  type RoutePreferences,
-} from "./routing/plan-route.ts";
+import { measuredEndpoint } from "./routing/call-candidates.ts";
+import { assertModelsAllowed, coveredTerms, type RoutePlan } from "./routing/plan-route.ts";
+import { routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
@@ -47,8 +43,15 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     this.endpoint = endpoint;
     this.#dependencies = dependencies;
     const { categories, capability } = endpoint;
-    const { providers, tunedModels } = dependencies;
-    this.#plans = new RoutePlans({ models: tunedModels.shared, providers, categories, capability });
+    const { providers, tunedModels, calls } = dependencies;
+    this.#plans = new RoutePlans({
+      models: tunedModels.shared,
+      providers,
+      categories,
+      capability,
+      measured: (endpointId) => measuredEndpoint(calls.endpoints, endpointId),
+      random: calls.random,
+    });
   }
 
   /** Rejects with the error of the step that refuses or fails the request. */
@@ -90,7 +93,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { organizationId } = caller.key;
     const { tunedModels } = this.#dependencies;
     const index = await tunedModels.indexFor(organizationId, preferences.models);
-    const plan = this.#plans.plan(index, preferences);
+    const affinity = () => request.fields.session_id ?? this.endpoint.affinity?.(request);
+    const plan = this.#plans.plan(index, preferences, affinity);
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
     return this.endpoint.plan?.(request, plan) ?? plan;
@@ -134,23 +138,4 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
   }
-}
-
-const NONE: readonly string[] = [];
-
-/** What a request asks of its route (spec 4.5): `models` overrides `model`. */
-function routePreferences({ model, models: list, provider }: CommonFields): RoutePreferences {
-  const isList = Array.isArray(list);
-  const models = isList ? list : model ? [model] : NONE;
-  if (models.length === 0) {
-    throw new GatewayError("invalid_body", 'Request body field "model": is required', {
-      param: "model",
-    });
-  }
-  return {
-    models,
-    modelsField: isList ? "models" : "model",
-    providerOrder: provider?.order ?? NONE,
-    allowFallbacks: provider?.allow_fallbacks ?? true,
-  };
 }

@@ -1,4 +1,4 @@
-import type { DeadlineQueue, Expiring } from "../lib/deadline-queue.ts";
+import type { DeadlineQueue, Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
 import { ProviderFailure } from "../providers/interface.ts";
@@ -35,7 +35,6 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
       (candidate) => run.call(candidate),
       (error) => run.failureOf(error),
     );
-    tries.end(true);
     run.isAnswered = true;
     const figures = run.figuresOf(answer);
     const outcome = run.outcomeOf(answer, figures);
@@ -121,6 +120,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   figuresOf(answer: Answer): WholeFigures {
     const { candidate } = this.tries;
     const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
+    this.tries.end(true, usage.completionTokens);
     const latencyMs = performance.now() - this.#admitted.startedMs;
     const figures = this.charge.figures(candidate, usage, latencyMs);
     this.charge.note(figures);

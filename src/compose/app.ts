@@ -7,6 +7,7 @@ import type { BodyBudget } from "../http/body-budget.ts";
 import { LoadGate } from "../http/load-gate.ts";
 import type { LastUse } from "../keys/last-use.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import type { Provider } from "../providers/interface.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
 import { composeAdministration } from "./administration.ts";
@@ -22,6 +23,7 @@ export interface AppParts {
   readonly coordination: Coordination;
   readonly accounts: MoneyParts;
   readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
   readonly tunedModels: TunedModels;
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
@@ -49,6 +51,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     suspensions,
     orders,
     models,
+    providers: parts.providers,
     rates: coordination.rates,
     read,
   });

@@ -6,10 +6,13 @@ import {
   HEARTBEAT_SETTINGS,
   INSTANCE_SETTINGS,
 } from "../../db/client.ts";
-import { ConnectionWatch, type WatchedConnections } from "../../db/connection-watch.ts";
+import {
+  ConnectionWatch,
+  renewableDatabase,
+  type WatchedConnections,
+} from "../../db/connection-watch.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
-import { renewableDatabase } from "../../db/renewable-database.ts";
 import type { Clock } from "../lib/clock.ts";
 
 export interface Connections {

@@ -4,8 +4,8 @@ import { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import { type EndpointDependencies, modelEndpoints } from "../endpoints/table.ts";
 import { errorEnvelope } from "../http/error-response.ts";
 import { type Clock, steady } from "../lib/clock.ts";
-import { DeadlineQueue } from "../lib/deadline-queue.ts";
-import { FairWorkThread } from "../lib/fair-work-thread.ts";
+import { DeadlineQueue } from "../lib/deadlines.ts";
+import { FairWorkThread } from "../lib/work-thread.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 

@@ -1,4 +1,5 @@
-import type { FairWorkThread } from "../lib/fair-work-thread.ts";
+import { isLocalServer } from "../config/local-server.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import { createProviders } from "../providers/registry.ts";
 import { SandboxTunedModels } from "../providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../providers/transport/http-client.ts";
@@ -11,6 +12,8 @@ export function composeProviders(base: Base, workThread: FairWorkThread) {
   const settings = config.providers.map((provider) => ({
     ...provider,
     apiKey: provider.apiKey,
+    collectsNoData:
+      provider.collectsNoData ?? (provider.type === "sandbox" || isLocalServer(provider)),
     connectTimeoutMs: config.upstreamTimeouts.connectMs,
   }));
   const tunedModels = new SandboxTunedModels(sql);

@@ -28,24 +28,42 @@ const Id = Type.String({
 export const MODEL_ID = "a model id like author/slug";
 const CATEGORIES = ["chat", "embedding", "image", "code", "audio"] as const;
 
+const ApiKey = Type.String({
+  pattern: "^[\\x21-\\x7e]+$",
+  maxLength: 8192,
+  description: "printable ASCII without spaces",
+});
+const VariableName = Type.String({
+  pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
+  description: "the name of an environment variable",
+});
+const Weight = Type.Number({
+  minimum: 0,
+  maximum: 1_000_000,
+  description: "a weight from 0 to 1000000",
+});
+
 const ProviderEntry = Type.Object(
   {
     id: Id,
     type: Text(64),
     base_url: Type.Optional(Text(2048)),
-    api_key: Type.Optional(
-      Type.String({
-        pattern: "^[\\x21-\\x7e]+$",
-        maxLength: 8192,
-        description: "printable ASCII without spaces",
-      }),
+    api_key: Type.Optional(ApiKey),
+    api_key_env: Type.Optional(VariableName),
+    api_keys: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            key: Type.Optional(ApiKey),
+            key_env: Type.Optional(VariableName),
+            weight: Type.Optional(Weight),
+          },
+          { additionalProperties: false, description: "an object" },
+        ),
+        { minItems: 1, maxItems: 64, description: "a list of 1 to 64 keys" },
+      ),
     ),
-    api_key_env: Type.Optional(
-      Type.String({
-        pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
-        description: "the name of an environment variable",
-      }),
-    ),
+    data_collection: Type.Optional(Type.Enum(["allow", "deny"], { description: "allow or deny" })),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -72,9 +90,7 @@ const EndpointEntry = Type.Object(
     cost_per_character: Type.Optional(Cost),
     cost_per_second: Type.Optional(Cost),
     capabilities: Type.Optional(Capabilities),
-    weight: Type.Optional(
-      Type.Number({ minimum: 0, maximum: 1_000_000, description: "a weight from 0 to 1000000" }),
-    ),
+    weight: Type.Optional(Weight),
   },
   { additionalProperties: false, description: "an object" },
 );

@@ -115,16 +115,12 @@ function faultsOf(path: string, value: unknown, root: unknown, error: SchemaFaul
   if (error.keyword === "boolean") return [];
   const setting = `${path} ${pointer}`.trimEnd();
   // An address may carry credentials, and a key may stand where its variable's name belongs.
-  if (/\/(api_key|api_key_env|base_url)$/.test(setting)) {
+  if (/\/(api_key|api_key_env|base_url)$|\/api_keys(\/|$)/.test(setting)) {
     return [refuseSecret(setting, accepted(schema)).message];
   }
   return [refuse(setting, atPointer(value, pointer), accepted(schema)).message];
 }
 
-/** Members that the contract names and this version does not have. */
-const LATER_MEMBERS: Readonly<Record<string, string>> = {
-  api_keys: "several keys of one provider are not part of this version; give one as api_key",
-};
 const MAX_SHOWN_NAME = 80;
 
 function unknownMembers(path: string, pointer: string, value: unknown, schema: unknown): string[] {
@@ -133,9 +129,7 @@ function unknownMembers(path: string, pointer: string, value: unknown, schema: u
     .filter((key) => !members.includes(key))
     .map((key) => {
       const place = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
-      return Object.hasOwn(LATER_MEMBERS, key)
-        ? `${place}: ${LATER_MEMBERS[key]}`
-        : `${place} is not known, but must be one of ${members.join(", ")}`;
+      return `${place} is not known, but must be one of ${members.join(", ")}`;
     });
 }
 

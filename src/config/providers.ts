@@ -21,6 +21,15 @@ export interface ProviderConfig {
   readonly baseUrl: string;
   /** Without one no Authorization header is sent. */
   readonly apiKey?: string;
+  /** Where it has several: all of them, `apiKey` first. */
+  readonly apiKeys?: readonly WeightedKey[];
+  /** Stated: it neither keeps prompts nor trains on them. */
+  readonly collectsNoData?: boolean;
+}
+
+interface WeightedKey {
+  readonly key: string;
+  readonly weight: number;
 }
 
 interface EnabledProviders {
@@ -74,8 +83,17 @@ function providerOfFile(
   if (baseUrl === undefined) {
     throw refuse(`${source}/base_url`, undefined, `an http or https URL with type ${typeName}`);
   }
-  const apiKey = keyOfFile(environment, entry, source) ?? fromEnvironment.apiKey;
-  return { id, type: typeName, baseUrl, ...(apiKey === undefined ? {} : { apiKey }) };
+  const apiKeys = keysOfFile(environment, entry, source);
+  const apiKey = apiKeys[0]?.key ?? fromEnvironment.apiKey;
+  const collection = entry.data_collection;
+  return {
+    id,
+    type: typeName,
+    baseUrl,
+    ...(apiKey !== undefined && { apiKey }),
+    ...(apiKeys.length > 1 && { apiKeys }),
+    ...(collection !== undefined && { collectsNoData: collection === "deny" }),
+  };
 }
 
 function supportedType(name: string, setting: string): ProviderType {
@@ -86,22 +104,65 @@ function supportedType(name: string, setting: string): ProviderType {
   throw new ConfigError(`${setting} is "${name}", which is not supported yet: use ${supported}`);
 }
 
-function keyOfFile(
+/** The keys of an entry: one, as `api_key` or `api_key_env`, or the list `api_keys`. */
+function keysOfFile(
   environment: Environment,
   entry: ProviderEntry,
   source: string,
+): readonly WeightedKey[] {
+  const list = entry.api_keys?.map(({ key, key_env: name, weight = 1 }, at) => {
+    const place = `${source}/api_keys/${at}`;
+    const stated = { key, name, keyMember: "key", nameMember: "key_env" };
+    const found = statedKey(environment, stated, entry.id, place);
+    if (found === undefined) throw new ConfigError(`${place} has neither key nor key_env`);
+    return { key: found, weight };
+  });
+  const stated = {
+    key: entry.api_key,
+    name: entry.api_key_env,
+    keyMember: "api_key",
+    nameMember: "api_key_env",
+  };
+  const single = statedKey(environment, stated, entry.id, source);
+  if (list === undefined) return single === undefined ? [] : [{ key: single, weight: 1 }];
+  if (single !== undefined) {
+    throw new ConfigError(
+      `${source} has both api_keys and a single key, but must have one of them`,
+    );
+  }
+  if (new Set(list.map(({ key }) => key)).size < list.length) {
+    throw new ConfigError(`${source}/api_keys has one key twice`);
+  }
+  return list;
+}
+
+interface StatedKey {
+  readonly key: string | undefined;
+  /** Of the variable that holds it. */
+  readonly name: string | undefined;
+  readonly keyMember: string;
+  readonly nameMember: string;
+}
+
+function statedKey(
+  environment: Environment,
+  { key, name, keyMember, nameMember }: StatedKey,
+  providerId: string,
+  source: string,
 ): string | undefined {
-  if (entry.api_key_env === undefined) return entry.api_key;
-  if (entry.api_key !== undefined) {
-    throw new ConfigError(`${source} has both api_key and api_key_env, but must have one of them`);
+  if (name === undefined) return key;
+  if (key !== undefined) {
+    throw new ConfigError(
+      `${source} has both ${keyMember} and ${nameMember}, but must have one of them`,
+    );
   }
-  const apiKey = variable(environment, entry.api_key_env);
-  if (apiKey === undefined) {
+  const value = variable(environment, name);
+  if (value === undefined) {
     // In lower case it may be a key that was written in place of a variable's name.
-    const name = /^[A-Z0-9_]+$/.test(entry.api_key_env) ? entry.api_key_env : MASKED;
-    throw refuse(name, undefined, `the API key of ${entry.id} (${source}/api_key_env)`);
+    const shown = /^[A-Z0-9_]+$/.test(name) ? name : MASKED;
+    throw refuse(shown, undefined, `the API key of ${providerId} (${source}/${nameMember})`);
   }
-  return secretToken(entry.api_key_env, apiKey);
+  return secretToken(name, value);
 }
 
 function variablesOf(
@@ -135,7 +196,7 @@ function builtInProviders(
     const { apiKey, baseUrl = type.defaultBaseUrl } = read;
     const enabled = apiKey !== undefined || variable(environment, `${prefix}_BASE_URL`);
     const taken = entries.some(
-      (entry) => entry.id === id || entry.api_key_env === `${prefix}_API_KEY`,
+      (entry) => entry.id === id || variablesUsed(entry).includes(`${prefix}_API_KEY`),
     );
     if (!enabled || taken) continue;
     if (baseUrl === undefined) {
@@ -163,8 +224,15 @@ function unsupportedWarnings(
     ["API_KEY", "BASE_URL"]
       .map((suffix) => `${environmentPrefix}_${suffix}`)
       .filter((one) => environmentPrefix !== undefined && variable(environment, one) !== undefined)
-      .filter((one) => !entries.some((entry) => entry.api_key_env === one))
+      .filter((one) => !entries.some((entry) => variablesUsed(entry).includes(one)))
       .map((one) => `${one} is ignored: provider type ${name} is not supported yet`),
+  );
+}
+
+/** Names of the variables that an entry takes its keys from. */
+function variablesUsed({ api_key_env: single, api_keys: list }: ProviderEntry): string[] {
+  return [single, ...(list ?? []).map(({ key_env }) => key_env)].filter(
+    (name) => name !== undefined,
   );
 }
 

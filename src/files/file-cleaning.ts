@@ -1,11 +1,11 @@
 import type { Database } from "../../db/client.ts";
+import { abandonDeadUploads } from "../../db/queries/file-uploads.ts";
 import {
   claimRemovals,
   deleteExpiredFiles,
   forgetRemoval,
   haveRemovals,
-} from "../../db/queries/file-removals.ts";
-import { abandonDeadUploads } from "../../db/queries/file-uploads.ts";
+} from "../../db/queries/files.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FileStorage } from "../storage/interface.ts";
 

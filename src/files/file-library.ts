@@ -1,7 +1,12 @@
 import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto";
 import type { Database } from "../../db/client.ts";
-import { type FileListing, findFile, findFileById, listFiles } from "../../db/queries/file-read.ts";
-import { deleteFile } from "../../db/queries/file-removals.ts";
+import {
+  deleteFile,
+  type FileListing,
+  findFile,
+  findFileById,
+  listFiles,
+} from "../../db/queries/files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord } from "../lib/file-record.ts";

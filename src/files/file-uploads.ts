@@ -1,8 +1,8 @@
 import { renewFileUploads } from "../../db/queries/file-uploads.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { SharedRoom } from "../lib/fair-share.ts";
 import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";
 import { newId, timeOfId } from "../lib/ids.ts";
-import { SharedRoom } from "../lib/shared-room.ts";
 import { asStorageFailure } from "./file-library.ts";
 import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./purposes.ts";
 import { StoredUpload, type StoredUploadDependencies } from "./stored-upload.ts";

@@ -1,12 +1,14 @@
 import type { Database } from "../../db/client.ts";
-import { announceFile, findFile, updateFileStatus } from "../../db/queries/file-read.ts";
+import { NotWaitingError } from "../../db/queries/file-uploads.ts";
 import {
+  announceFile,
   beginFileUse,
   endFileUses,
   type FileUse,
+  findFile,
   findFileUse,
-} from "../../db/queries/file-removals.ts";
-import { NotWaitingError } from "../../db/queries/file-uploads.ts";
+  updateFileStatus,
+} from "../../db/queries/files.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord, FileStatus } from "../lib/file-record.ts";
 import { timeOfId } from "../lib/ids.ts";

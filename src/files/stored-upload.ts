@@ -1,7 +1,5 @@
 import { type Database, isConnectionFailure } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { findFile } from "../../db/queries/file-read.ts";
-import { forgetRemoval } from "../../db/queries/file-removals.ts";
 import {
   abandonFileUpload,
   beginFileUpload,
@@ -10,6 +8,7 @@ import {
   type ReserveOutcome,
   reserveForUpload,
 } from "../../db/queries/file-uploads.ts";
+import { findFile, forgetRemoval } from "../../db/queries/files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord } from "../lib/file-record.ts";

@@ -1,11 +1,11 @@
 import type { JobError } from "../lib/fine-tuning-job.ts";
 import {
   JsonLineError,
+  loopPauses,
   MAX_QUICK_LINE_BYTES,
   type RawLine,
   readLines,
-} from "../lib/json-line-reader.ts";
-import { loopPauses } from "../lib/loop-pauses.ts";
+} from "../lib/json-lines.ts";
 import { sharedCopy } from "../lib/shared-bytes.ts";
 import { tokensOfPrompt } from "../lib/token-estimate.ts";
 import { fail, type StepContext, told } from "./step.ts";

@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { loadJob } from "../../db/queries/fine-tuning-job-read.ts";
+import { loadJob } from "../../db/queries/fine-tuning-jobs.ts";
 import { isFinal, type JobRecord } from "../lib/fine-tuning-job.ts";
 import type { MoneyPort, SettlementFigures } from "../money/interface.ts";
 

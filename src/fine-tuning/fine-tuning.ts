@@ -1,19 +1,21 @@
 import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
 import type { Database } from "../../db/client.ts";
-import { findFile } from "../../db/queries/file-read.ts";
+import { findFile } from "../../db/queries/files.ts";
 import {
   eventsBefore,
   findEventSequence,
   type JobEvent,
 } from "../../db/queries/fine-tuning-events.ts";
-import { countRunningJobs, findJob, listJobs } from "../../db/queries/fine-tuning-job-read.ts";
 import {
+  countRunningJobs,
   FileGoneError,
+  findJob,
   insertJobEffect,
   JobMovedError,
+  listJobs,
   TooManyJobsError,
   writeJobEffect,
-} from "../../db/queries/fine-tuning-job-write.ts";
+} from "../../db/queries/fine-tuning-jobs.ts";
 import type { Arrival, CallAdmission, RateHeaders } from "../calls/admission.ts";
 import type { Caller } from "../calls/caller.ts";
 import { assertModelsAllowed } from "../calls/routing/plan-route.ts";

@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../db/queries/fine-tuning-events.ts";
-import { resultFileOf } from "../../db/queries/fine-tuning-job-write.ts";
+import { resultFileOf } from "../../db/queries/fine-tuning-jobs.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type JobRecord, resultFileId } from "../lib/fine-tuning-job.ts";

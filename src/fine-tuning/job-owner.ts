@@ -9,14 +9,13 @@ import {
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { FINE_TUNING_JOB, findDueJobs } from "../../db/queries/fine-tuning-job-read.ts";
-import { JobMovedError } from "../../db/queries/fine-tuning-job-write.ts";
+import { FINE_TUNING_JOB, findDueJobs, JobMovedError } from "../../db/queries/fine-tuning-jobs.ts";
 import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { FairWorkThread } from "../lib/fair-work-thread.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../lib/fine-tuning-job.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";

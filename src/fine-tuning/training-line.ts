@@ -1,5 +1,5 @@
 import { saidWithoutContent } from "../files/json-lines-check.ts";
-import { JsonLineError, parseJsonLine } from "../lib/json-line-reader.ts";
+import { JsonLineError, parseJsonLine } from "../lib/json-lines.ts";
 import { decodeShared, type SharedBytes } from "../lib/shared-bytes.ts";
 
 /** What the check of a line found. Cheap to hand from one thread to another. */

@@ -1,7 +1,7 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import { findKeysByHash } from "../../db/queries/key-read.ts";
+import type { Query } from "../../db/client.ts";
+import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import { findOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
-import type { Query } from "../../db/query.ts";
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";

@@ -1,5 +1,5 @@
 import { GatewayError } from "../lib/errors.ts";
-import { JSON_LIMITS, type JsonExcess, type JsonLimits, MAX_JSON_DEPTH } from "../lib/json-scan.ts";
+import { JSON_LIMITS, type JsonExcess, type JsonLimits, MAX_JSON_DEPTH } from "../lib/json.ts";
 
 const MEBIBYTE = 1024 * 1024;
 /** Of a call of a model: prompts bring their images. */

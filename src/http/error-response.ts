@@ -1,6 +1,6 @@
 import { asUnavailable } from "../../db/unavailable.ts";
-import { bodyInPieces } from "../lib/body-pieces.ts";
 import { type ErrorCode, GatewayError } from "../lib/errors.ts";
+import { bodyInPieces } from "./body-pieces.ts";
 
 interface ErrorEnvelope {
   readonly error: {

@@ -1,6 +1,6 @@
 import type { CallAdmission } from "../calls/admission.ts";
 import type { GatewayError } from "../lib/errors.ts";
-import { JSON_LIMITS } from "../lib/json-scan.ts";
+import { JSON_LIMITS } from "../lib/json.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";

@@ -1,6 +1,6 @@
-import type { Expiring } from "../lib/deadline-queue.ts";
+import type { Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
-import { type JsonLimits, JsonScan } from "../lib/json-scan.ts";
+import { type JsonLimits, JsonScan } from "../lib/json.ts";
 import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import { tooMuchJson } from "./check-json.ts";

@@ -1,5 +1,5 @@
-import { suspendedOrganizations } from "../../db/queries/organization-write.ts";
-import type { Query } from "../../db/query.ts";
+import type { Query } from "../../db/client.ts";
+import { suspendedOrganizations } from "../../db/queries/organizations.ts";
 
 export interface SuspensionsDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;

@@ -1,8 +1,14 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../db/client.ts";
-import { findListedKey, type ListedKey, listKeys } from "../../db/queries/key-read.ts";
-import { type NewKey, ScopesNotHeldError, TooManyKeysError } from "../../db/queries/key-write.ts";
+import {
+  findListedKey,
+  type ListedKey,
+  listKeys,
+  type NewKey,
+  ScopesNotHeldError,
+  TooManyKeysError,
+} from "../../db/queries/api-keys.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
 import {
@@ -18,7 +24,7 @@ import {
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
-import { utcDay, utcMonth } from "../lib/periods.ts";
+import { utcDay, utcMonth } from "../lib/utc-time.ts";
 
 interface ApiKeysDependencies {
   readonly sql: Database;

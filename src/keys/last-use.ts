@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import { noteKeyUse } from "../../db/queries/key-read.ts";
+import { noteKeyUse } from "../../db/queries/api-keys.ts";
 
 /** Beyond this, uses of further keys are not noted until the next write. */
 const MAX_NOTED_KEYS = 10_000;

@@ -2,7 +2,7 @@ import type { Database } from "../../db/client.ts";
 import {
   listOrganizationBalances,
   type OrganizationBalance,
-} from "../../db/queries/organization-read.ts";
+} from "../../db/queries/organizations.ts";
 import type { Clock } from "../lib/clock.ts";
 
 /** Organizations beyond these are not watched: no number of them may grow memory or the scrape. */

@@ -1,5 +1,6 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { OrganizationHeadroom } from "../../actors/organization/state.ts";
+import type { Query } from "../../db/client.ts";
 import {
   type CreditCommand,
   type CreditCommandOutcome,
@@ -7,7 +8,6 @@ import {
   creditCommandOutcome,
   pendingCreditCommands,
 } from "../../db/queries/credit-commands.ts";
-import type { Query } from "../../db/query.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
-import { type Database, sqlState } from "../../db/client.ts";
+import { type Database, type Query, sqlState } from "../../db/client.ts";
 import { refundPart } from "../../db/ledger/refunds.ts";
 import {
   type CreditCommandOutcome,
@@ -10,8 +10,7 @@ import {
   type KnownOrder,
 } from "../../db/queries/credit-commands.ts";
 import { findCreditEntry, type PostedEntry } from "../../db/queries/credit-list.ts";
-import { findOperatedOrganization } from "../../db/queries/organization-write.ts";
-import type { Query } from "../../db/query.ts";
+import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { usdText } from "../lib/money.ts";

@@ -1,6 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { isInstanceDead, requestsWithAttempts } from "../../db/queries/undelivered.ts";
+import { isInstanceDead, requestsWithAttempts } from "../../db/queries/instances.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { LeftNotes, NoteFile } from "../storage/note-file.ts";
 import { refundEffect } from "./refund.ts";

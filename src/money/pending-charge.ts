@@ -2,7 +2,7 @@ import { isServerUnable } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { Checkpoint, Settlement } from "../../db/ledger/rows.ts";
 import { type Abandonment, NONE, type Unit } from "../../db/ledger/units.ts";
-import type { Expiring } from "../lib/deadline-queue.ts";
+import type { Expiring } from "../lib/deadlines.ts";
 import type { SettleDeadline } from "./settle-deadline.ts";
 
 /** Receives how a charge has ended. */

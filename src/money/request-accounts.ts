@@ -5,7 +5,7 @@ import {
   type RequestAccounts,
 } from "../../db/ledger/rows.ts";
 import type { Clock } from "../lib/clock.ts";
-import { type Period, utcDay, utcMonth } from "../lib/periods.ts";
+import { type Period, utcDay, utcMonth } from "../lib/utc-time.ts";
 
 /** The accounts of requests that are admitted now: their day and month stay theirs. */
 export class AccountsNow {

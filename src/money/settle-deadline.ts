@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { DeadlineQueue } from "../lib/deadline-queue.ts";
+import { DeadlineQueue } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { PendingCharge } from "./pending-charge.ts";
 import type { UndeliveredNotes } from "./undelivered.ts";

@@ -4,7 +4,7 @@ import {
   createOrganization,
   hasOrganizations,
   type NewOrganization,
-} from "../../db/queries/organization-write.ts";
+} from "../../db/queries/organizations.ts";
 import { newKey } from "../keys/api-keys.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
 import { newId } from "../lib/ids.ts";

@@ -7,7 +7,7 @@ import {
   listOperatedOrganizations,
   type OperatedOrganization,
   type OrganizationSettings,
-} from "../../db/queries/organization-write.ts";
+} from "../../db/queries/organizations.ts";
 import type { Suspensions } from "../http/suspensions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";

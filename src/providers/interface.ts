@@ -200,6 +200,19 @@ export interface Provider {
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
   readonly train?: FineTuningProvider;
+  /** Calls with each of its keys, where it has several; the capabilities above are those of the first. */
+  readonly keys?: readonly ProviderKey[];
+  /** The operator has stated that it neither keeps prompts nor trains on them; a server of one's own. */
+  readonly collectsNoData?: boolean;
+}
+
+/** One of several keys of a provider. */
+export interface ProviderKey {
+  /** Its place in the configuration, from 1. */
+  readonly name: string;
+  /** Its share of the provider's calls. */
+  readonly weight: number;
+  readonly provider: Provider;
 }
 
 /** What models can be asked for; each endpoint needs one of these. */
@@ -292,6 +305,10 @@ export interface ProviderSettings {
   readonly type: string;
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
+  /** Where it has several keys: all of them, that of `apiKey` first. */
+  readonly apiKeys?: readonly { readonly key: string; readonly weight: number }[] | undefined;
+  /** Stated by the operator, or known of a server of one's own. */
+  readonly collectsNoData?: boolean | undefined;
   /** Milliseconds until a connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;
 }

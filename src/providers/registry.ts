@@ -55,9 +55,29 @@ export function createProviders(
     }
     if (providers.has(entry.id)) throw new Error(`two providers have the id "${entry.id}"`);
     const wire = dependencies.wires?.[entry.type] ?? WIRES[type.wire];
-    providers.set(entry.id, wire(entry, dependencies));
+    providers.set(entry.id, withKeys(wire, entry, dependencies));
   }
   return providers;
+}
+
+function withKeys(
+  wire: Wire,
+  entry: ProviderSettings,
+  dependencies: ProviderDependencies,
+): Provider {
+  const { apiKeys = [], collectsNoData = false } = entry;
+  const ofKey = (apiKey: string | undefined): Provider => ({
+    ...wire({ ...entry, apiKey }, dependencies),
+    collectsNoData,
+  });
+  const first = ofKey(entry.apiKey);
+  if (apiKeys.length < 2) return first;
+  const keys = apiKeys.map(({ key, weight }, at) => ({
+    name: String(at + 1),
+    weight,
+    provider: at === 0 ? first : ofKey(key),
+  }));
+  return { ...first, keys };
 }
 
 /** The providers that train models, by id. */

@@ -1,4 +1,4 @@
-import type { FirstOrganization } from "../../db/queries/organization-read.ts";
+import type { FirstOrganization } from "../../db/queries/organizations.ts";
 import type { GatewayConfig } from "../config.ts";
 import { usdText } from "../lib/money.ts";
 import { planFeeBasisPoints } from "../money/plans.ts";

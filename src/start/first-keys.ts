@@ -1,11 +1,8 @@
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../db/client.ts";
-import { findKeysByHash } from "../../db/queries/key-read.ts";
-import {
-  type FirstOrganization,
-  findFirstOrganization,
-} from "../../db/queries/organization-read.ts";
+import { findKeysByHash } from "../../db/queries/api-keys.ts";
+import { type FirstOrganization, findFirstOrganization } from "../../db/queries/organizations.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
 import { addOperatorKey, createFirstOrganization } from "../organizations/new-organization.ts";

@@ -6,7 +6,7 @@ import {
   removeOldEvents,
   removeOrphanedDeliveries,
   repairDueTimes,
-} from "../../db/queries/delivery-clean.ts";
+} from "../../db/queries/deliveries.ts";
 
 /** Rows that one statement looks at or removes, as far as they can be counted beforehand. */
 const MAX_ROWS = 500;

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Seal } from "../../db/queries/master-key.ts";
-import type { SealedSecrets } from "../../db/queries/webhook-read.ts";
+import type { SealedSecrets } from "../../db/queries/webhooks.ts";
 import type { Keyring } from "../lib/keyring.ts";
 
 const SECRET_BYTES = 32;

@@ -7,21 +7,23 @@ import {
   type ListedDelivery,
   listDeliveries,
   noteRedelivery,
-} from "../../db/queries/webhook-deliveries.ts";
-import { type FoundWebhook, findWebhook, listWebhooks } from "../../db/queries/webhook-read.ts";
+} from "../../db/queries/deliveries.ts";
 import {
   deleteWebhook,
+  type FoundWebhook,
+  findWebhook,
   insertWebhook,
+  listWebhooks,
   replaceWebhookSecret,
   TooManyWebhooksError,
   updateWebhook,
-} from "../../db/queries/webhook-write.ts";
+} from "../../db/queries/webhooks.ts";
 import type { EgressGuard } from "../egress/guard.ts";
 import { EgressRefused } from "../egress/refusal.ts";
 import type { EventType } from "../events/event-types.ts";
 import { sampleData } from "../events/event-types.ts";
 import type { Clock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type {

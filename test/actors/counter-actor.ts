@@ -1,6 +1,6 @@
 import { defineActor, type Turn, type TurnContext } from "../../actors/runtime/definition.ts";
+import type { Query } from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
-import type { Query } from "../../db/query.ts";
 import { statement } from "./fake-environment.ts";
 
 export interface CounterState {

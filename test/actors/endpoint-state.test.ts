@@ -29,7 +29,12 @@ function begin(state: EndpointState, nowMs: number): EndpointState {
 
 function end(state: EndpointState, outcome: CallOutcome, nowMs: number): EndpointState {
   const next = { ...state };
-  if (outcome.kind === "success") endpoint.succeed(next, outcome.latencyMs, nowMs);
+  if (outcome.kind === "success")
+    endpoint.succeed(
+      next,
+      { totalMs: outcome.latencyMs, answeredMs: outcome.latencyMs / 2, outputTokens: 10 },
+      nowMs,
+    );
   else if (outcome.kind === "failure") endpoint.fail(next, outcome.retryAfterMs, nowMs);
   else endpoint.leave(next, nowMs);
   return next;

@@ -15,10 +15,12 @@ test("what an endpoint is told shows in its next turn, whether it is told at onc
   expect(await endpoint.ask("begin", undefined)).toBeUndefined();
   expect(endpoint.turn("begin", undefined)).toBeUndefined();
   expect(endpoint.mayPassivate).toBeFalse();
-  endpoint.turn("succeed", 40);
+  endpoint.turn("succeed", { totalMs: 40, answeredMs: 10, outputTokens: 8 });
   expect(await endpoint.ask("health", undefined)).toEqual({
     circuit: "closed",
     latencyMs: 40,
+    answeredMs: 10,
+    tokensPerSecond: 200,
     running: 1,
   });
   endpoint.turn("fail", 1_000);

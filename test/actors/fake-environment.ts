@@ -1,7 +1,7 @@
 import type { ActorEnvironment } from "../../actors/runtime/registry.ts";
+import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { Abandonment } from "../../db/ledger/group-commit.ts";
-import type { Query } from "../../db/query.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
 /** A commit that the test decides about. */

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import { keyRecord, type LoadedKey } from "../../db/queries/key-read.ts";
+import { keyRecord, type LoadedKey } from "../../db/queries/api-keys.ts";
 import { SCOPES } from "../../src/lib/api-key-record.ts";
 import { fakeEnvironment } from "./fake-environment.ts";
 

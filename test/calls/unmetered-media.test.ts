@@ -8,7 +8,15 @@ import { testModel } from "../ledger/scripted-stream.ts";
 function candidate(endpointId: string, apart: Partial<ModelPrices>): Candidate {
   const terms = { ...testModel, prices: { ...testModel.prices, ...apart } };
   const provider = { chat: () => Promise.reject(new Error("is not called")) };
-  return { model: testModel, terms, providerId: "test", provider, upstreamModel: "m", endpointId };
+  return {
+    model: testModel,
+    terms,
+    providerId: "test",
+    provider,
+    upstreamModel: "m",
+    placeId: endpointId,
+    endpointId,
+  };
 }
 
 const plain = candidate("plain", {});

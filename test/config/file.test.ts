@@ -246,6 +246,17 @@ describe("what is wrong is named with its JSON pointer", () => {
     test(title, () => expect(refusal(content)).toStartWith(expected));
   }
 
+  test("one key or several, not both, and none twice", () => {
+    for (const [change, expected] of [
+      [{ api_keys: [{ weight: 1 }] }, "/api_keys/0 has neither key nor key_env"],
+      [{ api_keys: [{ key: "a", key_env: "B" }] }, "/api_keys/0 has both key and key_env"],
+      [{ api_key: "a", api_keys: [{ key: "b" }] }, " has both api_keys and a single key"],
+      [{ api_keys: [{ key: "a" }, { key: "a" }] }, "/api_keys has one key twice"],
+    ] as const) {
+      expect(refusal(provider(change))).toStartWith(`gateway.config.json /providers/0${expected}`);
+    }
+  });
+
   test("a key is never shown", () => {
     for (const change of [
       { api_key: "hunter2 hunter2" },
@@ -256,6 +267,11 @@ describe("what is wrong is named with its JSON pointer", () => {
       { api_key_env: "hunter2-" },
       { api_key_env: "hunter2" },
       { base_url: "http://x/v1?key=hunter2" },
+      { api_keys: [{ key: "hunter2 hunter2" }] },
+      { api_keys: [{ key: 5, key_env: "hunter2-" }] },
+      { api_keys: [{ key_env: "hunter2" }] },
+      { api_keys: [{ key: "hunter2" }, { key: "hunter2" }] },
+      { api_keys: ["hunter2"] },
     ]) {
       const line = refusal(provider(change));
       expect(line).not.toContain("hunter2");
@@ -269,7 +285,7 @@ describe("what is wrong is named with its JSON pointer", () => {
 test("all that is wrong is told at once, each in a line of its own, with what the environment has wrong", () => {
   const content = {
     providers: [
-      { ...PROVIDER, api_keys: ["a"], typo: 1 },
+      { ...PROVIDER, api_keys: [], typo: 1 },
       { id: "x/y", type: "openai" },
       { type: 5 },
       ...Array.from({ length: 20 }, () => ({ id: "", type: "openai" })),
@@ -281,7 +297,7 @@ test("all that is wrong is told at once, each in a line of its own, with what th
   for (const expected of [
     "PORT is",
     "OPENAI_BASE_URL is",
-    "gateway.config.json /providers/0/api_keys: several keys of one provider are not part of this",
+    "gateway.config.json /providers/0/api_keys is",
     "gateway.config.json /providers/0/typo is not known",
     "gateway.config.json /providers/1/id is",
     "gateway.config.json /providers/2/id is not set",

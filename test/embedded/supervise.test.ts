@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { ServerSupervision } from "../../db/embedded/supervise.ts";
+import { ServerSupervision } from "../../db/embedded/server.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
 import { until } from "../support/until.ts";
 import { connectTo, query, serverPid, temporaryFolders } from "./owner-process.ts";

@@ -137,7 +137,7 @@ describe("provider", () => {
     });
     expect(response.headers.get("x-gateway-provider")).toBe("secondary");
     expect(response.headers.get("x-gateway-route-explain")).toBe(
-      `planned: secondary/${slug}-b, primary/${slug}-a; tried: secondary/${slug}-b=ok`,
+      `planned: secondary/${slug}-b, primary/${slug}-a; tried: secondary/${slug}-b=ok; not needed: primary/${slug}-a`,
     );
   });
 
@@ -163,15 +163,15 @@ describe("provider", () => {
     expect(calls(slug)).toEqual([`${slug}-a`, `${slug}-a`, `${slug}-a`]);
   });
 
-  test("allow_fallbacks false with an order asks only the named ones; where none serves the model it is 503", async () => {
+  test("allow_fallbacks false with an order asks only the named ones; where none serves the model it is 400", async () => {
     const slug = pairThat({ do: "complete" }, { do: "complete", content: "from b" });
     const named = { provider: { order: ["secondary"], allow_fallbacks: false } };
     const response = await gateway.chat(slug, named);
     expect(response.headers.get("x-gateway-provider")).toBe("secondary");
     const none = { provider: { order: ["nobody"], allow_fallbacks: false } };
     const refused = await gateway.chat(slug, none);
-    await expectError(refused, 503, "no_provider_available");
-    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+    const { error } = await expectError(refused, 400, "invalid_body");
+    expect(error.param).toBe("provider.order");
     expect(calls(slug)).toEqual([`${slug}-b`]);
   });
 });

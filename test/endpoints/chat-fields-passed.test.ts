@@ -220,8 +220,8 @@ describe("what is not supported yet is 400 that names the field, never ignored i
       "tools.0.function.cache_control.ttl",
       { tools: [{ ...TOOL, function: { ...TOOL.function, ...cached("1h") } }] },
     ],
-    ["provider.sort", { provider: { sort: "price" } }],
-    ["provider.only", { provider: { only: ["primary"] } }],
+    ["provider.quantizations", { provider: { quantizations: ["fp8"] } }],
+    ["provider.max_price.audio", { provider: { max_price: { audio: 1 } } }],
   ];
   test.each(UNSUPPORTED)("%s", async (param, body) => {
     const callsBefore = gateway.upstream.served.length;

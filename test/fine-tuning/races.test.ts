@@ -2,8 +2,12 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
 import { guardLease, LeaseLostError } from "../../actors/runtime/ownership/interface.ts";
 import { claimLeases } from "../../db/queries/actor-leases.ts";
-import { FINE_TUNING_JOB, loadJob } from "../../db/queries/fine-tuning-job-read.ts";
-import { JobMovedError, writeJobEffect } from "../../db/queries/fine-tuning-job-write.ts";
+import {
+  FINE_TUNING_JOB,
+  JobMovedError,
+  loadJob,
+  writeJobEffect,
+} from "../../db/queries/fine-tuning-jobs.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import {

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "bun:test";
-import type { Query } from "../../db/query.ts";
+import type { Query } from "../../db/client.ts";
 import { KeyLookup } from "../../src/http/authentication.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 

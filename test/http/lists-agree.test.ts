@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
+import { listKeys } from "../../db/queries/api-keys.ts";
 import { listTransactions } from "../../db/queries/credit-list.ts";
-import { listKeys } from "../../db/queries/key-read.ts";
-import { listWebhooks } from "../../db/queries/webhook-read.ts";
+import { listWebhooks } from "../../db/queries/webhooks.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;

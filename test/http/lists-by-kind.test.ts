@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { listTransactions } from "../../db/queries/credit-list.ts";
-import { listDeliveries } from "../../db/queries/webhook-deliveries.ts";
+import { listDeliveries } from "../../db/queries/deliveries.ts";
 import type { DeliveryStatus } from "../../src/lib/webhook-record.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 

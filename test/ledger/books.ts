@@ -9,9 +9,9 @@ import {
   orgAccountId,
   type Settlement,
 } from "../../db/ledger/rows.ts";
+import { insertKey } from "../../db/queries/api-keys.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { insertKey } from "../../db/queries/key-write.ts";
-import { createOrganization } from "../../db/queries/organization-write.ts";
+import { createOrganization } from "../../db/queries/organizations.ts";
 import { newKey } from "../../src/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { commitLedgerBatch } from "../../db/ledger/commit-batch.ts";
 import { dayAccountId, monthAccountId, type Settlement } from "../../db/ledger/rows.ts";
-import { budgetExhaustedEffect, updateKeyEffect } from "../../db/queries/key-write.ts";
+import { budgetExhaustedEffect, updateKeyEffect } from "../../db/queries/api-keys.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, DAY, faultsOf, MONTH, openBooks, type Payer, settlement } from "./books.ts";

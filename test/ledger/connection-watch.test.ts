@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { ConnectionWatch } from "../../db/connection-watch.ts";
-import { type RenewableDatabase, renewableDatabase } from "../../db/renewable-database.ts";
+import {
+  ConnectionWatch,
+  type RenewableDatabase,
+  renewableDatabase,
+} from "../../db/connection-watch.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
-import { deleteKeyEffect, updateKeyEffect } from "../../db/queries/key-write.ts";
+import { deleteKeyEffect, updateKeyEffect } from "../../db/queries/api-keys.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, DAY, MONTH, openBooks, type Payer } from "./books.ts";
 

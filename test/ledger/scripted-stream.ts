@@ -100,6 +100,7 @@ export function scriptedStream(
     providerId: "test",
     provider: { chat },
     upstreamModel: "model",
+    placeId: "place",
     endpointId: crypto.randomUUID(),
   };
   const endpoints = new ActorRegistry(endpointActor, {

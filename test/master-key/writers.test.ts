@@ -8,8 +8,7 @@ import {
   readMasterKey,
   sealingKeyId,
 } from "../../db/queries/master-key.ts";
-import { findWebhook } from "../../db/queries/webhook-read.ts";
-import { insertWebhook, replaceWebhookSecret } from "../../db/queries/webhook-write.ts";
+import { findWebhook, insertWebhook, replaceWebhookSecret } from "../../db/queries/webhooks.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
 import { MasterKeyError, tellKeys } from "../../src/master-key/establish.ts";

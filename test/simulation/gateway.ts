@@ -1,7 +1,7 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { Query } from "../../db/client.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
-import type { Query } from "../../db/query.ts";
 import { createActorWorld } from "../../src/compose/actor-world.ts";
 import { type ClusterNode, createClusterNode } from "../../src/compose/cluster-node.ts";
 import type { Connections } from "../../src/compose/connections.ts";

@@ -9,13 +9,13 @@ import {
 import { postCredit } from "../../db/ledger/post-credit.ts";
 import { refundCharge } from "../../db/ledger/refunds.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
-import { setCreditLimit } from "../../db/queries/credit-commands.ts";
-import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
 import {
   budgetExhaustedEffect,
   deleteKeyEffect,
   updateKeyEffect,
-} from "../../db/queries/key-write.ts";
+} from "../../db/queries/api-keys.ts";
+import { setCreditLimit } from "../../db/queries/credit-commands.ts";
+import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { copyRows, rowsOfModel, rowsOfReal } from "./compared-rows.ts";
 import { directDatabase } from "./direct-database.ts";

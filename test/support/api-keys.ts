@@ -1,4 +1,4 @@
-import { insertKey } from "../../db/queries/key-write.ts";
+import { insertKey } from "../../db/queries/api-keys.ts";
 import { newKey } from "../../src/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings, KeyKind } from "../../src/lib/api-key-record.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { createOrganization } from "../../db/queries/organization-write.ts";
+import { createOrganization } from "../../db/queries/organizations.ts";
 import { composeGateway, type Gateway } from "../../src/compose.ts";
 import { type GatewayConfig, readConfig } from "../../src/config.ts";
 import type { Clock } from "../../src/lib/clock.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
-import { type DeliveryChange, deliveryEffect } from "../../db/queries/delivery-commit.ts";
+import { type DeliveryChange, deliveryEffect } from "../../db/queries/deliveries.ts";
 import { DeliveryWriter } from "../../src/webhooks/delivery-writer.ts";
 import { addOwner, type TestOwner } from "../ownership/instances.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";

@@ -1,8 +1,8 @@
 import type { Database } from "../../db/client.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
-import { createOrganization } from "../../db/queries/organization-write.ts";
+import { createOrganization } from "../../db/queries/organizations.ts";
 import { numberEvents } from "../../db/queries/outbox.ts";
-import { insertWebhook } from "../../db/queries/webhook-write.ts";
+import { insertWebhook } from "../../db/queries/webhooks.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { prepareOrganization } from "../../src/organizations/new-organization.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { deliveryBacklog } from "../../db/queries/outbox.ts";
-import { findDueAmong, findDueWebhooks } from "../../db/queries/webhook-read.ts";
+import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import {
   addHook,

@@ -1,4 +1,4 @@
-import type { endpointActor } from "../../../actors/endpoint/actor.ts";
+import type { EndpointHealth, endpointActor } from "../../../actors/endpoint/actor.ts";
 import type { EndpointState } from "../../../actors/endpoint/state.ts";
 import type { ActorCell } from "../../../actors/runtime/cell.ts";
 import type { ActorRegistry } from "../../../actors/runtime/registry.ts";
@@ -39,10 +39,13 @@ export class CandidateTries {
   readonly #log: RequestFacts;
   /** In the order of this round. */
   #tried: readonly Candidate[];
+  /** In the plan's order. */
+  readonly #postponed: readonly Candidate[];
   #position = 0;
   #round = 0;
   #calls = 0;
   #startedMs = 0;
+  #answeredMs = 0;
   #candidate: Candidate | undefined;
   #endpoint: EndpointCell | undefined;
   #failure: ProviderFailure | undefined;
@@ -64,7 +67,19 @@ export class CandidateTries {
     this.#dependencies = dependencies;
     this.#candidates = candidates;
     this.#abort = abort;
-    this.#tried = byHealth(dependencies, candidates);
+    this.#postponed = openOnes(dependencies, candidates);
+    this.#tried = withLast(candidates, this.#postponed);
+  }
+
+  /** Endpoints that came last because their circuit was open. */
+  get postponed(): readonly string[] {
+    return this.#postponed.map(({ endpointId }) => endpointId);
+  }
+
+  /** Endpoints that were not called: one before them answered, or the calls were used up. */
+  get left(): readonly string[] {
+    if (this.#round > 0) return [];
+    return this.#tried.slice(this.#position).map(({ endpointId }) => endpointId);
   }
 
   /** The one that was tried last. */
@@ -99,6 +114,7 @@ export class CandidateTries {
       try {
         const answer = await call(candidate);
         this.#hasAnswered = true;
+        this.#answeredMs = this.#dependencies.steadyClock.nowMs();
         return answer;
       } catch (error) {
         this.#failed(failureOf(error));
@@ -141,13 +157,20 @@ export class CandidateTries {
     }
   }
 
-  /** Tells the endpoint's actor how the call that was answered ended; once. */
-  end(isSuccess: boolean): void {
+  /**
+   * Tells the endpoint's actor how the call that was answered ended; once.
+   *
+   * @param outputTokens of the answer
+   */
+  end(isSuccess: boolean, outputTokens = 0): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    if (isSuccess) {
-      this.#endpoint!.turn("succeed", this.#dependencies.steadyClock.nowMs() - this.#startedMs);
-    } else this.#endpoint!.turn("fail", undefined);
+    if (!isSuccess) this.#endpoint!.turn("fail", undefined);
+    else {
+      const totalMs = this.#dependencies.steadyClock.nowMs() - this.#startedMs;
+      const answeredMs = this.#answeredMs - this.#startedMs;
+      this.#endpoint!.turn("succeed", { totalMs, answeredMs, outputTokens });
+    }
   }
 
   /** The next one of this round, of a model that no provider refused. */
@@ -214,22 +237,36 @@ export class CandidateTries {
   }
 }
 
+/** What this process has measured of an endpoint; undefined where it was not called lately. */
+export function measuredEndpoint(
+  endpoints: EndpointActors,
+  endpointId: string,
+): EndpointHealth | undefined {
+  const endpoint = endpoints.peek(endpointId);
+  return endpoint?.isActive === true ? endpoint.turn("health", undefined) : undefined;
+}
+
 type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
 /** Endpoints whose circuit is open come last: they are tried only when nothing better is left. */
-function byHealth(
+function withLast(
+  candidates: readonly Candidate[],
+  last: readonly Candidate[],
+): readonly Candidate[] {
+  if (last.length === 0) return candidates;
+  return [...candidates.filter((candidate) => !last.includes(candidate)), ...last];
+}
+
+const NONE: readonly Candidate[] = [];
+
+function openOnes(
   { endpoints }: CallDependencies,
   candidates: readonly Candidate[],
 ): readonly Candidate[] {
-  if (candidates.length === 1) return candidates;
-  const isOpen = (candidate: Candidate): boolean => {
-    const endpoint = endpoints.peek(candidate.endpointId);
-    return endpoint?.isActive === true && endpoint.turn("health", undefined).circuit === "open";
-  };
-  const open = candidates.filter(isOpen);
-  return open.length === 0
-    ? candidates
-    : [...candidates.filter((candidate) => !open.includes(candidate)), ...open];
+  if (candidates.length === 1) return NONE;
+  return candidates.filter(
+    ({ endpointId }) => measuredEndpoint(endpoints, endpointId)?.circuit === "open",
+  );
 }
 
 /** Tells the endpoint's actor of a call that failed. Throws what is no failure of the provider. */
@@ -244,8 +281,17 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
     error.kind === "aborted" ||
     error.lostUsedConnection;
   if (isNeutral) endpoint.turn("leave", undefined);
-  else endpoint.turn("fail", error.kind === "rate_limited" ? error.retryAfterMs : undefined);
+  else endpoint.turn("fail", pauseAfter(error));
   return error;
+}
+
+const REFUSED_KEY_PAUSE_MS = 60_000;
+const UNAUTHORIZED = 401;
+
+/** How long the endpoint is better left alone: what the provider says, or what a refused key costs in tries. */
+function pauseAfter({ kind, status, retryAfterMs }: ProviderFailure): number | undefined {
+  if (status === UNAUTHORIZED) return REFUSED_KEY_PAUSE_MS;
+  return kind === "rate_limited" ? retryAfterMs : undefined;
 }
 
 /** Failures that another try may not meet. A timeout has used up the caller's time already. */

@@ -1,8 +1,16 @@
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
-import type { CatalogueModel, ModelCategory, ModelTerms } from "../../lib/catalogue-model.ts";
+import type {
+  CatalogueModel,
+  ModelCategory,
+  ModelEndpoint,
+  ModelPrices,
+  ModelTerms,
+} from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { Capability, Provider } from "../../providers/interface.ts";
+import type { Capability, Provider, ProviderKey } from "../../providers/interface.ts";
+import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
+import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
 import { unknownModel } from "./unknown-model.ts";
 
 /** One place where a call can be tried. */
@@ -14,26 +22,33 @@ export interface Candidate {
   readonly provider: Provider;
   /** The name the provider knows the model by. */
   readonly upstreamModel: string;
-  /** Names the endpoint's actor. */
+  /** Provider and model there. */
+  readonly placeId: string;
+  /** Names the endpoint's actor: the place and, of a provider with several keys, the key. */
   readonly endpointId: string;
-}
-
-export interface RoutePreferences {
-  /** Names of models, tried in order. */
-  readonly models: readonly string[];
-  /** The field they came from, for errors. */
-  readonly modelsField: "model" | "models";
-  /** Names of providers to try first, in order. */
-  readonly providerOrder: readonly string[];
-  readonly allowFallbacks: boolean;
+  /** The place's share of the calls, where the configuration states one. */
+  readonly weight?: number | undefined;
+  /** Absent where the provider has one key. */
+  readonly key?: Pick<ProviderKey, "name" | "weight"> | undefined;
 }
 
 export interface RoutePlan {
   /** Each model once, in order. */
   readonly models: readonly CatalogueModel[];
+  /** In the order in which they are tried. */
   readonly candidates: readonly Candidate[];
+  /** What the order is by, where that is not the configuration. */
+  readonly sortedBy?: string | undefined;
+  /** Places that could serve a model of the request and are not tried. */
+  readonly skipped?: readonly SkippedPlace[] | undefined;
   /** By candidate, what it lacks of the request; absent where none lacks anything. */
   readonly lacked?: ReadonlyMap<Candidate, LackedFields>;
+}
+
+export interface SkippedPlace {
+  readonly placeId: string;
+  /** In a word: "ignored". */
+  readonly reason: string;
 }
 
 /** Fields of a request that a candidate does not have. */
@@ -95,60 +110,191 @@ export function assertModelsAllowed(
   }
 }
 
-/** Under which the health of an endpoint is kept. */
-export function endpointIdOf(endpoint: {
-  readonly provider: string;
-  readonly model: string;
-}): string {
-  return `${endpoint.provider}/${endpoint.model}`;
+type Place = Pick<ModelEndpoint, "provider" | "model">;
+
+const placeIdOf = ({ provider, model }: Place): string => `${provider}/${model}`;
+const keyedId = (placeId: string, { name }: Pick<ProviderKey, "name">): string =>
+  `${placeId}#${name}`;
+
+/** Under which the health of an endpoint is kept: each key of its provider has its own. */
+export function endpointIdsOf(place: Place, provider: Provider | undefined): readonly string[] {
+  const placeId = placeIdOf(place);
+  return provider?.keys?.map((key) => keyedId(placeId, key)) ?? [placeId];
 }
 
 function isOneOf(allowedId: string, id: string, canonicalId: string): boolean {
   return allowedId === id || allowedId === canonicalId;
 }
 
+export interface PlanDependencies extends OrderingDependencies {
+  readonly providers: ReadonlyMap<string, Provider>;
+  /** What a provider must be capable of to be a candidate. */
+  readonly capability: Capability;
+}
+
 /**
- * The endpoints of the models whose provider has the capability, in the order in which they are tried: that
- * of the request, then the catalogue's.
+ * The endpoints of the models whose provider has the capability and that the request's preferences allow, in
+ * the order in which they are tried: model by model, and of each model as `orderCandidates` says. Throws 400,
+ * naming the preference, where the preferences leave none of those that there are.
  */
 export function planRoute(
   models: readonly CatalogueModel[],
-  preferences: RoutePreferences,
-  providers: ReadonlyMap<string, Provider>,
-  capability: Capability,
+  { provider: preferences }: Pick<RoutePreferences, "provider">,
+  affinity: () => string | undefined,
+  dependencies: PlanDependencies,
 ): RoutePlan {
-  const candidates = models.flatMap((model) => {
-    const available = model.endpoints.flatMap((endpoint): Candidate[] => {
-      const provider = providers.get(endpoint.provider);
-      if (provider?.[capability] === undefined) return [];
-      return [
-        {
-          model,
-          terms: endpoint,
-          providerId: endpoint.provider,
-          provider,
-          upstreamModel: endpoint.model,
-          endpointId: endpointIdOf(endpoint),
-        },
-      ];
-    });
-    return preferred(available, preferences);
+  const all = models.map((model) => candidatesOf(model, dependencies));
+  const { allowed, skipped } = selectCandidates(all, preferences);
+  const candidates = allowed.flatMap((ofModel) => {
+    const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
+    return preferences?.allow_fallbacks === false ? ofOneChoice(ordered, preferences) : ordered;
   });
-  return { models, candidates };
+  const kept = new Set(candidates.map(({ placeId }) => placeId));
+  for (const { placeId } of allowed.flat()) {
+    if (!kept.has(placeId)) skipped.set(placeId, "no_fallbacks");
+  }
+  if (candidates.length === 0 && allowed.flat().length > 0) throw noneLeft("order", models, all);
+  const sortedBy = preferences?.sort ?? (allowed.flat().some(isWeighted) ? "weight" : undefined);
+  return {
+    models,
+    candidates,
+    ...(sortedBy !== undefined && { sortedBy }),
+    ...(skipped.size > 0 && {
+      skipped: [...skipped].map(([placeId, reason]) => ({ placeId, reason })),
+    }),
+  };
+}
+
+function candidatesOf(
+  model: CatalogueModel,
+  { providers, capability }: PlanDependencies,
+): Candidate[] {
+  return model.endpoints.flatMap((endpoint): Candidate[] => {
+    const provider = providers.get(endpoint.provider);
+    if (provider?.[capability] === undefined) return [];
+    const placeId = placeIdOf(endpoint);
+    const place = {
+      model,
+      terms: endpoint,
+      providerId: endpoint.provider,
+      provider,
+      upstreamModel: endpoint.model,
+      placeId,
+      endpointId: placeId,
+      ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
+    };
+    if (provider.keys === undefined) return [place];
+    return provider.keys.map((key) => ({
+      ...place,
+      provider: key.provider,
+      endpointId: keyedId(placeId, key),
+      key,
+    }));
+  });
+}
+
+/** By preference, why a candidate is not tried. */
+const SELECTIONS: readonly {
+  readonly name: "only" | "ignore" | "data_collection" | "max_price";
+  readonly reason: string;
+  allows(candidate: Candidate, preferences: ProviderPreferences): boolean;
+}[] = [
+  {
+    name: "only",
+    reason: "not_in_only",
+    allows: ({ providerId }, { only }) => only!.includes(providerId),
+  },
+  {
+    name: "ignore",
+    reason: "ignored",
+    allows: ({ providerId }, { ignore }) => !ignore!.includes(providerId),
+  },
+  {
+    name: "data_collection",
+    reason: "may_collect_data",
+    allows: ({ provider }, { data_collection: collection }) =>
+      collection === "allow" || provider.collectsNoData === true,
+  },
+  {
+    name: "max_price",
+    reason: "above_max_price",
+    allows: ({ terms }, { max_price: maximum }) => isWithin(terms.prices, maximum!),
+  },
+];
+
+/** By model, those that the preferences allow. Throws 400 with the preference that excludes the last one. */
+function selectCandidates(
+  all: readonly (readonly Candidate[])[],
+  preferences: ProviderPreferences | undefined,
+): { allowed: readonly (readonly Candidate[])[]; skipped: Map<string, string> } {
+  const skipped = new Map<string, string>();
+  let allowed = all;
+  for (const { name, reason, allows } of preferences === undefined ? [] : SELECTIONS) {
+    if (preferences![name] === undefined || preferences![name] === null) continue;
+    const before = allowed;
+    allowed = before.map((ofModel) =>
+      ofModel.filter((candidate) => {
+        const isAllowed = allows(candidate, preferences!);
+        if (!isAllowed) skipped.set(candidate.placeId, reason);
+        return isAllowed;
+      }),
+    );
+    if (allowed.flat().length === 0 && before.flat().length > 0) {
+      const models = new Set(all.flat().map(({ model }) => model));
+      throw noneLeft(name, [...models], before);
+    }
+  }
+  return { allowed, skipped };
+}
+
+const FEMTO_IN_USD = 1e15;
+const TOKENS_OF_A_PRICE = 1e6;
+
+/** Prices as they are stated to the client: in USD, of tokens for a million. */
+function isWithin(
+  { inputTokenFemto, outputTokenFemto, requestFemto, imageFemto }: ModelPrices,
+  { prompt, completion, request, image }: NonNullable<ProviderPreferences["max_price"]>,
+): boolean {
+  const fits = (price: bigint | undefined, maximumUsd: number | null | undefined, units: number) =>
+    maximumUsd === undefined ||
+    maximumUsd === null ||
+    Number(price ?? 0n) <= Math.round((maximumUsd * FEMTO_IN_USD) / units);
+  return (
+    fits(inputTokenFemto, prompt, TOKENS_OF_A_PRICE) &&
+    fits(outputTokenFemto, completion, TOKENS_OF_A_PRICE) &&
+    fits(requestFemto, request, 1) &&
+    fits(imageFemto, image, 1)
+  );
+}
+
+/** Without fallbacks: the providers of `order`, or the first place, with all keys that it has. */
+function ofOneChoice(
+  candidates: readonly Candidate[],
+  { order }: ProviderPreferences,
+): readonly Candidate[] {
+  if (order && order.length > 0) {
+    return candidates.filter(({ providerId }) => order.includes(providerId));
+  }
+  return candidates.filter(({ placeId }) => placeId === candidates[0]!.placeId);
+}
+
+function noneLeft(
+  member: string,
+  models: readonly CatalogueModel[],
+  before: readonly (readonly Candidate[])[],
+): GatewayError {
+  const providers = [...new Set(before.flat().map(({ providerId }) => providerId))];
+  const named = models.map(({ id }) => shown(id)).join(", ");
+  return new GatewayError(
+    "invalid_body",
+    `provider.${member} leaves none of the providers of ${named}: ${providers.join(", ")}.`,
+    { param: `provider.${member}` },
+  );
 }
 
 /** The terms that one hold covers: those of all candidates, or of the models where none is available. */
 export function coveredTerms({ models, candidates }: RoutePlan): readonly ModelTerms[] {
   return candidates.length === 0 ? models : candidates.map(({ terms }) => terms);
-}
-
-function preferred(candidates: readonly Candidate[], preferences: RoutePreferences): Candidate[] {
-  const { providerOrder, allowFallbacks } = preferences;
-  const preferred = [...new Set(providerOrder)].flatMap((name) =>
-    candidates.filter((candidate) => candidate.providerId === name),
-  );
-  if (!allowFallbacks) return providerOrder.length > 0 ? preferred : candidates.slice(0, 1);
-  return [...preferred, ...candidates.filter((candidate) => !preferred.includes(candidate))];
 }
 
 const MAX_SHOWN_CHARACTERS = 200;

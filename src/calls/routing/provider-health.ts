@@ -1,10 +1,12 @@
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { Provider } from "../../providers/interface.ts";
 import type { EndpointActors } from "./call-candidates.ts";
-import { endpointIdOf } from "./plan-route.ts";
+import { endpointIdsOf } from "./plan-route.ts";
 
 export interface ProviderHealthDependencies {
   readonly instanceId: string;
   readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
   readonly endpoints: EndpointActors;
 }
 
@@ -25,13 +27,15 @@ export class ProviderHealth {
   }
 
   report() {
-    const { instanceId, models } = this.#dependencies;
+    const { instanceId, models, providers } = this.#dependencies;
     const byProvider = new Map<string, { models: number; endpointIds: Set<string> }>();
     for (const model of models.all()) {
       for (const endpoint of model.endpoints) {
         const provider = byProvider.get(endpoint.provider) ?? { models: 0, endpointIds: new Set() };
         provider.models++;
-        provider.endpointIds.add(endpointIdOf(endpoint));
+        for (const id of endpointIdsOf(endpoint, providers.get(endpoint.provider))) {
+          provider.endpointIds.add(id);
+        }
         byProvider.set(endpoint.provider, provider);
       }
     }

@@ -1,21 +1,18 @@
 import type { ModelCategory } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { Capability, Provider } from "../../providers/interface.ts";
-import { planRoute, type RoutePlan, type RoutePreferences, resolveModels } from "./plan-route.ts";
+import { type PlanDependencies, planRoute, type RoutePlan, resolveModels } from "./plan-route.ts";
+import type { RoutePreferences } from "./preferences.ts";
 
-export interface RoutePlansDependencies {
+export interface RoutePlansDependencies extends PlanDependencies {
   /** The catalogue that all organizations share. */
   readonly models: ModelIndex;
-  readonly providers: ReadonlyMap<string, Provider>;
   /** Of the models that the endpoint serves. */
   readonly categories: readonly ModelCategory[];
-  /** What a provider must be capable of to be a candidate. */
-  readonly capability: Capability;
 }
 
 /**
- * Plans routes. Most requests name one model and state no preference: their plans are cached, one for each
- * name that a model of the shared catalogue has, until the catalogue changes.
+ * Plans routes. Most requests name one model without weights and state no preference: their plans are cached,
+ * one for each name that a model of the shared catalogue has, until the catalogue changes.
  */
 export class RoutePlans {
   readonly #dependencies: RoutePlansDependencies;
@@ -26,10 +23,18 @@ export class RoutePlans {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 404 model_not_found or 400 unsupported_model. */
-  plan(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
+  /**
+   * Throws 404 model_not_found, 400 unsupported_model, and 400 where the preferences leave no provider.
+   *
+   * @param affinity see `orderCandidates`
+   */
+  plan(
+    index: ModelIndex,
+    preferences: RoutePreferences,
+    affinity: () => string | undefined,
+  ): RoutePlan {
     if (index !== this.#dependencies.models || !isPlain(preferences)) {
-      return this.#made(index, preferences);
+      return this.#made(index, preferences, affinity);
     }
     if (this.#version !== index.version) {
       this.#plain.clear();
@@ -38,19 +43,22 @@ export class RoutePlans {
     const name = preferences.models[0]!;
     let plan = this.#plain.get(name);
     if (plan === undefined) {
-      plan = this.#made(index, preferences);
-      this.#plain.set(name, plan);
+      plan = this.#made(index, preferences, affinity);
+      if (plan.sortedBy === undefined) this.#plain.set(name, plan);
     }
     return plan;
   }
 
-  #made(index: ModelIndex, preferences: RoutePreferences): RoutePlan {
-    const { providers, categories, capability } = this.#dependencies;
-    const models = resolveModels(index, preferences, categories);
-    return planRoute(models, preferences, providers, capability);
+  #made(
+    index: ModelIndex,
+    preferences: RoutePreferences,
+    affinity: () => string | undefined,
+  ): RoutePlan {
+    const models = resolveModels(index, preferences, this.#dependencies.categories);
+    return planRoute(models, preferences, affinity, this.#dependencies);
   }
 }
 
-function isPlain({ models, providerOrder, allowFallbacks }: RoutePreferences): boolean {
-  return models.length === 1 && providerOrder.length === 0 && allowFallbacks;
+function isPlain({ models, provider }: RoutePreferences): boolean {
+  return models.length === 1 && provider === undefined;
 }

@@ -1,5 +1,5 @@
+import type { Query } from "../../../db/client.ts";
 import { listTunedModels, type TunedModelRecord } from "../../../db/queries/tuned-models.ts";
-import type { Query } from "../../../db/query.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 

@@ -1,10 +1,10 @@
 import { type Database, sqlState } from "../../../db/client.ts";
-import { lockKey } from "../../../db/queries/key-read.ts";
 import {
   deleteKeyEffect,
   insertKeyEffect,
+  lockKey,
   TooManyKeysError,
-} from "../../../db/queries/key-write.ts";
+} from "../../../db/queries/api-keys.ts";
 import { revokeOperatorKey } from "../../../db/queries/operator-keys.ts";
 import { keyCreated } from "../../events/key-created.ts";
 import { keyDeleted } from "../../events/key-deleted.ts";

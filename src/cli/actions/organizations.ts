@@ -1,11 +1,12 @@
 import type { Database } from "../../../db/client.ts";
-import { listOrganizations, loadOrganization } from "../../../db/queries/organization-read.ts";
 import {
   changeOrganization,
   createOrganization,
   findOperatedOrganization,
+  listOrganizations,
+  loadOrganization,
   type OperatedOrganization,
-} from "../../../db/queries/organization-write.ts";
+} from "../../../db/queries/organizations.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
   type OrganizationRequest,

@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import type { Database } from "../../../db/client.ts";
-import { readFileFolderId } from "../../../db/queries/file-read.ts";
+import { readFileFolderId } from "../../../db/queries/files.ts";
 import { maskUrl } from "../../config/config-error.ts";
 import type { GatewayConfig } from "../../config.ts";
 import { systemClock } from "../../lib/clock.ts";

@@ -78,6 +78,14 @@ export class ChatStream implements Ticking, EventListenerObject {
     return this.#attempts.tries.trail;
   }
 
+  get postponed(): readonly string[] {
+    return this.#attempts.tries.postponed;
+  }
+
+  get left(): readonly string[] {
+    return this.#attempts.tries.left;
+  }
+
   /** Resolves when the first event may leave. Rejects, with everything released, where none ever will. */
   open(): Promise<void> {
     this.#opened ??= this.#opening.run();

@@ -11,7 +11,13 @@ import type { ClientCompletion } from "../../providers/interface.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, readAnswer, usageBody } from "./render-answer.ts";
-import { CHAT_ROUTE, type ChatRequest, LONG_BODY, statedOutputLimit } from "./request.ts";
+import {
+  CHAT_ROUTE,
+  type ChatRequest,
+  conversationHead,
+  LONG_BODY,
+  statedOutputLimit,
+} from "./request.ts";
 import { planFields } from "./request-fields.ts";
 import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -66,6 +72,10 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     }
     assertSupported(request);
     return new AcceptedChat(request);
+  }
+
+  affinity({ fields }: AcceptedChat): string {
+    return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
   plan({ fields }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {

@@ -45,8 +45,13 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
     model: cutName,
     models: cutNames,
     provider: (value: unknown) => {
-      const { order, ...rest } = value as NonNullable<ChatRequest["provider"]>;
-      return order ? { ...rest, order: cutNames(order) } : rest;
+      const { order, only, ignore, ...rest } = value as NonNullable<ChatRequest["provider"]>;
+      return {
+        ...rest,
+        ...(order && { order: cutNames(order) }),
+        ...(only && { only: cutNames(only) }),
+        ...(ignore && { ignore: cutNames(ignore) }),
+      };
     },
     // Their lengths are checked.
     metadata: asItIs,

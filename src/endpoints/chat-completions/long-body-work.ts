@@ -16,7 +16,7 @@ import {
   type RenderOutcome,
 } from "./long-body.ts";
 import { isGatewayField, shapedBody } from "./provider-body.ts";
-import { CHAT_ROUTE, type ChatRequest } from "./request.ts";
+import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { askedMedia } from "./request-fields.ts";
 import { chatCompletionBody } from "./schema.ts";
 import { assertSupported } from "./unsupported-fields.ts";
@@ -88,6 +88,7 @@ function read(id: number, bytes: SharedBytes): LongBodyFacts {
     request: leanRequest(request),
     size: promptSize(request),
     media: askedMedia(request),
+    head: conversationHead(request),
     hash: bodyHash(CHAT_ROUTE, text),
   };
   keep(id, request, bytes.byteLength);

@@ -1,7 +1,7 @@
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import type { FairWorkThread, WaitSignal } from "../../lib/fair-work-thread.ts";
+import { SharedRoom } from "../../lib/fair-share.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
-import { SharedRoom } from "../../lib/shared-room.ts";
+import type { FairWorkThread, WaitSignal } from "../../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../../providers/chat-body.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { PromptSize } from "./cost-bound.ts";
@@ -20,6 +20,8 @@ export interface LongBodyFacts {
   readonly request: ChatRequest;
   readonly size: PromptSize;
   readonly media: AskedMedia;
+  /** See `conversationHead`. */
+  readonly head: string;
   /** For its idempotency key: see `bodyHash`. */
   readonly hash: string;
 }
@@ -46,7 +48,7 @@ export type RenderOutcome =
 export const PASSED_ON = ["kind", "message", "status", "param", "isTooLong"] as const;
 
 /** The whole body behind a lean request. */
-export interface LongChatBody extends Pick<LongBodyFacts, "size" | "media" | "hash"> {
+export interface LongChatBody extends Pick<LongBodyFacts, "size" | "media" | "head" | "hash"> {
   shapedAs(shape: BodyShape): ChatBody;
 }
 

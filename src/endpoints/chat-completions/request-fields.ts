@@ -35,10 +35,12 @@ export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
   const candidates: Candidate[] = [];
   const lacked = new Map<Candidate, LackedFields>();
   const barriers: string[] = [];
+  const skipped = [...(plan.skipped ?? [])];
   for (const candidate of plan.candidates) {
     const lack = lackOf(candidate, asked);
     if (lack.barrier !== undefined) {
       barriers.push(lack.barrier);
+      skipped.push({ placeId: candidate.placeId, reason: `lacks_${lack.barrier}` });
       continue;
     }
     candidates.push(candidate);
@@ -47,7 +49,7 @@ export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
   if (candidates.length === 0) throw unsupported(barriers, plan);
   if (barriers.length === 0 && lacked.size === 0) return plan;
   const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
-  return { models, candidates, ...(lacked.size > 0 && { lacked }) };
+  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
 }
 
 /** The fields of a request that a provider has to have, and how they count. */

@@ -1,3 +1,4 @@
+import type { ProviderPreferences } from "../../calls/routing/preferences.ts";
 import type { LongChatBody } from "./long-body.ts";
 
 /** The endpoint, as the hash of an idempotent call names it. */
@@ -25,11 +26,7 @@ export interface ChatRequest {
     readonly enabled?: boolean;
   } | null;
   readonly models?: readonly string[] | null;
-  readonly provider?: {
-    readonly order?: readonly string[] | null;
-    readonly allow_fallbacks?: boolean | null;
-    readonly require_parameters?: boolean | null;
-  } | null;
+  readonly provider?: ProviderPreferences | null;
   readonly route_explain?: boolean | null;
   readonly user?: string | null;
   readonly session_id?: string | null;
@@ -59,4 +56,14 @@ export interface ContentPart {
   readonly type: string;
   readonly text?: string;
   readonly [field: string]: unknown;
+}
+
+/**
+ * Names what the turns of one conversation have in common: everything up to the user's first message. A
+ * provider that has served one turn finds that much of the next one's prompt in its cache.
+ */
+export function conversationHead({ messages }: ChatRequest): string {
+  const first = messages.findIndex(({ role }) => role === "user");
+  const head = first === -1 ? messages : messages.slice(0, first + 1);
+  return Bun.hash.xxHash64(JSON.stringify(head)).toString(36);
 }

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { providerPreferences } from "../../calls/routing/preferences.ts";
 import { optional } from "../../http/route.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
@@ -119,19 +120,7 @@ export const chatCompletionBody = Type.Object(
         description: "Tried in turn where the one before fails; in the place of `model`",
       }),
     ),
-    provider: optional(
-      Type.Object({
-        order: optional(
-          Type.Array(Type.String({ minLength: 1 }), { description: "Providers to try first" }),
-        ),
-        allow_fallbacks: optional(Type.Boolean()),
-        require_parameters: optional(
-          Type.Boolean({
-            description: "Refuse the request where a field would be left out for every provider",
-          }),
-        ),
-      }),
-    ),
+    provider: optional(providerPreferences),
     plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
     web_search_options: optional(Type.Object({})),
     cache_control: optional(

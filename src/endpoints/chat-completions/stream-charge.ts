@@ -8,7 +8,7 @@ import {
 } from "../../calls/call-charge.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
+import { doneInTime } from "../../lib/deadlines.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
 import type { StreamRelay } from "./stream-relay.ts";

@@ -1,4 +1,4 @@
-import { enqueueInPieces } from "../../lib/body-pieces.ts";
+import { enqueueInPieces } from "../../http/body-pieces.ts";
 import type { Transcript } from "./transcript.ts";
 
 /** The client's side of a running stream. What is written before there is a body is kept for it. */

@@ -1,3 +1,4 @@
+import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ChatRequest } from "./request.ts";
 
@@ -63,8 +64,6 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   use_beam_search: "n",
 };
 
-const MEMBERS_OF_PROVIDER = ["order", "allow_fallbacks", "require_parameters"];
-
 /** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
 export function assertSupported(request: ChatRequest): void {
   for (const field in SYNONYMS) {
@@ -79,10 +78,7 @@ export function assertSupported(request: ChatRequest): void {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
-  for (const member in request.provider) {
-    if (MEMBERS_OF_PROVIDER.includes(member)) continue;
-    throw unsupported(`provider.${member}`);
-  }
+  if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };
     if (!CALLERS_TOOLS.has(type)) throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(type)}`);

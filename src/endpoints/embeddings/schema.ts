@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { providerPreferences } from "../../calls/routing/preferences.ts";
 import { optional } from "../../http/route.ts";
 
 const MAX_INPUTS = 2_048;
@@ -23,12 +24,7 @@ export const embeddingsBody = Type.Object(
     dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
     user: optional(Type.String({ maxLength: 512 })),
     models: optional(Type.Array(text, { minItems: 1, maxItems: MAX_FALLBACK_MODELS })),
-    provider: optional(
-      Type.Object({
-        order: optional(Type.Array(text)),
-        allow_fallbacks: optional(Type.Boolean()),
-      }),
-    ),
+    provider: optional(providerPreferences),
     route_explain: optional(Type.Boolean()),
     session_id: optional(Type.String({ maxLength: 256 })),
     trace: optional(Type.Object({})),

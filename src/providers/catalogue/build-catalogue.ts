@@ -3,14 +3,14 @@ import type { ModelConfig } from "../../config/file.ts";
 import { providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
-import type { DiscoveredModel } from "./discovered-model.ts";
 import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
 import { mergeOffers, type Offer, providerNames } from "./offers.ts";
 import { type BuiltInModels, builtInModels, type LeftOut } from "./provider-models.ts";
+import type { DiscoveredModel } from "./read-model-list.ts";
 import { sandboxModels } from "./sandbox-models.ts";
 
-export interface CatalogueInput {
+interface CatalogueInput {
   readonly providers: readonly ProviderConfig[];
   /** The configuration file's entries. */
   readonly models: readonly ModelConfig[];

@@ -2,9 +2,9 @@ import { isLocalServer } from "../../config/local-server.ts";
 import { providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
-import { type DiscoveredModel, modelPrices } from "./discovered-model.ts";
 import type { Offer } from "./offers.ts";
 import type { LeftOut } from "./provider-models.ts";
+import { type DiscoveredModel, modelPrices } from "./read-model-list.ts";
 import { exclusionReason } from "./served-models.ts";
 
 /** The context length of a local server's model where the server does not tell it. */

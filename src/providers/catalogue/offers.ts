@@ -10,7 +10,7 @@ export interface Offer {
   readonly model: CatalogueModel;
 }
 
-export interface MergedOffers {
+interface MergedOffers {
   /** Canonical models, each with an endpoint for each provider that serves it. */
   readonly models: readonly CatalogueModel[];
   /** By names that begin with a provider: that provider's endpoints alone. */

@@ -1,4 +1,4 @@
-import type { KeyRow } from "../../../db/queries/key-read.ts";
+import type { KeyRow } from "../../../db/queries/api-keys.ts";
 import type { Quantities } from "../../../src/lib/usage.ts";
 import { AccountTable } from "./credits-low.ts";
 import { Table } from "./table.ts";

@@ -1,0 +1,383 @@
+import {
+  type ApiKeyRecord,
+  type ApiKeySettings,
+  holdsScope,
+  type KeyKind,
+} from "../../src/lib/api-key-record.ts";
+import { SharedTexts } from "../../src/lib/shared-texts.ts";
+import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
+import type { StatementEffect } from "../ledger/effects.ts";
+import { recordChange } from "./changes.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
+
+/** A row of api_keys as the driver returns it. */
+export interface KeyRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly key_prefix: string;
+  readonly scopes: string[];
+  readonly rate_limit_rpm: number | null;
+  readonly daily_budget_nano: bigint | null;
+  readonly monthly_budget_nano: bigint | null;
+  readonly allowed_models: string[] | null;
+  readonly expires_at: Date | null;
+  readonly is_active: boolean;
+  readonly created_at: Date;
+}
+
+const shared = new SharedTexts();
+
+export function keyRecord(row: KeyRow): ApiKeyRecord {
+  return {
+    id: row.id,
+    organizationId: shared.text(row.organization_id),
+    kind: shared.text(row.kind as KeyKind),
+    name: row.name,
+    keyPrefix: row.key_prefix,
+    scopes: shared.list(row.scopes),
+    rateLimitRpm: row.rate_limit_rpm,
+    dailyBudgetNano: row.daily_budget_nano,
+    monthlyBudgetNano: row.monthly_budget_nano,
+    allowedModels: row.allowed_models && shared.list(row.allowed_models),
+    expiresAtMs: row.expires_at?.getTime() ?? null,
+    isActive: row.is_active,
+    createdAtMs: row.created_at.getTime(),
+  };
+}
+
+/** Which keys secrets belong to, by hash. Never changes for a hash: a secret is fixed at its key's creation. */
+export function findKeysByHash(hashes: readonly string[]): Query<ReadonlyMap<string, string>> {
+  return {
+    name: "key-find-by-hash",
+    tables: ["api_keys"],
+    async run(sql) {
+      const rows = await sql<{ id: string; key_hash: string }[]>`
+        SELECT id, key_hash FROM api_keys
+        WHERE key_hash = ANY(${sql.array([...hashes])}::text[]) AND deleted_at IS NULL`;
+      return new Map(rows.map((row) => [row.key_hash, row.id]));
+    },
+  };
+}
+
+interface LoadedPeriod {
+  readonly postedNano: bigint;
+  /** How often a charge was given back to it. */
+  readonly refunds: bigint;
+  readonly longHeldNano: bigint;
+}
+
+export interface LoadedKey {
+  /** Undefined where there is no such key, or it was deleted. */
+  readonly record: ApiKeyRecord | undefined;
+  /** What the accounts asked for stand at; one without a row stands at 0. */
+  readonly totals: ReadonlyMap<string, LoadedPeriod>;
+}
+
+/** A key that is not deleted, with the totals of the given accounts of its periods, in one snapshot. */
+export function loadKey(id: string, accountIds: readonly string[]): Query<LoadedKey> {
+  return {
+    name: "key-load",
+    tables: ["api_keys", "accounts"],
+    async run(sql) {
+      const rows = await sql<
+        (KeyRow & {
+          account_id: string | null;
+          posted_nano: bigint;
+          held_nano: bigint;
+          sequence: bigint;
+        })[]
+      >`
+        SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence
+        FROM api_keys k LEFT JOIN accounts a ON a.id IN ${sql([...accountIds])}
+        WHERE k.id = ${id} AND k.deleted_at IS NULL`;
+      const totals = new Map<string, LoadedPeriod>();
+      for (const { account_id, posted_nano, held_nano, sequence } of rows) {
+        if (account_id === null) continue;
+        const spend = { postedNano: posted_nano, refunds: sequence };
+        totals.set(account_id, { ...spend, longHeldNano: held_nano });
+      }
+      // By the id of the question: its caller holds that string already.
+      return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
+    },
+  };
+}
+
+export interface ListedKey {
+  readonly record: ApiKeyRecord;
+  readonly spentTodayNano: bigint;
+  readonly spentThisMonthNano: bigint;
+  readonly lastUsedAtMs: number | null;
+}
+
+interface KeyListing {
+  readonly organizationId: string;
+  /** Undefined: both. */
+  readonly isActive: boolean | undefined;
+  readonly limit: number;
+  readonly offset: number;
+  /** First days of the current UTC day and month, YYYY-MM-DD. */
+  readonly day: string;
+  readonly monthStart: string;
+}
+
+type ListedRow = KeyRow & {
+  readonly today_nano: bigint | null;
+  readonly month_nano: bigint | null;
+  readonly used_at: Date | null;
+};
+
+/** Keys of an organization that are not deleted, newest first, and how many there are. */
+export function listKeys(
+  sql: Database,
+  listing: KeyListing,
+): Promise<{ keys: ListedKey[]; total: number }> {
+  const { organizationId, limit, offset } = listing;
+  const isActive = listing.isActive ?? null;
+  return inOneSnapshot(sql, async (snapshot) => {
+    const [count] = await snapshot<{ total: bigint }[]>`
+      SELECT count(*) AS total FROM api_keys
+      WHERE organization_id = ${organizationId} AND deleted_at IS NULL
+        AND (${isActive}::boolean IS NULL OR is_active = ${isActive})`;
+    const rows = await snapshot<ListedRow[]>`
+      SELECT k.*, d.posted_nano AS today_nano, m.posted_nano AS month_nano,
+        greatest(k.last_used_at, (
+          SELECT max(u.last_used_at) FROM accounts u WHERE u.key_id = k.id AND u.kind = 'month'
+        )) AS used_at
+      FROM (
+        SELECT * FROM api_keys
+        WHERE organization_id = ${organizationId} AND deleted_at IS NULL
+          AND (${isActive}::boolean IS NULL OR is_active = ${isActive})
+        ORDER BY created_at DESC, id DESC LIMIT ${limit} OFFSET ${offset}
+      ) k
+      LEFT JOIN accounts d ON d.id = 'day:' || k.id || ':' || ${listing.day}
+      LEFT JOIN accounts m ON m.id = 'month:' || k.id || ':' || ${listing.monthStart}
+      ORDER BY k.created_at DESC, k.id DESC`;
+    return { keys: rows.map(listedKey), total: Number(count!.total) };
+  });
+}
+
+/** One key of an organization, where it is not deleted. */
+export async function findListedKey(
+  sql: Database,
+  key: { id: string; organizationId: string; day: string; monthStart: string },
+): Promise<ListedKey | undefined> {
+  const [row] = await sql<ListedRow[]>`
+    SELECT k.*, d.posted_nano AS today_nano, m.posted_nano AS month_nano,
+      greatest(k.last_used_at, (
+        SELECT max(u.last_used_at) FROM accounts u WHERE u.key_id = k.id AND u.kind = 'month'
+      )) AS used_at
+    FROM api_keys k
+    LEFT JOIN accounts d ON d.id = 'day:' || k.id || ':' || ${key.day}
+    LEFT JOIN accounts m ON m.id = 'month:' || k.id || ':' || ${key.monthStart}
+    WHERE k.id = ${key.id} AND k.organization_id = ${key.organizationId} AND k.deleted_at IS NULL`;
+  return row && listedKey(row);
+}
+
+function listedKey(row: ListedRow): ListedKey {
+  return {
+    record: keyRecord(row),
+    spentTodayNano: row.today_nano ?? 0n,
+    spentThisMonthNano: row.month_nano ?? 0n,
+    lastUsedAtMs: row.used_at?.getTime() ?? null,
+  };
+}
+
+/** Records uses that charged nothing; the accounts show those that did. */
+export async function noteKeyUse(
+  sql: Database,
+  uses: readonly { readonly keyId: string; readonly usedAtMs: number }[],
+): Promise<void> {
+  await sql`UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, u.used_at)
+    FROM (
+      SELECT unnest(${sql.array(uses.map(({ keyId }) => keyId))}::text[]) AS id,
+        unnest(${sql.array(uses.map(({ usedAtMs }) => new Date(usedAtMs).toISOString()))}::text[])::timestamptz AS used_at
+    ) u WHERE k.id = u.id`;
+}
+
+/** A key of any organization that is not deleted; no other transaction changes it before this one ends. */
+export async function lockKey(
+  sql: DatabaseTransaction,
+  id: string,
+): Promise<ApiKeyRecord | undefined> {
+  const [row] = await sql<KeyRow[]>`
+    SELECT * FROM api_keys WHERE id = ${id} AND deleted_at IS NULL FOR UPDATE`;
+  return row && keyRecord(row);
+}
+
+export interface NewKey extends ApiKeyRecord {
+  readonly keyHash: string;
+}
+
+const TABLES = ["api_keys", "accounts", "outbox", "changes"];
+/** Of an organization for which the operator has set no other limit. */
+export const DEFAULT_MAX_KEYS = 100_000;
+
+/** The organization has as many keys as it may have. */
+export class TooManyKeysError extends Error {
+  readonly maxKeys: number;
+
+  constructor(maxKeys: number) {
+    super(`the organization has ${maxKeys} API keys already`);
+    this.name = "TooManyKeysError";
+    this.maxKeys = maxKeys;
+  }
+}
+
+/** The key no longer holds scopes that its changer could not grant. */
+export class ScopesNotHeldError extends Error {
+  readonly scopes: readonly string[];
+
+  constructor(scopes: readonly string[]) {
+    super(`the key does not hold ${scopes.join(", ")}`);
+    this.name = "ScopesNotHeldError";
+    this.scopes = scopes;
+  }
+}
+
+/**
+ * Inserts a key. Fails with 23505 where the organization has one of that name, or the secret exists.
+ * Throws TooManyKeysError.
+ */
+export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<void> {
+  await sql`INSERT INTO api_keys ${sql({
+    id: key.id,
+    organization_id: key.organizationId,
+    kind: key.kind,
+    key_hash: key.keyHash,
+    key_prefix: key.keyPrefix,
+    created_at: new Date(key.createdAtMs),
+    ...settingColumns(key),
+  })}`;
+  await assertRoom(sql, key.organizationId);
+  await recordChange(sql, "api-key", key.id);
+}
+
+/** The insert has counted the key, under the lock of the organization's row: so the limit is exact. */
+async function assertRoom(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+  const [row] = await sql<{ key_count: number; max_keys: number | null }[]>`
+    SELECT key_count, max_keys FROM organizations WHERE id = ${organizationId}`;
+  const maxKeys = row!.max_keys ?? DEFAULT_MAX_KEYS;
+  if (row!.key_count > maxKeys) throw new TooManyKeysError(maxKeys);
+}
+
+export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffect {
+  return {
+    kind: "statement",
+    name: "key-insert",
+    tables: TABLES,
+    events: [event.type],
+    async run(sql) {
+      await insertKey(sql, key);
+      await insertOutboxEvent(sql, event);
+    },
+  };
+}
+
+/**
+ * Changes the given settings, of which there is at least one. Changed budgets may have been reached already.
+ * Of a key that another instance has deleted meanwhile nothing is changed, and nothing reported.
+ *
+ * @param keptScopes scopes that the key must still hold: another instance may have taken them away meanwhile
+ * @throws ScopesNotHeldError
+ */
+export function updateKeyEffect(
+  keyId: string,
+  changed: Partial<ApiKeySettings>,
+  periodAccounts: readonly string[],
+  event: OutboxEvent,
+  keptScopes: readonly string[] = [],
+): StatementEffect {
+  return {
+    kind: "statement",
+    name: "key-update",
+    tables: TABLES,
+    events: [event.type, "budget.threshold", "budget.exhausted"],
+    async run(sql) {
+      if (keptScopes.length > 0) await assertKept(sql, keyId, keptScopes);
+      const updated =
+        await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
+          WHERE id = ${keyId} AND deleted_at IS NULL`;
+      if (updated.count === 0) return;
+      await sql`SELECT 1 FROM accounts WHERE id IN ${sql([...periodAccounts])} ORDER BY id FOR UPDATE`;
+      await sql`SELECT emit_budget_events(${sql.array([...periodAccounts])}::text[], false)`;
+      await insertOutboxEvent(sql, event);
+      await recordChange(sql, "api-key", keyId);
+    },
+  };
+}
+
+async function assertKept(
+  sql: DatabaseTransaction,
+  keyId: string,
+  keptScopes: readonly string[],
+): Promise<void> {
+  const key = await lockKey(sql, keyId);
+  const lost = keptScopes.filter((scope) => key !== undefined && !holdsScope(key, scope));
+  if (lost.length > 0) throw new ScopesNotHeldError(lost);
+}
+
+/** Deletes a key; its row stays, so that transactions can name it. */
+export function deleteKeyEffect(keyId: string, event: OutboxEvent): StatementEffect {
+  return {
+    kind: "statement",
+    name: "key-delete",
+    tables: TABLES,
+    events: [event.type],
+    async run(sql) {
+      const deleted =
+        await sql`UPDATE api_keys SET deleted_at = clock_timestamp(), is_active = false,
+        version = version + 1 WHERE id = ${keyId} AND deleted_at IS NULL`;
+      if (deleted.count === 0) return;
+      await insertOutboxEvent(sql, event);
+      await recordChange(sql, "api-key", keyId);
+    },
+  };
+}
+
+/** A refusal that spend alone explains has reached the budget of these periods. */
+export function budgetExhaustedEffect(periodAccounts: readonly NewPeriod[]): StatementEffect {
+  return {
+    kind: "statement",
+    name: "budget-exhausted",
+    tables: ["accounts", "outbox"],
+    events: ["budget.threshold", "budget.exhausted"],
+    async run(sql) {
+      const ids = periodAccounts.map((account) => account.id).sort();
+      for (const account of periodAccounts) {
+        await sql`INSERT INTO accounts (id, kind, organization_id, key_id, period_start)
+          VALUES (${account.id}, ${account.kind}, ${account.organizationId}, ${account.keyId},
+            ${account.periodStart}::text::date) ON CONFLICT (id) DO NOTHING`;
+      }
+      await sql`SELECT 1 FROM accounts WHERE id IN ${sql(ids)} ORDER BY id FOR UPDATE`;
+      await sql`SELECT emit_budget_events(${sql.array(ids)}::text[], true)`;
+    },
+  };
+}
+
+export interface NewPeriod {
+  readonly id: string;
+  readonly kind: "day" | "month";
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly periodStart: string;
+}
+
+function settingColumns(settings: Partial<ApiKeySettings>): Record<string, never> {
+  const columns: Record<string, unknown> = {};
+  if (settings.name !== undefined) columns.name = settings.name;
+  if (settings.scopes !== undefined) columns.scopes = [...settings.scopes];
+  if (settings.rateLimitRpm !== undefined) columns.rate_limit_rpm = settings.rateLimitRpm;
+  if (settings.dailyBudgetNano !== undefined) columns.daily_budget_nano = settings.dailyBudgetNano;
+  if (settings.monthlyBudgetNano !== undefined)
+    columns.monthly_budget_nano = settings.monthlyBudgetNano;
+  if (settings.allowedModels !== undefined) {
+    columns.allowed_models = settings.allowedModels === null ? null : [...settings.allowedModels];
+  }
+  if (settings.expiresAtMs !== undefined) {
+    columns.expires_at = settings.expiresAtMs === null ? null : new Date(settings.expiresAtMs);
+  }
+  if (settings.isActive !== undefined) columns.is_active = settings.isActive;
+  return columns as Record<string, never>;
+}

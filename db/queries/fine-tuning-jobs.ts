@@ -1,0 +1,362 @@
+import {
+  type Hyperparameters,
+  isFinal,
+  type JobError,
+  type JobOrder,
+  type JobRecord,
+  type JobStatus,
+  type NewJobEvent,
+} from "../../src/lib/fine-tuning-job.ts";
+import { timeOfId } from "../../src/lib/ids.ts";
+import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import type { StatementEffect } from "../ledger/effects.ts";
+import { recordChange } from "./changes.ts";
+import type { NewFile } from "./file-uploads.ts";
+import { announceFile, insertFileUse } from "./files.ts";
+import { insertJobEvents } from "./fine-tuning-events.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
+import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
+
+/** A row of fine_tuning_jobs as the driver gives it. */
+interface JobRow {
+  readonly id: string;
+  readonly request_id: string;
+  readonly organization_id: string;
+  readonly key_id: string;
+  readonly base_model: string;
+  readonly provider_id: string;
+  readonly provider_base_model: string;
+  readonly training_file: string;
+  readonly validation_file: string | null;
+  readonly suffix: string | null;
+  readonly seed: number;
+  readonly hyperparameters: Hyperparameters;
+  readonly metadata: Record<string, string> | null;
+  readonly token_femto: bigint;
+  readonly fee_basis_points: number;
+  readonly hold_nano: bigint;
+  readonly status: JobStatus;
+  readonly error: JobError | null;
+  readonly fine_tuned_model: string | null;
+  readonly file_tokens: bigint | null;
+  readonly trained_tokens: bigint | null;
+  readonly provider_file: string | null;
+  readonly provider_validation_file: string | null;
+  readonly provider_job: string | null;
+  readonly create_tries: number;
+  readonly troubles: number;
+  readonly useless_answers: number;
+  readonly is_cleaned_up: boolean;
+  readonly result_file: string | null;
+  readonly event_count: number;
+  readonly version: bigint;
+  readonly created_at: Date;
+  readonly running_since: Date | null;
+  readonly estimated_finish: Date | null;
+  readonly finished_at: Date | null;
+}
+
+function jobRecord(row: JobRow): JobRecord {
+  return {
+    id: row.id,
+    requestId: row.request_id,
+    organizationId: row.organization_id,
+    keyId: row.key_id,
+    baseModel: row.base_model,
+    providerId: row.provider_id,
+    providerBaseModel: row.provider_base_model,
+    trainingFile: row.training_file,
+    validationFile: row.validation_file,
+    suffix: row.suffix,
+    seed: row.seed,
+    hyperparameters: row.hyperparameters,
+    metadata: row.metadata,
+    tokenFemto: row.token_femto,
+    feeBasisPoints: row.fee_basis_points,
+    holdNano: row.hold_nano,
+    status: row.status,
+    error: row.error,
+    fineTunedModel: row.fine_tuned_model,
+    fileTokens: row.file_tokens === null ? null : Number(row.file_tokens),
+    trainedTokens: row.trained_tokens === null ? null : Number(row.trained_tokens),
+    providerFile: row.provider_file,
+    providerValidationFile: row.provider_validation_file,
+    providerJob: row.provider_job,
+    createTries: row.create_tries,
+    troubles: row.troubles,
+    uselessAnswers: row.useless_answers,
+    isCleanedUp: row.is_cleaned_up,
+    resultFile: row.result_file,
+    eventCount: row.event_count,
+    version: row.version,
+    createdAtMs: row.created_at.getTime(),
+    runningSinceMs: row.running_since?.getTime() ?? null,
+    estimatedFinishMs: row.estimated_finish?.getTime() ?? null,
+    finishedAtMs: row.finished_at?.getTime() ?? null,
+  };
+}
+
+export const FINE_TUNING_JOB = "fine-tuning-job";
+
+/** For the job's owner. */
+export function loadJob(id: string): Query<JobRecord | undefined> {
+  return {
+    name: "fine-tuning-job-load",
+    tables: ["fine_tuning_jobs"],
+    async run(sql) {
+      const [row] = await sql<JobRow[]>`SELECT * FROM fine_tuning_jobs WHERE id = ${id}`;
+      return row && jobRecord(row);
+    },
+  };
+}
+
+/** For a caller: a job of its organization. */
+export async function findJob(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<JobRecord | undefined> {
+  const [row] = await sql<JobRow[]>`
+    SELECT * FROM fine_tuning_jobs WHERE id = ${id} AND organization_id = ${organizationId}`;
+  return row && jobRecord(row);
+}
+
+interface JobPage {
+  readonly organizationId: string;
+  /** Jobs older than this one. */
+  readonly after: string | undefined;
+  readonly limit: number;
+}
+
+/** Jobs of an organization, newest first; undefined where it has no job `after`. */
+export async function listJobs(
+  sql: Database,
+  page: JobPage,
+): Promise<{ jobs: JobRecord[]; hasMore: boolean } | undefined> {
+  const { organizationId, after, limit } = page;
+  if (after !== undefined && (await findJob(sql, organizationId, after)) === undefined) {
+    return undefined;
+  }
+  const rows = await sql<JobRow[]>`
+    SELECT * FROM fine_tuning_jobs WHERE organization_id = ${organizationId}
+    ${
+      after === undefined
+        ? sql``
+        : sql`AND (created_at, id) < (SELECT created_at, id FROM fine_tuning_jobs WHERE id = ${after})`
+    }
+    ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}`;
+  return { jobs: rows.slice(0, limit).map(jobRecord), hasMore: rows.length > limit };
+}
+
+/** Jobs of an organization that have not ended. */
+export async function countRunningJobs(
+  sql: Database | DatabaseTransaction,
+  organizationId: string,
+): Promise<number> {
+  const [row] = await sql<{ running: bigint }[]>`
+    SELECT count(*) AS running FROM fine_tuning_jobs
+    WHERE organization_id = ${organizationId} AND finished_at IS NULL`;
+  return Number(row!.running);
+}
+
+/** Jobs that have work now and no live owner, those that wait longest first. */
+export async function findDueJobs(sql: Database, limit: number): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    SELECT j.id FROM fine_tuning_jobs j WHERE j.due_at <= clock_timestamp()
+      AND NOT EXISTS (
+        SELECT 1 FROM owned_actors o WHERE o.kind = ${FINE_TUNING_JOB} AND o.id = j.id)
+    ORDER BY j.due_at LIMIT ${limit}`;
+  return rows.map(({ id }) => id);
+}
+
+/** The job is not any more as it was when this write was decided on: nothing was written. */
+export class JobMovedError extends Error {
+  constructor(id: string) {
+    super(`fine-tuning job ${id} has moved on meanwhile`);
+    this.name = "JobMovedError";
+  }
+}
+
+/** One step of a job, and all that has to become true with it. */
+export interface JobWrite {
+  readonly before: JobRecord;
+  readonly after: JobRecord;
+  /** Milliseconds until its owner has something to do again; null for never. */
+  readonly dueInMs: number | null;
+  readonly events: readonly NewJobEvent[];
+  readonly outbox?: OutboxEvent;
+  readonly tunedModel?: NewTunedModel;
+  /** True if another writer than its owner writes it; then the owner has to be notified. */
+  readonly wakesOwner?: boolean;
+}
+
+const TABLES = [
+  "file_uses",
+  "fine_tuning_jobs",
+  "fine_tuning_events",
+  "tuned_models",
+  "files",
+  "outbox",
+  "changes",
+] as const;
+
+/** A file of the job was deleted in the moment of its creation. */
+export class FileGoneError extends Error {
+  readonly fileId: string;
+
+  constructor(fileId: string) {
+    super(`the file ${fileId} is gone`);
+    this.name = "FileGoneError";
+    this.fileId = fileId;
+  }
+}
+
+/** The organization has as many jobs that have not ended as it may have. */
+export class TooManyJobsError extends Error {
+  constructor(organizationId: string) {
+    super(`${organizationId} has too many fine-tuning jobs`);
+    this.name = "TooManyJobsError";
+  }
+}
+
+/**
+ * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError,
+ * TooManyJobsError.
+ *
+ * @param mostRunning jobs of the organization that have not ended
+ * @param onInserted told the job as it then is: once that is durable its owner may move it on
+ */
+export function insertJobEffect(
+  order: JobOrder,
+  events: readonly NewJobEvent[],
+  mostRunning: number,
+  onInserted: (job: JobRecord) => void,
+): StatementEffect {
+  return {
+    kind: "statement",
+    name: "fine-tuning-job-insert",
+    tables: TABLES,
+    events: [],
+    async run(sql) {
+      await assertRoom(sql, order.organizationId, mostRunning);
+      const [row] = await sql<[JobRow]>`INSERT INTO fine_tuning_jobs ${sql({
+        id: order.id,
+        request_id: order.requestId,
+        organization_id: order.organizationId,
+        key_id: order.keyId,
+        base_model: order.baseModel,
+        provider_id: order.providerId,
+        provider_base_model: order.providerBaseModel,
+        training_file: order.trainingFile,
+        validation_file: order.validationFile,
+        suffix: order.suffix,
+        seed: order.seed,
+        hyperparameters: order.hyperparameters as never,
+        metadata: order.metadata as never,
+        token_femto: order.tokenFemto,
+        fee_basis_points: order.feeBasisPoints,
+        hold_nano: order.holdNano,
+      })} RETURNING *`;
+      onInserted(jobRecord(row));
+      for (const fileId of [order.trainingFile, order.validationFile]) {
+        if (fileId === null) continue;
+        const { organizationId } = order;
+        const isKept = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
+        if (!isKept) throw new FileGoneError(fileId);
+      }
+      await insertJobEvents(sql, order.id, events);
+      await recordChange(sql, "fine-tuning-work", order.id);
+    },
+  };
+}
+
+/** Orders of an organization are counted one after the other, whichever instance takes them. */
+async function assertRoom(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  mostRunning: number,
+): Promise<void> {
+  const name = `fine-tuning-jobs ${organizationId}`;
+  await sql`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
+  if ((await countRunningJobs(sql, organizationId)) >= mostRunning) {
+    throw new TooManyJobsError(organizationId);
+  }
+}
+
+/**
+ * Writes one step of a job, where the job is still the one it was decided on: else JobMovedError.
+ *
+ * @param guard the first statement of the transaction, such as that of a lease
+ */
+export function writeJobEffect(
+  write: JobWrite,
+  guard: (sql: DatabaseTransaction) => Promise<void> = async () => {},
+): StatementEffect {
+  return {
+    kind: "statement",
+    name: "fine-tuning-job-write",
+    tables: TABLES,
+    events: write.outbox === undefined ? [] : [write.outbox.type],
+    async run(sql) {
+      await guard(sql);
+      await writeJob(sql, write);
+    },
+  };
+}
+
+async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void> {
+  const { before, after, dueInMs, outbox, tunedModel } = write;
+  const written = await sql`UPDATE fine_tuning_jobs SET ${sql(progressColumns(after))},
+      due_at = clock_timestamp() + make_interval(secs => ${dueInMs === null ? null : dueInMs / 1_000})
+    WHERE id = ${before.id} AND version = ${before.version} AND status = ${before.status}`;
+  if (written.count !== 1) throw new JobMovedError(before.id);
+  await insertJobEvents(sql, before.id, write.events);
+  if (tunedModel !== undefined) {
+    await insertTunedModel(sql, tunedModel);
+    await recordChange(sql, "tuned-model", before.organizationId);
+  }
+  if (before.resultFile === null && after.resultFile !== null && !isFinal(before.status)) {
+    await announceFile(sql, resultFileOf(after, after.resultFile));
+  }
+  if (outbox !== undefined) await insertOutboxEvent(sql, outbox);
+  if (write.events.length > 0 || before.status !== after.status) {
+    await recordChange(sql, "fine-tuning-job", before.id);
+  }
+  if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
+}
+
+/** The file of what was measured in training, as it is made. */
+export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string): NewFile {
+  return {
+    id,
+    organizationId: job.organizationId,
+    filename: "step_metrics.csv",
+    purpose: "fine-tune-results",
+    contentType: "text/csv",
+    createdAtMs: timeOfId(id),
+    lifetimeSeconds: null,
+  };
+}
+
+function progressColumns(job: JobRecord): Record<string, never> {
+  const time = (ms: number | null) => (ms === null ? null : new Date(ms));
+  return {
+    status: job.status,
+    error: job.error,
+    fine_tuned_model: job.fineTunedModel,
+    file_tokens: job.fileTokens,
+    trained_tokens: job.trainedTokens,
+    provider_file: job.providerFile,
+    provider_validation_file: job.providerValidationFile,
+    provider_job: job.providerJob,
+    create_tries: job.createTries,
+    troubles: job.troubles,
+    useless_answers: job.uselessAnswers,
+    is_cleaned_up: job.isCleanedUp,
+    result_file: job.resultFile,
+    running_since: time(job.runningSinceMs),
+    estimated_finish: time(job.estimatedFinishMs),
+    finished_at: time(job.finishedAtMs),
+    version: job.version,
+  } as Record<string, unknown> as Record<string, never>;
+}

@@ -1,0 +1,357 @@
+import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { postCredit } from "../ledger/post-credit.ts";
+import { dayAccountId, monthAccountId, orgAccountId } from "../ledger/rows.ts";
+import { insertKey, type NewKey } from "./api-keys.ts";
+import { recordChange } from "./changes.ts";
+
+interface LoadedOrganization {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  /** Null: the plan's. */
+  readonly feeBasisPoints: number | null;
+  readonly creditNano: bigint;
+  /** How far the balance may go below zero; null is without limit. */
+  readonly creditLimitNano: bigint | null;
+  readonly postedNano: bigint;
+  readonly sequence: bigint;
+  readonly heldNano: bigint;
+}
+
+/** An organization with its balance account. */
+export function loadOrganization(id: string): Query<LoadedOrganization | undefined> {
+  return {
+    name: "organization-load",
+    tables: ["organizations", "accounts"],
+    async run(sql) {
+      const [row] = await sql<
+        {
+          id: string;
+          name: string;
+          plan: string;
+          credit_nano: bigint;
+          credit_limit_nano: bigint | null;
+          posted_nano: bigint;
+          sequence: bigint;
+          held_nano: bigint;
+          fee_basis_points: number | null;
+        }[]
+      >`SELECT o.id, o.name, o.plan, a.credit_nano, a.credit_limit_nano, a.posted_nano, a.sequence,
+          a.held_nano, o.fee_basis_points
+        FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id WHERE o.id = ${id}`;
+      return (
+        row && {
+          id: row.id,
+          name: row.name,
+          plan: row.plan,
+          creditNano: row.credit_nano,
+          creditLimitNano: row.credit_limit_nano,
+          postedNano: row.posted_nano,
+          sequence: row.sequence,
+          heldNano: row.held_nano,
+          feeBasisPoints: row.fee_basis_points,
+        }
+      );
+    },
+  };
+}
+
+interface ListedOrganization {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  readonly balanceNano: bigint;
+  readonly createdAtMs: number;
+}
+
+/** Organizations, newest first, and how many there are. */
+export async function listOrganizations(
+  sql: Database,
+  page: { readonly limit: number; readonly offset: number },
+): Promise<{ organizations: ListedOrganization[]; total: number }> {
+  const [count] = await sql<{ total: bigint }[]>`SELECT count(*) AS total FROM organizations`;
+  const rows = await sql<
+    { id: string; name: string; plan: string; balance_nano: bigint | null; created_at: Date }[]
+  >`SELECT o.id, o.name, o.plan, a.credit_nano - a.posted_nano AS balance_nano, o.created_at
+    FROM organizations o LEFT JOIN accounts a ON a.id = 'org:' || o.id
+    ORDER BY o.created_at DESC, o.id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
+  return {
+    organizations: rows.map((row) => ({
+      id: row.id,
+      name: row.name,
+      plan: row.plan,
+      balanceNano: row.balance_nano ?? 0n,
+      createdAtMs: row.created_at.getTime(),
+    })),
+    total: Number(count!.total),
+  };
+}
+
+export interface FirstOrganization {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  /** Null: the plan's fee. */
+  readonly feeBasisPoints: bigint | null;
+  readonly balanceNano: bigint;
+  /** Null is without limit. */
+  readonly creditLimitNano: bigint | null;
+}
+
+/** The organization that the first start created; undefined where there is none. */
+export async function findFirstOrganization(sql: Database): Promise<FirstOrganization | undefined> {
+  const [row] = await sql<
+    {
+      id: string;
+      name: string;
+      plan: string;
+      fee_basis_points: number | null;
+      balance_nano: bigint | null;
+      credit_limit_nano: bigint | null;
+    }[]
+  >`SELECT o.id, o.name, o.plan, o.fee_basis_points,
+      a.credit_nano - a.posted_nano AS balance_nano, a.credit_limit_nano
+    FROM organizations o LEFT JOIN accounts a ON a.id = 'org:' || o.id
+    ORDER BY o.created_at, o.id LIMIT 1`;
+  return (
+    row && {
+      id: row.id,
+      name: row.name,
+      plan: row.plan,
+      feeBasisPoints: row.fee_basis_points === null ? null : BigInt(row.fee_basis_points),
+      balanceNano: row.balance_nano ?? 0n,
+      creditLimitNano: row.credit_limit_nano,
+    }
+  );
+}
+
+export interface OrganizationBalance {
+  readonly organizationId: string;
+  readonly balanceNano: bigint;
+}
+
+/** Balances of the oldest organizations, at most `limit`. */
+export async function listOrganizationBalances(
+  sql: Database,
+  limit: number,
+): Promise<OrganizationBalance[]> {
+  const rows = await sql<{ id: string; balance_nano: bigint }[]>`
+    SELECT o.id, a.credit_nano - a.posted_nano AS balance_nano
+    FROM (SELECT id FROM organizations ORDER BY id LIMIT ${limit}) o
+    JOIN accounts a ON a.id = 'org:' || o.id`;
+  return rows.map((row) => ({ organizationId: row.id, balanceNano: row.balance_nano }));
+}
+
+export interface NewOrganization {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  readonly keys: readonly NewKey[];
+  /** Null is without limit. */
+  readonly creditLimitNano: bigint | null;
+  readonly startingCreditNano: bigint;
+  /** Id of the transaction that gives the starting credit. */
+  readonly creditTransactionId: string;
+}
+
+/** An organization with its account, its first keys and its starting credit. */
+export async function createOrganization(
+  sql: DatabaseTransaction,
+  organization: NewOrganization,
+): Promise<void> {
+  const { id, name, plan, creditLimitNano } = organization;
+  await sql`INSERT INTO organizations (id, name, plan) VALUES (${id}, ${name}, ${plan})`;
+  await sql`INSERT INTO accounts (id, kind, organization_id, credit_limit_nano)
+    VALUES (${orgAccountId(id)}, 'org', ${id}, ${creditLimitNano?.toString() ?? null}::bigint)`;
+  for (const key of organization.keys) await insertKey(sql, key);
+  if (organization.startingCreditNano === 0n) return;
+  await postCredit(sql, {
+    transactionId: organization.creditTransactionId,
+    organizationId: id,
+    type: "adjustment",
+    amountNano: organization.startingCreditNano,
+    description: "Starting credit",
+  });
+}
+
+export async function hasOrganizations(sql: Database | DatabaseTransaction): Promise<boolean> {
+  const rows = await sql`SELECT 1 FROM organizations LIMIT 1`;
+  return rows.length > 0;
+}
+
+/** What an operator sets for one organization; null stands for what its plan or the gateway gives to all. */
+export interface OrganizationSettings {
+  readonly name: string;
+  readonly plan: string;
+  readonly feeBasisPoints: number | null;
+  readonly fileQuotaBytes: number | null;
+  readonly maxKeys: number | null;
+  readonly maxWebhooks: number | null;
+  readonly isSuspended: boolean;
+}
+
+export interface OperatedOrganization extends OrganizationSettings {
+  readonly id: string;
+  readonly keyCount: number;
+  readonly creditNano: bigint;
+  readonly balanceNano: bigint;
+  /** Null is without limit. */
+  readonly creditLimitNano: bigint | null;
+  readonly createdAtMs: number;
+}
+
+/** Organizations, newest first, and how many there are. */
+export async function listOperatedOrganizations(
+  sql: Database,
+  page: { readonly limit: number; readonly offset: number },
+): Promise<{ organizations: OperatedOrganization[]; total: number }> {
+  const [count] = await sql<{ total: bigint }[]>`SELECT count(*) AS total FROM organizations`;
+  const rows = await sql<OrganizationRow[]>`
+    SELECT ${columns(sql)} FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id
+    ORDER BY o.created_at DESC, o.id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
+  return { organizations: rows.map(operated), total: Number(count!.total) };
+}
+
+export async function findOperatedOrganization(
+  sql: Database,
+  id: string,
+): Promise<OperatedOrganization | undefined> {
+  const [row] = await sql<OrganizationRow[]>`
+    SELECT ${columns(sql)} FROM organizations o JOIN accounts a ON a.id = ${orgAccountId(id)}
+    WHERE o.id = ${id}`;
+  return row && operated(row);
+}
+
+/** Changes the given settings and notifies every instance. False where there is no such organization. */
+export async function changeOrganization(
+  sql: DatabaseTransaction,
+  id: string,
+  changed: Partial<OrganizationSettings>,
+): Promise<boolean> {
+  const [found] = await sql`SELECT 1 FROM organizations WHERE id = ${id} FOR NO KEY UPDATE`;
+  if (found === undefined) return false;
+  const columns = settingColumns(changed);
+  if (Object.keys(columns).length > 0) {
+    await sql`UPDATE organizations SET ${sql(columns)} WHERE id = ${id}`;
+  }
+  if (changed.isSuspended !== undefined) {
+    await sql`UPDATE organizations
+      SET suspended_at = CASE WHEN ${changed.isSuspended} THEN coalesce(suspended_at, clock_timestamp()) END
+      WHERE id = ${id}`;
+    await recordChange(sql, "suspension", id);
+  }
+  await recordChange(sql, "organization", id);
+  return true;
+}
+
+export function suspendedOrganizations(): Query<string[]> {
+  return {
+    name: "organizations-suspended",
+    tables: ["organizations"],
+    async run(sql) {
+      const rows = await sql<{ id: string }[]>`
+        SELECT id FROM organizations WHERE suspended_at IS NOT NULL`;
+      return rows.map(({ id }) => id);
+    },
+  };
+}
+
+interface OrganizationRow {
+  readonly id: string;
+  readonly name: string;
+  readonly plan: string;
+  readonly fee_basis_points: number | null;
+  readonly file_quota_bytes: bigint | null;
+  readonly max_keys: number | null;
+  readonly max_webhooks: number | null;
+  readonly key_count: number;
+  readonly suspended_at: Date | null;
+  readonly created_at: Date;
+  readonly credit_nano: bigint;
+  readonly posted_nano: bigint;
+  readonly credit_limit_nano: bigint | null;
+}
+
+function columns(sql: Database) {
+  return sql`o.id, o.name, o.plan, o.fee_basis_points, o.file_quota_bytes, o.max_keys, o.max_webhooks,
+    o.key_count, o.suspended_at, o.created_at, a.credit_nano, a.posted_nano, a.credit_limit_nano`;
+}
+
+function operated(row: OrganizationRow): OperatedOrganization {
+  return {
+    id: row.id,
+    name: row.name,
+    plan: row.plan,
+    feeBasisPoints: row.fee_basis_points,
+    fileQuotaBytes: row.file_quota_bytes === null ? null : Number(row.file_quota_bytes),
+    maxKeys: row.max_keys,
+    maxWebhooks: row.max_webhooks,
+    isSuspended: row.suspended_at !== null,
+    keyCount: row.key_count,
+    creditNano: row.credit_nano,
+    balanceNano: row.credit_nano - row.posted_nano,
+    creditLimitNano: row.credit_limit_nano,
+    createdAtMs: row.created_at.getTime(),
+  };
+}
+
+/** All but the suspension, whose time is set by the database. */
+function settingColumns(changed: Partial<OrganizationSettings>): Record<string, never> {
+  const columns: Record<string, unknown> = {};
+  if (changed.name !== undefined) columns.name = changed.name;
+  if (changed.plan !== undefined) columns.plan = changed.plan;
+  if (changed.feeBasisPoints !== undefined) columns.fee_basis_points = changed.feeBasisPoints;
+  if (changed.fileQuotaBytes !== undefined) columns.file_quota_bytes = changed.fileQuotaBytes;
+  if (changed.maxKeys !== undefined) columns.max_keys = changed.maxKeys;
+  if (changed.maxWebhooks !== undefined) columns.max_webhooks = changed.maxWebhooks;
+  return columns as Record<string, never>;
+}
+
+/** What an organization and one of its keys have spent, holds left aside. */
+export interface MoneyLeft {
+  readonly plan: string;
+  readonly balanceNano: bigint;
+  /** How far the balance may go below zero; null is without limit. */
+  readonly creditLimitNano: bigint | null;
+  readonly spentTodayNano: bigint;
+  readonly spentThisMonthNano: bigint;
+}
+
+/** Undefined where there is no such organization. Days and months are those of the given first days. */
+export function findMoneyLeft(
+  organizationId: string,
+  keyId: string,
+  day: string,
+  month: string,
+): Query<MoneyLeft | undefined> {
+  return {
+    name: "money-left",
+    tables: ["organizations", "accounts"],
+    async run(sql) {
+      const [row] = await sql<
+        {
+          plan: string;
+          balance_nano: bigint;
+          credit_limit_nano: bigint | null;
+          today_nano: bigint;
+          month_nano: bigint;
+        }[]
+      >`SELECT o.plan, a.credit_nano - a.posted_nano AS balance_nano, a.credit_limit_nano,
+          coalesce((SELECT posted_nano FROM accounts WHERE id = ${dayAccountId(keyId, day)}), 0)
+            AS today_nano,
+          coalesce((SELECT posted_nano FROM accounts WHERE id = ${monthAccountId(keyId, month)}), 0)
+            AS month_nano
+        FROM organizations o JOIN accounts a ON a.id = ${orgAccountId(organizationId)}
+        WHERE o.id = ${organizationId}`;
+      return (
+        row && {
+          plan: row.plan,
+          balanceNano: row.balance_nano,
+          creditLimitNano: row.credit_limit_nano,
+          spentTodayNano: row.today_nano,
+          spentThisMonthNano: row.month_nano,
+        }
+      );
+    },
+  };
+}
