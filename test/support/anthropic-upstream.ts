@@ -24,7 +24,6 @@ export interface AnthropicGateway {
 /** Of the built-in catalogue, each with another way to think. */
 export const ADAPTIVE = "anthropic/claude-opus-5";
 export const BUDGET = "anthropic/claude-haiku-4-5";
-export const UNTHINKING = "anthropic/claude-3-5-haiku";
 
 export async function startAnthropicGateway(): Promise<AnthropicGateway> {
   let answer: Answer = () => new Response("nothing to say", { status: 500 });

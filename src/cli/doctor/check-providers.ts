@@ -1,8 +1,9 @@
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { GatewayConfig } from "../../config.ts";
+import { modelListPath } from "../../providers/catalogue/ask-model-list.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { wireDialect } from "../../providers/openai/wire-dialects.ts";
+import { keyHeaders } from "../../providers/key-headers.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
 import { endpointUrl } from "../../providers/transport/request-head.ts";
@@ -170,12 +171,9 @@ async function askForModels(
   provider: ProviderConfig,
   apiKey: string | undefined,
 ): Promise<Asked> {
-  const { keyHeader } = wireDialect(provider.type);
-  const headers: Record<string, string> = { accept: "application/json" };
-  if (apiKey !== undefined) {
-    headers[keyHeader] = keyHeader === "authorization" ? `Bearer ${apiKey}` : apiKey;
-  }
-  const response = await sent(client, endpointUrl(provider.baseUrl, "/models"), {
+  const headers = { accept: "application/json", ...keyHeaders(provider.type, apiKey) };
+  const url = endpointUrl(provider.baseUrl, modelListPath(provider.type));
+  const response = await sent(client, url, {
     method: "GET",
     headers,
     body: "",

@@ -1,11 +1,15 @@
 import type { Clock } from "../../lib/clock.ts";
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { ChatAnswer, ChatCall, Provider, ProviderSettings } from "../interface.ts";
-import { endpointUrl } from "../openai/endpoint-url.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { isEventStream } from "../transport/content-type.ts";
-import { type HttpClient, type ProviderResponse, sent } from "../transport/provider-response.ts";
+import {
+  type HttpClient,
+  isEventStream,
+  type ProviderResponse,
+  sent,
+} from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { anthropicFields } from "./chat-fields.ts";
 import { EventReader } from "./event-reader.ts";

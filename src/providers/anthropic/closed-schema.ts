@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import { EventSplitter, textOfLatin1 } from "../../lib/event-splitter.ts";
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import {
   type ChatEvent,
   type PieceReader,

@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import { cacheControlOf } from "./cache-control.ts";
 import { type Block, blocksOf, unsupported } from "./content-parts.ts";
 import { thinkingBlocks } from "./reasoning-details.ts";

@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../interface.ts";
 import type { Block } from "./content-parts.ts";
 

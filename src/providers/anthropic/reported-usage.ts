@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 
 /** The counts of an answer so far. In a stream its beginning tells the prompt, and later events all of it. */

@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { FinishReason } from "../interface.ts";
 
 /** `pause_turn` ends answers that the provider's own tools have made long, which callers cannot ask for. */

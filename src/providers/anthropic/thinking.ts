@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { ChatRequestFields } from "../chat-body.ts";
 import type { ClaudeTraits } from "./model-traits.ts";
 import { forcesTool } from "./tools.ts";

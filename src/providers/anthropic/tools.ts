@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { ChatRequestFields } from "../chat-body.ts";
 import { cacheControlOf } from "./cache-control.ts";
 import { closedSchema } from "./closed-schema.ts";

@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import type { ReasoningDetail, ToolCall, TypedCompletion } from "../interface.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import { redactedDetail, thinkingDetail } from "./reasoning-details.ts";

@@ -1,7 +1,7 @@
 import { isLocalServer } from "../../config/local-server.ts";
+import { providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
-import { requestHeaders } from "../openai/chat/chat-provider.ts";
-import { wireDialect } from "../openai/wire-dialects.ts";
+import { keyHeaders } from "../key-headers.ts";
 import { readWhole } from "../transport/bounded-body.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
@@ -25,7 +25,7 @@ export async function askModelList(
 ): Promise<DiscoveredModel[]> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const asking: Asking = { client, provider, headers: headersOf(provider), signal };
-  const url = endpointUrl(provider.baseUrl, "/models");
+  const url = endpointUrl(provider.baseUrl, modelListPath(provider.type));
   const answer = await ask(asking, "GET", url, "", MAX_LIST_BYTES);
   const models = readModelList(provider.type, answer);
   if (models === undefined) throw new Error("its answer to GET /models is no list of models");
@@ -39,13 +39,18 @@ interface Asking {
   readonly signal: AbortSignal;
 }
 
-function headersOf(provider: ProviderConfig): Readonly<Record<string, string>> {
-  const settings = {
-    ...provider,
-    apiKey: provider.apiKey,
-    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+/** Anthropic gives 20 models unless it is told. */
+export function modelListPath(type: string): string {
+  return providerType(type)?.wire === "anthropic" ? "/models?limit=1000" : "/models";
+}
+
+function headersOf({ type, apiKey }: ProviderConfig): Readonly<Record<string, string>> {
+  return {
+    "content-type": "application/json",
+    // Expanding would need a bound of its own.
+    "accept-encoding": "identity",
+    ...keyHeaders(type, apiKey),
   };
-  return requestHeaders(settings, wireDialect(provider.type));
 }
 
 /** What a local server's own interface tells: LM Studio's list, or Ollama's description of each model. */
