@@ -3,20 +3,24 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import { composeApp, startPassivation } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
-import { applyChange, type ChangeListeners, forgetAll } from "./compose/change-feed.ts";
-import { composeNode } from "./compose/cluster-node.ts";
-import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
+import {
+  applyChange,
+  type ChangeListeners,
+  composeNode,
+  forgetAll,
+  openCoordination,
+  restoreRateWindows,
+} from "./compose/cluster-node.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
-import { composeModels } from "./compose/models.ts";
+import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
-import { composeProviders } from "./compose/providers.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
-import { LastUse } from "./keys/last-use.ts";
+import { LastUse } from "./keys/api-keys.ts";
 import { tellKeys } from "./master-key/establish.ts";
 import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
@@ -75,7 +79,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort, workThread },
     events: webhooks.completionEvents,
-    whenCurrent: () => membership.whenCurrent(),
+    membership,
     notes: owed.notes,
   });
   owed.begin({ ledger, money, ticker });

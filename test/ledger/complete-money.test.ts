@@ -106,7 +106,7 @@ async function ask(
       deadlines,
       isCutShort: () => isCutShort,
     },
-    new ChatEndpoint({ clock: owned.clock } as never),
+    new ChatEndpoint(owned.clock),
     admitted,
   );
   const outcome = completing.then(

@@ -4,7 +4,7 @@ import { createdKeyShape, keyItemShape } from "../../keys/routes.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
 import { MAX_RATE_LIMIT_RPM } from "../../lib/api-key-record.ts";
 import { isoTime, utcDay, utcMonth } from "../../lib/utc-time.ts";
-import { addOperatorKey } from "../../organizations/new-organization.ts";
+import { addOperatorKey } from "../../organizations/organizations.ts";
 import { addKey, revokeKey } from "../actions/keys.ts";
 import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";

@@ -1,6 +1,6 @@
 import { ConfigError } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
-import { providerType } from "../../config/provider-types.ts";
+import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import { discoveredOffers } from "./discovered-offers.ts";
@@ -115,7 +115,7 @@ function builtInOf({ builtIn, now }: CatalogueInput, typeName: string): Promise<
  * ones under other names, and would cost nothing.
  */
 function isNamedInFile({ id, type }: ProviderConfig, models: readonly ModelConfig[]): boolean {
-  if (type !== "openai-compatible") return false;
+  if (!isSelfHosted(type)) return false;
   return models.some((entry) =>
     entry.endpoints === undefined
       ? entry.id.startsWith(`${id}/`)

@@ -1,5 +1,5 @@
 import { isLocalServer } from "../../config/local-server.ts";
-import { providerType } from "../../config/provider-types.ts";
+import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Offer } from "./offers.ts";
@@ -90,7 +90,7 @@ function toModel(
 ): CatalogueModel {
   const name = known?.name ?? model.name.slice(model.name.lastIndexOf("/") + 1);
   const displayName = providerType(provider.type)?.displayName ?? provider.id;
-  const host = provider.type === "openai-compatible" ? provider.id : displayName;
+  const host = isSelfHosted(provider.type) ? provider.id : displayName;
   const own = known === undefined ? terms : { ...terms, capabilities: known.capabilities };
   return {
     id: `${provider.type}/${model.name}`,

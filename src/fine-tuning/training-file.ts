@@ -1,6 +1,92 @@
 import { saidWithoutContent } from "../files/json-lines-check.ts";
-import { JsonLineError, parseJsonLine } from "../lib/json-lines.ts";
-import { decodeShared, type SharedBytes } from "../lib/shared-bytes.ts";
+import type { JobError } from "../lib/fine-tuning-job.ts";
+import {
+  JsonLineError,
+  loopPauses,
+  MAX_QUICK_LINE_BYTES,
+  parseJsonLine,
+  type RawLine,
+  readLines,
+} from "../lib/json-lines.ts";
+import { decodeShared, type SharedBytes, sharedCopy } from "../lib/shared-bytes.ts";
+import { tokensOfPrompt } from "../lib/token-estimate.ts";
+
+/** Longer lines are refused unread: no model's context holds as much. */
+const MAX_LINE_BYTES = 16 * 1024 * 1024;
+
+interface FileLimits {
+  /** Most tokens of one example. */
+  readonly contextTokens: number;
+  /** Counts no further than is needed to pass `limit`. */
+  countTokens(text: string, limit: number): Promise<number>;
+  /** Has a work thread check the line. Rejects with 503 where it has too much to do. */
+  checkLongLine(call: LongLineCall): Promise<CheckedLine>;
+}
+
+/**
+ * Reads a training or validation file to its end: whether every line is an example that the base model
+ * can hold, and about how many tokens they are. The error names the first line at fault.
+ *
+ * @param param the field that named the file
+ */
+export async function checkFile(
+  content: ReadableStream<Uint8Array>,
+  limits: FileLimits,
+  param: "training_file" | "validation_file",
+): Promise<{ tokens: number } | { error: JobError }> {
+  let tokens = 0;
+  let examples = 0;
+  const refused = (code: string, message: string) => ({ error: { code, message, param } });
+  const pause = loopPauses();
+  try {
+    for await (const raw of readLines(content, MAX_LINE_BYTES)) {
+      await pause();
+      const checked = await checkRawLine(raw, limits);
+      if (checked.kind === "blank") continue;
+      if (checked.kind === "refused") return refused("invalid_format", checked.message);
+      // No token is shorter than a byte: only long lines have to be counted.
+      const isLong = raw.bytes.length > limits.contextTokens;
+      if (isLong && (await isTooLong(checked.texts, limits, pause))) {
+        const limit = `the base model's context of ${limits.contextTokens} tokens`;
+        const message = `The example on line ${raw.line} exceeds ${limit}.`;
+        return refused("token_limit_exceeded", message);
+      }
+      tokens += tokensOfPrompt(checked.textBytes, checked.messages);
+      examples += 1;
+    }
+  } catch (error) {
+    if (!(error instanceof JsonLineError)) throw error;
+    return refused("invalid_format", notJsonLines(error));
+  }
+  return examples === 0 ? refused("invalid_format", "The file has no examples.") : { tokens };
+}
+
+function checkRawLine(
+  { line, bytes }: RawLine,
+  limits: FileLimits,
+): CheckedLine | Promise<CheckedLine> {
+  if (bytes.length > MAX_QUICK_LINE_BYTES) {
+    const shared = sharedCopy(bytes);
+    return limits.checkLongLine({ kind: "fine-tuning.check-line", line, bytes: shared });
+  }
+  return checkLine(line, () => new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+}
+
+async function isTooLong(
+  { joined, lengths }: JoinedTexts,
+  limits: FileLimits,
+  pause: () => Promise<void>,
+): Promise<boolean> {
+  let left = limits.contextTokens;
+  let start = 0;
+  for (const length of lengths) {
+    await pause();
+    left -= await limits.countTokens(joined.slice(start, start + length), left);
+    if (left < 0) return true;
+    start += length;
+  }
+  return false;
+}
 
 /** What the check of a line found. Cheap to hand from one thread to another. */
 export type CheckedLine =
@@ -16,7 +102,7 @@ export type CheckedLine =
     };
 
 /** Texts behind one another: a thread hands over two values faster than a list of many thousands. */
-export interface JoinedTexts {
+interface JoinedTexts {
   readonly joined: string;
   /** Characters of each text. */
   readonly lengths: Uint32Array<ArrayBuffer>;
@@ -38,7 +124,7 @@ export function checkLongLine({ line, bytes }: LongLineCall): CheckedLine {
  *
  * @param decode throws where the line is not valid UTF-8
  */
-export function checkLine(line: number, decode: () => string): CheckedLine {
+function checkLine(line: number, decode: () => string): CheckedLine {
   try {
     const value = parseJsonLine(line, decode);
     if (value === undefined) return { kind: "blank" };
@@ -58,7 +144,7 @@ export function checkLine(line: number, decode: () => string): CheckedLine {
   }
 }
 
-export function notJsonLines(error: JsonLineError): string {
+function notJsonLines(error: JsonLineError): string {
   return `The file is not valid JSONL: ${error.message}.`;
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, expect, test } from "bun:test";
-import { bodyInPieces } from "../../src/http/body-pieces.ts";
 import { jsonResponse } from "../../src/http/error-response.ts";
+import { bodyInPieces } from "../../src/lib/body-pieces.ts";
 
 let respond = (): Response => new Response();
 const server = Bun.serve({
