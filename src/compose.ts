@@ -53,7 +53,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await tellKeys(background, instance, keyring);
 
   const workThread = createWorkThread(base.onError);
-  const { httpClient, providers } = composeProviders(base, workThread);
+  const { httpClient, providers, ownKeys, providerKeys } = composeProviders(base, workThread);
   const { index: models, lists } = await composeModels({ ...base, sql: background, httpClient });
   const accounts = composeMoney(base, owed, rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
@@ -67,7 +67,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
-  listeners = { world, suspensions, orders, webhooks, tuning, keyring };
+  listeners = { world, suspensions, orders, webhooks, tuning, ownKeys, keyring };
   await node.start();
   webhooks.start();
 
@@ -77,7 +77,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const { endpoints, ticker, deadlines } = composeEndpoints({
     ...base,
-    ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort, workThread },
+    ...{ world, admission, money, tunedModels, ownKeys, providers, idempotency, isCutShort },
+    workThread,
     events: webhooks.completionEvents,
     membership,
     notes: owed.notes,
@@ -90,7 +91,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const lastUse = new LastUse(background, onError);
   const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };
   const app = composeApp(base, {
-    ...{ ...shared, ...front, accounts, models, providers, tunedModels, endpoints },
+    ...{ ...shared, ...front, accounts, models, providers, providerKeys, tunedModels, endpoints },
   });
   const ending = composeEnding({
     ...shared,

@@ -27,7 +27,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/calls"],
   ["src/http"],
   ["src/endpoints/paid-route.ts"],
-  ["src/files", "src/keys", "src/models", "src/webhooks"],
+  ["src/files", "src/keys", "src/models", "src/provider-keys", "src/webhooks"],
   [
     "src/credits",
     "src/endpoints/chat-completions",

@@ -14,6 +14,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { OperatorCredit } from "../money/operator-credit.ts";
 import { OrganizationAdministration } from "../organizations/organizations.ts";
+import type { ProviderKeys } from "../provider-keys/provider-keys.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
@@ -32,6 +33,7 @@ interface AppParts {
   readonly accounts: MoneyParts;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
+  readonly providerKeys: ProviderKeys;
   readonly tunedModels: TunedModels;
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
@@ -73,6 +75,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     world,
     endpoints,
     webhooks: webhooks.webhooks,
+    providerKeys: parts.providerKeys,
     files,
     clock,
     membership,

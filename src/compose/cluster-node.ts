@@ -6,6 +6,7 @@ import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../db/queries/instances.ts";
 import { recentAdmissions } from "../../db/queries/recent-admissions.ts";
+import type { OwnKeys } from "../calls/routing/own-keys.ts";
 import { ChangeFeed } from "../cluster/change-feed.ts";
 import { Cleaning, join, Reaper, takeOver } from "../cluster/clean-up.ts";
 import { ClockWatch } from "../cluster/clock-watch.ts";
@@ -254,12 +255,13 @@ export interface ChangeListeners {
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
+  readonly ownKeys: OwnKeys;
   readonly keyring: Keyring;
 }
 
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
-  const { world, suspensions, orders, webhooks, tuning, keyring } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring } = listeners;
   tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
@@ -268,13 +270,15 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "webhook") webhooks.deliveries.changed(objectId);
   else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
+  else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
 }
 
 /** Drops all that may be stale after a gap in the change feed. */
 export function forgetAll(listeners: ChangeListeners): void {
-  const { world, suspensions, orders, webhooks, tuning } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, ownKeys } = listeners;
   suspensions.forget();
+  ownKeys.forgetAll();
   world.keys.forgetAll();
   world.organizations.forgetAll();
   tuning.onGap();

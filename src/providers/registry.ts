@@ -1,15 +1,19 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
+import { createGeminiProvider } from "./gemini/chat-provider.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
-import { createOpenAiProvider } from "./openai/chat/chat-provider.ts";
+import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
+import { wireDialect } from "./openai/wire-dialects.ts";
 import { createSandboxProvider } from "./sandbox/chat-provider.ts";
 import {
   SandboxFineTuning,
   type SandboxTuningDependencies,
 } from "./sandbox/tuning/fine-tuning-provider.ts";
+import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
+import { endpointUrl } from "./transport/request-head.ts";
 
 export interface ProviderDependencies extends SandboxTuningDependencies {
   /** Shared between providers. */
@@ -23,6 +27,7 @@ export type Wire = (settings: ProviderSettings, dependencies: ProviderDependenci
 
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
   anthropic: createAnthropicProvider,
+  gemini: createGeminiProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);
     // What others of the wire format answer to training is not known.
@@ -31,6 +36,12 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
       fields: provider.fields,
       chat: (call) => provider.chat(call),
       embed: provider.embed,
+      checkKey: () =>
+        checkKeyByModelList(
+          dependencies.httpClient,
+          endpointUrl(settings.baseUrl, "/models"),
+          requestHeaders(settings, wireDialect(settings.type)),
+        ),
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
     };
   },

@@ -1,12 +1,10 @@
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { GatewayConfig } from "../../config.ts";
-import { modelListPath } from "../../providers/catalogue/ask-model-list.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { keyHeaders } from "../../providers/key-headers.ts";
+import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
-import { endpointUrl } from "../../providers/transport/request-head.ts";
 import { knownCatalogue } from "../known-catalogue.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 
@@ -172,8 +170,7 @@ async function askForModels(
   apiKey: string | undefined,
 ): Promise<Asked> {
   const headers = { accept: "application/json", ...keyHeaders(provider.type, apiKey) };
-  const url = endpointUrl(provider.baseUrl, modelListPath(provider.type));
-  const response = await sent(client, url, {
+  const response = await sent(client, modelListUrl(provider.type, provider.baseUrl), {
     method: "GET",
     headers,
     body: "",

@@ -3,6 +3,7 @@ import { isFields } from "../../lib/json.ts";
 import type { ChatAnswer, ChatCall, Provider, ProviderSettings } from "../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { checkKeyByModelList } from "../transport/key-check.ts";
 import {
   type HttpClient,
   isEventStream,
@@ -34,6 +35,12 @@ export function createAnthropicProvider(
     needsOutputLimit: true,
     metersCacheLifetimes: true,
     chat: (call) => chat.answer(call),
+    checkKey: () =>
+      checkKeyByModelList(
+        httpClient,
+        endpointUrl(settings.baseUrl, "/models"),
+        requestHeaders(settings),
+      ),
   };
 }
 

@@ -1,10 +1,10 @@
 import { isLocalServer } from "../../config/local-server.ts";
 import { providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
-import { keyHeaders } from "../key-headers.ts";
+import { geminiModelEntries } from "../gemini/model-list.ts";
+import { keyHeaders, modelListUrl } from "../model-list-request.ts";
 import { readWhole } from "../transport/bounded-body.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
-import { endpointUrl } from "../transport/request-head.ts";
 import { type DiscoveredModel, membersOf, readModelList } from "./read-model-list.ts";
 
 const TIMEOUT_MS = 15_000;
@@ -25,9 +25,10 @@ export async function askModelList(
 ): Promise<DiscoveredModel[]> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const asking: Asking = { client, provider, headers: headersOf(provider), signal };
-  const url = endpointUrl(provider.baseUrl, modelListPath(provider.type));
+  const url = modelListUrl(provider.type, provider.baseUrl);
   const answer = await ask(asking, "GET", url, "", MAX_LIST_BYTES);
-  const models = readModelList(provider.type, answer);
+  const isGoogles = providerType(provider.type)?.wire === "gemini";
+  const models = readModelList(provider.type, isGoogles ? geminiModelEntries(answer) : answer);
   if (models === undefined) throw new Error("its answer to GET /models is no list of models");
   return isLocalServer(provider) ? withContextLengths(asking, models) : models;
 }
@@ -37,11 +38,6 @@ interface Asking {
   readonly provider: ProviderConfig;
   readonly headers: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
-}
-
-/** Anthropic gives 20 models unless it is told. */
-export function modelListPath(type: string): string {
-  return providerType(type)?.wire === "anthropic" ? "/models?limit=1000" : "/models";
 }
 
 function headersOf({ type, apiKey }: ProviderConfig): Readonly<Record<string, string>> {
