@@ -144,7 +144,7 @@ describe("what is wrong is named with its JSON pointer", () => {
     [
       "an unknown type",
       provider({ type: "openia" }),
-      'gateway.config.json /providers/0/type is "openia", but must be one of openai, mistral',
+      'gateway.config.json /providers/0/type is "openia", but must be one of openai, anthropic, mistral',
     ],
     [
       "a type of the object prototype",

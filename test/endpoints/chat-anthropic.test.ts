@@ -511,6 +511,72 @@ describe("usage that lies", () => {
   });
 });
 
+describe("what the wire has not", () => {
+  test("is left out and listed where it is a hint", async () => {
+    anthropic.answerWith(() => Response.json(MESSAGE));
+    const response = await chat({
+      seed: 5,
+      temperature: 0.5,
+      user: "someone",
+      logit_bias: { 5: 1 },
+    });
+    expect(response.status).toBe(200);
+    expect(response.headers.get("x-gateway-dropped-parameters")).toBe(
+      "seed, temperature, logit_bias",
+    );
+    expect(anthropic.seen.at(-1)!.body).toEqual({
+      model: "claude-opus-5",
+      max_tokens: 128_000,
+      messages: [{ role: "user", content: [{ type: "text", text: "hello" }] }],
+      metadata: { user_id: "someone" },
+    });
+  });
+
+  test.each<[string, string, Fields]>([
+    ["unsupported_parameter", "n", { n: 2 }],
+    ["unsupported_parameter", "logprobs", { logprobs: true }],
+    ["unsupported_parameter", "stop", { stop: ["\n"] }],
+    [
+      "provider_rejected",
+      "messages.0.content.0.type",
+      {
+        messages: [
+          {
+            role: "user",
+            content: [{ type: "input_audio", input_audio: { data: "AA==", format: "wav" } }],
+          },
+        ],
+      },
+    ],
+  ])("%s names %s", async (code, param, body) => {
+    const before = anthropic.seen.length;
+    const response = await chat(body);
+    expect(response.status).toBe(400);
+    expect(((await response.json()) as { error: Fields }).error).toMatchObject({ code, param });
+    expect(anthropic.seen).toHaveLength(before);
+  });
+
+  test("a body too long for the event loop is the same to the provider", async () => {
+    const asked: Fields[] = [];
+    for (const padding of [0, 400_000]) {
+      anthropic.answerWith(({ body }) => {
+        asked.push(body);
+        return Response.json(MESSAGE);
+      });
+      const tools = [
+        { type: "function", function: { name: "look", description: "x".repeat(padding) } },
+      ];
+      const messages = [{ role: "system", content: "Be brief." }, ...MESSAGES];
+      const response = await chat({ messages, tools, reasoning_effort: "low", max_tokens: 3_000 });
+      expect(response.status).toBe(200);
+      await response.arrayBuffer();
+    }
+    for (const body of asked) (body.tools as Fields[])[0]!.description = "";
+    expect(asked[1]).toEqual(asked[0]!);
+    expect(asked[1]!.output_config).toEqual({ effort: "low" });
+  });
+});
+
 describe("a failure before the answer", () => {
   const failed =
     (status: number, type: string, message: string, headers: Record<string, string> = {}) =>

@@ -40,7 +40,7 @@ const SILENT: ReadonlySet<string> = new Set(["$schema", "$id", "$comment", "exam
 
 /**
  * A JSON Schema as Anthropic takes it to hold an answer to it: objects are closed, and limits that its decoder
- * does not know are told to the model in the description. The caller still checks them.
+ * does not know go into the description, for the model to read. The caller still checks them.
  */
 export function closedSchema(schema: Fields): Fields {
   const closed = new Map<string, unknown>();

@@ -3,7 +3,7 @@ import type { ProviderSettings } from "../interface.ts";
 /** The version of the API that this folder speaks (https://platform.claude.com/docs/en/api/versioning). */
 const VERSION = "2023-06-01";
 
-/** More than Anthropic has; it gives twenty unless it is told. */
+/** More than Anthropic has; without a limit it lists 20. */
 export const MODEL_LIST_QUERY = "limit=1000";
 
 /** Throws where the key has characters that no header can carry. */
