@@ -153,7 +153,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
   #decide(verb: string, message: unknown): Turn<State, ReplyOf<Table, string>> | undefined {
     if (this.#state === undefined) throw new Error(`actor ${this.#definition.kind} is not active`);
     const decide = this.#definition.verbs[verb]!;
-    const turn = decide(this.#state, message, this.#environment.turnContext());
+    const turn = decide(this.#state, message, this.#environment.context);
     if (turn !== undefined && writes(turn)) {
       assertMayCause(this.#definition.kind, this.#definition.permissions, turn.effects!);
     }

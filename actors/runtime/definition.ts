@@ -1,5 +1,6 @@
 import type { Query } from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
+import type { Clock } from "../../src/lib/clock.ts";
 import type { Permissions } from "./permissions.ts";
 
 /** What one turn of an actor decides: its next state, its reply, and what is to be written. */
@@ -77,4 +78,14 @@ export function defineActor<State, Table extends Verbs<State>>(
   definition: ActorDefinition<State, Table>,
 ): ActorDefinition<State, Table> {
   return definition;
+}
+
+/** A context whose time is the clock's whenever a turn asks. */
+export function turnContextOf(clock: Clock, random: () => number): TurnContext {
+  return {
+    get nowMs(): number {
+      return clock.nowMs();
+    },
+    random,
+  };
 }

@@ -18,7 +18,6 @@ export interface ChangeListeners {
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, keyring } = listeners;
-  tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
   else if (kind === "suspension") suspensions.forget();
@@ -27,6 +26,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
+  else tuning.onChange(kind, objectId);
 }
 
 /** Drops all that may be stale after a gap in the change feed. */

@@ -8,7 +8,7 @@ import { ChangeFeed } from "../cluster/change-feed.ts";
 import { ClockWatch } from "../cluster/clock-watch.ts";
 import { Cleaning } from "../cluster/cluster-cleaning.ts";
 import { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
-import { ClusterMembership } from "../cluster/membership.ts";
+import { ClusterMembership, OwnLease } from "../cluster/membership.ts";
 import { join, Reaper, takeOver } from "../cluster/reaper.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
@@ -50,13 +50,8 @@ const VERIFY_MS = 10_000;
 export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   const { connections, instance, deploymentMode, clock, telemetry, onError } = options;
   const { background: sql, lock } = connections;
-  const ownership = new PostgresOwnership({
-    sql,
-    instance,
-    isWithinLease: () => membership.lease.isCurrent,
-    mayJudgeOthers: () => membership.lease.mayJudgeOthers,
-  });
-  const unowned = new UnownedWork({ ownership, clock, peers: () => membership.peers(), onError });
+  const lease = new OwnLease(undefined, options.heartbeats?.ageMs);
+  const ownership = new PostgresOwnership({ sql, instance, ownLease: lease });
   const reaper = new Reaper({
     sql,
     instance,
@@ -73,13 +68,14 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     deploymentMode,
     reconnect: () => connections.renewLock(),
     changeFeed: new ChangeFeed({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
-    threadAgeMs: options.heartbeats?.ageMs,
+    lease,
     onGap: options.onGap,
     onLateHeartbeat: () => ownership.verify(),
     onOrphanedWork: () => reaper.reap(),
     onFenced: options.onFenced,
     onError,
   });
+  const unowned = new UnownedWork({ ownership, membership, clock, onError });
   const cleaning = new Cleaning({
     sql,
     clock,

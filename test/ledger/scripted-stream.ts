@@ -1,4 +1,5 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
 import { ChatStream } from "../../src/endpoints/chat-completions/chat-stream.ts";
@@ -105,7 +106,7 @@ export function scriptedStream(
   };
   const endpoints = new ActorRegistry(endpointActor, {
     clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    context: turnContextOf(clock, () => 0),
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });

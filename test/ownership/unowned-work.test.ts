@@ -30,7 +30,7 @@ async function addWorker(kind: string, peers: Peers, clock = new VirtualClock())
   const work = new UnownedWork({
     ownership: owner.ownership,
     clock,
-    peers: () => peers,
+    membership: { peers: () => peers },
     onError: (error) => {
       throw error;
     },

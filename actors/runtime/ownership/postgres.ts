@@ -11,13 +11,15 @@ import type { Ownership } from "./interface.ts";
 export interface PostgresOwnershipDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** False once this instance may be past its own lease. */
-  isWithinLease(): boolean;
-  /**
-   * False where the heartbeats of others say nothing, because the database was out of reach: then only
-   * those count as dead that were declared so.
-   */
-  mayJudgeOthers(): boolean;
+  readonly ownLease: {
+    /** False once this instance may be past its own lease. */
+    readonly isCurrent: boolean;
+    /**
+     * False where the heartbeats of others say nothing, because the database was out of reach: then only
+     * those count as dead that were declared so.
+     */
+    readonly mayJudgeOthers: boolean;
+  };
 }
 
 /** What one statement claims or gives back at most. */
@@ -55,11 +57,11 @@ export class PostgresOwnership implements Ownership {
   }
 
   async #claimPart(kind: string, ids: readonly string[]): Promise<Lease[]> {
-    const { sql, instance, mayJudgeOthers } = this.#dependencies;
+    const { sql, instance, ownLease } = this.#dependencies;
     const names = ids.map((id) => nameOf(kind, id));
     for (const name of names) this.#claiming.set(name, (this.#claiming.get(name) ?? 0) + 1);
     try {
-      const claimed = await claimLeases(sql, instance, kind, ids, mayJudgeOthers());
+      const claimed = await claimLeases(sql, instance, kind, ids, ownLease.mayJudgeOthers);
       for (const lease of claimed) this.#keep(lease);
       return claimed.filter((lease) => this.#isCurrent(lease));
     } finally {
@@ -103,7 +105,7 @@ export class PostgresOwnership implements Ownership {
   }
 
   isHeld(lease: Lease): boolean {
-    return this.#isCurrent(lease) && this.#dependencies.isWithinLease();
+    return this.#isCurrent(lease) && this.#dependencies.ownLease.isCurrent;
   }
 
   noteLost(lease: Lease): void {

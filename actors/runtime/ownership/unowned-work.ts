@@ -22,7 +22,7 @@ export interface Peers {
 export interface UnownedWorkDependencies {
   readonly ownership: Ownership;
   readonly clock: Clock;
-  peers(): Peers;
+  readonly membership: { peers(): Peers };
   onError(error: unknown): void;
 }
 
@@ -50,7 +50,8 @@ export class UnownedWork {
   readonly #dependencies: UnownedWorkDependencies;
   readonly #kinds = new Map<string, SweptKind>();
   #sweeping: Promise<void> | undefined;
-  #again = false;
+  /** Kinds to look at. */
+  readonly #wanted = new Set<string>();
   #cancel: (() => void) | undefined;
   #isStopped = false;
 
@@ -74,26 +75,25 @@ export class UnownedWork {
     await this.#sweeping;
   }
 
-  /** Looks now; where a look is under way another one follows it. Never rejects. */
-  async sweep(): Promise<void> {
-    if (this.#sweeping !== undefined) {
-      this.#again = true;
-      return this.#sweeping;
-    }
-    this.#sweeping = this.#sweepUntilQuiet().finally(() => {
+  /** Looks now, at one kind or at all; what is under way already is followed by another look. Never rejects. */
+  sweep(kind?: string): Promise<void> {
+    for (const wanted of kind === undefined ? this.#kinds.keys() : [kind]) this.#wanted.add(wanted);
+    this.#sweeping ??= this.#sweepWanted().finally(() => {
       this.#sweeping = undefined;
+      // Wanted after the last look, before this.
+      for (const name of this.#isStopped ? [] : this.#wanted) void this.sweep(name);
     });
     return this.#sweeping;
   }
 
-  async #sweepUntilQuiet(): Promise<void> {
-    do {
-      this.#again = false;
-      for (const kind of this.#kinds.values()) {
-        if (this.#isStopped) return;
-        await this.#sweepKind(kind).catch(this.#dependencies.onError);
-      }
-    } while (this.#again);
+  async #sweepWanted(): Promise<void> {
+    // What is wanted again meanwhile moves to the end.
+    for (const name of this.#wanted) {
+      if (this.#isStopped) return;
+      this.#wanted.delete(name);
+      const kind = this.#kinds.get(name);
+      if (kind !== undefined) await this.#sweepKind(kind).catch(this.#dependencies.onError);
+    }
   }
 
   async #sweepKind(kind: SweptKind): Promise<void> {
@@ -129,8 +129,8 @@ export class UnownedWork {
     seenBefore: ReadonlyMap<string, number>,
     leftToOthers: Map<string, number>,
   ): readonly string[] {
-    const { peers, clock } = this.#dependencies;
-    const { count, rank } = peers();
+    const { membership, clock } = this.#dependencies;
+    const { count, rank } = membership.peers();
     const nowMs = clock.nowMs();
     return found.filter((id) => {
       if (hashOf(id) % Math.max(1, count) === rank) return true;
