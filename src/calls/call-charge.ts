@@ -1,11 +1,14 @@
-import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import { chargeNanoUsd } from "../lib/money.ts";
+import type { ExactInteger } from "../lib/exact-integer.ts";
+import { chargeNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { providerCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
+import type { AcceptedRequest } from "./endpoint.ts";
+import type { Idempotency } from "./idempotency/idempotency.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
 /** What the column takes. */
@@ -19,13 +22,18 @@ export interface MeteredFigures extends ChargeFigures {
 export interface ChargeDependencies {
   readonly money: MoneyPort;
   readonly events?: ChargeEvents | undefined;
+  readonly idempotency: Idempotency;
 }
 
-/** What a charge is made from. */
-export type ChargedCall = Pick<
-  AdmittedCall<unknown>,
-  "hold" | "fees" | "title" | "details" | "log"
->;
+/** A response that is kept under its idempotency key, with the charge. */
+export interface KeptAnswer {
+  readonly claim: IdempotencyClaim;
+  readonly headers: Record<string, string>;
+  /** Null where it was too large to be kept. */
+  readonly body: Uint8Array | null;
+  /** True where nothing of it has left: with its claim gone, nothing is charged. */
+  readonly isClaimNeeded: boolean;
+}
 
 /**
  * The charge of one call: what its usage costs with the fee of the candidate that served it, checkpoints of
@@ -33,9 +41,9 @@ export type ChargedCall = Pick<
  */
 export class CallCharge {
   readonly #dependencies: ChargeDependencies;
-  readonly #call: ChargedCall;
+  readonly #call: AdmittedCall<AcceptedRequest>;
 
-  constructor(dependencies: ChargeDependencies, call: ChargedCall) {
+  constructor(dependencies: ChargeDependencies, call: AdmittedCall<AcceptedRequest>) {
     this.#dependencies = dependencies;
     this.#call = call;
   }
@@ -43,8 +51,10 @@ export class CallCharge {
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
     const { hold, fees, title, details } = this.#call;
-    const { model, terms, providerId } = candidate;
-    const fullNano = chargeNanoUsd(providerCostFemto(usage, terms.prices), fees.of(candidate));
+    const { model, terms, providerId, ownKeyId } = candidate;
+    const costFemto = providerCostFemto(usage, terms.prices);
+    const isOwn = ownKeyId !== undefined;
+    const fullNano = isOwn ? 0n : chargeNanoUsd(costFemto, fees.of(candidate));
     const isClamped = fullNano > hold.holdNano;
     return {
       chargeNano: isClamped ? hold.holdNano : fullNano,
@@ -53,7 +63,7 @@ export class CallCharge {
       provider: providerId,
       ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
-      details,
+      details: isOwn ? { ...details, ...ownKeyDetails(ownKeyId, costFemto) } : details,
       status: 0,
       description: descriptionOf(title, model),
     };
@@ -75,19 +85,20 @@ export class CallCharge {
   }
 
   /**
-   * Resolves when the charge is durable, and with it its event and `also`.
+   * Resolves when the charge is durable, and with it its event and what is kept of the answer.
    * @param errorCode set where the request failed although something of its answer is charged
    */
   async settle(
     figures: MeteredFigures,
     status: 200 | 499,
     errorCode: string | undefined,
-    also?: StatementEffect,
+    kept?: KeptAnswer,
   ): Promise<void> {
-    const { money, events } = this.#dependencies;
+    const { money, events, idempotency } = this.#dependencies;
     const settled = withStatus(figures, status);
+    const stored = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
     const event = await events?.ofCharge(this.#call.hold, settled, errorCode);
-    await money.settle(this.#call.hold, settled, bothEffects(also, event));
+    await money.settle(this.#call.hold, settled, bothEffects(stored, event));
     if (event !== undefined) events!.noteWritten();
   }
 
@@ -100,6 +111,11 @@ export class CallCharge {
   release(): void {
     this.#dependencies.money.release(this.#call.hold);
   }
+}
+
+/** What the provider bills the organization by its list prices, which nothing is charged for here. */
+function ownKeyDetails(ownKeyId: string, costFemto: ExactInteger): Record<string, unknown> {
+  return { provider_key_id: ownKeyId, list_price_usd: usdNumber(chargeNanoUsd(costFemto, 0n)) };
 }
 
 /** The same object, so that a settlement copies nothing. */
@@ -118,16 +134,4 @@ function descriptionOf(title: string, model: CatalogueModel): string {
     DESCRIPTIONS.set(model, description);
   }
   return description.text;
-}
-
-/** Usage of an answer whose provider reported none. */
-export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {
-  return {
-    promptTokens,
-    cachedPromptTokens: 0,
-    cacheWriteTokens: 0,
-    completionTokens,
-    reasoningTokens: 0,
-    estimated: true,
-  };
 }

@@ -74,6 +74,13 @@ export class ProviderCall extends CallAbort {
     this.stream = stream;
   }
 
+  /** Directs the call to the candidate, whose body the endpoint then sets. */
+  aimAt({ model, upstreamModel }: Candidate, onNewConnection: boolean): void {
+    this.model = upstreamModel;
+    this.modelId = model.canonicalId ?? model.id;
+    this.onNewConnection = onNewConnection;
+  }
+
   get abortNotice(): AbortNotice {
     return this;
   }
@@ -83,12 +90,13 @@ const NO_BODY = new ShortBody({});
 
 /**
  * The limit of units that goes upstream: what the caller set, or what the hold was lowered to. The hold is
- * that of the dearest candidate; one that gives less may refuse to be asked for more.
+ * that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held for a
+ * call with the organization's own key, so nothing lowers it.
  */
 export function sentLimit(
   { hold, statedLimit }: Pick<AdmittedCall<AcceptedRequest>, "hold" | "statedLimit">,
-  { terms }: Candidate,
+  { terms, ownKeyId }: Candidate,
 ): number | undefined {
-  if (!hold.isLowered) return statedLimit;
+  if (!hold.isLowered || ownKeyId !== undefined) return statedLimit;
   return Math.min(hold.outputTokens, terms.maxOutputTokens);
 }

@@ -1,8 +1,8 @@
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Idempotency } from "../calls/idempotency/idempotency.ts";
+import type { StreamTicker } from "../calls/stream/ticker.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination } from "../cluster/interface.ts";
-import type { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import type { LastUse } from "../keys/api-keys.ts";
 import type { DeadlineQueue } from "../lib/deadlines.ts";
@@ -10,8 +10,8 @@ import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/owed-refunds.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
-import type { Connections } from "./connections.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
 

@@ -22,8 +22,8 @@ import { createSendEvent } from "../webhooks/send-event.ts";
 import { SendSlots } from "../webhooks/send-slots.ts";
 import { WebhookSecrets } from "../webhooks/webhook-secrets.ts";
 import { Webhooks } from "../webhooks/webhooks.ts";
+import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
-import type { Connections } from "./connections.ts";
 
 export interface WebhookOptions {
   readonly config: GatewayConfig;

@@ -1,8 +1,8 @@
 import type { CallOutcome } from "../calls/call.ts";
 import type { AcceptedRequest } from "../calls/endpoint.ts";
 import type { PaidCall } from "../calls/run-call.ts";
-import { bodyInPieces } from "../http/body-pieces.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
+import { bodyInPieces } from "../lib/body-pieces.ts";
 
 /** The route of a billed endpoint, which runs each of its requests through the paid call. */
 export function paidRoute<Request extends AcceptedRequest, Answer>(

@@ -1,6 +1,5 @@
-import { asUnavailable } from "../../db/unavailable.ts";
-import { type ErrorCode, GatewayError } from "../lib/errors.ts";
-import { bodyInPieces } from "./body-pieces.ts";
+import { bodyInPieces } from "../lib/body-pieces.ts";
+import type { ErrorCode, GatewayError } from "../lib/errors.ts";
 
 interface ErrorEnvelope {
   readonly error: {
@@ -10,14 +9,6 @@ interface ErrorEnvelope {
     readonly code: string;
   };
   readonly request_id: string;
-}
-
-/** Whatever was thrown, as an error that may be shown: what is not meant for the caller becomes a 500. */
-export function asGatewayError(error: unknown): GatewayError {
-  if (error instanceof GatewayError) return error;
-  const unavailable = asUnavailable(error);
-  if (unavailable !== undefined) return unavailable;
-  return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
 }
 
 /**
@@ -89,6 +80,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_query: entry(400, "invalid_request_error"),
   invalid_header: entry(400, "invalid_request_error"),
   invalid_jsonl: entry(400, "invalid_request_error"),
+  invalid_provider_key: entry(400, "invalid_request_error"),
   content_policy_violation: entry(400, "invalid_request_error"),
   unsupported_parameter: entry(400, "invalid_request_error"),
   unsupported_model: entry(400, "invalid_request_error"),
@@ -115,6 +107,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   job_not_found: entry(404, "not_found_error"),
   webhook_not_found: entry(404, "not_found_error"),
   delivery_not_found: entry(404, "not_found_error"),
+  provider_key_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),
   provider_timeout: entry(408, "timeout_error"),

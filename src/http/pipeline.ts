@@ -1,3 +1,4 @@
+import { asGatewayError } from "../../db/unavailable.ts";
 import type { CallAdmission } from "../calls/admission.ts";
 import type { Caller } from "../calls/caller.ts";
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
@@ -10,7 +11,7 @@ import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
-import { asGatewayError, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
+import { ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
 import {
   type BodyConnection,
   type BodyLimits,

@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import { bodyInPieces } from "../http/body-pieces.ts";
 import { acceptedCoding } from "../http/request-headers.ts";
 import type { RouteDefinition } from "../http/route.ts";
+import { bodyInPieces } from "../lib/body-pieces.ts";
 
 interface DescriptionDependencies {
   /** The OpenAPI document; asked once, when it is first needed. */

@@ -98,7 +98,13 @@ async function ask(
   const completing = wholeAnswer(
     {
       money: owned.money,
-      calls: { endpoints, clock: owned.clock, steadyClock: owned.clock, random: () => 0 },
+      calls: {
+        endpoints,
+        clock: owned.clock,
+        steadyClock: owned.clock,
+        random: () => 0,
+        onKeyRefused: () => undefined,
+      },
       idempotency: {
         store() {
           throw new Error("cannot be sealed");
@@ -107,7 +113,7 @@ async function ask(
       deadlines,
       isCutShort: () => isCutShort,
     },
-    new ChatEndpoint({ clock: owned.clock } as never),
+    new ChatEndpoint(owned.clock),
     admitted,
   );
   const outcome = completing.then(

@@ -163,12 +163,7 @@ export function estimatedPromptTokens(
 export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTerms): CostBound {
   const choices = request.n ?? 1;
   const promptTokens = promptTokenBound(size, terms);
-  const ofInput = dearest(inputPrice, terms.prices, promptTokens);
-  const { cacheWriteHourTokenFemto: ofHour } = terms.prices;
-  const input =
-    size.longCacheLifetime === undefined || ofHour === undefined
-      ? ofInput
-      : exact(higher(BigInt(ofInput), ofHour));
+  const input = dearestInput(size, terms.prices, promptTokens);
   return {
     fixedFemto: times(promptTokens * choices, input),
     perUnitFemto: times(choices, dearestOutput(terms.prices, promptTokens)),
@@ -186,6 +181,28 @@ function dearest(
   const price = priceOf(prices);
   return exact(longPrompt === undefined ? price : higher(price, priceOf(longPrompt)));
 }
+
+/** Any token of a prompt with media may be one of sound or of an image. */
+function dearestInput(
+  { media, longCacheLifetime }: PromptSize,
+  prices: ModelPrices,
+  promptTokens: number,
+): ExactInteger {
+  const apart = [
+    ...(longCacheLifetime === undefined ? [] : [prices.cacheWriteHourTokenFemto]),
+    ...(media === 0 ? [] : MEDIA_PRICES.map((price) => prices[price])),
+  ];
+  const ofText = dearest(inputPrice, prices, promptTokens);
+  if (apart.length === 0) return ofText;
+  return exact(apart.reduce<FemtoUsd>((most, one) => higher(most, one ?? 0n), BigInt(ofText)));
+}
+
+const MEDIA_PRICES = [
+  "audioInputTokenFemto",
+  "imageInputTokenFemto",
+  "cachedAudioInputTokenFemto",
+  "cachedImageInputTokenFemto",
+] as const;
 
 /** Any token of an answer may be one of reasoning. */
 function dearestOutput(prices: ModelPrices, promptTokens: number): ExactInteger {

@@ -108,8 +108,9 @@ function pricesMediaApart({ terms }: Candidate): boolean {
   return audioInputTokenFemto !== undefined || imageInputTokenFemto !== undefined;
 }
 
-/** What would be billed apart from text, and charged as text here, because no usage tells it apart. */
-function unmeteredMedium({ terms }: Candidate, media: AskedMedia): string | undefined {
+/** What would be billed apart from text, and charged as text here, where no usage tells it apart. */
+function unmeteredMedium({ provider, terms }: Candidate, media: AskedMedia): string | undefined {
+  if (provider.metersMedia === true) return undefined;
   const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
   const sound = audioInputTokenFemto === undefined ? undefined : media.sound;
   return sound ?? (imageInputTokenFemto === undefined ? undefined : media.image);
