@@ -1,5 +1,5 @@
 import type { ActorCell } from "../../actors/runtime/cell.ts";
-import type { Ownership } from "../../actors/runtime/ownership/interface.ts";
+import type { Ownership } from "../../actors/runtime/ownership.ts";
 import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { Step, WebhookState } from "../../actors/webhook/state.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
