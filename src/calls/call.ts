@@ -43,7 +43,11 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
 }
 
 export type CallOutcome =
-  | { readonly kind: "json"; readonly headers: Record<string, string>; readonly body: string }
+  | {
+      readonly kind: "json";
+      readonly headers: Record<string, string>;
+      readonly body: string | Uint8Array;
+    }
   | {
       readonly kind: "stream";
       readonly headers: Record<string, string>;
