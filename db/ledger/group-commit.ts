@@ -3,8 +3,11 @@ import { GatewayError } from "../../src/lib/errors.ts";
 import { sqlState } from "../client.ts";
 import { FENCED } from "./commit-batch.ts";
 import type { Effect } from "./effects.ts";
-import type { GroupCommitDependencies } from "./group-commit-dependencies.ts";
-import { type CommitBatch, commitInMemoryHolds } from "./group-commit-dependencies.ts";
+import {
+  type CommitBatch,
+  commitInMemoryHolds,
+  type GroupCommitDependencies,
+} from "./group-commit-dependencies.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
 import { commitStatements } from "./statement-transaction.ts";
 import {

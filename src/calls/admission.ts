@@ -3,6 +3,7 @@ import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { findMoneyLeft, type MoneyLeft } from "../../db/queries/organizations.ts";
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
@@ -10,7 +11,6 @@ import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
 import type { Hold, LongHoldRequest, MoneyPort } from "../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
-import type { Caller } from "./caller.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -21,6 +21,11 @@ export interface AdmissionDependencies {
   readonly money: MoneyPort;
   readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+/** The API key behind a request, as it stood when the request was authenticated. */
+export interface Caller {
+  readonly key: ApiKeyRecord;
 }
 
 /** A request that arrives at a billed endpoint. */

@@ -3,8 +3,7 @@ import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
-import type { Arrival, Fees } from "./admission.ts";
-import type { Caller } from "./caller.ts";
+import type { Arrival, Caller, Fees } from "./admission.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
@@ -43,7 +42,11 @@ export interface AdmittedCall<Request>
 }
 
 export type CallOutcome =
-  | { readonly kind: "json"; readonly headers: Record<string, string>; readonly body: string }
+  | {
+      readonly kind: "json";
+      readonly headers: Record<string, string>;
+      readonly body: string | Uint8Array;
+    }
   | {
       readonly kind: "stream";
       readonly headers: Record<string, string>;

@@ -19,9 +19,13 @@ import type { Hold } from "../money/interface.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { CallAdmission, Fees } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
-import type { AcceptedRequest, CostBound, PaidEndpoint } from "./endpoint.ts";
+import {
+  type AcceptedRequest,
+  type CostBound,
+  type PaidEndpoint,
+  recordedDetails,
+} from "./endpoint.ts";
 import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
-import { recordedDetails } from "./recorded-fields.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
 import type { OwnKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";

@@ -1,12 +1,10 @@
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
 import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { CompletionEvents } from "../calls/completion-events.ts";
-import { Subscriptions } from "../calls/event-subscriptions.ts";
+import { CompletionEvents, Subscriptions } from "../calls/completion-events.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressSend } from "../egress/client.ts";
-import { EgressGuard } from "../egress/guard.ts";
-import { systemResolve } from "../egress/resolve.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";

@@ -1,7 +1,7 @@
 import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
-import { longCacheLifetime } from "./cache-lifetimes.ts";
+import { longCacheLifetime } from "./cost-bound.ts";
 import { isGatewayField } from "./provider-body.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
 
