@@ -5,10 +5,7 @@ import type { AcceptedRequest } from "./endpoint.ts";
 import type { CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
-type Call = Pick<
-  AdmittedCall<AcceptedRequest>,
-  "plan" | "hold" | "statedLimit" | "explainsRoute" | "log"
->;
+type Call = AdmittedCall<AcceptedRequest>;
 
 /** What became of the plan's candidates. */
 type Tries = Pick<CandidateTries, "trail" | "postponed" | "left">;
