@@ -1,4 +1,5 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { StreamForm } from "../../src/calls/endpoint.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
@@ -120,7 +121,7 @@ export function scriptedStream(
   };
   const endpoints = new ActorRegistry(endpointActor, {
     clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    context: turnContextOf(clock, () => 0),
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });
@@ -148,6 +149,7 @@ export function scriptedStream(
         steadyClock: clock,
         random: () => 0,
         onKeyRefused: () => undefined,
+        isDown: () => false,
       },
       ticker,
       openings: new DeadlineQueue(clock, TOTAL_TIMEOUT_MS),
