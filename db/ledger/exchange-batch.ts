@@ -1,7 +1,7 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { checkpointRow, type InstanceIdentity, newAccountRow } from "./commit-batch.ts";
 import type { AccountHeadroom, HoldDemand, HoldRelease, HoldVerdict } from "./hold-rows.ts";
 import type { Checkpoint, RequestAccounts, Settlement } from "./rows.ts";
+import { checkpointRow, type InstanceIdentity, newAccountRow } from "./settle-batch.ts";
 import { settlementRows } from "./settlement-rows.ts";
 
 export interface ExchangeBatch {

@@ -1,9 +1,9 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { commitLedgerBatch, type InstanceIdentity } from "./commit-batch.ts";
 import { type ExchangeBatch, exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { HoldSource, HoldVerdict } from "./hold-rows.ts";
 import type { AccountTotals, Settlement } from "./rows.ts";
+import { commitLedgerBatch, type InstanceIdentity } from "./settle-batch.ts";
 
 export interface GroupCommitDependencies {
   /** A connection of its own, so that no read stands before a commit. */

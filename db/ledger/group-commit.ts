@@ -1,11 +1,11 @@
 import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { sqlState } from "../client.ts";
-import { FENCED } from "./commit-batch.ts";
 import type { Effect } from "./effects.ts";
 import type { GroupCommitDependencies } from "./group-commit-dependencies.ts";
 import { type CommitBatch, commitInMemoryHolds } from "./group-commit-dependencies.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
+import { FENCED } from "./settle-batch.ts";
 import { commitStatements } from "./statement-transaction.ts";
 import {
   type Abandonment,

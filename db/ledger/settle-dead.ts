@@ -1,10 +1,10 @@
 import type { Quantities } from "../../src/lib/usage.ts";
 import { type Database, isServerUnable, sqlState } from "../client.ts";
-import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { HoldRelease } from "./hold-rows.ts";
 import { isOutcomeUnknown } from "./outcome.ts";
 import type { Settlement } from "./rows.ts";
+import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 
 export interface DeadSettled {
   /** Requests of which something had been delivered: charged at their last checkpoints. */

@@ -1,6 +1,6 @@
 import type { DatabaseTarget, Query } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { untilReachable } from "../../db/unavailable.ts";
 import type { GatewayConfig } from "../config.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";

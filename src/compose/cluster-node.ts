@@ -1,6 +1,6 @@
 import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
 import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../db/queries/instances.ts";

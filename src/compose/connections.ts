@@ -11,8 +11,8 @@ import {
   renewableDatabase,
   type WatchedConnections,
 } from "../../db/connection-watch.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { Clock } from "../lib/clock.ts";
 
 export interface Connections {

@@ -3,7 +3,7 @@ import type { Ownership } from "../../actors/runtime/ownership/interface.ts";
 import type { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { CallAdmission } from "../calls/admission.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";

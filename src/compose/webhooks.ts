@@ -1,6 +1,6 @@
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { CompletionEvents } from "../calls/completion-events.ts";
 import { Subscriptions } from "../calls/event-subscriptions.ts";
 import type { GatewayConfig } from "../config.ts";

@@ -1,9 +1,9 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { keepHoldEffect, placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
 import type { Clock } from "../lib/clock.ts";
 import { isFree } from "./decide-hold.ts";

@@ -1,6 +1,6 @@
 import { sqlState } from "../../db/client.ts";
-import { FENCED } from "../../db/ledger/commit-batch.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { FENCED } from "../../db/ledger/settle-batch.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Hold } from "./interface.ts";
 

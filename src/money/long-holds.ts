@@ -1,6 +1,6 @@
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { endLongHoldEffect, type LongHold } from "../../db/ledger/long-holds.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { HoldRequest, LongHoldRequest, SettlementFigures } from "./interface.ts";
 import { settlementOf } from "./settlement.ts";
 

@@ -1,10 +1,10 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
 import type { Clock } from "../lib/clock.ts";
 import { decideHold, holdFor, isFree } from "./decide-hold.ts";
