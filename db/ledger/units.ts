@@ -1,7 +1,6 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import type { Effect, StatementEffect } from "./effects.ts";
-import type { HoldDemand, HoldRelease, HoldUnit } from "./hold-rows.ts";
-import type { Checkpoint, Settlement } from "./rows.ts";
+import type { Checkpoint, HoldDemand, HoldRelease, HoldUnit, Settlement } from "./rows.ts";
 
 /** Set by a caller that has told its client a failure: what is not written yet is not written any more. */
 export interface Abandonment {

@@ -1,5 +1,9 @@
-import type { DatabaseTarget, Query } from "../../db/client.ts";
-import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import {
+  type DatabaseTarget,
+  LEDGER_SETTINGS,
+  type Query,
+  SHARED_LEDGER_SETTINGS,
+} from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { untilReachable } from "../../db/unavailable.ts";
 import type { GatewayConfig } from "../config.ts";

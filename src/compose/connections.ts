@@ -5,13 +5,13 @@ import {
   type DatabaseTarget,
   HEARTBEAT_SETTINGS,
   INSTANCE_SETTINGS,
+  LEDGER_SETTINGS,
 } from "../../db/client.ts";
 import {
   ConnectionWatch,
   renewableDatabase,
   type WatchedConnections,
 } from "../../db/connection-watch.ts";
-import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { Clock } from "../lib/clock.ts";
 

@@ -1,6 +1,6 @@
 import type { KeyHeadroom, PeriodHeadroom } from "../../actors/api-key/state.ts";
 import { UNLIMITED_NANO } from "../../actors/organization/state.ts";
-import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../db/ledger/hold-rows.ts";
+import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../db/ledger/rows.ts";
 import type { Headroom } from "./refusal.ts";
 
 const UNLIMITED = { unspentNano: UNLIMITED_NANO, freeNano: UNLIMITED_NANO };

@@ -1,4 +1,4 @@
-import type { HoldDemand, HoldSource, HoldUnit, HoldVerdict } from "../../db/ledger/hold-rows.ts";
+import type { HoldDemand, HoldSource, HoldUnit, HoldVerdict } from "../../db/ledger/rows.ts";
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";

@@ -1,7 +1,6 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
-import { isSamePayer } from "../../db/ledger/charged-accounts.ts";
-import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
+import { type AccountTotals, isSamePayer, type Settlement } from "../../db/ledger/rows.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 import { SingleNodeHold } from "./single-node-hold.ts";

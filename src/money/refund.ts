@@ -1,5 +1,5 @@
+import { refundCharge } from "../../db/ledger/credits.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { refundCharge } from "../../db/ledger/refunds.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
 import type { Clock } from "../lib/clock.ts";
 import { newId } from "../lib/ids.ts";

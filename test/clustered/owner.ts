@@ -1,5 +1,4 @@
-import type { Lease } from "../../actors/runtime/ownership/interface.ts";
-import { guardLease } from "../../actors/runtime/ownership/interface.ts";
+import { guardLease, type Lease } from "../../actors/runtime/ownership/interface.ts";
 import { createClusterNode } from "../../src/compose/cluster-node.ts";
 import { openConnections } from "../../src/compose/connections.ts";
 import { systemClock } from "../../src/lib/clock.ts";

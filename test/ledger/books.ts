@@ -1,6 +1,5 @@
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
-import { postCredit } from "../../db/ledger/post-credit.ts";
+import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client.ts";
+import { postCredit } from "../../db/ledger/credits.ts";
 import {
   type Checkpoint,
   dayAccountId,

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { postCredit } from "../../db/ledger/post-credit.ts";
+import { postCredit } from "../../db/ledger/credits.ts";
 import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { newId } from "../../src/lib/ids.ts";

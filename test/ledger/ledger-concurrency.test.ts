@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { postCredit } from "../../db/ledger/post-credit.ts";
+import { postCredit } from "../../db/ledger/credits.ts";
 import { dayAccountId, orgAccountId } from "../../db/ledger/rows.ts";
 import {
   commitLedgerBatch,
