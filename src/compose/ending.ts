@@ -8,7 +8,7 @@ import type { LastUse } from "../keys/last-use.ts";
 import type { DeadlineQueue } from "../lib/deadline-queue.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
-import type { OwedRefunds } from "../money/owed-refunds.ts";
+import type { OwedRefunds } from "../money/undelivered.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { Connections } from "./connections.ts";

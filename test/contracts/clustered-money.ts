@@ -44,6 +44,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const organizations = new ActorRegistry(organizationActor, environment);
   const money = new ClusteredMoney({
     keys,
+    organizations,
     clock,
     instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),
