@@ -1,5 +1,5 @@
 import type { Clock } from "../src/lib/clock.ts";
-import { DeadlineQueue } from "../src/lib/deadline-queue.ts";
+import { DeadlineQueue } from "../src/lib/deadlines.ts";
 import { GatewayError } from "../src/lib/errors.ts";
 import type { Database } from "./client.ts";
 import { isTemplate, whenSent } from "./when-sent.ts";

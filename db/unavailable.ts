@@ -15,6 +15,14 @@ function messageOf(error: unknown): string | undefined {
   return undefined;
 }
 
+/** Whatever was thrown, as an error that may be shown: what is not meant for the caller becomes a 500. */
+export function asGatewayError(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
+  const unavailable = asUnavailable(error);
+  if (unavailable !== undefined) return unavailable;
+  return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
+}
+
 /** An outage that ends by then costs callers only the wait. */
 const MAX_UNREACHABLE_MS = 1_000;
 /** As often as the driver tries to connect. */

@@ -3,8 +3,12 @@ import { Elysia } from "elysia";
 import { createCors } from "./http/cors.ts";
 import { errorResponse } from "./http/error-response.ts";
 import { MissingRoutes } from "./http/missing-route.ts";
-import { compileRoute, type PipelineDependencies } from "./http/pipeline.ts";
-import { IDLE_TIMEOUT_SECONDS, RequestRun } from "./http/request-run.ts";
+import {
+  compileRoute,
+  IDLE_TIMEOUT_SECONDS,
+  type PipelineDependencies,
+  RequestRun,
+} from "./http/pipeline.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import { GatewayError } from "./lib/errors.ts";
 import { newId } from "./lib/ids.ts";
@@ -53,21 +57,17 @@ export function createApp(
       withoutBody(readable(request, await run(request, params))),
     );
   }
-  for (const [path, mounted] of methodsByPath) {
-    const methods = [...mounted];
-    for (const method of METHODS) {
-      if (mounted.has(method)) continue;
-      const isPreflight = method === "OPTIONS" && cors !== undefined;
-      app.route(
-        method,
-        path,
-        ({ request }) =>
-          isPreflight
-            ? identified(cors.preflight(request, methods))
-            : readable(request, refuseMethod(request.method, path, methods)),
-        { parse: "none" },
-      );
-    }
+  for (const { path, methods, method } of notMounted(methodsByPath)) {
+    const isPreflight = method === "OPTIONS" && cors !== undefined;
+    app.route(
+      method,
+      path,
+      ({ request }) =>
+        isPreflight
+          ? identified(cors.preflight(request, methods))
+          : readable(request, refuseMethod(request.method, path, methods)),
+      { parse: "none" },
+    );
   }
   const missing = new MissingRoutes(methodsByPath.keys());
   return app.onError(({ code, request }) => {
@@ -78,6 +78,14 @@ export function createApp(
     const { pathname } = new URL(request.url);
     return readable(request, refuse("route_not_found", missing.message(request.method, pathname)));
   });
+}
+
+/** Each method that a mounted path does not take, with those that it takes. */
+function* notMounted(methodsByPath: ReadonlyMap<string, ReadonlySet<string>>) {
+  for (const [path, mounted] of methodsByPath) {
+    const methods = [...mounted];
+    for (const method of METHODS) if (!mounted.has(method)) yield { path, methods, method };
+  }
 }
 
 const ANY_HOST = "http://localhost";

@@ -16,7 +16,7 @@ import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composeProviders } from "./compose/providers.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
-import { LastUse } from "./keys/last-use.ts";
+import { LastUse } from "./keys/api-keys.ts";
 import { tellKeys } from "./master-key/establish.ts";
 import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
@@ -75,7 +75,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort, workThread },
     events: webhooks.completionEvents,
-    whenCurrent: () => membership.whenCurrent(),
+    membership,
     notes: owed.notes,
   });
   owed.begin({ ledger, money, ticker });

@@ -181,6 +181,11 @@ const STEPS: readonly {
   },
   { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/calls/admission.ts"] },
   {
+    step: "the candidates of a whole answer, and of a streamed one",
+    calls: /\bnew CandidateTries\(/,
+    from: ["src/calls/stream/upstream.ts", "src/calls/whole-answer.ts"],
+  },
+  {
     step: "checkpoints and settlement",
     calls: /\bmoney\.(?:checkpoint|settle)\(/,
     from: ["src/calls/call-charge.ts"],
@@ -188,6 +193,11 @@ const STEPS: readonly {
   {
     step: "the event of a charge",
     calls: /\bevents\??\.ofCharge\(/,
+    from: ["src/calls/call-charge.ts"],
+  },
+  {
+    step: "what is kept under an idempotency key",
+    calls: /\bidempotency\.store\(/,
     from: ["src/calls/call-charge.ts"],
   },
   {
@@ -206,6 +216,28 @@ const STEPS: readonly {
     from: ["src/calls/answer-headers.ts"],
   },
 ];
+
+/** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
+const ENDPOINTS_USE =
+  /^src\/calls\/(?:call|caller|endpoint|recorded-fields|run-call|routing\/plan-route|routing\/preferences|idempotency\/idempotency)\.ts$/;
+/** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
+const OF_THE_CALL =
+  /\b(?:ReadableStream|CandidateTries|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;
+
+test("an endpoint only describes itself: nothing in it runs a call, whole or streamed", async () => {
+  const faults: string[] = [];
+  const files = (await sourceFiles()).filter((path) => path.startsWith("src/endpoints/"));
+  for (const file of files) {
+    const source = await Bun.file(join(root, file)).text();
+    const ofTheCall = OF_THE_CALL.exec(source)?.[0];
+    if (ofTheCall !== undefined) faults.push(`${file}: ${ofTheCall}`);
+    for (const imported of await relativeImports(file)) {
+      if (!imported.startsWith("src/calls/") || ENDPOINTS_USE.test(imported)) continue;
+      faults.push(`${file} imports ${imported}`);
+    }
+  }
+  expect(faults).toEqual([]);
+});
 
 test("each step of the paid call is called from one place", async () => {
   const found = STEPS.map(({ step }) => ({ step, from: [] as string[] }));

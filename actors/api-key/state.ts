@@ -16,7 +16,7 @@
  */
 import { type AccountTotals, dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
-import { type Period, utcDay, utcMonth } from "../../src/lib/periods.ts";
+import { type Period, utcDay, utcMonth } from "../../src/lib/utc-time.ts";
 
 export interface PeriodAccount {
   readonly accountId: string;

@@ -5,7 +5,7 @@ import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
 import { PLANS } from "../config/settings.ts";
-import { quotaOfTerms } from "../files/purposes.ts";
+import { quotaOfTerms } from "../files/file-library.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,
@@ -16,14 +16,14 @@ import {
   type RouteDefinition,
 } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { isoTime } from "../lib/iso-time.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
 import { planFeeBasisPoints } from "../money/plans.ts";
 import type {
   OrganizationAdministration,
   OrganizationChange,
-} from "../organizations/organization-administration.ts";
+} from "../organizations/organizations.ts";
 import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
 
 const MAX_NAME_CHARACTERS = 256;

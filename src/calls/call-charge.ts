@@ -1,4 +1,4 @@
-import type { StatementEffect } from "../../db/ledger/effects.ts";
+import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { chargeNanoUsd } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
@@ -6,6 +6,8 @@ import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/inter
 import { providerCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
+import type { AcceptedRequest } from "./endpoint.ts";
+import type { Idempotency } from "./idempotency/idempotency.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
 /** What the column takes. */
@@ -19,13 +21,18 @@ export interface MeteredFigures extends ChargeFigures {
 export interface ChargeDependencies {
   readonly money: MoneyPort;
   readonly events?: ChargeEvents | undefined;
+  readonly idempotency: Idempotency;
 }
 
-/** What a charge is made from. */
-export type ChargedCall = Pick<
-  AdmittedCall<unknown>,
-  "hold" | "fees" | "title" | "details" | "log"
->;
+/** A response that is kept under its idempotency key, with the charge. */
+export interface KeptAnswer {
+  readonly claim: IdempotencyClaim;
+  readonly headers: Record<string, string>;
+  /** Null where it was too large to be kept. */
+  readonly body: Uint8Array | null;
+  /** True where nothing of it has left: with its claim gone, nothing is charged. */
+  readonly isClaimNeeded: boolean;
+}
 
 /**
  * The charge of one call: what its usage costs with the fee of the candidate that served it, checkpoints of
@@ -33,9 +40,9 @@ export type ChargedCall = Pick<
  */
 export class CallCharge {
   readonly #dependencies: ChargeDependencies;
-  readonly #call: ChargedCall;
+  readonly #call: AdmittedCall<AcceptedRequest>;
 
-  constructor(dependencies: ChargeDependencies, call: ChargedCall) {
+  constructor(dependencies: ChargeDependencies, call: AdmittedCall<AcceptedRequest>) {
     this.#dependencies = dependencies;
     this.#call = call;
   }
@@ -75,19 +82,20 @@ export class CallCharge {
   }
 
   /**
-   * Resolves when the charge is durable, and with it its event and `also`.
+   * Resolves when the charge is durable, and with it its event and what is kept of the answer.
    * @param errorCode set where the request failed although something of its answer is charged
    */
   async settle(
     figures: MeteredFigures,
     status: 200 | 499,
     errorCode: string | undefined,
-    also?: StatementEffect,
+    kept?: KeptAnswer,
   ): Promise<void> {
-    const { money, events } = this.#dependencies;
+    const { money, events, idempotency } = this.#dependencies;
     const settled = withStatus(figures, status);
+    const stored = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
     const event = await events?.ofCharge(this.#call.hold, settled, errorCode);
-    await money.settle(this.#call.hold, settled, bothEffects(also, event));
+    await money.settle(this.#call.hold, settled, bothEffects(stored, event));
     if (event !== undefined) events!.noteWritten();
   }
 
@@ -118,16 +126,4 @@ function descriptionOf(title: string, model: CatalogueModel): string {
     DESCRIPTIONS.set(model, description);
   }
   return description.text;
-}
-
-/** Usage of an answer whose provider reported none. */
-export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {
-  return {
-    promptTokens,
-    cachedPromptTokens: 0,
-    cacheWriteTokens: 0,
-    completionTokens,
-    reasoningTokens: 0,
-    estimated: true,
-  };
 }

@@ -74,6 +74,13 @@ export class ProviderCall extends CallAbort {
     this.stream = stream;
   }
 
+  /** Directs the call to the candidate, whose body the endpoint then sets. */
+  aimAt({ model, upstreamModel }: Candidate, onNewConnection: boolean): void {
+    this.model = upstreamModel;
+    this.modelId = model.canonicalId ?? model.id;
+    this.onNewConnection = onNewConnection;
+  }
+
   get abortNotice(): AbortNotice {
     return this;
   }

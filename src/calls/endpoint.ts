@@ -1,8 +1,11 @@
 import type { ModelCategory, ModelTerms } from "../lib/catalogue-model.ts";
+import type { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
+import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
-import type { Capability } from "../providers/interface.ts";
-import type { AdmittedCall, CallOutcome, ProviderCall } from "./call.ts";
+import type { Capability, PieceReader } from "../providers/interface.ts";
+import type { StreamedAnswer } from "../providers/streamed-answer.ts";
+import type { AdmittedCall, ProviderCall } from "./call.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 import type { ProviderPreferences } from "./routing/preferences.ts";
 
@@ -36,7 +39,7 @@ export interface CostBound {
   readonly units: number;
 }
 
-/** What the charge of an answer adds to its body. */
+/** What the charge of an answer adds to it. */
 export interface AnswerFacts {
   readonly requestId: string;
   readonly candidate: Candidate;
@@ -73,5 +76,41 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   /** The body of the response, as JSON. */
   answer(answer: Answer, request: Request, facts: AnswerFacts): string;
   /** Serves requests with `stream: true`. */
-  stream?(admitted: AdmittedCall<Request>): Promise<CallOutcome>;
+  readonly stream?: StreamForm<Request>;
+}
+
+/** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */
+export interface OpenedStream {
+  readonly reader: PieceReader<unknown>;
+  readonly answer: StreamedAnswer;
+}
+
+/**
+ * What is special about the streams of one endpoint. Attempts, the relay, checkpoints, keepalives, timeouts
+ * and the charge are the same for all of them (stream/streamed-answer.ts). Texts are bytes kept as
+ * characters (latin1).
+ */
+export interface StreamForm<Request extends AcceptedRequest> {
+  /** Of the response. */
+  readonly contentType: string;
+  /** Sent while the provider is silent. */
+  readonly keepalive: string;
+  /** How many choices the request asks for: with their ends the answer is whole. */
+  choices(request: Request): number;
+  /**
+   * Calls the provider. What the client gets of its pieces is added to `output`, in whole frames. Rejects with
+   * ProviderFailure where the provider does not stream.
+   */
+  open(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedCall<Request>,
+    output: GrowingBytes,
+  ): Promise<OpenedStream>;
+  /** What the provider has reported so far, or what is counted here. */
+  usage(answer: StreamedAnswer, request: Request, terms: ModelTerms): Usage;
+  /** Follows a whole answer when it is charged. */
+  ending(answer: StreamedAnswer, request: Request, facts: AnswerFacts): string;
+  /** Follows an answer that failed after its first byte. */
+  failure(error: GatewayError, requestId: string): string;
 }

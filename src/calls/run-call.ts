@@ -9,8 +9,8 @@
  *   try       candidates until one answers
  *   settle    the charge, its event and the stored result, in one transaction
  *
- * A failure at any step releases what the steps before it took. Streams relay and checkpoint between try and
- * settle.
+ * A failure at any step releases what the steps before it took. Whole answers are tried and settled in
+ * whole-answer.ts, streamed ones, which relay and checkpoint in between, in stream/streamed-answer.ts.
  */
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
@@ -25,9 +25,10 @@ import { assertModelsAllowed, coveredTerms, type RoutePlan } from "./routing/pla
 import { routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
+import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 
-export interface PaidCallDependencies extends WholeAnswerDependencies {
+export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDependencies {
   readonly admission: CallAdmission;
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
@@ -83,8 +84,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     claim: IdempotencyClaim | undefined,
   ): Promise<CallOutcome> {
     const admitted = await this.#admit(call, plan, claim);
-    return call.request.fields.stream === true && this.endpoint.stream !== undefined
-      ? this.endpoint.stream(admitted)
+    const { stream } = this.endpoint;
+    return call.request.fields.stream === true && stream !== undefined
+      ? streamedAnswer(this.#dependencies, stream, admitted)
       : wholeAnswer(this.#dependencies, this.endpoint, admitted);
   }
 

@@ -1,4 +1,4 @@
-import type { DeadlineQueue, Expiring } from "../lib/deadline-queue.ts";
+import type { DeadlineQueue, Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
 import { ProviderFailure } from "../providers/interface.ts";
@@ -6,13 +6,11 @@ import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-header
 import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
 import type { AcceptedRequest, PaidEndpoint } from "./endpoint.ts";
-import type { Idempotency } from "./idempotency/idempotency.ts";
 import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
 export interface WholeAnswerDependencies extends ChargeDependencies {
   readonly calls: CallDependencies;
-  readonly idempotency: Idempotency;
   /** The total timeout of calls. */
   readonly deadlines: DeadlineQueue;
   /** True once the process ends and deadlines expire for that. */
@@ -105,9 +103,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   call(candidate: Candidate): Promise<Answer> {
-    this.model = candidate.upstreamModel;
-    this.modelId = candidate.model.canonicalId ?? candidate.model.id;
-    this.onNewConnection = this.tries.onNewConnection;
+    this.aimAt(candidate, this.tries.onNewConnection);
     return this.#endpoint.call(this, candidate, this.#admitted);
   }
 
@@ -144,16 +140,13 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const { claim, clientSignal } = this.#admitted;
     this.isGone = clientSignal.aborted;
     if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request");
-    const stored =
-      claim &&
-      this.#dependencies.idempotency.store(
-        claim,
-        200,
-        outcome.headers,
-        new TextEncoder().encode(outcome.body),
-        { isClaimNeeded: true },
-      );
-    return this.charge.settle(figures, 200, undefined, stored);
+    const kept = claim && {
+      claim,
+      headers: outcome.headers,
+      body: new TextEncoder().encode(outcome.body),
+      isClaimNeeded: true,
+    };
+    return this.charge.settle(figures, 200, undefined, kept);
   }
 
   end(): void {

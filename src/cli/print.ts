@@ -1,8 +1,8 @@
 import type { ListedKey } from "../../db/queries/api-keys.ts";
 import type { OperatorKey } from "../../db/queries/operator-keys.ts";
 import { type ApiKeyRecord, scopeNames } from "../lib/api-key-record.ts";
-import { isoTime } from "../lib/iso-time.ts";
 import { usdText } from "../lib/money.ts";
+import { isoTime } from "../lib/utc-time.ts";
 
 const GAP = "  ";
 /** Names come from callers of the API, and a terminal obeys what such characters say. */

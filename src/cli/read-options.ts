@@ -1,6 +1,6 @@
 import { SCOPES, type Scope } from "../lib/api-key-record.ts";
-import { parseIsoTime } from "../lib/iso-time.ts";
 import { type NanoUsd, nanoFromUsd } from "../lib/money.ts";
+import { parseIsoTime } from "../lib/utc-time.ts";
 import { UsageError } from "./command.ts";
 
 /** As the names of API keys are bounded on the wire. */

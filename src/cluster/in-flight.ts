@@ -1,5 +1,5 @@
 import { systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 
 /**
  * Counts the requests that are being answered, streams included, so that a stop can wait for them. Its

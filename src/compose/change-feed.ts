@@ -1,4 +1,4 @@
-import type { Suspensions } from "../http/suspensions.ts";
+import type { Suspensions } from "../http/authentication.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { ActorWorld } from "./actor-world.ts";

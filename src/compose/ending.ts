@@ -1,11 +1,11 @@
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { Idempotency } from "../calls/idempotency/idempotency.ts";
+import type { StreamTicker } from "../calls/stream/ticker.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination } from "../cluster/interface.ts";
-import type { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
-import type { LastUse } from "../keys/last-use.ts";
-import type { DeadlineQueue } from "../lib/deadline-queue.ts";
+import type { LastUse } from "../keys/api-keys.ts";
+import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";

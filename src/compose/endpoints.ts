@@ -1,17 +1,17 @@
+import type { PaidCallDependencies } from "../calls/run-call.ts";
+import { StreamTicker } from "../calls/stream/ticker.ts";
 import type { GatewayConfig } from "../config.ts";
 import { LongBodies } from "../endpoints/chat-completions/long-body.ts";
-import { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
-import { type EndpointDependencies, modelEndpoints } from "../endpoints/table.ts";
-import { errorEnvelope } from "../http/error-response.ts";
+import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
-import { DeadlineQueue } from "../lib/deadline-queue.ts";
-import { FairWorkThread } from "../lib/fair-work-thread.ts";
+import { DeadlineQueue } from "../lib/deadlines.ts";
+import { FairWorkThread } from "../lib/work-thread.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
   extends Pick<
-    EndpointDependencies,
+    PaidCallDependencies,
     | "money"
     | "tunedModels"
     | "providers"
@@ -19,7 +19,7 @@ interface EndpointParts
     | "idempotency"
     | "events"
     | "isCutShort"
-    | "whenCurrent"
+    | "membership"
     | "notes"
   > {
   readonly config: GatewayConfig;
@@ -55,22 +55,19 @@ export function composeEndpoints(options: EndpointParts) {
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
-  const endpoints = modelEndpoints({
+  const dependencies = {
     ...parts,
-    longBodies: new LongBodies(workThread),
-    clock,
     calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
     ticker,
-    steadyClock,
     keepaliveMs,
     openings: new DeadlineQueue(steadyClock, keepaliveMs),
     firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
     idleTimeoutMs: upstreamTimeouts.idleMs,
     totalTimeoutMs: upstreamTimeouts.totalMs,
     deadlines,
-    errorEnvelope,
-    onError: (error, requestId) =>
+    onError: (error: unknown, requestId: string) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
-  });
+  };
+  const endpoints = modelEndpoints(dependencies, new LongBodies(workThread));
   return { endpoints, ticker, deadlines };
 }

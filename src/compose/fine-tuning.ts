@@ -11,7 +11,7 @@ import { EventFeeds } from "../fine-tuning/event-feed.ts";
 import { FineTuning } from "../fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../fine-tuning/job-owner.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { FairWorkThread } from "../lib/fair-work-thread.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";

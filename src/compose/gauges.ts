@@ -1,7 +1,7 @@
 import type { Database } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import type { StreamTicker } from "../calls/stream/ticker.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
-import type { StreamTicker } from "../endpoints/chat-completions/stream-ticker.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
 import { BalanceWatch } from "../money/balance-watch.ts";

@@ -1,6 +1,6 @@
 import type { LongBodyCall } from "../endpoints/chat-completions/long-body.ts";
 import { doLongBodyWork, transferOfOutcome } from "../endpoints/chat-completions/long-body-work.ts";
-import { checkLongLine, type LongLineCall } from "../fine-tuning/training-line.ts";
+import { checkLongLine, type LongLineCall } from "../fine-tuning/training-file.ts";
 import { serveCalls } from "../lib/work-thread.ts";
 import { type LearnLineCall, learnLongLine } from "../providers/sandbox/tuning/learned-answers.ts";
 

@@ -2,8 +2,8 @@ import type { Database } from "../../db/client.ts";
 import { asksForModels } from "../config/provider-types.ts";
 import type { GatewayConfig } from "../config.ts";
 import type { Clock } from "../lib/clock.ts";
+import { publishSearch } from "../models/model-catalogue.ts";
 import { ProvidersModelLists } from "../models/model-lists.ts";
-import { publishSearch } from "../models/search.ts";
 import { askModelList } from "../providers/catalogue/ask-model-list.ts";
 import {
   buildCatalogue,

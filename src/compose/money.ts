@@ -9,7 +9,7 @@ import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { CallAdmission } from "../calls/admission.ts";
 import type { RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
-import { Suspensions } from "../http/suspensions.ts";
+import { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ClusteredMoney } from "../money/clustered.ts";
 import { CreditOrders } from "../money/credit-orders.ts";

@@ -1,5 +1,5 @@
 import { isLocalServer } from "../config/local-server.ts";
-import type { FairWorkThread } from "../lib/fair-work-thread.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import { createProviders } from "../providers/registry.ts";
 import { SandboxTunedModels } from "../providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../providers/transport/http-client.ts";

@@ -10,7 +10,7 @@ import { systemResolve } from "../egress/resolve.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ErrorCode } from "../lib/errors.ts";
-import { FairSemaphore } from "../lib/fair-queue.ts";
+import { FairSemaphore } from "../lib/fair-share.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { Deliveries } from "../webhooks/deliveries.ts";

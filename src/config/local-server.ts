@@ -1,4 +1,5 @@
 import { AddressPolicy, addressOfHost } from "../lib/public-address.ts";
+import { providerType } from "./provider-types.ts";
 import type { ProviderConfig } from "./providers.ts";
 
 /** Names that no public server has: those without a dot, and the domains set apart for private networks. */
@@ -11,7 +12,8 @@ const publicAddresses = new AddressPolicy();
  * configuration says what. A hosted provider's models are never taken to be free.
  */
 export function isLocalServer({ type, baseUrl }: ProviderConfig): boolean {
-  if (type !== "openai-compatible" || baseUrl === "") return false;
+  const { isSelfHosted, relays } = providerType(type) ?? {};
+  if (isSelfHosted !== true || relays === true || baseUrl === "") return false;
   const host = new URL(baseUrl).hostname;
   const address = addressOfHost(host);
   return address === undefined ? PRIVATE_NAME.test(host) : !publicAddresses.allows(address);

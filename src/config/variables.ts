@@ -210,7 +210,9 @@ function providerVariables(): ConfigVariable[] {
       {
         name: `${type.environmentPrefix}_API_KEY`,
         default: null,
-        meaning: `enables ${type.displayName} with its built-in models`,
+        meaning: type.isSelfHosted
+          ? `key of ${type.displayName}, where it wants one; set, it enables it at its usual address`
+          : `enables ${type.displayName} with its built-in models`,
       },
       {
         name: `${type.environmentPrefix}_BASE_URL`,

@@ -10,9 +10,9 @@ import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RouteDefinition } from "../http/route.ts";
 import { isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { isoTime, MAX_TIME_MS, parseIsoTime } from "../lib/iso-time.ts";
 import { usdNumber } from "../lib/money.ts";
 import type { Quantities } from "../lib/usage.ts";
+import { isoTime, MAX_TIME_MS, parseIsoTime } from "../lib/utc-time.ts";
 
 const MAX_PAGE = 200;
 const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);

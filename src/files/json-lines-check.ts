@@ -1,4 +1,3 @@
-import { blankLines } from "../lib/blank-lines.ts";
 import { GatewayError } from "../lib/errors.ts";
 import {
   type JsonExcess,
@@ -6,7 +5,8 @@ import {
   MAX_JSON_DEPTH,
   MAX_JSON_ELEMENTS,
   MAX_JSON_PARTS,
-} from "../lib/json-scan.ts";
+} from "../lib/json.ts";
+import { blankLines } from "../lib/json-lines.ts";
 import type { FileCheck } from "./file-check.ts";
 
 /** A longer line is refused, so that a file without line breaks does not fill the memory. */

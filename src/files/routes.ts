@@ -7,10 +7,10 @@ import { type Access, nullable, type RequestContext, type RouteDefinition } from
 import { type Clock, steady } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type FileRecord, UPLOAD_PURPOSES } from "../lib/file-record.ts";
+import { MAX_FILE_BYTES } from "./file-check.ts";
 import type { FileLibrary } from "./file-library.ts";
 import type { FileUpload, FileUploads } from "./file-uploads.ts";
 import { MAX_LINE_BYTES } from "./json-lines-check.ts";
-import { MAX_FILE_BYTES } from "./purposes.ts";
 
 const MAX_LINE_MB = MAX_LINE_BYTES / 1024 / 1024;
 const MAX_PAGE = 10_000;

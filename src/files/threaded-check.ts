@@ -1,6 +1,7 @@
 import { GatewayError } from "../lib/errors.ts";
 import type { FilePurpose } from "../lib/file-record.ts";
 import { WorkThread } from "../lib/work-thread.ts";
+import { CHECKED } from "./file-check.ts";
 
 export interface CheckingCall {
   readonly check: number;
@@ -12,8 +13,6 @@ export interface CheckingCall {
     | { readonly kind: "drop" };
 }
 
-/** Purposes whose files are checked; others take any bytes. */
-const CHECKED: ReadonlySet<FilePurpose> = new Set(["fine-tune", "batch", "vision"]);
 /**
  * Each upload has one piece under way, of at most a line of the longest, and uploads are bounded: a thread
  * that has not come to a piece by then hangs.
@@ -32,7 +31,7 @@ export class CheckingThread {
 
   /** The check of a file of this purpose, or of one that is not known yet; undefined where anything goes. */
   begin(purpose: FilePurpose | undefined): ThreadedCheck | undefined {
-    if (purpose !== undefined && !CHECKED.has(purpose)) return undefined;
+    if (purpose !== undefined && !CHECKED.includes(purpose)) return undefined;
     return new ThreadedCheck(this.#thread, ++this.#lastId, purpose);
   }
 

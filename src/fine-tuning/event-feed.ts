@@ -3,8 +3,8 @@ import { eventsAfter, type JobEvent } from "../../db/queries/fine-tuning-events.
 import { findJob } from "../../db/queries/fine-tuning-jobs.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { SharedRoom } from "../lib/fair-share.ts";
 import { isFinal } from "../lib/fine-tuning-job.ts";
-import { SharedRoom } from "../lib/shared-room.ts";
 
 /** What a feed gives: events, or a sign that it is alive, and at last that the job has ended. */
 export type FeedItem =

@@ -18,8 +18,9 @@ import {
 } from "../../db/queries/fine-tuning-jobs.ts";
 import type { Arrival, CallAdmission, RateHeaders } from "../calls/admission.ts";
 import type { Caller } from "../calls/caller.ts";
-import { assertModelsAllowed } from "../calls/routing/plan-route.ts";
+import { assertModelsAllowed, resolveModels } from "../calls/routing/plan-route.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
+import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../lib/catalogue-model.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { Hyperparameters, JobOrder, JobRecord } from "../lib/fine-tuning-job.ts";
@@ -28,13 +29,11 @@ import { holdNanoUsd } from "../lib/money.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
-import { endJob } from "./end-job.ts";
 import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";
-import { MAX_RUNNING_JOBS, MAX_TUNED_MODELS } from "./limits.ts";
-import { told } from "./step.ts";
-import { type TunableModel, tunableModel } from "./tunable-models.ts";
+import { endJob } from "./job-ending.ts";
+import { told } from "./steps.ts";
 
-export interface FineTuningDependencies {
+interface FineTuningDependencies {
   readonly sql: Database;
   readonly money: MoneyPort;
   readonly models: ModelIndex;
@@ -58,6 +57,10 @@ export interface JobRequest {
   readonly metadata: Readonly<Record<string, string>> | null;
 }
 
+/** Jobs of one organization that have not ended. */
+const MAX_RUNNING_JOBS = 25;
+/** Tuned models of one organization. */
+const MAX_TUNED_MODELS = 1_000;
 const FINE_TUNE = "fine-tune";
 const MAX_SEED = 2_147_483_647;
 /** How often a cancel is decided again because the job moved on meanwhile. */
@@ -263,4 +266,45 @@ function unknownCursor(): GatewayError {
   return new GatewayError("invalid_query", 'Query parameter "after" names nothing of this list.', {
     param: "after",
   });
+}
+
+interface TunableModel {
+  readonly model: CatalogueModel;
+  readonly terms: FineTuningTerms;
+  readonly endpoint: ModelEndpoint;
+}
+
+/**
+ * The base model of that name and where it is trained: the first of its endpoints whose provider trains.
+ * Throws 404 model_not_found, or 400 unsupported_model if no provider trains it or the price is not known.
+ */
+function tunableModel(
+  models: ModelIndex,
+  providers: ReadonlyMap<string, FineTuningProvider>,
+  name: string,
+): TunableModel {
+  const named = { models: [name], modelsField: "model" } as const;
+  const model = resolveModels(models, named, ["chat", "code"])[0]!;
+  const endpoint = model.endpoints.find(({ provider }) => providers.has(provider));
+  if (model.fineTuning === undefined || endpoint === undefined) {
+    throw new GatewayError(
+      "unsupported_model",
+      `The model ${model.id} cannot be fine-tuned. ${namesOf(models, providers)}`,
+      { param: "model" },
+    );
+  }
+  return { model, terms: model.fineTuning, endpoint };
+}
+
+const MAX_NAMED = 10;
+
+function namesOf(models: ModelIndex, providers: ReadonlyMap<string, FineTuningProvider>): string {
+  const tunable = models
+    .all()
+    .filter(({ isActive, fineTuning }) => isActive && fineTuning !== undefined)
+    .filter(({ endpoints }) => endpoints.some(({ provider }) => providers.has(provider)))
+    .map(({ id }) => id);
+  return tunable.length === 0
+    ? "There is no model that can."
+    : `These can: ${tunable.slice(0, MAX_NAMED).join(", ")}.`;
 }

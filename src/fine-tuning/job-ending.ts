@@ -1,16 +1,22 @@
 import type { Trigger } from "../../actors/fine-tuning-job/state.ts";
+import type { Database } from "../../db/client.ts";
+import type { StatementEffect } from "../../db/ledger/effects.ts";
+import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../db/queries/fine-tuning-events.ts";
+import { loadJob, resultFileOf } from "../../db/queries/fine-tuning-jobs.ts";
 import type { OutboxEvent } from "../../db/queries/outbox.ts";
 import type { NewTunedModel } from "../../db/queries/tuned-models.ts";
 import { fineTuningJobFailed } from "../events/fine-tuning-job-failed.ts";
 import { fineTuningJobSucceeded } from "../events/fine-tuning-job-succeeded.ts";
-import type { JobRecord } from "../lib/fine-tuning-job.ts";
+import type { JobFiles } from "../files/job-files.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { isFinal, type JobRecord, resultFileId } from "../lib/fine-tuning-job.ts";
 import { newId } from "../lib/ids.ts";
 import { chargeNanoUsd } from "../lib/money.ts";
-import type { SettlementFigures } from "../money/interface.ts";
-import type { Ending } from "./step.ts";
+import type { MoneyPort, SettlementFigures } from "../money/interface.ts";
+import type { Ending } from "./steps.ts";
 
 /** Everything that becomes true with the end of a job. */
-export interface JobEndingParts {
+interface JobEndingParts {
   readonly trigger: Trigger;
   readonly outbox?: OutboxEvent;
   readonly tunedModel?: NewTunedModel;
@@ -63,7 +69,7 @@ export function partsOfEnding(job: JobRecord, ending: Ending, nowMs: number): Jo
 }
 
 /** `ft:<base model>:<suffix>:<end of the job's id>`, after OpenAI's manner. */
-export function tunedModelId(job: Pick<JobRecord, "id" | "baseModel" | "suffix">): string {
+function tunedModelId(job: Pick<JobRecord, "id" | "baseModel" | "suffix">): string {
   return `ft:${job.baseModel}:${job.suffix ?? ""}:${job.id.slice(-MODEL_ID_CHARACTERS)}`;
 }
 
@@ -92,4 +98,80 @@ function chargeOf(
     details: { fine_tuning_job: job.id },
     description: `Fine-tuning of ${job.baseModel}`,
   };
+}
+
+interface EndJobDependencies {
+  readonly sql: Database;
+  readonly money: MoneyPort;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Ends a job and its hold in one transaction: charged where there are figures, given back where there
+ * are none. Throws what `effect` throws; then nothing has ended. Returns false if another caller has
+ * ended it before.
+ */
+export async function endJob(
+  { sql, money, onError }: EndJobDependencies,
+  job: JobRecord,
+  figures: SettlementFigures | undefined,
+  effect: StatementEffect,
+): Promise<boolean> {
+  let isCarriedOut = false;
+  const also: StatementEffect = {
+    ...effect,
+    async run(transaction) {
+      await effect.run(transaction);
+      isCarriedOut = true;
+    },
+  };
+  if (figures === undefined) await money.releaseLong(job.requestId, also);
+  else await money.settleLong(job.requestId, figures, also);
+  if (isCarriedOut) return true;
+  const ended = await loadJob(job.id).run(sql);
+  if (ended === undefined || isFinal(ended.status)) return false;
+  // The hold had ended before: a job must not wait for it without end.
+  onError(new Error(`the hold of fine-tuning job ${job.id} had ended before the job`));
+  await sql.begin((transaction) => effect.run(transaction));
+  return true;
+}
+
+/** What the events measured that they say by themselves, in the order of the columns. */
+const COLUMNS = ["step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"] as const;
+
+/**
+ * Writes what was measured in training into the job's file of results, as a table, one line a step; what
+ * is written already stays. Null where the organization has deleted it.
+ */
+export async function writeResults(
+  files: JobFiles,
+  sql: Database,
+  job: JobRecord,
+): Promise<string | null> {
+  const events = await eventsAfter(sql, job.id, 0, 2 * MAX_PROVIDER_EVENTS);
+  const rows = events
+    .filter(({ type }) => type === "metrics")
+    .map(({ data }) => COLUMNS.map((column) => numberText(data[column])).join(","));
+  const endedAtMs = job.finishedAtMs ?? job.createdAtMs;
+  const result = resultFileOf(job, job.resultFile ?? resultFileId(job.id, endedAtMs));
+  const table = new TextEncoder().encode(`${[COLUMNS.join(","), ...rows].join("\n")}\n`);
+  try {
+    // The version before ended jobs without a file.
+    if (job.resultFile === null) await files.announceResult(result);
+    await files.writeResult(result, [table]);
+    return result.id;
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    // The organization has deleted it already.
+    if (error.code === "file_not_found") return null;
+    // It is in error: there was no room for it before.
+    if (error.code === "invalid_body") return result.id;
+    if (error.code !== "quota_exceeded") throw error;
+    await files.trigger(result, "fail", "The organization has no room left for it.");
+    return result.id;
+  }
+}
+
+function numberText(value: unknown): string {
+  return typeof value === "number" && Number.isFinite(value) ? String(value) : "";
 }

@@ -14,19 +14,26 @@ import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { FairWorkThread } from "../lib/fair-work-thread.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../lib/fine-tuning-job.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../providers/fine-tuning.ts";
 import { ProviderFailure } from "../providers/interface.ts";
-import { check } from "./check-file.ts";
-import { endJob } from "./end-job.ts";
-import { partsOfEnding } from "./job-ending.ts";
-import { openFile, writeResults } from "./job-file-access.ts";
-import { CALL_TIMEOUT_MS } from "./limits.ts";
-import { afterDeadline, afterFailure, type Ending, type StepContext, told } from "./step.ts";
-import { cleanUp, follow, order, upload } from "./steps.ts";
+import { endJob, partsOfEnding, writeResults } from "./job-ending.ts";
+import {
+  afterDeadline,
+  afterFailure,
+  CALL_TIMEOUT_MS,
+  check,
+  cleanUp,
+  type Ending,
+  follow,
+  order,
+  type StepContext,
+  told,
+  upload,
+} from "./steps.ts";
 
 type FineTuningJobActors = ActorRegistry<
   Awaited<ReturnType<(typeof fineTuningJobActor)["load"]>>,
@@ -370,4 +377,18 @@ function absentProvider(providerId: string): FineTuningProvider {
     deleteModel: unavailable,
     countTokens: unavailable,
   };
+}
+
+/** The bytes of a file that the job keeps, deleted by its owner or not; undefined where it keeps none. */
+async function openFile(
+  files: JobFiles,
+  { id, organizationId }: JobRecord,
+  fileId: string,
+): Promise<ReadableStream<Uint8Array> | undefined> {
+  try {
+    return await files.read({ fileId, organizationId, holder: id });
+  } catch (error) {
+    if (error instanceof GatewayError && error.code === "file_not_found") return undefined;
+    throw error;
+  }
 }

@@ -2,11 +2,11 @@ import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { Query } from "../../db/client.ts";
 import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import { findOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
+import { suspendedOrganizations } from "../../db/queries/organizations.ts";
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
 import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import type { Suspensions } from "./suspensions.ts";
 
 const HOW_TO_SEND = "Send it as: Authorization: Bearer <API_KEY>";
 const OUR_KEYS = "keys of this gateway begin with gateway_sk_ or gateway_mgmt_";
@@ -257,4 +257,56 @@ function bearerOf(authorization: string | null): string {
 function invalid(): GatewayError {
   const message = "The API key is not valid: it was deleted, or is one of another gateway.";
   return new GatewayError("invalid_api_key", message);
+}
+
+interface SuspensionsDependencies {
+  read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+/**
+ * Which organizations are suspended. The change feed makes what is known stale; the next request then waits
+ * for the database, so no instance admits a call on an old answer.
+ */
+export class Suspensions {
+  readonly #dependencies: SuspensionsDependencies;
+  #suspended: ReadonlySet<string> | undefined;
+  #loading: Promise<void> | undefined;
+  #version = 0;
+
+  constructor(dependencies: SuspensionsDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** True where `includes` can be asked without waiting. */
+  get isCurrent(): boolean {
+    return this.#suspended !== undefined;
+  }
+
+  includes(organizationId: string): boolean {
+    const suspended = this.#suspended!;
+    return suspended.size > 0 && suspended.has(organizationId);
+  }
+
+  /** An organization was suspended, or is not any more. */
+  forget(): void {
+    this.#version++;
+    this.#suspended = undefined;
+  }
+
+  /** Throws 503 where the database cannot be asked. */
+  async refresh(): Promise<void> {
+    while (this.#suspended === undefined) {
+      this.#loading ??= this.#load().finally(() => {
+        this.#loading = undefined;
+      });
+      await this.#loading;
+    }
+  }
+
+  async #load(): Promise<void> {
+    const version = this.#version;
+    const ids = await this.#dependencies.read(suspendedOrganizations());
+    // What changed while it was read may not be in it.
+    if (version === this.#version) this.#suspended = new Set(ids);
+  }
 }

@@ -1,8 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
-import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
+import { DeadlineQueue, type Expiring } from "../lib/deadlines.ts";
 import { bodyTooSlow, GatewayError, stopping } from "../lib/errors.ts";
-import { SharedRoom } from "../lib/shared-room.ts";
-import { MAX_MODEL_JSON_BYTES } from "./check-json.ts";
+import { SharedRoom } from "../lib/fair-share.ts";
+import { MAX_MODEL_JSON_BYTES } from "./read-body.ts";
 
 /** Bytes of request bodies that are being read, over all requests. */
 export const MAX_BODIES_BYTES = 268_435_456;

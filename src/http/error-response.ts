@@ -1,6 +1,5 @@
-import { asUnavailable } from "../../db/unavailable.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
-import { type ErrorCode, GatewayError } from "../lib/errors.ts";
+import type { ErrorCode, GatewayError } from "../lib/errors.ts";
 
 interface ErrorEnvelope {
   readonly error: {
@@ -10,14 +9,6 @@ interface ErrorEnvelope {
     readonly code: string;
   };
   readonly request_id: string;
-}
-
-/** Whatever was thrown, as an error that may be shown: what is not meant for the caller becomes a 500. */
-export function asGatewayError(error: unknown): GatewayError {
-  if (error instanceof GatewayError) return error;
-  const unavailable = asUnavailable(error);
-  if (unavailable !== undefined) return unavailable;
-  return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
 }
 
 /**

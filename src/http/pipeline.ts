@@ -1,14 +1,31 @@
+import { asGatewayError } from "../../db/unavailable.ts";
 import type { CallAdmission } from "../calls/admission.ts";
-import type { GatewayError } from "../lib/errors.ts";
-import { JSON_LIMITS } from "../lib/json-scan.ts";
+import type { Caller } from "../calls/caller.ts";
+import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { newId } from "../lib/ids.ts";
+import { JSON_LIMITS } from "../lib/json.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
+import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
-import { MAX_JSON_BYTES, MAX_MODEL_JSON_BYTES, STRICT_JSON_LIMITS } from "./check-json.ts";
-import type { BodyLimits } from "./read-body.ts";
-import { createQueryReader } from "./read-query.ts";
-import type { RouteDefinition } from "./route.ts";
-import { type Check, createCheck, validatorOf } from "./validate.ts";
+import { ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
+import {
+  type BodyConnection,
+  type BodyLimits,
+  MAX_JSON_BYTES,
+  MAX_MODEL_JSON_BYTES,
+  MAX_WHOLE_BYTES,
+  parseJson,
+  readJsonBody,
+  STRICT_JSON_LIMITS,
+  textOfShared,
+  turnOfLoop,
+} from "./read-body.ts";
+import type { Access, RequestContext, RouteDefinition } from "./route.ts";
+import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } from "./validate.ts";
 
 /** What the way of every request needs. */
 export interface PipelineDependencies {
@@ -30,7 +47,7 @@ export interface PipelineDependencies {
 }
 
 /** A route with its checks, most of which are compiled when they are first needed. */
-export interface CompiledRoute {
+interface CompiledRoute {
   readonly definition: RouteDefinition;
   readonly readQuery: (url: string) => Readonly<Record<string, unknown>>;
   readonly checkBody: Check | undefined;
@@ -57,4 +74,329 @@ export function compileRoute(
     },
     dependencies,
   };
+}
+
+/**
+ * What a key may do is asked again where its request took longer than this to come: a change takes effect
+ * within a second, for requests on their way too.
+ */
+const MAX_KEY_AGE_MS = 250;
+/** A connection on which nothing moves for so long is closed. */
+export const IDLE_TIMEOUT_SECONDS = 30;
+
+/** The server, as far as a request may ask something of its connection. Zero seconds: no timeout. */
+interface ConnectionTimeouts {
+  timeout(request: Request, seconds: number): void;
+}
+
+/**
+ * One request on its way through the checks and its route, whose handler gets it as its context. One
+ * object that is filled in as the request goes on, because everything that is made for a request is made
+ * for each of them.
+ */
+export class RequestRun implements RequestContext, BodyConnection {
+  readonly request: Request;
+  readonly requestId = newId("req");
+  readonly startedMs = performance.now();
+  readonly params: Readonly<Record<string, string>>;
+  readonly log: RequestFacts = {};
+  query: Readonly<Record<string, unknown>> = NO_QUERY;
+  body: unknown;
+  bodyText = "";
+  takenRate: Readonly<Record<string, string>> | undefined;
+  readonly #route: CompiledRoute;
+  readonly #server: ConnectionTimeouts | null;
+  #caller: Caller | undefined;
+  #operatorKeyId: string | undefined;
+  #isKeptForBody = false;
+  /** The response that carries the request's id already. */
+  #named: Response | undefined;
+
+  constructor(
+    route: CompiledRoute,
+    request: Request,
+    params: Readonly<Record<string, string>>,
+    server: ConnectionTimeouts | null,
+  ) {
+    this.#route = route;
+    this.request = request;
+    this.params = params;
+    this.#server = server;
+  }
+
+  /** The caller's key; none on public routes, which do not ask, and on those of operators. */
+  get caller(): Caller {
+    return this.#caller!;
+  }
+
+  get operatorKeyId(): string {
+    return this.#operatorKeyId!;
+  }
+
+  /**
+   * The checks that every request passes, in this order: authentication, kind and scope, content type and
+   * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
+   */
+  async answer(): Promise<Response> {
+    const { definition, dependencies, checkBody, bodyLimits } = this.#route;
+    const { access } = definition;
+    dependencies.inFlight.begin();
+    try {
+      if (access.kind === "model") dependencies.loadGate.admit();
+      if (access.kind !== "public") {
+        const admitted = this.#admit();
+        if (admitted instanceof Promise) await admitted;
+      }
+      assertStorable(this.params);
+      if (checkBody !== undefined) {
+        const { bodies } = dependencies;
+        const read = await readJsonBody(this.request, this, bodies, bodyLimits);
+        if (typeof read !== "string" && definition.readLongBody !== undefined) {
+          await this.#readInThread(read);
+        } else {
+          this.bodyText = typeof read === "string" ? read : textOfShared(read);
+          this.body = parseJson(this.bodyText);
+          const isLong = this.bodyText.length > MAX_WHOLE_BYTES;
+          if (isLong) await turnOfLoop();
+          if (this.#isKeyOld()) await this.#admit();
+          checkBody(this.body);
+          if (isLong) await turnOfLoop();
+        }
+      }
+      this.query = this.#route.readQuery(this.request.url);
+      if (access.kind === "administration") {
+        const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
+        if (counting instanceof Promise) await counting;
+      }
+      const answered = definition.handle(this);
+      return this.#leave(answered instanceof Promise ? await answered : answered);
+    } catch (thrown) {
+      return this.#refuse(thrown);
+    }
+  }
+
+  async admitAgain(): Promise<Caller> {
+    await this.#admit();
+    return this.caller;
+  }
+
+  keepOpen(): () => void {
+    this.#server?.timeout(this.request, 0);
+    return () => this.#closeWhenIdle();
+  }
+
+  /** The organization of a request's body; bodies that need no key share one name. */
+  get owner(): string {
+    return this.#caller?.key.organizationId ?? "";
+  }
+
+  /** Of calls of models alone: other bodies are short, and are not charged. */
+  async admitLongBody(): Promise<void> {
+    const { definition, dependencies } = this.#route;
+    if (definition.access.kind !== "model") return;
+    this.takenRate = await dependencies.admission.admitLongBody(this.caller, this.log);
+  }
+
+  /** Until the answer, which may be long in coming too. */
+  keepOpenForBody(): void {
+    this.#isKeptForBody = true;
+    this.#server?.timeout(this.request, 0);
+  }
+
+  async #readInThread(bytes: SharedBytes): Promise<void> {
+    if (this.#isKeyOld()) await this.#admit();
+    const { definition } = this.#route;
+    const read = await definition.readLongBody!(bytes, this.owner, this.request.signal);
+    this.body = read.value;
+    this.log.releaseBody = () => read.release();
+    if (this.#isKeyOld()) await this.#admit();
+  }
+
+  #closeWhenIdle(): void {
+    this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
+  }
+
+  respond(body: BodyInit, headers: Record<string, string>, status = 200): Response {
+    headers["x-gateway-request-id"] = this.requestId;
+    headers["x-request-id"] = this.requestId;
+    this.#named = new Response(body, { status, headers });
+    return this.#named;
+  }
+
+  /** Notes the caller as it stands now, at once where that is known. Throws where its key may not call this route. */
+  #admit(): void | Promise<void> {
+    const admitting = this.#route.dependencies.whenAdmitting();
+    return admitting === undefined
+      ? this.#authenticate()
+      : admitting.then(() => this.#authenticate());
+  }
+
+  #authenticate(): void | Promise<void> {
+    const { definition, dependencies } = this.#route;
+    const { authentication } = dependencies;
+    const authorization = this.request.headers.get("authorization");
+    if (definition.access.kind === "operator") {
+      return authentication.authenticateOperator(authorization).then(({ id }) => {
+        this.#operatorKeyId = id;
+      });
+    }
+    const found = authentication.authenticate(authorization);
+    return found instanceof Promise ? found.then((key) => this.#accept(key)) : this.#accept(found);
+  }
+
+  #accept(key: ApiKeyRecord): void {
+    this.#caller = { key };
+    assertAccess(this.#route.definition.access, key);
+  }
+
+  #isKeyOld(): boolean {
+    const { access } = this.#route.definition;
+    return access.kind !== "public" && performance.now() - this.startedMs > MAX_KEY_AGE_MS;
+  }
+
+  #leave(response: Response): Response {
+    const { log } = this;
+    if (response !== this.#named) {
+      response.headers.set("x-gateway-request-id", this.requestId);
+      response.headers.set("x-request-id", this.requestId);
+    }
+    if (this.#route.dependencies.inFlight.isStopping) response.headers.set("connection", "close");
+    if (log.isDeferred) this.#finishLater(response.status);
+    else this.#finish(response.status);
+    return response;
+  }
+
+  #finishLater(status: number): void {
+    this.log.finish = () => {
+      this.#closeWhenIdle();
+      this.#finish(status);
+    };
+  }
+
+  #refuse(thrown: unknown): Response {
+    const { inFlight, onInternalError } = this.#route.dependencies;
+    const error = asGatewayError(thrown);
+    this.log.errorCode = error.code;
+    if (isFault(error)) onInternalError(error, this.requestId);
+    this.#finish(ERROR_TABLE[error.code].status);
+    const refused = errorResponse(error, this.requestId, this.log.headers);
+    if (inFlight.isStopping) refused.headers.set("connection", "close");
+    return refused;
+  }
+
+  #finish(status: number): void {
+    const { definition, dependencies } = this.#route;
+    const { log } = this;
+    const key = this.#caller?.key;
+    dependencies.inFlight.end();
+    log.releaseBody?.();
+    if (this.#isKeptForBody) this.#closeWhenIdle();
+    // A charge notes the use of its key itself.
+    if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
+    dependencies.record({
+      requestId: this.requestId,
+      method: definition.method,
+      route: definition.path,
+      status: log.status ?? status,
+      latencyMs: performance.now() - this.startedMs,
+      organizationId: key?.organizationId,
+      keyId: key?.id ?? this.#operatorKeyId,
+      model: log.model,
+      provider: log.provider,
+      promptTokens: log.promptTokens,
+      completionTokens: log.completionTokens,
+      costNano: log.costNano,
+      firstTokenMs: log.firstTokenMs,
+      errorCode: log.errorCode,
+    });
+  }
+}
+
+/** No id holds a NUL, and no database takes one. */
+function assertStorable(params: Readonly<Record<string, string>>): void {
+  for (const name in params) {
+    if (!params[name]!.includes("\0")) continue;
+    throw new GatewayError("route_not_found", "There is no such endpoint.");
+  }
+}
+
+function assertAccess(access: Access, key: ApiKeyRecord): void {
+  if (access.kind === "public" || access.kind === "operator" || access.kind === "self") return;
+  if (key.kind === "management") {
+    if (access.kind === "administration" || access.kind === "catalogue") return;
+    throw new GatewayError(
+      "wrong_key_kind",
+      "A management key cannot call this endpoint; use a secret key.",
+    );
+  }
+  if (!holdsScope(key, access.scope)) {
+    throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+  }
+  if (access.kind === "administration" && access.refusesLimitedKeys && isLimited(key)) {
+    throw new GatewayError(
+      "key_not_permitted",
+      "This API key has a rate limit, a budget, a model list or an expiry of its own, so it cannot call this endpoint.",
+    );
+  }
+}
+
+interface LoadGateDependencies {
+  /** Requests that are being answered. */
+  inFlight(): number;
+  /** Milliseconds by which this process is late with everything, for some time already. */
+  lagMs(): number;
+}
+
+/** Each takes memory for its bodies and a connection to a provider. */
+export const MAX_IN_FLIGHT = 10_000;
+/** Beyond this, a client refused at once is served better elsewhere, and running requests faster here. */
+export const MAX_LAG_MS = 200;
+
+/** Refuses calls of models where more of them would make all of them slow. Nothing else is refused. */
+export class LoadGate {
+  readonly #dependencies: LoadGateDependencies;
+
+  constructor(dependencies: LoadGateDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** Throws 503. */
+  admit(): void {
+    if (this.#dependencies.inFlight() <= MAX_IN_FLIGHT && this.#dependencies.lagMs() < MAX_LAG_MS) {
+      return;
+    }
+    throw new GatewayError("overloaded", "The gateway has too much to do. Try again shortly.", {
+      retryAfterSeconds: 1,
+    });
+  }
+}
+
+/** Of an organization in any 60 s, over all instances. */
+const ADMINISTRATIVE_CALLS_A_MINUTE = 600;
+
+/** Counts the administrative calls of each organization; calls of models are not among them. */
+export class AdministrativeRate {
+  readonly #rates: RateWindows;
+
+  constructor(rates: RateWindows) {
+    this.#rates = rates;
+  }
+
+  /** Throws 429. */
+  count(organizationId: string): void | Promise<void> {
+    const taken = this.#rates.take(
+      `administration ${organizationId}`,
+      ADMINISTRATIVE_CALLS_A_MINUTE,
+    );
+    return taken instanceof Promise ? taken.then(assertAdmitted) : assertAdmitted(taken);
+  }
+}
+
+function assertAdmitted(decision: RateDecision): void {
+  if (decision.isAdmitted) return;
+  throw new GatewayError(
+    "rate_limit_exceeded",
+    `The organization is limited to ${decision.limit} administrative calls a minute.`,
+    { retryAfterSeconds: decision.retryAfterMs / 1_000 },
+  );
 }

@@ -6,6 +6,7 @@ import {
   type ListedKey,
   listKeys,
   type NewKey,
+  noteKeyUse,
   ScopesNotHeldError,
   TooManyKeysError,
 } from "../../db/queries/api-keys.ts";
@@ -24,7 +25,7 @@ import {
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
-import { utcDay, utcMonth } from "../lib/periods.ts";
+import { utcDay, utcMonth } from "../lib/utc-time.ts";
 
 interface ApiKeysDependencies {
   readonly sql: Database;
@@ -253,4 +254,40 @@ export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyReq
     expiresAtMs: settings.expiresAtMs ?? null,
     isActive: settings.isActive ?? true,
   };
+}
+
+/** Beyond this, uses of further keys are not noted until the next write. */
+const MAX_NOTED_KEYS = 10_000;
+const WRITE_MS = 1_000;
+
+/** Notes when keys were used for what charges nothing, and writes that down once a second at most. */
+export class LastUse {
+  readonly #sql: Database;
+  readonly #onError: (error: unknown) => void;
+  #usedAtMs = new Map<string, number>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(sql: Database, onError: (error: unknown) => void) {
+    this.#sql = sql;
+    this.#onError = onError;
+  }
+
+  note(keyId: string, nowMs: number): void {
+    if (this.#usedAtMs.size >= MAX_NOTED_KEYS && !this.#usedAtMs.has(keyId)) return;
+    this.#usedAtMs.set(keyId, nowMs);
+    this.#timer ??= setTimeout(() => void this.write(), WRITE_MS);
+  }
+
+  async write(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const uses = [...this.#usedAtMs].map(([keyId, usedAtMs]) => ({ keyId, usedAtMs }));
+    this.#usedAtMs = new Map();
+    if (uses.length === 0) return;
+    try {
+      await noteKeyUse(this.#sql, uses);
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
 }

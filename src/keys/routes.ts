@@ -17,8 +17,8 @@ import {
 } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { isoTime, parseIsoTime } from "../lib/iso-time.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
+import { isoTime, parseIsoTime } from "../lib/utc-time.ts";
 import type { ApiKeys } from "./api-keys.ts";
 
 const MAX_NAME_CHARACTERS = 256;

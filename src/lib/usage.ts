@@ -42,6 +42,18 @@ export const NO_TOKENS: Usage = Object.freeze({
   estimated: false,
 });
 
+/** Usage of an answer whose provider reported none, as it was counted here. */
+export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {
+  return {
+    promptTokens,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens,
+    reasoningTokens: 0,
+    estimated: true,
+  };
+}
+
 /** The kinds that have no column of their own in the ledger, each above zero, by the names that it stores. */
 export type Quantities = Readonly<Record<string, number>>;
 

@@ -9,8 +9,7 @@ import {
   readMasterKey,
 } from "../../db/queries/master-key.ts";
 import { readSealedValues } from "../../db/queries/sealed-values.ts";
-import { Keyring, masterKeyId } from "../lib/keyring.ts";
-import { seal, unseal } from "../lib/seal.ts";
+import { Keyring, masterKeyId, seal, unseal } from "../lib/keyring.ts";
 
 /** What keeps a master key from being used or changed. The message is one line that names the way out. */
 export class MasterKeyError extends Error {

@@ -1,7 +1,7 @@
 import type { ProviderConfig } from "../config/providers.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { DiscoveredModel } from "../providers/catalogue/discovered-model.ts";
 import type { KeptList, ModelLists } from "../providers/catalogue/model-list-cache.ts";
+import type { DiscoveredModel } from "../providers/catalogue/read-model-list.ts";
 
 const FIRST_RETRY_MS = 60_000;
 /** Of the time between two readings, so that instances do not ask all at once. */

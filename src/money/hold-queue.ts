@@ -11,7 +11,7 @@ import {
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { type Period, utcDay, utcMonth } from "../lib/periods.ts";
+import { type Period, utcDay, utcMonth } from "../lib/utc-time.ts";
 import { decideHold } from "./decide-hold.ts";
 import type { PendingHold } from "./pending-hold.ts";
 import { headroomOf, isShortBySpend, refusal, revoked, revokedHeadroom } from "./refusal.ts";

@@ -3,7 +3,7 @@ import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { Checkpoint, LedgerRequest, Settlement } from "../../db/ledger/rows.ts";
 import { type Abandonment, NONE, type Unit } from "../../db/ledger/units.ts";
 import type { Clock } from "../lib/clock.ts";
-import { DeadlineQueue, type Expiring } from "../lib/deadline-queue.ts";
+import { DeadlineQueue, type Expiring } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { NanoUsd } from "../lib/money.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "./interface.ts";

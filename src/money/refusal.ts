@@ -3,9 +3,8 @@ import type { KeyHeadroom, PeriodHeadroom } from "../../actors/api-key/state.ts"
 import { type OrganizationHeadroom, UNLIMITED_NANO } from "../../actors/organization/state.ts";
 import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../db/ledger/rows.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { isoTime } from "../lib/iso-time.ts";
 import { usdText } from "../lib/money.ts";
-import { utcDay, utcMonth } from "../lib/periods.ts";
+import { isoTime, utcDay, utcMonth } from "../lib/utc-time.ts";
 import { affordableTokens, decideHold, leastHold } from "./decide-hold.ts";
 import type { HoldRequest } from "./interface.ts";
 

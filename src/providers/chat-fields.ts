@@ -1,3 +1,4 @@
+import { isSelfHosted } from "../config/provider-types.ts";
 import { wireDialect } from "./openai/wire-dialects.ts";
 
 /**
@@ -25,8 +26,8 @@ interface ChatField {
 const lackedBy = (...types: readonly string[]): ReadonlySet<string> => new Set(types);
 
 /**
- * Types whose interface is documented field by field. `openai-compatible`, `nvidia` and `hyperbolic` stand
- * for servers of many kinds, which differ by model: what they lack is not known, so they count as having
+ * Types whose interface is documented field by field. Self-hosted servers, `nvidia` and `hyperbolic` stand
+ * for many kinds, which differ by model: what they lack is not known, so they count as having
  * every field of this table, and their own answer says what they refuse.
  */
 const DOCUMENTED = [
@@ -214,7 +215,7 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
   },
 };
 
-/** Fields that are one provider's own, and the types that have them, besides `openai-compatible`. */
+/** Fields that are one provider's own, and the types that have them, besides self-hosted servers. */
 const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   chat_template_kwargs: ["together", "deepinfra", "sambanova", "nvidia", "hyperbolic"],
   clear_thinking: ["cerebras"],
@@ -290,8 +291,8 @@ const NOTHING: readonly string[] = [];
 
 /**
  * The fields of a provider type. A field that is in neither table is meant for a server that the operator
- * runs (`openai-compatible`), or, where all candidates of a call are of one type, for that one, which then
- * says itself what it does not know. The sandbox has the fields of the table and no others.
+ * runs, or, where all candidates of a call are of one type, for that one, which then says itself what it does
+ * not know. The sandbox has the fields of the table and no others.
  */
 export function chatFieldsOf(type: string): ChatFields {
   const { reasoning } = wireDialect(type);
@@ -318,7 +319,7 @@ function isLacked(field: ChatField, type: string, value: unknown, model: FieldMo
 }
 
 function takesUnknown(type: string, field: string, isSingleNode: boolean): boolean {
-  if (type === "openai-compatible") return true;
+  if (isSelfHosted(type)) return true;
   if (Object.hasOwn(OWN_FIELDS, field)) return OWN_FIELDS[field]!.includes(type);
   return isSingleNode && type !== "sandbox";
 }

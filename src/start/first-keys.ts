@@ -5,7 +5,7 @@ import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import { type FirstOrganization, findFirstOrganization } from "../../db/queries/organizations.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
-import { addOperatorKey, createFirstOrganization } from "../organizations/new-organization.ts";
+import { addOperatorKey, createFirstOrganization } from "../organizations/organizations.ts";
 import { asDataFolderFault } from "./database.ts";
 
 const FILE_NAME = "first-keys.json";

@@ -2,7 +2,7 @@ import type { Gateway } from "../compose.ts";
 import type { Environment } from "../config/environment.ts";
 import type { GatewayConfig } from "../config.ts";
 import { systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { StartedDatabase } from "./database.ts";
 

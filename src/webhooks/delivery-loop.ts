@@ -3,7 +3,7 @@ import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { Step, WebhookState } from "../../actors/webhook/state.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { FairSemaphore } from "../lib/fair-queue.ts";
+import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { AttemptRecord } from "../lib/webhook-record.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendPlace, SendSlot, SendSlots } from "./send-slots.ts";

@@ -14,8 +14,8 @@ import {
   deliveryChange,
 } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
-import { FairQueue } from "../lib/fair-queue.ts";
+import { doneInTime } from "../lib/deadlines.ts";
+import { FairQueue } from "../lib/fair-share.ts";
 
 export interface DeliveryWriterDependencies {
   /** A connection of its own: commits of deliveries stand behind nothing else. */

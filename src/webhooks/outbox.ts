@@ -8,7 +8,7 @@ import {
   type OutboxEvent,
 } from "../../db/queries/outbox.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 
 interface EventWriterDependencies {

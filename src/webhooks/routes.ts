@@ -9,7 +9,7 @@ import {
   type RequestContext,
   type RouteDefinition,
 } from "../http/route.ts";
-import { isoTime } from "../lib/iso-time.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type {
   AttemptRecord,
   DeliveryStatus,

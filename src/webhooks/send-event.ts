@@ -1,15 +1,15 @@
+import { createHmac } from "node:crypto";
 import type { EventToSend } from "../../db/queries/deliveries.ts";
 import type { EgressSend } from "../egress/client.ts";
 import { EgressRefused, NameNotResolved } from "../egress/refusal.ts";
 import type { Clock } from "../lib/clock.ts";
-import { isoTime } from "../lib/iso-time.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import type { AttemptRecord } from "../lib/webhook-record.ts";
-import { signatureHeader } from "../lib/webhook-signature.ts";
 
 /** Spec 6.1, delivery rule 1. */
-export const ATTEMPT_TIMEOUT_MS = 10_000;
+const ATTEMPT_TIMEOUT_MS = 10_000;
 
-export interface EventTarget {
+interface EventTarget {
   readonly url: string;
   /** All of them sign. */
   readonly secrets: readonly string[];
@@ -18,7 +18,7 @@ export interface EventTarget {
 /** Makes one attempt; it never rejects, whatever becomes of it. */
 export type SendEvent = (target: EventTarget, event: EventToSend) => Promise<AttemptRecord>;
 
-export interface SendEventDependencies {
+interface SendEventDependencies {
   readonly send: EgressSend;
   readonly clock: Clock;
   readonly timeoutMs?: number;
@@ -77,4 +77,20 @@ function failureText(failure: unknown): string {
   return typeof code === "string" && /^[A-Z0-9_]{1,60}$/.test(code)
     ? `the connection failed: ${code}`
     : "the connection failed";
+}
+
+/**
+ * The header Gateway-Webhook-Signature (spec 6.1): `t=<Unix seconds>,v1=<hex>`, the HMAC-SHA256 of
+ * `<timestamp>.<body>` under the secret. With several secrets there is a v1 for each.
+ */
+function signatureHeader(
+  timestampSeconds: number,
+  body: string,
+  secrets: readonly string[],
+): string {
+  const signed = `${timestampSeconds}.${body}`;
+  const signatures = secrets.map(
+    (secret) => `v1=${createHmac("sha256", secret).update(signed).digest("hex")}`,
+  );
+  return [`t=${timestampSeconds}`, ...signatures].join(",");
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { FairQueue } from "../lib/fair-queue.ts";
+import { FairQueue } from "../lib/fair-share.ts";
 
 /** Whose attempt it is, and where it goes. */
 export interface SendPlace {

@@ -20,10 +20,9 @@ import {
 } from "../../db/queries/webhooks.ts";
 import type { EgressGuard } from "../egress/guard.ts";
 import { EgressRefused } from "../egress/refusal.ts";
-import type { EventType } from "../events/event-types.ts";
-import { sampleData } from "../events/event-types.ts";
+import { type EventType, sampleData } from "../events/event-types.ts";
 import type { Clock } from "../lib/clock.ts";
-import { doneInTime } from "../lib/done-in-time.ts";
+import { doneInTime } from "../lib/deadlines.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type {

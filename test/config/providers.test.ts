@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isLocalServer } from "../../src/config/local-server.ts";
 import {
   PROVIDER_TYPES,
   providerType,
@@ -68,6 +69,37 @@ describe("a provider of the environment", () => {
   });
 });
 
+describe("a server that the operator runs", () => {
+  test.each([
+    ["vllm", "http://127.0.0.1:8000/v1"],
+    ["sglang", "http://127.0.0.1:30000/v1"],
+    ["llama-cpp", "http://127.0.0.1:8080/v1"],
+    ["lm-studio", "http://127.0.0.1:1234/v1"],
+    ["ollama", "http://127.0.0.1:11434/v1"],
+    ["litellm", "http://127.0.0.1:4000/v1"],
+  ])("of type %s needs neither a key nor an address", (type, baseUrl) => {
+    expect(enabled({}, [{ id: "box", type }])).toEqual([{ id: "box", type, baseUrl }]);
+  });
+
+  test("is enabled by its address alone", () => {
+    const config = read({ LM_STUDIO_BASE_URL: "http://studio:1234/v1" });
+    expect(config.providers).toContainEqual({
+      id: "lm-studio",
+      type: "lm-studio",
+      baseUrl: "http://studio:1234/v1",
+    });
+  });
+
+  test("has free models at a private address, unless it passes calls on to those who charge", () => {
+    const free = (type: string, baseUrl: string) => isLocalServer({ id: "box", type, baseUrl });
+    expect(free("vllm", "http://10.0.0.7:8000/v1")).toBeTrue();
+    expect(free("ollama", "http://ollama:11434/v1")).toBeTrue();
+    expect(free("vllm", "https://vllm.example.com/v1")).toBeFalse();
+    expect(free("litellm", "http://127.0.0.1:4000/v1")).toBeFalse();
+    expect(free("openai", "http://127.0.0.1:4000/v1")).toBeFalse();
+  });
+});
+
 describe("a provider of the file", () => {
   test("comes first, then those of the environment, then the sandbox", () => {
     const local = { id: "local", type: "openai-compatible", base_url: "http://a/v1" };
@@ -123,8 +155,11 @@ describe("a provider of the file", () => {
 describe("the table of provider types", () => {
   test("has well-formed published addresses and prefixes of their own", () => {
     const types = Object.values(PROVIDER_TYPES);
-    for (const { defaultBaseUrl } of types) {
-      if (defaultBaseUrl !== undefined) expect(defaultBaseUrl).toMatch(/^https:\/\/.*[^/]$/);
+    for (const { defaultBaseUrl, isSelfHosted } of types) {
+      if (defaultBaseUrl === undefined) continue;
+      expect(defaultBaseUrl).toMatch(
+        isSelfHosted ? /^http:\/\/127\.0\.0\.1:\d+\/v1$/ : /^https:\/\/.*[^/]$/,
+      );
     }
     const prefixes = [...types, ...Object.values(UNSUPPORTED_PROVIDER_TYPES)]
       .map((type) => type.environmentPrefix)

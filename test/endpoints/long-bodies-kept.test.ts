@@ -5,8 +5,8 @@ import {
 } from "../../src/endpoints/chat-completions/long-body.ts";
 import { providerBody } from "../../src/endpoints/chat-completions/provider-body.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { FairWorkThread } from "../../src/lib/fair-work-thread.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../src/lib/shared-bytes.ts";
+import { FairWorkThread } from "../../src/lib/work-thread.ts";
 import { openAiBody } from "../../src/providers/openai/chat/shape-body.ts";
 
 const never = new AbortController().signal;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import type { PreparedOrganization } from "../../src/organizations/new-organization.ts";
+import type { PreparedOrganization } from "../../src/organizations/organizations.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import {
   lessonsText,

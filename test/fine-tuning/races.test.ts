@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { afterTrigger } from "../../actors/fine-tuning-job/state.ts";
-import { guardLease, LeaseLostError } from "../../actors/runtime/ownership/interface.ts";
-import { claimLeases } from "../../db/queries/actor-leases.ts";
+import { claimLeases, guardLease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import {
   FINE_TUNING_JOB,
   JobMovedError,

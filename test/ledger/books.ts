@@ -15,7 +15,7 @@ import { newKey } from "../../src/keys/api-keys.ts";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { prepareOrganization } from "../../src/organizations/new-organization.ts";
+import { prepareOrganization } from "../../src/organizations/organizations.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 export interface Payer {

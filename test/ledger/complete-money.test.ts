@@ -7,7 +7,7 @@ import {
   type AdmittedChat,
   ChatEndpoint,
 } from "../../src/endpoints/chat-completions/endpoint.ts";
-import { DeadlineQueue } from "../../src/lib/deadline-queue.ts";
+import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
@@ -106,7 +106,7 @@ async function ask(
       deadlines,
       isCutShort: () => isCutShort,
     },
-    new ChatEndpoint({ clock: owned.clock } as never),
+    new ChatEndpoint(owned.clock),
     admitted,
   );
   const outcome = completing.then(

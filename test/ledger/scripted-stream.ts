@@ -1,13 +1,17 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
-import { ChatStream } from "../../src/endpoints/chat-completions/chat-stream.ts";
-import { StreamTicker } from "../../src/endpoints/chat-completions/stream-ticker.ts";
+import { StreamRun } from "../../src/calls/stream/streamed-answer.ts";
+import { StreamTicker } from "../../src/calls/stream/ticker.ts";
+import {
+  AcceptedChat,
+  type AdmittedChat,
+  ChatEndpoint,
+} from "../../src/endpoints/chat-completions/endpoint.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
-import type { GatewayError } from "../../src/lib/errors.ts";
+import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
-import { ShortBody } from "../../src/providers/chat-body.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
@@ -48,7 +52,7 @@ export interface ScriptedProvider {
 }
 
 export interface ScriptedStream {
-  readonly stream: ChatStream;
+  readonly stream: StreamRun<AcceptedChat>;
   readonly provider: ScriptedProvider;
   readonly log: RequestFacts;
   readonly errors: unknown[];
@@ -121,40 +125,41 @@ export function scriptedStream(
   const notes = new Set<string>();
   let doubt: Promise<void> | undefined;
   const ticker = new StreamTicker(clock);
-  const stream = new ChatStream(
+  const request = new AcceptedChat({ model: testModel.id, messages: [], stream: true });
+  const stream = new StreamRun(
     {
       money,
+      // A stream that is kept under a key ends in these tests before there is something to keep.
+      idempotency: { free } as never,
       calls: { endpoints, clock, steadyClock: clock, random: () => 0 },
       ticker,
-      steadyClock: clock,
+      openings: new DeadlineQueue(clock, TOTAL_TIMEOUT_MS),
       keepaliveMs: 15_000,
       firstTokenTimeoutMs: TOTAL_TIMEOUT_MS,
       idleTimeoutMs: TOTAL_TIMEOUT_MS,
       totalTimeoutMs: TOTAL_TIMEOUT_MS,
-      whenCurrent: () => doubt,
+      membership: { whenCurrent: () => doubt },
       notes: {
         add: ({ requestId }) => void notes.add(requestId),
         remove: (id) => void notes.delete(id),
       },
       onError: (error) => void errors.push(error),
     },
+    new ChatEndpoint(clock).stream,
     {
       requestId: hold.requestId,
-      hold,
-      fees: { of: () => hold.feeBasisPoints, highest: hold.feeBasisPoints },
-      title: "Chat completion",
-      candidates: [candidate],
-      details: null,
-      includeUsage: false,
-      choices: 1,
-      hidesReasoning: false,
-      promptTokens: () => 0,
-      providerBody: () => new ShortBody({}),
-      usageChunk: () => "",
-      errorFrame: (error: GatewayError) => `data: {"error":{"code":"${error.code}"}}\n\n`,
+      startedMs: clock.nowMs(),
+      request,
       clientSignal: client.signal,
       log,
-      free,
+      plan: { models: [testModel], candidates: [candidate] },
+      hold,
+      fees: { of: () => hold.feeBasisPoints, highest: hold.feeBasisPoints },
+      statedLimit: undefined,
+      explainsRoute: false,
+      title: "Chat completion",
+      details: null,
+      claim: free && ({ idempotencyKey: "key" } as AdmittedChat["claim"]),
     },
   );
   return {

@@ -4,7 +4,7 @@ import {
   MAX_AHEAD_MS,
   MAX_AHEAD_TOKENS,
   StreamCheckpoints,
-} from "../../src/endpoints/chat-completions/stream-checkpoints.ts";
+} from "../../src/calls/stream/charge.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { settled } from "../actors/fake-environment.ts";
 
@@ -17,7 +17,6 @@ function watchedStream() {
   let receivedTokens = 0;
   let durableTokens = -1;
   const checkpoints = new StreamCheckpoints(
-    clock,
     () =>
       new Promise<void>((resolve, reject) => {
         const write = {
@@ -92,7 +91,9 @@ describe("what is delivered of a stream", () => {
           if (writes && stream.writes.length > 0) await stream.writes[0]!.end(true);
           const received = stream.receive(tokens);
           let isAdmitted = false;
-          const admitting = Promise.resolve(stream.checkpoints.admit(received)).then(() => {
+          const admitting = Promise.resolve(
+            stream.checkpoints.admit(received, stream.clock.nowMs()),
+          ).then(() => {
             isAdmitted = true;
           });
           await settled();
@@ -119,7 +120,7 @@ describe("what is delivered of a stream", () => {
     const opening = stream.checkpoints.cover(stream.receive(1));
     await stream.writes[0]!.end(true);
     await opening;
-    await stream.checkpoints.admit(stream.receive(5));
+    await stream.checkpoints.admit(stream.receive(5), stream.clock.nowMs());
     expect(stream.writes).toEqual([]);
     await stream.pass(500);
     expect(stream.writes).toHaveLength(1);
@@ -133,7 +134,7 @@ describe("what is delivered of a stream", () => {
     const opening = stream.checkpoints.cover(stream.receive(1));
     await stream.writes[0]!.end(true);
     await opening;
-    await stream.checkpoints.admit(stream.receive(5));
+    await stream.checkpoints.admit(stream.receive(5), stream.clock.nowMs());
     await stream.pass(500);
     await stream.writes[0]!.end(false);
     await stream.pass(TICK_MS);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { FairWorkThread, type FairWorkThreadOptions } from "../../src/lib/fair-work-thread.ts";
+import { FairWorkThread, type FairWorkThreadOptions } from "../../src/lib/work-thread.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "fair-work-thread-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { type Aged, AgeOrder } from "../../src/lib/age-order.ts";
 import { ChurningMap } from "../../src/lib/churning-map.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { DeadlineQueue, type Expiring } from "../../src/lib/deadline-queue.ts";
+import { DeadlineQueue, type Expiring } from "../../src/lib/deadlines.ts";
 
 const AT_A_TIME = 32;
 const ROUNDS = 40;

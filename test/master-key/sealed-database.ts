@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { connectDatabase, type Database } from "../../db/client.ts";
 import { readSealedValues } from "../../db/queries/sealed-values.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { seal, unseal } from "../../src/lib/seal.ts";
+import { seal, unseal } from "../../src/lib/keyring.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { addOrganization } from "../webhooks/many-hooks.ts";
 

@@ -3,9 +3,13 @@ import Type from "typebox";
 import { receiveUpload } from "../../src/files/routes.ts";
 import { eventStream } from "../../src/fine-tuning/routes.ts";
 import { BodyBudget } from "../../src/http/body-budget.ts";
-import { LoadGate, MAX_IN_FLIGHT, MAX_LAG_MS } from "../../src/http/load-gate.ts";
-import { compileRoute } from "../../src/http/pipeline.ts";
-import { RequestRun } from "../../src/http/request-run.ts";
+import {
+  compileRoute,
+  LoadGate,
+  MAX_IN_FLIGHT,
+  MAX_LAG_MS,
+  RequestRun,
+} from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";

@@ -8,14 +8,17 @@ import { VirtualClock } from "../../src/lib/clock.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { ProvidersModelLists } from "../../src/models/model-lists.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
-import type { DiscoveredModel } from "../../src/providers/catalogue/discovered-model.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import {
   keepLists,
   type ModelLists,
   readKeptLists,
 } from "../../src/providers/catalogue/model-list-cache.ts";
-import { MAX_LISTED_MODELS, readModelList } from "../../src/providers/catalogue/read-model-list.ts";
+import {
+  type DiscoveredModel,
+  MAX_LISTED_MODELS,
+  readModelList,
+} from "../../src/providers/catalogue/read-model-list.ts";
 
 const NOW = new Date("2026-11-20T12:00:00Z");
 const provider = (type: string, baseUrl = "https://host.example/v1"): ProviderConfig => ({

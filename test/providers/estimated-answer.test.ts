@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { tokensOfBytes } from "../../src/lib/token-estimate.ts";
-import { finishReason } from "../../src/providers/openai/chat/finish-reason.ts";
-import { normaliseCompletion } from "../../src/providers/openai/chat/normalise-completion.ts";
+import { finishReason } from "../../src/providers/openai/chat/provider-content.ts";
+import { normaliseCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 
 test.each<[string, Record<string, unknown>]>([
   ["what it says", { content: "eight by" }],

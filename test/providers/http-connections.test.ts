@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { ProviderFailure } from "../../src/providers/interface.ts";
 import { IDLE_TIMEOUT_MS } from "../../src/providers/transport/connection-pool.ts";
-import type { Connect } from "../../src/providers/transport/socket-events.ts";
+import type { Connect } from "../../src/providers/transport/dial.ts";
 import {
   answerOf,
   codeOf,

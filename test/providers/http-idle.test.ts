@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { TrustedAuthorities } from "../../src/providers/transport/authorities.ts";
 import {
   ConnectionPool,
   IDLE_TIMEOUT_MS,
   MAX_IDLE_CONNECTIONS,
   MAX_IDLE_CONNECTIONS_OF_ORIGIN,
 } from "../../src/providers/transport/connection-pool.ts";
+import { TrustedAuthorities } from "../../src/providers/transport/dial.ts";
 import { Exchange } from "../../src/providers/transport/exchange.ts";
 import {
   answerOf,

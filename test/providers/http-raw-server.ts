@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import type { Connect } from "../../src/providers/transport/dial.ts";
 import {
   createHttpClient,
   type HttpClientOptions,
@@ -8,7 +9,6 @@ import {
   type ProviderResponse,
   sent,
 } from "../../src/providers/transport/provider-response.ts";
-import type { Connect } from "../../src/providers/transport/socket-events.ts";
 
 export interface RawConnection {
   readonly socket: Bun.Socket<RawConnection>;

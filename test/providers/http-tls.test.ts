@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { createServer as createTlsServer, type TLSSocket } from "node:tls";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { IDLE_TIMEOUT_MS } from "../../src/providers/transport/connection-pool.ts";
+import type { Connect, SocketEvents } from "../../src/providers/transport/dial.ts";
 import type { HttpError } from "../../src/providers/transport/http-error.ts";
-import type { Connect, SocketEvents } from "../../src/providers/transport/socket-events.ts";
 import {
   answerOf,
   type CertificateName,
@@ -446,7 +446,7 @@ test.skipIf(openssl === null)("a server that renegotiates TLS 1.2 is refused", a
 
 test("the machine's authorities are in use where none are given", async () => {
   // The authority of the tests is none of them; that there are some is what counts here.
-  const { TrustedAuthorities } = await import("../../src/providers/transport/authorities.ts");
+  const { TrustedAuthorities } = await import("../../src/providers/transport/dial.ts");
   const own = new TrustedAuthorities().tlsOptions as { secureContext?: unknown };
   const given = new TrustedAuthorities([TEST_AUTHORITY]).tlsOptions as { secureContext?: unknown };
   expect(own.secureContext).toBeDefined();

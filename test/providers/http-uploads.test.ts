@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { LAST_WORDS_WAIT_MS } from "../../src/providers/transport/connection.ts";
+import type { Connect } from "../../src/providers/transport/dial.ts";
 import type { ProviderRequest } from "../../src/providers/transport/provider-response.ts";
-import type { Connect } from "../../src/providers/transport/socket-events.ts";
 import {
   answerOf,
   certificateOf,

@@ -2,10 +2,10 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { openAiBody } from "../../src/providers/openai/chat/shape-body.ts";
-import { endpointUrl } from "../../src/providers/openai/endpoint-url.ts";
 import { createProviders } from "../../src/providers/registry.ts";
 import { SandboxTunedModels } from "../../src/providers/sandbox/tuning/tuned-models.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
+import { endpointUrl } from "../../src/providers/transport/request-head.ts";
 import { startUpstream } from "../upstream/server.ts";
 import { API_KEY, adapter, callOf } from "./openai-adapter.ts";
 

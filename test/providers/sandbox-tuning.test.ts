@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { readLines } from "../../src/lib/json-line-reader.ts";
+import { readLines } from "../../src/lib/json-lines.ts";
 import {
   LearnedAnswers,
   learn,

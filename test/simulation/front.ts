@@ -1,4 +1,4 @@
-import { StreamCheckpoints } from "../../src/endpoints/chat-completions/stream-checkpoints.ts";
+import { StreamCheckpoints } from "../../src/calls/stream/charge.ts";
 import { sleep } from "../../src/lib/clock.ts";
 import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
 import type { Hold, SettlementFigures } from "../../src/money/interface.ts";
@@ -110,7 +110,7 @@ export class Front {
     const { plan } = record;
     const all = produced(plan, hold);
     let seen = 0;
-    const checkpoints = new StreamCheckpoints(process.clock, () =>
+    const checkpoints = new StreamCheckpoints(() =>
       money.checkpoint(hold, this.#figures(record, hold, seen, 200)),
     );
     try {
@@ -131,7 +131,7 @@ export class Front {
         await abort.within(sleep(process.clock, plan.eventMs));
         if (plan.upstreamFailure === "cut" && event > plan.events / 2) throw providerFailure();
         seen = Math.min(all, Math.ceil((all * event) / plan.events));
-        await checkpoints.admit(seen);
+        await checkpoints.admit(seen, process.clock.nowMs());
         await this.#whenCurrent();
         if (abort.raised !== undefined) throw abort.raised;
         this.#client.delivered(record, seen);

@@ -9,7 +9,7 @@ import type { Clock } from "../../src/lib/clock.ts";
 import {
   type PreparedOrganization,
   prepareOrganization,
-} from "../../src/organizations/new-organization.ts";
+} from "../../src/organizations/organizations.ts";
 import type { Wire } from "../../src/providers/registry.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 import type { Telemetry } from "../../src/telemetry/interface.ts";

@@ -6,7 +6,7 @@ import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client
 import type { Lease } from "../../db/queries/actor-leases.ts";
 import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { FairSemaphore } from "../../src/lib/fair-queue.ts";
+import { FairSemaphore } from "../../src/lib/fair-share.ts";
 import type { AttemptRecord } from "../../src/lib/webhook-record.ts";
 import { Deliveries } from "../../src/webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../src/webhooks/delivery-writer.ts";

@@ -11,7 +11,7 @@ import {
   storeResultEffect,
 } from "../../../db/queries/idempotency.ts";
 import { untilReachable } from "../../../db/unavailable.ts";
-import { doneInTime } from "../../lib/done-in-time.ts";
+import { doneInTime } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { KeyFrees } from "./key-frees.ts";

@@ -1,5 +1,6 @@
+import { asGatewayError } from "../../../db/unavailable.ts";
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import type { ProviderFailure } from "../../providers/interface.ts";
+import { ProviderFailure } from "../../providers/interface.ts";
 
 const DEFAULT_RETRY_AFTER_SECONDS = 1;
 
@@ -39,4 +40,15 @@ export function asCallerError(failure: ProviderFailure, trail: readonly string[]
     case "unavailable":
       return new GatewayError("provider_error", "The provider failed to answer.", { cause });
   }
+}
+
+/**
+ * The error that a started stream sends for what was thrown. What the provider reported is sent as it would
+ * have been before the first byte.
+ */
+export function asStreamError(thrown: unknown, trail: readonly string[]): GatewayError {
+  if (!(thrown instanceof ProviderFailure)) return asGatewayError(thrown);
+  const isReported = thrown.status !== undefined || thrown.kind !== "unavailable";
+  if (isReported) return asCallerError(thrown, trail);
+  return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
 }

@@ -47,6 +47,7 @@ function variableHint({ enabledTypes }: ModelIndex, name: string): string[] {
   if (!hasAuthor && ofName === undefined) return [];
   const typeName = hasAuthor ? author : SERVES_MOST;
   if (enabledTypes.has(typeName)) return [];
-  const { displayName, environmentPrefix } = PROVIDER_TYPES[typeName]!;
-  return [`Models of ${displayName} are there once ${environmentPrefix}_API_KEY is set.`];
+  const { displayName, environmentPrefix, isSelfHosted } = PROVIDER_TYPES[typeName]!;
+  const variable = `${environmentPrefix}_${isSelfHosted ? "BASE_URL" : "API_KEY"}`;
+  return [`Models of ${displayName} are there once ${variable} is set.`];
 }

@@ -9,14 +9,12 @@ import {
 } from "../../../db/queries/organizations.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
+  creditLimitAfter,
+  type OrganizationChange,
   type OrganizationRequest,
   type PreparedOrganization,
   prepareOrganization,
-} from "../../organizations/new-organization.ts";
-import {
-  creditLimitAfter,
-  type OrganizationChange,
-} from "../../organizations/organization-administration.ts";
+} from "../../organizations/organizations.ts";
 import { UsageError } from "../command.ts";
 import { orderCreditLimit, type Patience } from "./adjust-credit.ts";
 

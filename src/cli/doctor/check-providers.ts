@@ -2,10 +2,10 @@ import type { ProviderConfig } from "../../config/providers.ts";
 import type { GatewayConfig } from "../../config.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { endpointUrl } from "../../providers/openai/endpoint-url.ts";
 import { wireDialect } from "../../providers/openai/wire-dialects.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
+import { endpointUrl } from "../../providers/transport/request-head.ts";
 import { knownCatalogue } from "../known-catalogue.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 

@@ -1,5 +1,5 @@
-import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
+import { isoTime } from "../../lib/utc-time.ts";
 import { adjustCredit } from "../actions/adjust-credit.ts";
 import { organizationIdOf } from "../actions/organizations.ts";
 import type { Command } from "../command.ts";

@@ -3,9 +3,8 @@ import { listOperatorKeys, type OperatorKey } from "../../../db/queries/operator
 import { createdKeyShape, keyItemShape } from "../../keys/routes.ts";
 import { type ApiKeyKind, generateApiKey } from "../../lib/api-key-format.ts";
 import { MAX_RATE_LIMIT_RPM } from "../../lib/api-key-record.ts";
-import { isoTime } from "../../lib/iso-time.ts";
-import { utcDay, utcMonth } from "../../lib/periods.ts";
-import { addOperatorKey } from "../../organizations/new-organization.ts";
+import { isoTime, utcDay, utcMonth } from "../../lib/utc-time.ts";
+import { addOperatorKey } from "../../organizations/organizations.ts";
 import { addKey, revokeKey } from "../actions/keys.ts";
 import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";

@@ -1,9 +1,9 @@
 import { listOrganizations } from "../../../db/queries/organizations.ts";
 import { organizationShape } from "../../admin/routes.ts";
 import { PLANS } from "../../config/settings.ts";
-import { isoTime } from "../../lib/iso-time.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
-import type { OrganizationChange } from "../../organizations/organization-administration.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import type { OrganizationChange } from "../../organizations/organizations.ts";
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";

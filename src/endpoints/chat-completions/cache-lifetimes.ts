@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json-fields.ts";
+import { isFields } from "../../lib/json.ts";
 import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 /**

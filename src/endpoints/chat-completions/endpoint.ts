@@ -1,16 +1,26 @@
 import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
 import { sentLimit } from "../../calls/call.ts";
-import { estimatedUsage } from "../../calls/call-charge.ts";
-import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "../../calls/endpoint.ts";
+import type {
+  AcceptedRequest,
+  AnswerFacts,
+  OpenedStream,
+  PaidEndpoint,
+  StreamForm,
+} from "../../calls/endpoint.ts";
 import { assertRecordable } from "../../calls/recorded-fields.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { errorEnvelope } from "../../http/error-response.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
-import type { Usage } from "../../lib/usage.ts";
-import type { ClientCompletion } from "../../providers/interface.ts";
+import type { GatewayError } from "../../lib/errors.ts";
+import { latin1OfText } from "../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import { estimatedUsage, type Usage } from "../../lib/usage.ts";
+import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
+import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
 import { providerBody } from "./provider-body.ts";
-import { completionId, readAnswer, usageBody } from "./render-answer.ts";
+import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
 import {
   CHAT_ROUTE,
   type ChatRequest,
@@ -19,7 +29,6 @@ import {
   statedOutputLimit,
 } from "./request.ts";
 import { planFields } from "./request-fields.ts";
-import { type StreamChatDependencies, streamChat } from "./stream-chat.ts";
 import { assertSupported } from "./unsupported-fields.ts";
 import { assertWellFormed } from "./well-formed.ts";
 
@@ -47,20 +56,18 @@ export class AcceptedChat implements AcceptedRequest {
 
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
-export interface ChatEndpointDependencies extends StreamChatDependencies {
-  readonly clock: Clock;
-}
-
 /** Chat completions (spec 4.5). */
 export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion> {
   readonly route = CHAT_ROUTE;
   readonly categories = ["chat", "code"] as const;
   readonly title = "Chat completion";
   readonly capability = "chat";
-  readonly #dependencies: ChatEndpointDependencies;
+  readonly stream: StreamForm<AcceptedChat>;
+  readonly #clock: Clock;
 
-  constructor(dependencies: ChatEndpointDependencies) {
-    this.#dependencies = dependencies;
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.stream = new ChatStreamForm(clock);
   }
 
   accept(body: unknown): AcceptedChat {
@@ -95,19 +102,14 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     candidate: Candidate,
     admitted: AdmittedChat,
   ): Promise<ClientCompletion> {
-    const { fields, hidesReasoning } = admitted.request;
-    const limit = sentLimit(admitted, candidate);
-    call.body = providerBody(fields, candidate, limit, admitted.plan.lacked);
-    const answer = await candidate.provider.chat!(call);
-    const nowSeconds = Math.floor(this.#dependencies.clock.nowMs() / 1_000);
+    const answer = await callProvider(call, candidate, admitted);
+    const { hidesReasoning } = admitted.request;
+    const nowSeconds = secondsOf(this.#clock);
     return readAnswer(answer, { requestId: call.requestId, hidesReasoning, nowSeconds });
   }
 
-  usage(completion: ClientCompletion, { size }: AcceptedChat, terms: ModelTerms): Usage {
-    return (
-      completion.usage ??
-      estimatedUsage(estimatedPromptTokens(size, terms), completion.estimatedTokens)
-    );
+  usage({ usage, estimatedTokens }: ClientCompletion, request: AcceptedChat, terms: ModelTerms) {
+    return usage ?? estimated(request, terms, estimatedTokens);
   }
 
   answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts): string {
@@ -116,8 +118,76 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     body.usage = usageBody(facts.usage, facts.costUsd);
     return JSON.stringify(body);
   }
+}
 
-  stream(admitted: AdmittedChat) {
-    return streamChat(this.#dependencies, admitted);
+/** Server-sent events, each with a chunk, the last one with `[DONE]`. */
+class ChatStreamForm implements StreamForm<AcceptedChat> {
+  readonly contentType = "text/event-stream; charset=utf-8";
+  readonly keepalive = ": keepalive\n\n";
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
   }
+
+  choices({ fields }: AcceptedChat): number {
+    return fields.n ?? 1;
+  }
+
+  async open(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedChat,
+    output: GrowingBytes,
+  ): Promise<OpenedStream> {
+    const nowSeconds = secondsOf(this.#clock);
+    const answer = await callProvider(call, candidate, admitted);
+    const { hidesReasoning } = admitted.request;
+    const id = completionId(call.requestId);
+    const options = { id, model: candidate.model.id, hidesReasoning, nowSeconds };
+    return openAnswer(answer, options, output);
+  }
+
+  usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
+    return usage ?? estimated(request, terms, outputTokens);
+  }
+
+  ending({ created }: StreamedAnswer, { fields }: AcceptedChat, facts: AnswerFacts): string {
+    const done = "data: [DONE]\n\n";
+    if (!asksForUsage(fields)) return done;
+    const { requestId, candidate, usage, costUsd } = facts;
+    const answer = { id: completionId(requestId), model: candidate.model.id, created };
+    return frameOf(usageChunk(answer, usage, costUsd)) + done;
+  }
+
+  failure(error: GatewayError, requestId: string): string {
+    return frameOf(errorEnvelope(error, requestId));
+  }
+}
+
+function callProvider(
+  call: ProviderCall,
+  candidate: Candidate,
+  admitted: AdmittedChat,
+): Promise<ChatAnswer> {
+  const limit = sentLimit(admitted, candidate);
+  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked);
+  return candidate.provider.chat!(call);
+}
+
+/** Usage of an answer whose provider reported none. */
+function estimated({ size }: AcceptedChat, terms: ModelTerms, outputTokens: number): Usage {
+  return estimatedUsage(estimatedPromptTokens(size, terms), outputTokens);
+}
+
+function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
+  return options?.include_usage === true || usage?.include === true;
+}
+
+function frameOf(value: unknown): string {
+  return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
+}
+
+function secondsOf(clock: Clock): number {
+  return Math.floor(clock.nowMs() / 1_000);
 }

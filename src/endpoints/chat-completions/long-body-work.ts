@@ -1,7 +1,6 @@
 import { bodyHash } from "../../calls/idempotency/idempotency.ts";
 import { assertRecordable } from "../../calls/recorded-fields.ts";
-import { parseJson } from "../../http/check-json.ts";
-import { textOfShared } from "../../http/read-body.ts";
+import { parseJson, textOfShared } from "../../http/read-body.ts";
 import { createCheck } from "../../http/validate.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import { BodyRender, type RenderedBody } from "../../providers/chat-body.ts";

@@ -1,7 +1,7 @@
 import { clientClosed, GatewayError } from "../../lib/errors.ts";
-import type { FairWorkThread, WaitSignal } from "../../lib/fair-work-thread.ts";
+import { SharedRoom } from "../../lib/fair-share.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
-import { SharedRoom } from "../../lib/shared-room.ts";
+import type { FairWorkThread, WaitSignal } from "../../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../../providers/chat-body.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { PromptSize } from "./cost-bound.ts";

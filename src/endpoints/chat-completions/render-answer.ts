@@ -1,3 +1,4 @@
+import type { OpenedStream } from "../../calls/endpoint.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
@@ -8,7 +9,6 @@ import {
   type ChatEvent,
   type ClientCompletion,
   type FinishReason,
-  type PieceReader,
   ProviderFailure,
   type ReadOptions,
   type ReasoningDetail,
@@ -33,23 +33,17 @@ export function readAnswer(answer: ChatAnswer, options: ReadOptions): ClientComp
   );
 }
 
-/** What the provider's stream is read with, and what takes the pieces that are read: of one kind. */
-export interface OpenedAnswer {
-  readonly reader: PieceReader<unknown>;
-  readonly rewriter: StreamedAnswer;
-}
-
 /** A streamed answer that adds the client's frames to the output. Throws ProviderFailure where it is none. */
 export function openAnswer(
   answer: ChatAnswer,
   options: AnswerOptions,
   output: GrowingBytes,
-): OpenedAnswer {
+): OpenedStream {
   if (answer.kind === "stream") {
-    return { reader: answer.reader(), rewriter: answer.rewriter(options, output) };
+    return { reader: answer.reader(), answer: answer.rewriter(options, output) };
   }
   if (answer.kind === "events") {
-    return { reader: answer.reader(), rewriter: new ChunkRenderer(options, output) };
+    return { reader: answer.reader(), answer: new ChunkRenderer(options, output) };
   }
   throw new ProviderFailure("unavailable", "the provider did not stream");
 }

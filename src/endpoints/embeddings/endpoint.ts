@@ -1,5 +1,4 @@
 import type { ProviderCall } from "../../calls/call.ts";
-import { estimatedUsage } from "../../calls/call-charge.ts";
 import type {
   AcceptedRequest,
   AnswerFacts,
@@ -15,7 +14,7 @@ import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
-import type { Usage } from "../../lib/usage.ts";
+import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { type Embeddings, ProviderFailure } from "../../providers/interface.ts";
 import { paidRoute } from "../paid-route.ts";
 import { embeddingList, embeddingsBody } from "./schema.ts";

@@ -1,12 +1,11 @@
 import { isLocalServer } from "../../config/local-server.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
-import { endpointUrl } from "../openai/endpoint-url.ts";
 import { wireDialect } from "../openai/wire-dialects.ts";
 import { readWhole } from "../transport/bounded-body.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
-import type { DiscoveredModel } from "./discovered-model.ts";
-import { membersOf, readModelList } from "./read-model-list.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { type DiscoveredModel, membersOf, readModelList } from "./read-model-list.ts";
 
 const TIMEOUT_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 5_000;

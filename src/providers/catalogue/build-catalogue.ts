@@ -1,16 +1,16 @@
 import { ConfigError } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
-import { providerType } from "../../config/provider-types.ts";
+import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
-import type { DiscoveredModel } from "./discovered-model.ts";
 import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
 import { mergeOffers, type Offer, providerNames } from "./offers.ts";
 import { type BuiltInModels, builtInModels, type LeftOut } from "./provider-models.ts";
+import type { DiscoveredModel } from "./read-model-list.ts";
 import { sandboxModels } from "./sandbox-models.ts";
 
-export interface CatalogueInput {
+interface CatalogueInput {
   readonly providers: readonly ProviderConfig[];
   /** The configuration file's entries. */
   readonly models: readonly ModelConfig[];
@@ -115,7 +115,7 @@ function builtInOf({ builtIn, now }: CatalogueInput, typeName: string): Promise<
  * ones under other names, and would cost nothing.
  */
 function isNamedInFile({ id, type }: ProviderConfig, models: readonly ModelConfig[]): boolean {
-  if (type !== "openai-compatible") return false;
+  if (!isSelfHosted(type)) return false;
   return models.some((entry) =>
     entry.endpoints === undefined
       ? entry.id.startsWith(`${id}/`)

@@ -1,5 +1,5 @@
 /** `author/slug` of a model, for every provider of it. */
-export interface CanonicalName {
+interface CanonicalName {
   readonly author: string;
   readonly slug: string;
 }

@@ -1,10 +1,10 @@
 import { isLocalServer } from "../../config/local-server.ts";
-import { providerType } from "../../config/provider-types.ts";
+import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
-import { type DiscoveredModel, modelPrices } from "./discovered-model.ts";
 import type { Offer } from "./offers.ts";
 import type { LeftOut } from "./provider-models.ts";
+import { type DiscoveredModel, modelPrices } from "./read-model-list.ts";
 import { exclusionReason } from "./served-models.ts";
 
 /** The context length of a local server's model where the server does not tell it. */
@@ -90,7 +90,7 @@ function toModel(
 ): CatalogueModel {
   const name = known?.name ?? model.name.slice(model.name.lastIndexOf("/") + 1);
   const displayName = providerType(provider.type)?.displayName ?? provider.id;
-  const host = provider.type === "openai-compatible" ? provider.id : displayName;
+  const host = isSelfHosted(provider.type) ? provider.id : displayName;
   const own = known === undefined ? terms : { ...terms, capabilities: known.capabilities };
   return {
     id: `${provider.type}/${model.name}`,

@@ -10,9 +10,9 @@ import type {
   ModelTerms,
 } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
-import type { DiscoveredModel } from "./discovered-model.ts";
 import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
+import type { DiscoveredModel } from "./read-model-list.ts";
 
 /** Completes "it needs …" in the message for an entry without the prices of its category. */
 const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
@@ -24,7 +24,7 @@ const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
 };
 
 /** What the catalogue knows where an entry of the file leaves something out. */
-export interface FileModelContext {
+interface FileModelContext {
   /** The enabled ones, by id. */
   readonly providers: ReadonlyMap<string, ProviderConfig>;
   /** What providers offer, by `provider/name there`. */

@@ -1,8 +1,7 @@
 import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { ProviderConfig } from "../../config/providers.ts";
-import type { DiscoveredModel } from "./discovered-model.ts";
-import { MAX_LISTED_MODELS, membersOf } from "./read-model-list.ts";
+import { type DiscoveredModel, MAX_LISTED_MODELS, membersOf } from "./read-model-list.ts";
 
 const FILE = "model-lists.json";
 const VERSION = 1;

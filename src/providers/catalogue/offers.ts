@@ -1,4 +1,4 @@
-import { providerType } from "../../config/provider-types.ts";
+import { isSelfHosted, providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
 import { canonicalName } from "./canonical-name.ts";
@@ -10,7 +10,7 @@ export interface Offer {
   readonly model: CatalogueModel;
 }
 
-export interface MergedOffers {
+interface MergedOffers {
   /** Canonical models, each with an endpoint for each provider that serves it. */
   readonly models: readonly CatalogueModel[];
   /** By names that begin with a provider: that provider's endpoints alone. */
@@ -22,7 +22,7 @@ const OFFERS_AT_A_TIME = 250;
 /** The model of `offer` as it is called at the provider, behind the names of the provider and of its type. */
 export function providerNames({ provider, model }: Offer): string[] {
   const name = model.endpoints[0]!.model;
-  return provider.type === "openai-compatible"
+  return isSelfHosted(provider.type)
     ? [`${provider.id}/${name}`]
     : [...new Set([`${provider.id}/${name}`, `${provider.type}/${name}`])];
 }
@@ -66,7 +66,7 @@ function letOthersRun(): Promise<void> {
 function canonicalIdOf(offer: Offer): string {
   const { provider, model } = offer;
   const own = providerNames(offer).at(-1)!;
-  if (provider.type === "openai-compatible") return own;
+  if (isSelfHosted(provider.type)) return own;
   const isAuthor = providerType(provider.type)?.isAuthor === true;
   const name = canonicalName(provider.type, isAuthor, model.endpoints[0]!.model);
   return name === undefined ? own : `${name.author}/${name.slug}`;

@@ -13,11 +13,9 @@ import {
   isNamedSeeing,
   loadCapabilities,
 } from "./capability-list.ts";
-import { knownContextLength } from "./known-context-lengths.ts";
-import { loadPriceList, type PriceList, statedNames } from "./price-list.ts";
-import { publishedPrices } from "./published-prices.ts";
+import { knownContextLength, loadPriceList, type PriceList, statedNames } from "./price-list.ts";
+import { publishedPrices, publishedTerms } from "./published-prices.ts";
 import { exclusionReason, knownOutputLimit } from "./served-models.ts";
-import { publishedTerms } from "./training-prices.ts";
 
 /** The longest text of an endpoint without a context window, in characters, which bounds its tokens. */
 export const TEXT_ONLY_CONTEXT = 4096;

@@ -1,6 +1,5 @@
-import type { ModelCategory } from "../../lib/catalogue-model.ts";
-import { femtoFromUsd } from "../../lib/money.ts";
-import type { DiscoveredModel, DiscoveredPrices } from "./discovered-model.ts";
+import type { ModelCategory, ModelPrices } from "../../lib/catalogue-model.ts";
+import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
 
 /** More than any provider lists; what stands behind them is not read. */
 export const MAX_LISTED_MODELS = 3_000;
@@ -223,4 +222,42 @@ export function membersOf(value: unknown): Members | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value)
     ? (value as Members)
     : undefined;
+}
+
+/** A model of a provider's own list, as far as the list describes it. In a form that JSON can hold. */
+export interface DiscoveredModel {
+  readonly name: string;
+  readonly category: ModelCategory;
+  readonly contextLength?: number;
+  readonly maxOutputTokens?: number;
+  /** Absent where the list states none. */
+  readonly prices?: DiscoveredPrices;
+  /** A kind of use with a price that is not metered here; absent where there is none. */
+  readonly unmeteredKind?: string;
+  readonly capabilities: readonly string[];
+  /** Unix seconds. */
+  readonly created: number;
+}
+
+/** Femto-USD for a token, in decimal digits. */
+interface DiscoveredPrices {
+  readonly input: string;
+  readonly output: string;
+  readonly cachedInput?: string;
+  readonly cacheWrite?: string;
+}
+
+export function modelPrices({
+  input,
+  output,
+  cachedInput,
+  cacheWrite,
+}: DiscoveredPrices): ModelPrices {
+  const inputTokenFemto: FemtoUsd = BigInt(input);
+  return {
+    inputTokenFemto,
+    outputTokenFemto: BigInt(output),
+    cachedInputTokenFemto: cachedInput === undefined ? inputTokenFemto : BigInt(cachedInput),
+    cacheWriteTokenFemto: cacheWrite === undefined ? inputTokenFemto : BigInt(cacheWrite),
+  };
 }

@@ -4,15 +4,15 @@ import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
 import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import { endpointUrl } from "./endpoint-url.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 
 /** They take `encoding_format` and answer in base64, a third of the bytes of decimal numbers. */
 const ANSWER_BASE64 = new Set(["openai", "azure"]);
 const FLOAT_BYTES = 4;
 
-export interface EmbedOptions {
+interface EmbedOptions {
   readonly settings: ProviderSettings;
   readonly headers: Readonly<Record<string, string>>;
   readonly failureContext: FailureContext;

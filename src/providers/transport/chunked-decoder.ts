@@ -3,7 +3,7 @@ import { malformed } from "./http-error.ts";
 /** Of one line with a chunk's size and its extensions. */
 export const MAX_CHUNK_LINE_BYTES = 4_096;
 /** Of all trailer fields, which are read and dropped. */
-export const MAX_TRAILER_BYTES = 65_536;
+const MAX_TRAILER_BYTES = 65_536;
 
 /** Line end, a size of up to seven digits, line end. */
 const MAX_PLAIN_LINE_BYTES = 11;

@@ -1,10 +1,8 @@
 import type { Clock } from "../../lib/clock.ts";
-import type { TrustedAuthorities } from "./authorities.ts";
 import { type ConnectionOwner, HttpConnection } from "./connection.ts";
-import type { DialTarget } from "./dial.ts";
+import type { Connect, DialTarget, TrustedAuthorities } from "./dial.ts";
 import type { Exchange } from "./exchange.ts";
 import { HttpError } from "./http-error.ts";
-import type { Connect } from "./socket-events.ts";
 
 /** Servers close idle connections after a few seconds or minutes; ours go before most do. */
 export const IDLE_TIMEOUT_MS = 30_000;
@@ -12,7 +10,7 @@ export const MAX_IDLE_CONNECTIONS_OF_ORIGIN = 1_024;
 /** Of all origins together: each takes a descriptor, and with TLS some kilobytes. */
 export const MAX_IDLE_CONNECTIONS = 4_096;
 /** Of one origin, idle and busy together: as many as there can be ports. */
-export const MAX_OPEN_CONNECTIONS = 65_536;
+const MAX_OPEN_CONNECTIONS = 65_536;
 
 export interface PoolDependencies {
   readonly clock: Clock;

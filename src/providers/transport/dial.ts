@@ -1,19 +1,16 @@
 import { isIP } from "node:net";
-import { checkServerIdentity, type PeerCertificate } from "node:tls";
+import {
+  checkServerIdentity,
+  createSecureContext,
+  getCACertificates,
+  type PeerCertificate,
+} from "node:tls";
 import type { ProxySettings } from "../../config/outbound-proxies.ts";
-import type { TrustedAuthorities } from "./authorities.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
 import { parseHead } from "./response-head.ts";
-import {
-  type ClientSocket,
-  type Connect,
-  IGNORED_EVENTS,
-  SOCKET_HANDLERS,
-  type SocketEvents,
-} from "./socket-events.ts";
 
 /** Of what a proxy answers before its tunnel stands. */
-export const MAX_PROXY_HEAD_BYTES = 16_384;
+const MAX_PROXY_HEAD_BYTES = 16_384;
 const HEAD_END = "\r\n\r\n";
 
 /** Where a connection goes, and what has to stand before a request may be sent on it. */
@@ -236,3 +233,70 @@ function refusedTunnel(status: number): HttpError {
 function brokenProxy(what: string): HttpError {
   return new HttpError("PROXY_BROKEN", `the proxy answered CONNECT with no HTTP: ${what}`);
 }
+
+/**
+ * The certificate authorities that connections trust, as Bun's sockets take them: read once, because
+ * parsing some hundred certificates for each connection costs as much as its handshake.
+ */
+export class TrustedAuthorities {
+  readonly #certificates: readonly string[] | undefined;
+  #context: unknown;
+
+  /** @param certificates in PEM, in place of those of the machine */
+  constructor(certificates?: readonly string[]) {
+    this.#certificates = certificates;
+  }
+
+  /** `secureContext` is no documented option of Bun's: without it all certificates would be refused. */
+  get tlsOptions(): Bun.TLSOptions {
+    this.#context ??= contextOf(this.#certificates ?? machineAuthorities());
+    return { rejectUnauthorized: true, secureContext: this.#context } as Bun.TLSOptions;
+  }
+}
+
+/** Bun's bundled authorities, those that NODE_EXTRA_CA_CERTS names, and those of the operating system. */
+function machineAuthorities(): readonly string[] {
+  const all = [...getCACertificates("default"), ...getCACertificates("system")];
+  return [...new Set(all.map((certificate) => certificate.trim()))];
+}
+
+function contextOf(certificates: readonly string[]): unknown {
+  return createSecureContext({ ca: [...certificates] }).context;
+}
+
+/** A socket whose events go to its `data`, which changes hands when the connection stands. */
+export type ClientSocket = Bun.Socket<SocketEvents>;
+
+/** What happens on a socket, told to its present owner. */
+export interface SocketEvents {
+  opened(socket: ClientSocket): void;
+  /** TLS stands, or was refused; a second time where the server renegotiates. */
+  handshaken(socket: ClientSocket, isTrusted: boolean, error: Error | null): void;
+  received(data: Buffer): void;
+  drained(): void;
+  /** The connection has ended, in the ordinary way or with an error; may be reported more than once. */
+  ended(error: unknown): void;
+}
+
+/** Opens a connection and reports to the handlers; a rejection repeats what they received. */
+export type Connect = (options: Bun.TCPSocketConnectOptions<SocketEvents>) => Promise<unknown>;
+
+const SOCKET_HANDLERS: Bun.SocketHandler<SocketEvents> = {
+  open: (socket) => socket.data.opened(socket),
+  handshake: (socket, isTrusted, error) => socket.data.handshaken(socket, isTrusted, error),
+  data: (socket, data) => socket.data.received(data),
+  drain: (socket) => socket.data.drained(),
+  end: (socket) => socket.data.ended(undefined),
+  close: (socket, error) => socket.data.ended(error),
+  error: (socket, error) => socket.data.ended(error),
+  connectError: (socket, error) => socket.data.ended(error),
+};
+
+/** Owns a socket that TLS has taken over: its encrypted bytes are reported here as well. */
+const IGNORED_EVENTS: SocketEvents = {
+  opened: () => undefined,
+  handshaken: () => undefined,
+  received: () => undefined,
+  drained: () => undefined,
+  ended: () => undefined,
+};

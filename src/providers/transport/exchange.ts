@@ -1,16 +1,13 @@
-import { type BodyFraming, framingOf } from "./body-framing.ts";
 import type { AbortNotice } from "./call-abort.ts";
 import { ChunkedDecoder } from "./chunked-decoder.ts";
-import { decoderOf } from "./content-decoding.ts";
-import { ExchangeResponse } from "./exchange-response.ts";
 import { connectionLost, HttpError, malformed } from "./http-error.ts";
 import type { ProviderRequest, ResponseReceiver } from "./provider-response.ts";
-import type { BodySource } from "./response-body.ts";
-import { parseHead, type ResponseHead } from "./response-head.ts";
+import { type BodySource, decoderOf, ExchangeResponse } from "./response-body.ts";
+import { type BodyFraming, framingOf, parseHead, type ResponseHead } from "./response-head.ts";
 
 export const MAX_HEAD_BYTES = 65_536;
 /** Of responses of status 1xx before the one that counts. */
-export const MAX_INTERIM_RESPONSES = 16;
+const MAX_INTERIM_RESPONSES = 16;
 const HEAD_END = Buffer.from("\r\n\r\n");
 
 /** The connection that an exchange runs on, as the exchange sees it. */

@@ -1,12 +1,10 @@
 import type { OutboundProxies } from "../../config/outbound-proxies.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
-import { TrustedAuthorities } from "./authorities.ts";
 import { ConnectionPool, type PoolDependencies } from "./connection-pool.ts";
-import type { DialTarget } from "./dial.ts";
+import { type Connect, type DialTarget, TrustedAuthorities } from "./dial.ts";
 import { cancelUnread, Exchange } from "./exchange.ts";
 import type { HttpClient, ProviderRequest, ResponseReceiver } from "./provider-response.ts";
 import { prepareHead, type RequestHead } from "./request-head.ts";
-import type { Connect } from "./socket-events.ts";
 
 export interface HttpClientOptions {
   readonly clock?: Clock;

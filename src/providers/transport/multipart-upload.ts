@@ -1,5 +1,5 @@
 /** A multipart/form-data body (RFC 7578) that is made while it is sent: a file of any size takes no memory. */
-export interface MultipartBody {
+interface MultipartBody {
   readonly contentType: string;
   readonly body: ReadableStream<Uint8Array>;
 }

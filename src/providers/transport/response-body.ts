@@ -1,4 +1,7 @@
 import type { PieceReader } from "../interface.ts";
+import { HttpError } from "./http-error.ts";
+import type { ProviderResponse } from "./provider-response.ts";
+import type { ResponseHead } from "./response-head.ts";
 
 /** Bytes that may lie unread before the connection is paused. */
 export const MAX_UNREAD_BYTES = 262_144;
@@ -14,7 +17,7 @@ export interface BodySource {
 type PieceRead = { done: boolean; value?: Uint8Array | undefined };
 
 /** The bytes of one response, pushed by the connection and pulled by one reader: itself, a stream, or a text. */
-export class ResponseBody implements PieceReader {
+class ResponseBody implements PieceReader {
   readonly #source: BodySource;
   /** The first piece that lies unread, from a position in it to another, and those behind it. */
   #first: Buffer | undefined;
@@ -219,4 +222,83 @@ function textOf(bytes: Buffer, start: number, end: number): string {
     bytes[start + 1] === 0xbb &&
     bytes[start + 2] === 0xbf;
   return bytes.toString("utf8", hasMark ? start + 3 : start, end);
+}
+
+/** A body, with the head that came before it. */
+export class ExchangeResponse extends ResponseBody implements ProviderResponse {
+  readonly status: number;
+  readonly headers: ResponseHead;
+  readonly hasBody: boolean;
+  readonly #decode: ReturnType<typeof decoderOf>;
+  #stream: ReadableStream<Uint8Array> | undefined;
+
+  constructor(
+    source: BodySource,
+    head: ResponseHead,
+    hasBody: boolean,
+    decode: ReturnType<typeof decoderOf>,
+  ) {
+    super(source);
+    this.status = head.status;
+    this.headers = head;
+    this.hasBody = hasBody;
+    this.#decode = decode;
+  }
+
+  get body(): ReadableStream<Uint8Array> | null {
+    if (!this.hasBody) return null;
+    if (this.#stream === undefined) {
+      const raw = this.stream();
+      this.#stream = this.#decode === undefined ? raw : this.#decode(raw);
+    }
+    return this.#stream;
+  }
+
+  override wholeText(maxBytes: number): string | undefined {
+    return this.#decode === undefined ? super.wholeText(maxBytes) : undefined;
+  }
+
+  override reader(): PieceReader {
+    return this.#decode === undefined ? super.reader() : this.body!.getReader();
+  }
+
+  override text(): Promise<string> {
+    if (!this.hasBody) return Promise.resolve("");
+    return this.#decode === undefined ? super.text() : this.#expandedText();
+  }
+
+  async #expandedText(): Promise<string> {
+    return new Response(this.body).text();
+  }
+}
+
+const FORMATS: Readonly<Record<string, "gzip" | "deflate" | "brotli" | "zstd">> = {
+  gzip: "gzip",
+  "x-gzip": "gzip",
+  deflate: "deflate",
+  br: "brotli",
+  zstd: "zstd",
+};
+
+/**
+ * The expanded body of a server that encodes it although it was asked not to; undefined where nothing
+ * is encoded. Throws HttpError for an unknown encoding.
+ */
+export function decoderOf(
+  contentEncoding: string | null,
+): ((body: ReadableStream<Uint8Array>) => ReadableStream<Uint8Array>) | undefined {
+  if (contentEncoding === null) return undefined;
+  const name = contentEncoding.toLowerCase();
+  if (name === "" || name === "identity") return undefined;
+  const format = FORMATS[name];
+  if (format === undefined) {
+    throw new HttpError("UNKNOWN_ENCODING", "the response has an unknown content encoding");
+  }
+  return (body) =>
+    body.pipeThrough<Uint8Array>(
+      new DecompressionStream(format as CompressionFormat) as ReadableWritablePair<
+        Uint8Array,
+        Uint8Array
+      >,
+    );
 }

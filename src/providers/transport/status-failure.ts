@@ -31,7 +31,7 @@ export interface FailureContext {
 }
 
 /** What a provider says of a failure, in its own words. */
-export interface FailureReport {
+interface FailureReport {
   readonly kind: ProviderFailureKind;
   readonly message: string | undefined;
   readonly param?: string | null;

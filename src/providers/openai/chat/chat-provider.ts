@@ -8,28 +8,36 @@ import type {
   Provider,
   ProviderSettings,
 } from "../../interface.ts";
-import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../../transport/bounded-body.ts";
+import {
+  MAX_COMPLETION_BYTES,
+  nestsDeeperThan,
+  readErrorBody,
+  readWhole,
+} from "../../transport/bounded-body.ts";
 import type { AbortNotice } from "../../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
-import { isEventStream, isJson } from "../../transport/content-type.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
-import type { HttpClient, ProviderResponse } from "../../transport/provider-response.ts";
+import {
+  type HttpClient,
+  isEventStream,
+  isJson,
+  type ProviderRequest,
+  type ProviderResponse,
+  type ResponseReceiver,
+} from "../../transport/provider-response.ts";
+import { endpointUrl } from "../../transport/request-head.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { openAiEmbed } from "../embeddings.ts";
-import { endpointUrl } from "../endpoint-url.ts";
 import { failureInside, failureOfStatus, failureTold } from "../failure-mapping.ts";
-import { nestsDeeperThan } from "../nesting.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
-import { type AnswerReader, ClientCall } from "./client-call.ts";
-import { completionToStream } from "./completion-to-stream.ts";
-import { OpenAiStream, rawCompletion } from "./raw-answers.ts";
+import { completionToStream, OpenAiStream, rawCompletion } from "./raw-answers.ts";
 import { openAiBody } from "./shape-body.ts";
 import type { FailureReader } from "./stream-rewriter.ts";
 
 /** Deeper completions parse, but cannot be serialised again. */
 const MAX_COMPLETION_DEPTH = 1024;
 
-export interface OpenAiDependencies {
+interface OpenAiDependencies {
   readonly clock: Clock;
   /** Shared between providers; one of its own where it is left out. */
   readonly httpClient?: HttpClient;
@@ -203,4 +211,63 @@ export function requestHeaders(
 
 function isOpenAiItself(type: string, host: string): boolean {
   return type === "openai" && (host === "openai.com" || host.endsWith(".openai.com"));
+}
+
+/** Throws, or rejects, where a response is no answer. */
+interface AnswerReader {
+  answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer>;
+}
+
+/** One call by the gateway's own client: the request and its result. */
+class ClientCall implements ProviderRequest, ResponseReceiver {
+  readonly method = "POST";
+  readonly headers: Readonly<Record<string, string>>;
+  /** Dropped when the response begins, which may last much longer than the sending. */
+  body: string | Uint8Array;
+  readonly signal: AbortNotice;
+  readonly connectTimeoutMs: number;
+  readonly onNewConnection: boolean | undefined;
+  readonly #call: ChatCall;
+  readonly #reader: AnswerReader;
+  readonly #answer = Promise.withResolvers<ChatAnswer>();
+
+  constructor(
+    call: ChatCall,
+    body: string | Uint8Array,
+    headers: Readonly<Record<string, string>>,
+    connectTimeoutMs: number,
+    reader: AnswerReader,
+  ) {
+    this.#call = call;
+    this.body = body;
+    this.headers = headers;
+    this.signal = call.abortNotice ?? call.signal;
+    this.connectTimeoutMs = connectTimeoutMs;
+    this.onNewConnection = call.onNewConnection;
+    this.#reader = reader;
+  }
+
+  /** Rejects with ProviderFailure. */
+  get answer(): Promise<ChatAnswer> {
+    return this.#answer.promise;
+  }
+
+  responded(response: ProviderResponse): void {
+    this.body = "";
+    try {
+      const answer = this.#reader.answerOf(response, this.#call);
+      if (answer instanceof Promise) this.#await(answer);
+      else this.#answer.resolve(answer);
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  failed(error: unknown): void {
+    this.#answer.reject(failureOfThrown(error, this.signal));
+  }
+
+  #await(answer: Promise<ChatAnswer>): void {
+    answer.then(this.#answer.resolve, (error: unknown) => this.failed(error));
+  }
 }

@@ -1,4 +1,6 @@
-import { isFields } from "../../../lib/json-fields.ts";
+import { textOfLatin1 } from "../../../lib/event-splitter.ts";
+import { isFields } from "../../../lib/json.ts";
+import { type FinishReason, ProviderFailure } from "../../interface.ts";
 
 type Fields = Record<string, unknown>;
 
@@ -62,4 +64,88 @@ function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return value.map(textOf).join("");
   return isFields(value) && typeof value.text === "string" ? value.text : "";
+}
+
+const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ["stop", "stop"],
+  ["eos", "stop"],
+  ["end_turn", "stop"],
+  ["stop_sequence", "stop"],
+  ["length", "length"],
+  ["max_tokens", "length"],
+  ["model_length", "length"],
+  ["model_context_window_exceeded", "length"],
+  ["tool_calls", "tool_calls"],
+  ["tool_use", "tool_calls"],
+  ["function_call", "tool_calls"],
+  ["content_filter", "content_filter"],
+  ["content_filtered", "content_filter"],
+  ["safety", "content_filter"],
+  ["refusal", "content_filter"],
+  ["sensitive", "content_filter"],
+]);
+
+/**
+ * The reason in the words of spec 6.2; what no provider is known to say counts as a plain stop. Some stop
+ * plainly behind tool calls, which clients do not look at then.
+ */
+export function finishReason(raw: unknown, hasToolCalls = false): FinishReason | null {
+  if (typeof raw !== "string" || raw === "") return null;
+  const reason = BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
+  return reason === "stop" && hasToolCalls ? "tool_calls" : reason;
+}
+
+/** With these Mistral, OpenRouter, DeepSeek and Z.AI end an answer that they broke off. */
+const FAILURES = new Set<unknown>(["error", "insufficient_system_resource", "network_error"]);
+
+export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
+  return FAILURES.has(choice.finish_reason);
+}
+
+/** The first of the choices that the provider broke off; undefined where it broke off none. */
+export function failedChoice(choices: unknown): Record<string, unknown> | undefined {
+  if (!Array.isArray(choices)) return undefined;
+  return choices.find((choice: unknown) => isFields(choice) && endsInFailure(choice));
+}
+
+export function isText(value: unknown): boolean {
+  return typeof value === "string" && value !== "";
+}
+
+export function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
+  for (const field in delta) {
+    const value = delta[field];
+    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
+    return false;
+  }
+  return true;
+}
+
+export function parseChunk(data: string): Record<string, unknown> {
+  let chunk: unknown;
+  try {
+    chunk = JSON.parse(textOfLatin1(data));
+  } catch {
+    // The error of the parser quotes what it stumbled over.
+    throw new ProviderFailure(
+      "unavailable",
+      "the provider's stream holds something that is no JSON",
+    );
+  }
+  if (!isFields(chunk)) {
+    throw new ProviderFailure(
+      "unavailable",
+      "the provider's stream holds something that is no chunk",
+    );
+  }
+  return chunk;
+}
+
+export function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
+  return (Boolean(error) && !isEmptyError(error)) || object === "error";
+}
+
+/** Some providers send an empty error beside every answer. */
+function isEmptyError(error: unknown): boolean {
+  return isFields(error) && Object.keys(error).length === 0;
 }

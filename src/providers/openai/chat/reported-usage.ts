@@ -1,4 +1,4 @@
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 
 /**

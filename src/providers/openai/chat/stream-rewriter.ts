@@ -1,16 +1,24 @@
 import { EventSplitter, latin1OfText } from "../../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../../lib/growing-bytes.ts";
-import { isFields } from "../../../lib/json-fields.ts";
+import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
-import { type AnswerOptions, ProviderFailure } from "../../interface.ts";
+import { type AnswerOptions, type FinishReason, ProviderFailure } from "../../interface.ts";
 import { StreamedAnswer } from "../../streamed-answer.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
-import { failedChoice } from "./finish-reason.ts";
-import { createdTime, hideReasoning, normaliseHead } from "./provider-content.ts";
+import {
+  bringsNothing,
+  createdTime,
+  failedChoice,
+  finishReason,
+  hideReasoning,
+  isText,
+  normaliseContent,
+  normaliseHead,
+  parseChunk,
+  tellsError,
+} from "./provider-content.ts";
 import { reportedUsage, usageBehind } from "./reported-usage.ts";
-import { bringsNothing, parseChunk, tellsError } from "./stream-chunk.ts";
-import { StreamedChoice } from "./streamed-choice.ts";
-import { calledBytes } from "./tool-calls.ts";
+import { calledBytes, callIdStem, dropNothingCalled, StreamedToolCalls } from "./tool-calls.ts";
 
 /** What an event that reports an error stands for. */
 export type FailureReader = (event: Readonly<Record<string, unknown>>) => ProviderFailure;
@@ -178,5 +186,52 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
 
   #meterText(text: unknown): void {
     if (typeof text === "string") this.meter(Buffer.byteLength(text));
+  }
+}
+
+type Fields = Record<string, unknown>;
+
+/** One choice of a stream, as far as it has come. */
+class StreamedChoice {
+  readonly #completionId: string;
+  readonly #index: number;
+  #toolCalls: StreamedToolCalls | undefined;
+  #isRefused = false;
+  #isFinished = false;
+
+  constructor(completionId: string, index: number) {
+    this.#completionId = completionId;
+    this.#index = index;
+  }
+
+  /** True once it has ended with a reason. */
+  get isFinished(): boolean {
+    return this.#isFinished;
+  }
+
+  /** Brings a piece into the gateway's form, in place. */
+  take(delta: Fields): void {
+    normaliseContent(delta);
+    dropNothingCalled(delta);
+    if (isText(delta.refusal)) this.#isRefused = true;
+    if (!Array.isArray(delta.tool_calls)) return;
+    this.#toolCalls ??= new StreamedToolCalls(callIdStem(this.#completionId, this.#index));
+    this.#toolCalls.take(delta.tool_calls);
+  }
+
+  /** Why it ends, where the provider says that it does. */
+  reason(raw: unknown): FinishReason | null {
+    const reason = finishReason(raw, this.#toolCalls !== undefined);
+    return reason !== null && this.#isRefused ? "content_filter" : reason;
+  }
+
+  /** Ends it: with its last piece comes what its calls still lack. */
+  finish(reason: FinishReason, delta: Fields): void {
+    this.#isFinished = true;
+    if (reason !== "tool_calls" || this.#toolCalls === undefined) return;
+    const lacking = this.#toolCalls.emptyArguments();
+    if (lacking.length === 0) return;
+    const told = Array.isArray(delta.tool_calls) ? delta.tool_calls : [];
+    delta.tool_calls = [...told, ...lacking];
   }
 }

@@ -10,8 +10,8 @@ import {
   startSandboxJob,
 } from "../../../../db/queries/sandbox-tunings.ts";
 import type { Clock } from "../../../lib/clock.ts";
-import type { FairWorkThread } from "../../../lib/fair-work-thread.ts";
-import { readLines } from "../../../lib/json-line-reader.ts";
+import { readLines } from "../../../lib/json-lines.ts";
+import type { FairWorkThread } from "../../../lib/work-thread.ts";
 import type {
   FineTuningProvider,
   ProviderJob,

@@ -1,9 +1,9 @@
 import {
+  loopPauses,
   MAX_QUICK_LINE_BYTES,
   parseJsonLine,
   type RawLine,
-} from "../../../lib/json-line-reader.ts";
-import { loopPauses } from "../../../lib/loop-pauses.ts";
+} from "../../../lib/json-lines.ts";
 import { decodeShared, type SharedBytes, sharedCopy } from "../../../lib/shared-bytes.ts";
 import { readMessages } from "../request.ts";
 import { countTokens } from "../tokens.ts";

@@ -1,0 +1,79 @@
+const ISO_8601 =
+  /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?(?:([Zz])|([+-]\d{2})(?::?(\d{2}))?)?)?$/;
+
+/** Years of four digits are what ISO 8601 writes without a sign, and the database reads: 0001 to 9999, UTC. */
+const MIN_TIME_MS = Date.parse("0001-01-01T00:00:00.000Z");
+/** The last millisecond that can be told. */
+export const MAX_TIME_MS = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** A point in time of ISO 8601, and whether it names a whole day. */
+interface IsoTime {
+  readonly ms: number;
+  readonly isWholeDay: boolean;
+}
+
+/** Reads an ISO 8601 date or date and time; without an offset it is UTC. Undefined where it is none. */
+export function parseIsoTime(text: string): IsoTime | undefined {
+  const match = ISO_8601.exec(text);
+  if (!match) return undefined;
+  const [, year, month, day, hour, minute, second = "00", fraction = "0"] = match;
+  const isWholeDay = hour === undefined;
+  const time = isWholeDay
+    ? "00:00:00.000"
+    : `${hour}:${minute}:${second}.${fraction.padEnd(3, "0").slice(0, 3)}`;
+  const offset = match[9] === undefined ? "Z" : `${match[9]}:${match[10] ?? "00"}`;
+  const ms = Date.parse(`${year}-${month}-${day}T${time}${offset}`);
+  // The platform rolls 30 February over into March; such a date is none.
+  const days = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
+  if (Number.isNaN(ms) || Number(day) > days) return undefined;
+  if (ms < MIN_TIME_MS || ms > MAX_TIME_MS) return undefined;
+  return { ms, isWholeDay };
+}
+
+export function isoTime(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** Budget periods are UTC days and UTC months. */
+export interface Period {
+  /** First day, YYYY-MM-DD. */
+  readonly start: string;
+  readonly startMs: number;
+  /** First millisecond that no longer belongs to it. */
+  readonly endMs: number;
+}
+
+/** The last ones asked for: every key has them, and all keys the same. */
+let lastDay: Period | undefined;
+let lastMonth: Period | undefined;
+
+export function utcDay(nowMs: number): Period {
+  if (lastDay === undefined || !isWithin(lastDay, nowMs)) lastDay = dayOf(nowMs);
+  return lastDay;
+}
+
+export function utcMonth(nowMs: number): Period {
+  if (lastMonth === undefined || !isWithin(lastMonth, nowMs)) lastMonth = monthOf(nowMs);
+  return lastMonth;
+}
+
+function isWithin(period: Period, nowMs: number): boolean {
+  return nowMs >= period.startMs && nowMs < period.endMs;
+}
+
+function dayOf(nowMs: number): Period {
+  const date = new Date(nowMs);
+  const startMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate());
+  return { start: isoDate(startMs), startMs, endMs: startMs + 86_400_000 };
+}
+
+function monthOf(nowMs: number): Period {
+  const date = new Date(nowMs);
+  const startMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
+  const endMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
+  return { start: isoDate(startMs), startMs, endMs };
+}
+
+function isoDate(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
