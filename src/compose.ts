@@ -3,17 +3,21 @@ import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
 import { composeApp, startPassivation } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
-import { applyChange, type ChangeListeners, forgetAll } from "./compose/change-feed.ts";
-import { composeNode } from "./compose/cluster-node.ts";
-import { openCoordination, restoreRateWindows } from "./compose/coordination.ts";
+import {
+  applyChange,
+  type ChangeListeners,
+  composeNode,
+  forgetAll,
+  openCoordination,
+  restoreRateWindows,
+} from "./compose/cluster-node.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
-import { composeModels } from "./compose/models.ts";
+import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
-import { composeProviders } from "./compose/providers.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
@@ -49,7 +53,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await tellKeys(background, instance, keyring);
 
   const workThread = createWorkThread(base.onError);
-  const { httpClient, providers } = composeProviders(base, workThread);
+  const { httpClient, providers, ownKeys, providerKeys } = composeProviders(base, workThread);
   const { index: models, lists } = await composeModels({ ...base, sql: background, httpClient });
   const accounts = composeMoney(base, owed, rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
@@ -63,7 +67,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
-  listeners = { world, suspensions, orders, webhooks, tuning, keyring };
+  listeners = { world, suspensions, orders, webhooks, tuning, ownKeys, keyring };
   await node.start();
   webhooks.start();
 
@@ -73,7 +77,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const { endpoints, ticker, deadlines } = composeEndpoints({
     ...base,
-    ...{ world, admission, money, tunedModels, providers, idempotency, isCutShort, workThread },
+    ...{ world, admission, money, tunedModels, ownKeys, providers, idempotency, isCutShort },
+    workThread,
     events: webhooks.completionEvents,
     membership,
     notes: owed.notes,
@@ -86,7 +91,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const lastUse = new LastUse(background, onError);
   const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };
   const app = composeApp(base, {
-    ...{ ...shared, ...front, accounts, models, providers, tunedModels, endpoints },
+    ...{ ...shared, ...front, accounts, models, providers, providerKeys, tunedModels, endpoints },
   });
   const ending = composeEnding({
     ...shared,

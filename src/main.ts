@@ -1,14 +1,11 @@
 import { type GatewayConfig, readConfig } from "./config.ts";
-import { announce } from "./start/announce.ts";
-import { readRole } from "./start/command-line.ts";
 import { foreignDatabase, startDatabase } from "./start/database.ts";
-import { createFirstKeys } from "./start/first-keys.ts";
+import { announce, createFirstKeys } from "./start/first-keys.ts";
 import { openMasterKeys } from "./start/master-key.ts";
 import { freePort, serve } from "./start/serve.ts";
 import { StopSignals } from "./start/stop.ts";
 import { shareMetrics } from "./start/worker-metrics.ts";
-import { READY_MESSAGE, tellAlive } from "./start/worker-processes.ts";
-import { startWorkers } from "./start/workers.ts";
+import { READY_MESSAGE, readRole, startWorkers, tellAlive } from "./start/workers.ts";
 import { createTelemetry } from "./telemetry/create-telemetry.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
 

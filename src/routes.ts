@@ -21,6 +21,8 @@ import { keyRoutes } from "./keys/routes.ts";
 import type { Clock } from "./lib/clock.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
+import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import { descriptionRoutes } from "./system/description.ts";
 import { healthRoutes } from "./system/health.ts";
 import { homeRoutes } from "./system/home.ts";
@@ -40,6 +42,7 @@ export interface RouteDependencies {
   /** The billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
+  readonly providerKeys: ProviderKeys;
   readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
   readonly clock: Clock;
   readonly membership: ClusterMembership;
@@ -59,6 +62,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...creditRoutes(sql),
     ...webhookRoutes(dependencies.webhooks),
+    ...providerKeyRoutes(dependencies.providerKeys),
     ...fileRoutes({
       uploads: files.uploads,
       files: files.library,

@@ -27,7 +27,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/calls"],
   ["src/http"],
   ["src/endpoints/paid-route.ts"],
-  ["src/files", "src/keys", "src/models", "src/webhooks"],
+  ["src/files", "src/keys", "src/models", "src/provider-keys", "src/webhooks"],
   [
     "src/credits",
     "src/endpoints/chat-completions",
@@ -131,7 +131,7 @@ const VENDOR_WORDS =
   /\b(?:x_groq|reasoning_content|prompt_cache_hit_tokens|num_cached_tokens|cache_creation_\w+|cache_read_\w+|content_block\w*|message_(?:start|delta|stop)|insufficient_system_resource)\b/;
 /** Words of the client's wire, which the endpoint's renderer and its published schema alone put into an answer. */
 const CLIENT_WORDS = /chat\.completion|finish_reason/;
-const SPEAKS_TO_CLIENTS = /^src\/endpoints\/chat-completions\/(?:render-answer|answer-schema)\.ts$/;
+const SPEAKS_TO_CLIENTS = /^src\/endpoints\/chat-completions\/(?:render-answer|schema)\.ts$/;
 
 test("nothing outside the providers knows a vendor's chunk, and one file renders the client's", async () => {
   const faults: string[] = [];
@@ -219,7 +219,7 @@ const STEPS: readonly {
 
 /** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
 const ENDPOINTS_USE =
-  /^src\/calls\/(?:call|caller|endpoint|recorded-fields|run-call|routing\/plan-route|routing\/preferences|idempotency\/idempotency)\.ts$/;
+  /^src\/calls\/(?:call|endpoint|run-call|routing\/plan-route|routing\/preferences|idempotency\/idempotency)\.ts$/;
 /** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
 const OF_THE_CALL =
   /\b(?:ReadableStream|CandidateTries|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;

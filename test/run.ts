@@ -1,5 +1,5 @@
 import "./support/preload.ts";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Glob } from "bun";
@@ -19,6 +19,11 @@ const TEST_TIMEOUT_MS = 60_000;
 const THOROUGH_TIMEOUT_MS = 3_600_000;
 const INTERRUPTED = 130;
 const SLOWEST_FILES = 40;
+/** Most tests wait more than they compute: for processes, leases and outages. */
+const PROCESSES_PER_CORE = 2;
+/** How long a file is expected to take. Bun starts those first that take longest. */
+const LONG_FILE_MS = 20_000;
+const OTHER_FILE_MS = 2_000;
 
 interface Phase {
   readonly args: readonly string[];
@@ -40,8 +45,7 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
     return [{ args, environment: THOROUGH_SETTINGS }];
   }
   const wanted = tier === "--all" ? files : files.filter((file) => !isLong(file));
-  // Most tests wait more than they compute: for processes, leases and outages.
-  const parallel = `--parallel=${cpus().length + 1}`;
+  const parallel = `--parallel=${cpus().length * PROCESSES_PER_CORE}`;
   const others = wanted.filter((file) => !isMeasuring(file)).map(asPath);
   return [
     { args: [timeout(TEST_TIMEOUT_MS), parallel, ...others] },
@@ -70,8 +74,8 @@ async function main(): Promise<number> {
     });
   }
   const argv = process.argv.slice(2);
-  const durations = argv.includes("--durations") ? new Durations() : undefined;
   const phases = await phasesOf(argv.filter((arg) => arg !== "--durations"));
+  const durations = new Durations(phases);
   const running = await startTestServices();
   try {
     if (running.services.redisUrl === undefined) {
@@ -81,7 +85,7 @@ async function main(): Promise<number> {
     let exitCode = 0;
     for (const { args, environment } of phases) {
       if (interrupted !== undefined) return INTERRUPTED;
-      tests = Bun.spawn([process.execPath, "test", ...(durations?.args ?? []), ...args], {
+      tests = Bun.spawn([process.execPath, "test", ...durations.args, ...args], {
         cwd: ROOT,
         // Bun's default is the environment at our own start, without what changed since.
         env: { ...process.env, ...environment },
@@ -90,19 +94,31 @@ async function main(): Promise<number> {
       await tests.exited;
       exitCode ||= tests.exitCode ?? 1;
     }
-    durations?.print();
+    if (argv.includes("--durations")) durations.print();
     return interrupted === undefined ? exitCode : INTERRUPTED;
   } finally {
-    durations?.remove();
+    durations.remove();
     await running.stop();
   }
 }
 
-/** What Bun writes down about the files of all phases, which includes their imports and hooks. */
+/**
+ * What Bun reads and writes about the time that files take, with their imports and hooks. It is told that
+ * LONG files take longest, so that none of them runs alone at the end.
+ */
 class Durations {
   readonly #folder = mkdtempSync(join(tmpdir(), "gateway-durations-"));
   readonly #path = join(this.#folder, "durations.json");
   readonly args = [`--timings=${this.#path}`, "--update-timings"];
+
+  constructor(phases: readonly Phase[]) {
+    const named = phases.flatMap(({ args }) => args).filter((arg) => arg.startsWith("./"));
+    const files = named.map((path): [string, number] => {
+      const file = path.slice("./".length);
+      return [file, belongsTo(file, LONG) ? LONG_FILE_MS : OTHER_FILE_MS];
+    });
+    writeFileSync(this.#path, JSON.stringify({ version: 1, files: Object.fromEntries(files) }));
+  }
 
   print(): void {
     const { files } = JSON.parse(readFileSync(this.#path, "utf8")) as {

@@ -16,6 +16,8 @@ export const LONG = [
   "test/ledger/server-crash.test.ts",
   "test/master-key/",
   "test/clustered/",
+  "test/overload/large-bodies.test.ts",
+  "test/ownership/heartbeat-thread.test.ts",
   "test/simulation/",
   "test/start/",
   "test/webhooks/chaos.test.ts",
@@ -23,20 +25,18 @@ export const LONG = [
 ] as const;
 
 /**
- * Files that bound times, memory, or how much is admitted in a time. They run after the others, one by
- * one, because other files' load would break their bounds.
+ * Files that bound how fast other requests are served, or how much is admitted in a time. They run after
+ * the others, one by one, because other files' load would break their bounds.
  */
 export const MEASURING = [
-  "test/actors/runtime-memory.test.ts",
-  "test/crash/database-loss.test.ts",
-  "test/files/files-backpressure.test.ts",
   "test/ledger/shared-floods.test.ts",
   "test/lib/young-garbage.test.ts",
   "test/money/money-budget-race.test.ts",
-  "test/overload/",
+  "test/overload/bounded-database.test.ts",
+  "test/overload/large-bodies.test.ts",
+  "test/overload/request-bodies.test.ts",
   "test/ownership/unowned-work.test.ts",
   "test/providers/sandbox-schema-hostile.test.ts",
-  "test/start/first-start.test.ts",
   "test/telemetry/log-writer.test.ts",
 ] as const;
 

@@ -16,6 +16,8 @@ export type ChangeKind =
   | "webhook"
   /** Which event types an organization's webhooks want; the id is the organization's. */
   | "subscriptions"
+  /** The object is the organization whose keys for providers they are. */
+  | "provider-keys"
   /** Another master key seals; the id is the key's. */
   | "master-key";
 

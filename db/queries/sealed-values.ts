@@ -14,6 +14,7 @@ interface SealedTable {
 /** Every place of sealed values: what is not named here is lost with the key that sealed it. */
 export const SEALED_TABLES: readonly SealedTable[] = [
   { table: "webhooks", key: ["id"], columns: ["secret", "previous_secret"], batchRows: 100 },
+  { table: "provider_keys", key: ["id"], columns: ["secret"], batchRows: 100 },
   {
     table: "idempotency_records",
     key: ["key_id", "idempotency_key"],

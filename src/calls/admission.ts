@@ -3,6 +3,7 @@ import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { findMoneyLeft, type MoneyLeft } from "../../db/queries/organizations.ts";
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
+import type { ApiKeyRecord } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
@@ -10,7 +11,6 @@ import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
 import type { Hold, LongHoldRequest, MoneyPort } from "../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
-import type { Caller } from "./caller.ts";
 import type { CostBound } from "./endpoint.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
@@ -21,6 +21,11 @@ export interface AdmissionDependencies {
   readonly money: MoneyPort;
   readonly clock: Clock;
   read<Result>(query: Query<Result>): Promise<Result>;
+}
+
+/** The API key behind a request, as it stood when the request was authenticated. */
+export interface Caller {
+  readonly key: ApiKeyRecord;
 }
 
 /** A request that arrives at a billed endpoint. */
@@ -34,11 +39,15 @@ export interface Arrival {
 /** Where a call is served: what its fee depends on. */
 export interface ServingPlace {
   readonly providerId: string;
+  /** Of the organization's own, which the provider bills directly. */
+  readonly ownKeyId?: string | undefined;
 }
 
 /** The platform fee of a request, by the place that serves it. */
 export interface Fees {
   of(place: ServingPlace): bigint;
+  /** On the BYOK plan: whether a place is called with a key of the organization's own. */
+  readonly serves?: ((place: ServingPlace) => boolean) | undefined;
   readonly highest: bigint;
 }
 
@@ -91,7 +100,7 @@ export class CallAdmission {
 
   /**
    * The fee of each place that may serve the request. On the BYOK plan the provider bills the caller
-   * directly, which takes a provider key of the organization: throws 402 where a place needs one.
+   * directly, which takes a provider key of the organization: throws 402 where every place needs one.
    */
   async fees({ key }: Caller, places: readonly ServingPlace[]): Promise<Fees> {
     const organization = this.#dependencies.organizations.get(key.organizationId);
@@ -100,7 +109,11 @@ export class CallAdmission {
     if (terms === undefined) throw invalidKey();
     if (terms.plan === "byok") assertOwnKeys(places);
     const ofPlan = feeOfTerms(terms);
-    return { of: () => ofPlan, highest: ofPlan };
+    return {
+      of: ({ ownKeyId }) => (ownKeyId === undefined ? ofPlan : 0n),
+      serves: terms.plan === "byok" ? isOwn : undefined,
+      highest: ofPlan,
+    };
   }
 
   /**
@@ -146,9 +159,13 @@ export function highestBound(bounds: readonly CostBound[]): CostBound {
   return { fixedFemto, perUnitFemto, units };
 }
 
+function isOwn({ providerId, ownKeyId }: ServingPlace): boolean {
+  return ownKeyId !== undefined || providerId === KEYLESS_PROVIDER;
+}
+
 function assertOwnKeys(places: readonly ServingPlace[]): void {
-  const foreign = places.find(({ providerId }) => providerId !== KEYLESS_PROVIDER);
-  if (foreign === undefined) return;
+  const [foreign] = places;
+  if (foreign === undefined || places.some(isOwn)) return;
   throw new GatewayError(
     "insufficient_credits",
     `The organization's plan is BYOK, and it has no provider key for ${foreign.providerId}.`,

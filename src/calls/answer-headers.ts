@@ -30,7 +30,7 @@ export function answerHeaders(
   const { hold } = call;
   if (hold.isLowered) {
     const sent = candidate === undefined ? hold.outputTokens : sentLimit(call, candidate);
-    headers["x-gateway-max-tokens"] = String(sent);
+    if (sent !== undefined) headers["x-gateway-max-tokens"] = String(sent);
   }
   const dropped = droppedParameters(call.plan, candidate);
   if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));

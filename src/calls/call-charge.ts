@@ -1,6 +1,7 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import { chargeNanoUsd } from "../lib/money.ts";
+import type { ExactInteger } from "../lib/exact-integer.ts";
+import { chargeNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { providerCostFemto, usageFigures } from "../money/usage.ts";
@@ -50,8 +51,10 @@ export class CallCharge {
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
     const { hold, fees, title, details } = this.#call;
-    const { model, terms, providerId } = candidate;
-    const fullNano = chargeNanoUsd(providerCostFemto(usage, terms.prices), fees.of(candidate));
+    const { model, terms, providerId, ownKeyId } = candidate;
+    const costFemto = providerCostFemto(usage, terms.prices);
+    const isOwn = ownKeyId !== undefined;
+    const fullNano = isOwn ? 0n : chargeNanoUsd(costFemto, fees.of(candidate));
     const isClamped = fullNano > hold.holdNano;
     return {
       chargeNano: isClamped ? hold.holdNano : fullNano,
@@ -60,7 +63,7 @@ export class CallCharge {
       provider: providerId,
       ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
-      details,
+      details: isOwn ? { ...details, ...ownKeyDetails(ownKeyId, costFemto) } : details,
       status: 0,
       description: descriptionOf(title, model),
     };
@@ -108,6 +111,11 @@ export class CallCharge {
   release(): void {
     this.#dependencies.money.release(this.#call.hold);
   }
+}
+
+/** What the provider bills the organization by its list prices, which nothing is charged for here. */
+function ownKeyDetails(ownKeyId: string, costFemto: ExactInteger): Record<string, unknown> {
+  return { provider_key_id: ownKeyId, list_price_usd: usdNumber(chargeNanoUsd(costFemto, 0n)) };
 }
 
 /** The same object, so that a settlement copies nothing. */

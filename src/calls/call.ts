@@ -3,8 +3,7 @@ import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
-import type { Arrival, Fees } from "./admission.ts";
-import type { Caller } from "./caller.ts";
+import type { Arrival, Caller, Fees } from "./admission.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
@@ -90,12 +89,13 @@ const NO_BODY = new ShortBody({});
 
 /**
  * The limit of units that goes upstream: what the caller set, or what the hold was lowered to. The hold is
- * that of the dearest candidate; one that gives less may refuse to be asked for more.
+ * that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held for a
+ * call with the organization's own key, so nothing lowers it.
  */
 export function sentLimit(
   { hold, statedLimit }: Pick<AdmittedCall<AcceptedRequest>, "hold" | "statedLimit">,
-  { terms }: Candidate,
+  { terms, ownKeyId }: Candidate,
 ): number | undefined {
-  if (!hold.isLowered) return statedLimit;
+  if (!hold.isLowered || ownKeyId !== undefined) return statedLimit;
   return Math.min(hold.outputTokens, terms.maxOutputTokens);
 }

@@ -14,14 +14,21 @@
  */
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { Hold } from "../money/interface.ts";
 import type { Provider } from "../providers/interface.ts";
-import type { CallAdmission } from "./admission.ts";
+import type { CallAdmission, Fees } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
-import type { AcceptedRequest, PaidEndpoint } from "./endpoint.ts";
+import {
+  type AcceptedRequest,
+  type CostBound,
+  type PaidEndpoint,
+  recordedDetails,
+} from "./endpoint.ts";
 import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
-import { recordedDetails } from "./recorded-fields.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
-import { assertModelsAllowed, coveredTerms, type RoutePlan } from "./routing/plan-route.ts";
+import type { OwnKeys } from "./routing/own-keys.ts";
+import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
 import { routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
@@ -31,8 +38,11 @@ import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDependencies {
   readonly admission: CallAdmission;
   readonly tunedModels: TunedModels;
+  readonly ownKeys: OwnKeys;
   readonly providers: ReadonlyMap<string, Provider>;
 }
+
+const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
 
 /** Runs the requests of one endpoint. */
 export class PaidCall<Request extends AcceptedRequest, Answer> {
@@ -95,8 +105,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { organizationId } = caller.key;
     const { tunedModels } = this.#dependencies;
     const index = await tunedModels.indexFor(organizationId, preferences.models);
+    const ownKeys = await this.#dependencies.ownKeys.of(organizationId);
     const affinity = () => request.fields.session_id ?? this.endpoint.affinity?.(request);
-    const plan = this.#plans.plan(index, preferences, affinity);
+    const plan = this.#plans.plan(index, preferences, { affinity, ownKeys });
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
     return this.endpoint.plan?.(request, plan) ?? plan;
@@ -104,15 +115,18 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   async #admit(
     call: ArrivedCall<Request>,
-    plan: RoutePlan,
+    planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
   ): Promise<AdmittedCall<Request>> {
     const { admission } = this.#dependencies;
     const { request } = call;
-    const fees = await admission.fees(call.caller, plan.candidates);
-    const bounds = coveredTerms(plan).map((terms) => this.endpoint.bound(request, terms));
+    const fees = await admission.fees(call.caller, planned.candidates);
+    const served =
+      fees.serves === undefined
+        ? planned
+        : { ...planned, candidates: planned.candidates.filter(fees.serves) };
     const statedLimit = this.endpoint.statedLimit(request);
-    const hold = await admission.hold(call, bounds, fees, statedLimit !== undefined);
+    const { plan, hold } = await this.#hold(call, served, fees, statedLimit !== undefined);
     return {
       requestId: call.requestId,
       startedMs: call.startedMs,
@@ -128,6 +142,37 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       details: recordedDetails(request.fields),
       claim,
     };
+  }
+
+  /** Where the money does not cover the operator's endpoints, the organization's own keys serve alone. */
+  async #hold(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    fees: Fees,
+    isLimitExplicit: boolean,
+  ): Promise<{ readonly plan: RoutePlan; readonly hold: Hold }> {
+    const { admission } = this.#dependencies;
+    const hold = async (held: RoutePlan) => ({
+      plan: held,
+      hold: await admission.hold(call, this.#bounds(call.request, held), fees, isLimitExplicit),
+    });
+    try {
+      return await hold(plan);
+    } catch (error) {
+      const own = plan.candidates.filter(({ ownKeyId }) => ownKeyId !== undefined);
+      const isPoor = error instanceof GatewayError && NO_MONEY.has(error.code);
+      if (!isPoor || own.length === 0 || own.length === plan.candidates.length) throw error;
+      return hold({ ...plan, candidates: own });
+    }
+  }
+
+  /** What each candidate may cost here, or the models where none is available. */
+  #bounds(request: Request, { models, candidates }: RoutePlan): CostBound[] {
+    if (candidates.length === 0) return models.map((terms) => this.endpoint.bound(request, terms));
+    return candidates.map(({ terms, ownKeyId }) => {
+      const bound = this.endpoint.bound(request, terms);
+      return ownKeyId === undefined ? bound : { ...bound, fixedFemto: 0, perUnitFemto: 0 };
+    });
   }
 
   #claimOf(call: ArrivedCall<Request>): IdempotencyClaim | undefined {

@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Coordination } from "./interface.ts";
-import { MemoryRateWindows } from "./memory.ts";
-import { MemoryCache } from "./memory-cache.ts";
+import { MemoryCache, MemoryRateWindows } from "./memory.ts";
 import { MemoryWakes } from "./wake-board.ts";
 
 export interface CoordinationOptions {
@@ -25,7 +24,7 @@ export async function createCoordination(options: CoordinationOptions): Promise<
   const { redisUrl } = options;
   if (redisUrl === undefined) return createSingleNode(options);
   // Its client takes 20 MB, which a process that is alone does not need.
-  const { createShared } = await import("./redis/create-shared.ts");
+  const { createShared } = await import("./redis/coordination.ts");
   return createShared(options, redisUrl);
 }
 

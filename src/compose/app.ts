@@ -1,16 +1,25 @@
+import type { Database, Query } from "../../db/client.ts";
 import { createApp } from "../app.ts";
+import { ProviderHealth } from "../calls/routing/provider-health.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
-import type { Coordination } from "../cluster/interface.ts";
+import type { Coordination, RateWindows } from "../cluster/interface.ts";
+import type { GatewayConfig } from "../config.ts";
+import type { Suspensions } from "../http/authentication.ts";
 import { Authentication } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
-import { LoadGate } from "../http/pipeline.ts";
+import { AdministrativeRate, LoadGate } from "../http/pipeline.ts";
 import type { LastUse } from "../keys/api-keys.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { CreditOrders } from "../money/credit-orders.ts";
+import { OperatorCredit } from "../money/operator-credit.ts";
+import { OrganizationAdministration } from "../organizations/organizations.ts";
+import type { ProviderKeys } from "../provider-keys/provider-keys.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
-import { composeAdministration } from "./administration.ts";
+import type { ActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
@@ -18,12 +27,13 @@ import type { FineTuningParts } from "./fine-tuning.ts";
 import type { MoneyParts } from "./money.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
-export interface AppParts {
+interface AppParts {
   readonly node: ClusterNode;
   readonly coordination: Coordination;
   readonly accounts: MoneyParts;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
+  readonly providerKeys: ProviderKeys;
   readonly tunedModels: TunedModels;
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
@@ -65,6 +75,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     world,
     endpoints,
     webhooks: webhooks.webhooks,
+    providerKeys: parts.providerKeys,
     files,
     clock,
     membership,
@@ -108,4 +119,33 @@ export function startPassivation({
     tuning.passivateIdle();
     webhooks.passivateIdle();
   }, PASSIVATION_SWEEP_MS);
+}
+
+/** What operators reach, and what bounds the administration of organizations. */
+function composeAdministration(parts: {
+  readonly config: GatewayConfig;
+  readonly sql: Database;
+  readonly clock: Clock;
+  readonly instanceId: string;
+  readonly world: ActorWorld;
+  readonly suspensions: Suspensions;
+  readonly orders: CreditOrders;
+  readonly models: ModelIndex;
+  readonly providers: ReadonlyMap<string, Provider>;
+  readonly rates: RateWindows;
+  read<Result>(query: Query<Result>): Promise<Result>;
+}) {
+  const { config, world } = parts;
+  return {
+    administrativeRate: new AdministrativeRate(parts.rates),
+    admin: {
+      organizations: new OrganizationAdministration({
+        ...parts,
+        organizations: world.organizations,
+        defaults: { plan: config.plan, startingCreditNano: config.startingCreditNanoUsd },
+      }),
+      credit: new OperatorCredit({ ...parts, organizations: world.organizations }),
+      providers: new ProviderHealth({ ...parts, endpoints: world.endpoints }),
+    },
+  };
 }

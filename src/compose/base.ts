@@ -1,9 +1,19 @@
+import { boundedDatabase } from "../../db/bounded-database.ts";
 import {
+  connectDatabase,
+  type Database,
   type DatabaseTarget,
+  HEARTBEAT_SETTINGS,
+  INSTANCE_SETTINGS,
   LEDGER_SETTINGS,
   type Query,
   SHARED_LEDGER_SETTINGS,
 } from "../../db/client.ts";
+import {
+  ConnectionWatch,
+  renewableDatabase,
+  type WatchedConnections,
+} from "../../db/connection-watch.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { untilReachable } from "../../db/unavailable.ts";
 import type { GatewayConfig } from "../config.ts";
@@ -12,7 +22,6 @@ import { newId } from "../lib/ids.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { Wire } from "../providers/registry.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
-import { openConnections } from "./connections.ts";
 
 export interface ComposeOptions {
   readonly config: GatewayConfig;
@@ -56,3 +65,98 @@ export function composeBase(options: ComposeOptions) {
 }
 
 export type Base = ReturnType<typeof composeBase>;
+
+export interface Connections {
+  /** What requests read and write: with a client behind, so not for long. */
+  readonly sql: Database;
+  /** The same pool, for what may take its time. */
+  readonly background: Database;
+  readonly ledger: Database;
+  /** As the database shows the sessions of the ledger. */
+  readonly ledgerName: string;
+  /** What owners of webhooks write. */
+  readonly deliveries: Database;
+  /** What is looked for, numbered, read and removed for webhooks. */
+  readonly webhooks: Database;
+  /** Heartbeats, and the lock of the gateway. */
+  readonly lock: Database;
+  /** Gives the connection of the heartbeats up, which does not answer, for a new one. */
+  renewLock(): void;
+  close(): Promise<unknown>;
+}
+
+/** Their users have ended; what does not end by then waits for what never comes. */
+const CLOSE_TIMEOUT_SECONDS = 2;
+
+const WEBHOOK_CONNECTIONS = 3;
+/**
+ * Work on webhooks is bounded in rows; where a statement takes this long something is wrong with it, and it
+ * must not keep its locks and its connection. Statements on few rows of large tables go by indexes.
+ */
+export const WEBHOOK_SETTINGS: Record<string, string> = {
+  statement_timeout: "5000",
+  enable_seqscan: "off",
+  jit: "off",
+};
+
+/** Commits, heartbeats and webhooks have connections of their own; everything else shares a pool. */
+export function openConnections(
+  target: DatabaseTarget,
+  options: {
+    readonly instance: InstanceIdentity;
+    readonly poolSize: number;
+    readonly clock: Clock;
+    readonly ledgerSettings: Record<string, string>;
+    /** Connections were silent and were replaced. */
+    onRenewed(applicationName: string): void;
+  },
+): Connections {
+  const open = (
+    poolSize: number,
+    use: string,
+    settings?: Record<string, string>,
+  ): WatchedConnections => {
+    // Sessions that are found and ended by their names bear the name of the instance.
+    const applicationName = `gateway-${use}-${options.instance.id}`;
+    const database = renewableDatabase(() =>
+      connectDatabase(target, {
+        poolSize,
+        applicationName,
+        settings: { ...INSTANCE_SETTINGS, ...settings },
+      }),
+    );
+    return { database, applicationName, poolSize };
+  };
+  const pool = open(options.poolSize, "pool");
+  const ledger = open(1, "ledger", options.ledgerSettings);
+  const deliveries = open(1, "deliveries", { ...LEDGER_SETTINGS, ...WEBHOOK_SETTINGS });
+  const webhooks = open(WEBHOOK_CONNECTIONS, "webhooks", WEBHOOK_SETTINGS);
+  const lock = open(1, "lock", HEARTBEAT_SETTINGS);
+  const background = pool.database.sql;
+  const watch = new ConnectionWatch(
+    lock.database.sql,
+    [ledger, pool, deliveries, webhooks],
+    options.onRenewed,
+  );
+  return {
+    sql: boundedDatabase(background, options.clock),
+    background,
+    ledger: ledger.database.sql,
+    ledgerName: ledger.applicationName,
+    deliveries: deliveries.database.sql,
+    webhooks: webhooks.database.sql,
+    lock: lock.database.sql,
+    renewLock() {
+      lock.database.renew();
+      options.onRenewed(lock.applicationName);
+    },
+    close() {
+      watch.stop();
+      return Promise.all(
+        [pool, ledger, deliveries, webhooks, lock].map(({ database }) =>
+          database.sql.end({ timeout: CLOSE_TIMEOUT_SECONDS }),
+        ),
+      );
+    },
+  };
+}

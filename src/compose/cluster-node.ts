@@ -1,22 +1,33 @@
 import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
 import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../db/queries/instances.ts";
+import { recentAdmissions } from "../../db/queries/recent-admissions.ts";
+import type { OwnKeys } from "../calls/routing/own-keys.ts";
 import { ChangeFeed } from "../cluster/change-feed.ts";
+import { Cleaning, join, Reaper, takeOver } from "../cluster/clean-up.ts";
 import { ClockWatch } from "../cluster/clock-watch.ts";
-import { Cleaning } from "../cluster/cluster-cleaning.ts";
+import { createCoordination } from "../cluster/create-coordination.ts";
 import { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
+import type { Coordination } from "../cluster/interface.ts";
 import { ClusterMembership } from "../cluster/membership.ts";
-import { join, Reaper, takeOver } from "../cluster/reaper.ts";
+import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
+import type { GatewayConfig } from "../config.ts";
+import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { Keyring } from "../lib/keyring.ts";
+import type { CreditOrders } from "../money/credit-orders.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { cleanWebhooks } from "../webhooks/delivery-cleaning.ts";
-import type { Base } from "./base.ts";
-import type { Connections } from "./connections.ts";
+import type { ActorWorld } from "./actor-world.ts";
+import type { Base, Connections } from "./base.ts";
+import type { FineTuningParts } from "./fine-tuning.ts";
+import type { WebhookParts } from "./webhooks.ts";
 
-export interface ClusterNodeOptions {
+interface ClusterNodeOptions {
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
   readonly deploymentMode: DeploymentMode;
@@ -175,4 +186,104 @@ function noteSettled(
     telemetry.log.warn({ charged: settled, released }, "settled what others left running");
   }
   for (const error of failures) onError(error);
+}
+
+interface CoordinationOptions {
+  readonly config: GatewayConfig;
+  readonly telemetry: Telemetry;
+  readonly clock: Clock;
+}
+
+/** How this instance speaks with the others. Losing and regaining Redis is logged, and shown in metrics. */
+export async function openCoordination(
+  { config, telemetry, clock }: CoordinationOptions,
+  instanceId: string,
+  liveInstances: () => readonly string[],
+  onError: (error: unknown) => void,
+): Promise<Coordination> {
+  const coordination = await createCoordination({
+    redisUrl: config.redisUrl,
+    instanceId,
+    clock,
+    liveInstances,
+    onRedisLost: (reason) =>
+      telemetry.log.error(
+        { err: reason },
+        "Redis is lost: this instance admits its own share of each rate limit until it is back",
+      ),
+    onRedisBack: (lostForMs, admittedApart) =>
+      telemetry.log.info(
+        { lost_for_ms: Math.round(lostForMs), admitted_apart: admittedApart },
+        "Redis is back: rate limits are counted there again",
+      ),
+    onError,
+  });
+  const { redis } = coordination;
+  if (redis !== undefined) {
+    telemetry.gauge("gateway_redis_up", "1 where rate limits are counted in Redis.", () =>
+      redis.isUp ? 1 : 0,
+    );
+    telemetry.counter(
+      "gateway_rate_admissions_apart_total",
+      "Admissions of rate limits that were decided while Redis was lost.",
+      () => redis.admittedApart,
+    );
+  }
+  return coordination;
+}
+
+/**
+ * The rate windows of a single-node gateway live in its memory. What the one before it has admitted within
+ * the last minute is counted from the ledger, once its orphaned work is settled, so that restarts do not
+ * widen a limit. A request that left no charge is not known: one that failed, and one whose whole answer was
+ * under way when the process was killed.
+ */
+export async function restoreRateWindows(
+  coordination: Coordination,
+  sql: Database,
+  clock: Clock,
+): Promise<void> {
+  if (coordination.restoreRates === undefined) return;
+  const sinceMs = clock.nowMs() - WINDOW_MS - BUCKET_MS;
+  coordination.restoreRates(await recentAdmissions(sql, sinceMs));
+}
+
+/** What holds state that another instance, or an operator's command, can change in the database. */
+export interface ChangeListeners {
+  readonly world: ActorWorld;
+  readonly suspensions: Suspensions;
+  readonly orders: CreditOrders;
+  readonly webhooks: WebhookParts;
+  readonly tuning: FineTuningParts;
+  readonly ownKeys: OwnKeys;
+  readonly keyring: Keyring;
+}
+
+/** Applies a change that the change feed reports. */
+export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
+  const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring } = listeners;
+  tuning.onChange(kind, objectId);
+  if (kind === "api-key") world.keys.forget(objectId);
+  else if (kind === "organization") world.organizations.forget(objectId);
+  else if (kind === "suspension") suspensions.forget();
+  else if (kind === "credit-command") void orders.carryOut();
+  else if (kind === "webhook") webhooks.deliveries.changed(objectId);
+  else if (kind === "outbox") webhooks.numbering.nudge();
+  else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
+  else if (kind === "provider-keys") ownKeys.forget(objectId);
+  else if (kind === "master-key") keyring.noteSealing(objectId);
+}
+
+/** Drops all that may be stale after a gap in the change feed. */
+export function forgetAll(listeners: ChangeListeners): void {
+  const { world, suspensions, orders, webhooks, tuning, ownKeys } = listeners;
+  suspensions.forget();
+  ownKeys.forgetAll();
+  world.keys.forgetAll();
+  world.organizations.forgetAll();
+  tuning.onGap();
+  void orders.carryOut();
+  webhooks.subscriptions.forgetAll();
+  webhooks.deliveries.changedAll();
+  webhooks.numbering.nudge();
 }

@@ -10,8 +10,8 @@ import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
 import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
-import type { Connections } from "./connections.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { WebhookParts } from "./webhooks.ts";
 

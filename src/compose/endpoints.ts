@@ -14,6 +14,7 @@ interface EndpointParts
     PaidCallDependencies,
     | "money"
     | "tunedModels"
+    | "ownKeys"
     | "providers"
     | "admission"
     | "idempotency"
@@ -57,7 +58,10 @@ export function composeEndpoints(options: EndpointParts) {
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
   const dependencies = {
     ...parts,
-    calls: { endpoints: world.endpoints, clock, steadyClock, random: Math.random },
+    calls: {
+      ...{ endpoints: world.endpoints, clock, steadyClock, random: Math.random },
+      onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
+    },
     ticker,
     keepaliveMs,
     openings: new DeadlineQueue(steadyClock, keepaliveMs),

@@ -1,8 +1,7 @@
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
-import { CompletionEvents } from "../calls/completion-events.ts";
-import { Subscriptions } from "../calls/event-subscriptions.ts";
+import { CompletionEvents, Subscriptions } from "../calls/completion-events.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressSend } from "../egress/client.ts";
 import { EgressGuard } from "../egress/guard.ts";
@@ -20,8 +19,8 @@ import { createSendEvent } from "../webhooks/send-event.ts";
 import { SendSlots } from "../webhooks/send-slots.ts";
 import { WebhookSecrets } from "../webhooks/webhook-secrets.ts";
 import { Webhooks } from "../webhooks/webhooks.ts";
+import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
-import type { Connections } from "./connections.ts";
 
 export interface WebhookOptions {
   readonly config: GatewayConfig;

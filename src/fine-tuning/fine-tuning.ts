@@ -16,8 +16,7 @@ import {
   TooManyJobsError,
   writeJobEffect,
 } from "../../db/queries/fine-tuning-jobs.ts";
-import type { Arrival, CallAdmission, RateHeaders } from "../calls/admission.ts";
-import type { Caller } from "../calls/caller.ts";
+import type { Arrival, CallAdmission, Caller, RateHeaders } from "../calls/admission.ts";
 import { assertModelsAllowed, resolveModels } from "../calls/routing/plan-route.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { CatalogueModel, FineTuningTerms, ModelEndpoint } from "../lib/catalogue-model.ts";

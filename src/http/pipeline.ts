@@ -1,6 +1,5 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import type { CallAdmission } from "../calls/admission.ts";
-import type { Caller } from "../calls/caller.ts";
+import type { CallAdmission, Caller } from "../calls/admission.ts";
 import type { RateDecision, RateWindows } from "../cluster/interface.ts";
 import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import { GatewayError } from "../lib/errors.ts";

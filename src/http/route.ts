@@ -1,5 +1,5 @@
 import { type TSchema, Type } from "typebox";
-import type { Caller } from "../calls/caller.ts";
+import type { Caller } from "../calls/admission.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";

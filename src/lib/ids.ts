@@ -13,7 +13,8 @@ export type IdPrefix =
   | "obj"
   | "sto"
   | "ftjob"
-  | "whk";
+  | "whk"
+  | "pk";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

@@ -61,6 +61,8 @@ export interface ToolCall {
   readonly name: string;
   /** JSON; "{}" where the function takes none. */
   readonly arguments: string;
+  /** What the provider wants back with the call; clients know it as `extra_content`, from Google's interface. */
+  readonly extraContent?: unknown;
 }
 
 /**
@@ -134,6 +136,8 @@ export type ChatEvent =
       readonly name?: string;
       /** A part of the JSON. */
       readonly arguments?: string;
+      /** With the first piece. */
+      readonly extraContent?: unknown;
     }
   | { readonly type: "finish"; readonly choice: number; readonly reason: FinishReason }
   /** What everything up to here has used; it replaces what was reported before. */
@@ -197,9 +201,19 @@ export interface Provider {
    * more than five minutes is refused, because its price could not be told.
    */
   readonly metersCacheLifetimes?: true;
+  /**
+   * Its usage tells tokens of sound and images from those of text. Without it a request that brings such is
+   * refused where the model has a price of their own for them.
+   */
+  readonly metersMedia?: true;
   chat?(call: ChatCall): Promise<ChatAnswer>;
   embed?(call: EmbedCall): Promise<Embeddings>;
   readonly train?: FineTuningProvider;
+  /**
+   * Resolves where the provider takes the key, or nothing tells before a call. Rejects with ProviderFailure:
+   * `misconfigured` where it refuses the key.
+   */
+  checkKey?(): Promise<void>;
   /** Calls with each of its keys, where it has several; the capabilities above are those of the first. */
   readonly keys?: readonly ProviderKey[];
   /** The operator has stated that it neither keeps prompts nor trains on them; a server of one's own. */

@@ -1,14 +1,18 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
+import { createGeminiProvider } from "./gemini/chat-provider.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
-import { createOpenAiProvider } from "./openai/chat/chat-provider.ts";
+import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
+import { wireDialect } from "./openai/wire-dialects.ts";
 import { createSandboxProvider } from "./sandbox/chat-provider.ts";
 import {
   SandboxFineTuning,
   type SandboxTuningDependencies,
 } from "./sandbox/tuning/fine-tuning-provider.ts";
+import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
+import { endpointUrl } from "./transport/request-head.ts";
 
 export interface ProviderDependencies extends SandboxTuningDependencies {
   /** Shared between providers. */
@@ -21,6 +25,7 @@ export interface ProviderDependencies extends SandboxTuningDependencies {
 export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
+  gemini: createGeminiProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);
     // What others of the wire format answer to training is not known.
@@ -29,6 +34,12 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
       fields: provider.fields,
       chat: (call) => provider.chat(call),
       embed: provider.embed,
+      checkKey: () =>
+        checkKeyByModelList(
+          dependencies.httpClient,
+          endpointUrl(settings.baseUrl, "/models"),
+          requestHeaders(settings, wireDialect(settings.type)),
+        ),
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
     };
   },

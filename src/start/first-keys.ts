@@ -5,18 +5,21 @@ import { findKeysByHash } from "../../db/queries/api-keys.ts";
 import { type FirstOrganization, findFirstOrganization } from "../../db/queries/organizations.ts";
 import type { GatewayConfig } from "../config.ts";
 import { hashApiKey } from "../lib/api-key-format.ts";
+import { usdText } from "../lib/money.ts";
+import { planFeeBasisPoints } from "../money/plans.ts";
 import { addOperatorKey, createFirstOrganization } from "../organizations/organizations.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import { asDataFolderFault } from "./database.ts";
 
 const FILE_NAME = "first-keys.json";
 
 /** Where the first keys can be learned of: a terminal has shown them, or they are in a file. */
-export type FirstKeys =
+type FirstKeys =
   | { readonly kind: "shown" }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
 /** What the announcement of a start tells. */
-export interface FirstStart {
+interface FirstStart {
   readonly keys: FirstKeys | undefined;
   readonly organization: FirstOrganization | undefined;
 }
@@ -104,7 +107,7 @@ interface FirstKeysFile {
 }
 
 /** Only its owner can read it; it is whole or not there. */
-export function writeFirstKeys(path: string, file: FirstKeysFile): void {
+function writeFirstKeys(path: string, file: FirstKeysFile): void {
   const { base_url, management_key, secret_key } = file;
   const draft = `${path}.new`;
   const text = JSON.stringify({ base_url, management_key, secret_key }, null, 2);
@@ -124,4 +127,47 @@ function readFirstKeys(path: string): FirstKeysFile | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Says where the gateway is reached, where its first keys are, and what the default organization may spend. */
+export function announce(
+  telemetry: Telemetry,
+  config: GatewayConfig,
+  port: number,
+  { keys, organization }: FirstStart,
+): void {
+  const url = baseUrl(config, port);
+  if (keys?.kind === "shown") process.stdout.write(`\n  Base URL         ${url}\n\n`);
+  else if (keys?.kind === "file") announceFile(telemetry, url, keys);
+  if (organization !== undefined) telemetry.log.info(describe(organization));
+  telemetry.log.info({ port }, `listening on ${url}`);
+}
+
+const BASIS_POINTS_OF_A_PERCENT = 100;
+
+function describe(organization: FirstOrganization): string {
+  const { id, name, plan, balanceNano, creditLimitNano } = organization;
+  const fee = organization.feeBasisPoints ?? planFeeBasisPoints(plan);
+  const percent = Number(fee) / BASIS_POINTS_OF_A_PERCENT;
+  const limit =
+    creditLimitNano === null
+      ? ", which may be overdrawn without limit"
+      : creditLimitNano > 0n
+        ? `, which may be overdrawn by ${usdText(creditLimitNano)} USD`
+        : "";
+  return `${name} (${id}): plan ${plan}, fee ${percent} %, credit ${usdText(balanceNano)} USD${limit}`;
+}
+
+/** The address in it may not have been known before the gateway listened, or be that of an earlier start. */
+function announceFile(
+  { log }: Telemetry,
+  url: string,
+  { path, file }: FirstKeys & { readonly kind: "file" },
+): void {
+  try {
+    if (file.base_url !== url) writeFirstKeys(path, { ...file, base_url: url });
+  } catch {
+    log.warn(`the base_url in ${path} could not be brought up to date`);
+  }
+  log.info(`the first keys are in ${path}; keep them and delete the file`);
 }

@@ -25,7 +25,13 @@ test.each([
     read: () => Promise.reject(new Error("reads nothing")),
   });
   const candidate = { endpointId: "a/b", model: { id: "a/b" } } as Candidate;
-  const dependencies = { endpoints, clock, steadyClock, random: () => 0 };
+  const dependencies = {
+    endpoints,
+    clock,
+    steadyClock,
+    random: () => 0,
+    onKeyRefused: () => undefined,
+  };
   const tries = new CandidateTries(dependencies, [candidate], new CallAbort(), {});
   await tries.firstAnswer(async (tried) => {
     expect(tried).toBe(candidate);

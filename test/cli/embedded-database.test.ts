@@ -164,7 +164,7 @@ test(
 );
 
 test("doctor makes no database where there is none, and looks at one that does not run", async () => {
-  const settings = { DATA_DIR: folders.next() };
+  const settings = { DATA_DIR: folders.next(), PORT: "0" };
   const before = await runCliProcess(settings, "doctor");
   expect(before).toMatchObject({ exitCode: 0, stderr: "" });
   expect(existsSync(settings.DATA_DIR)).toBeFalse();

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
 import { RedisTime } from "../../src/cluster/redis/connection.ts";
-import { LiveHistory } from "../../src/cluster/redis/local-shares.ts";
-import { OwnAdmissions } from "../../src/cluster/redis/own-admissions.ts";
+import { LiveHistory, OwnAdmissions } from "../../src/cluster/redis/local-shares.ts";
 import { RateScripts, Stalled } from "../../src/cluster/redis/rate-scripts.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 

@@ -1,6 +1,6 @@
 import { guardLease, type Lease } from "../../actors/runtime/ownership/interface.ts";
+import { openConnections } from "../../src/compose/base.ts";
 import { createClusterNode } from "../../src/compose/cluster-node.ts";
-import { openConnections } from "../../src/compose/connections.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { MemoryCache } from "../../src/cluster/memory-cache.ts";
+import { MemoryCache } from "../../src/cluster/memory.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { describeSharedCache } from "./shared-cache.ts";
 

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
 import { auditOf } from "./audit.ts";
@@ -38,8 +39,8 @@ const PATIENCE_MS = 2_000;
 /** The check of the supervisor comes once a second; then the database recovers. */
 const REVIVAL_MS = 3_000;
 const REVIVAL_TIMEOUT_MS = 15_000;
-/** A loaded machine. */
-const TOLERANCE_MS = 500;
+/** What the machine may add to them, beyond the waiting for a processor. */
+const TOLERANCE_MS = 1_000;
 
 const grounds = new Grounds("database-loss");
 const configPath = join(grounds.folder, "gateway.config.json");
@@ -85,6 +86,7 @@ async function startUnderLoad(): Promise<void> {
     workers: WORKERS,
     random: seededRandom(5),
     keys: [{ secret: firstKeys(dataDir).secret_key, weight: 1 }],
+    pids: [gateway.pid],
   });
   load.open(baseUrl);
   await Bun.sleep(LOAD_BEFORE_MS);
@@ -123,18 +125,18 @@ async function send(
   key = firstKeys(dataDir).secret_key,
 ): Promise<Sent> {
   const sent = sentOf(tag, KINDS.find(({ name }) => name === kindName)!);
-  sent.startedAtMs = performance.now();
+  const elapsedMs = startStopwatch(gateway.pid);
   await receive(sent, baseUrl, key);
-  sent.endedAtMs = performance.now();
+  sent.tookMs = elapsedMs();
   return sent;
 }
 
 function expectRefusalsInTime(sent: readonly Sent[]): Sent[] {
   const refused = sent.filter(({ errorCode }) => errorCode === "database_unavailable");
-  for (const { status, retryAfter, startedAtMs, endedAtMs } of refused) {
+  for (const { status, retryAfter, tookMs } of refused) {
     expect(status).toBe(503);
     expect(retryAfter).toMatch(/^[1-9]\d*$/);
-    expect(endedAtMs - startedAtMs).toBeLessThan(PATIENCE_MS + TOLERANCE_MS);
+    expect(tookMs).toBeLessThan(PATIENCE_MS + TOLERANCE_MS);
   }
   return refused;
 }
@@ -153,6 +155,7 @@ test(
     await startUnderLoad();
     const killedPid = serverPid(dataDir);
     const killedAtMs = performance.now();
+    const elapsedMs = startStopwatch(gateway.pid);
     killServer(dataDir);
     await until(
       "another server runs",
@@ -160,9 +163,12 @@ test(
       REVIVAL_TIMEOUT_MS,
     );
     await Bun.sleep(REVIVAL_MS);
+    const waitedMs = performance.now() - killedAtMs - elapsedMs();
     const sent = await settledLoad();
     expectRefusalsInTime(sent);
-    expect(firstAnswerAfter(sent, killedAtMs) - killedAtMs).toBeLessThan(REVIVAL_MS + TOLERANCE_MS);
+    expect(firstAnswerAfter(sent, killedAtMs) - killedAtMs).toBeLessThan(
+      REVIVAL_MS + TOLERANCE_MS + waitedMs,
+    );
     const running = streamsAt(sent, killedAtMs);
     expect(running.length).toBeGreaterThan(0);
     expect(running.filter(({ isWhole }) => !isWhole)).toEqual([]);
@@ -186,8 +192,10 @@ test.skipIf(process.platform !== "linux")(
     const ready = await fetch(`${baseUrl}/readyz`);
     const healthy = await fetch(`${baseUrl}/healthz`);
     const thawedAtMs = performance.now();
+    const elapsedMs = startStopwatch(gateway.pid);
     signalServer(dataDir, "SIGCONT");
     await Bun.sleep(LOAD_AFTER_MS);
+    const waitedMs = performance.now() - thawedAtMs - elapsedMs();
     const probed = await Promise.all(probes);
     const sent = await settledLoad();
     expect([ready.status, healthy.status]).toEqual([503, 200]);
@@ -197,7 +205,9 @@ test.skipIf(process.platform !== "linux")(
     const running = streamsAt(sent, frozenAtMs);
     expect(running.length).toBeGreaterThan(0);
     expect(running.filter(({ isWhole }) => !isWhole)).toEqual([]);
-    expect(firstAnswerAfter(sent, thawedAtMs - PATIENCE_MS) - thawedAtMs).toBeLessThan(PATIENCE_MS);
+    expect(firstAnswerAfter(sent, thawedAtMs - PATIENCE_MS) - thawedAtMs).toBeLessThan(
+      PATIENCE_MS + waitedMs,
+    );
   },
   TIMEOUT_MS,
 );

@@ -1,4 +1,5 @@
 import { systemClock } from "../../src/lib/clock.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 import { AwakeClock } from "./awake-clock.ts";
 import { KINDS, type Kind, limitOf, PROMPT } from "./kinds.ts";
 
@@ -28,6 +29,8 @@ export interface Sent {
   wasCut: boolean;
   startedAtMs: number;
   endedAtMs: number;
+  /** From its begin to its end, without the waiting of client and gateway for a processor. */
+  tookMs: number;
   retryAfter: string | undefined;
 }
 
@@ -37,6 +40,8 @@ export interface LoadOptions {
   readonly random: () => number;
   /** Secret keys and how often each is used, in comparison. */
   readonly keys: readonly { readonly secret: string; readonly weight: number }[];
+  /** Of the gateways whose waiting for a processor `tookMs` leaves out. */
+  readonly pids?: readonly number[];
 }
 
 const CUT_RETRY_MS = 5;
@@ -125,6 +130,7 @@ export class Load {
     this.#pending.add(sent);
     sent.tries++;
     sent.startedAtMs = performance.now();
+    const elapsedMs = startStopwatch(...(this.#options.pids ?? []));
     const place = Math.floor(this.#options.random() * this.#baseUrls.length);
     sent.key = key;
     sent.baseUrl = this.#baseUrls[place] ?? "";
@@ -135,6 +141,7 @@ export class Load {
     }
     this.#pending.delete(sent);
     sent.endedAtMs = performance.now();
+    sent.tookMs = elapsedMs();
     const isOver = sent.isWhole || sent.status === 402 || sent.tries === MAX_TRIES;
     if (sent.kind.insists && !isOver) {
       this.#insisting.push({ sent, key });
@@ -164,6 +171,7 @@ export function sentOf(tag: string, kind: Kind): Sent {
     wasCut: false,
     startedAtMs: 0,
     endedAtMs: 0,
+    tookMs: 0,
     retryAfter: undefined,
   };
 }

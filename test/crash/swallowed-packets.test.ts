@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { findTestRedis } from "../support/redis.ts";
+import { startStopwatch } from "../support/stopwatch.ts";
 import { IS_THOROUGH } from "../support/thorough.ts";
 import { until } from "../support/until.ts";
 import { seededRandom } from "../upstream/random.ts";
@@ -25,8 +26,8 @@ const OUTAGE_MS = 4_500;
 const PROBE_INTERVAL_MS = 250;
 /** How long a refusal, and the return to work once packets flow again, may take. */
 const PATIENCE_MS = 2_000;
-/** A loaded machine. */
-const TOLERANCE_MS = 500;
+/** What the machine may add to them, beyond the waiting for a processor. */
+const TOLERANCE_MS = 1_000;
 
 const grounds = new Grounds("swallowed-packets");
 const configPath = join(grounds.folder, "gateway.config.json");
@@ -77,9 +78,9 @@ afterAll(async () => {
 
 async function send(kindName = "plain"): Promise<Sent> {
   const sent = sentOf(crypto.randomUUID(), KINDS.find(({ name }) => name === kindName)!);
-  sent.startedAtMs = performance.now();
+  const elapsedMs = startStopwatch(gateway.pid);
   await receive(sent, baseUrl, key);
-  sent.endedAtMs = performance.now();
+  sent.tookMs = elapsedMs();
   return sent;
 }
 
@@ -96,25 +97,24 @@ async function probe(forMs: number): Promise<Promise<Sent>[]> {
 
 function expectRefused(probes: readonly Sent[]): void {
   expect(probes.length).toBeGreaterThan(5);
-  for (const { status, errorCode, retryAfter, startedAtMs, endedAtMs } of probes) {
+  for (const { status, errorCode, retryAfter, tookMs } of probes) {
     expect({ status, errorCode }).toEqual({ status: 503, errorCode: "database_unavailable" });
     expect(retryAfter).toMatch(/^[1-9]\d*$/);
-    expect(endedAtMs - startedAtMs).toBeLessThan(PATIENCE_MS + TOLERANCE_MS);
+    expect(tookMs).toBeLessThan(PATIENCE_MS + TOLERANCE_MS);
   }
 }
 
 /** How long until a request is answered again, tried without a pause. */
 async function untilAnswered(kindName?: string): Promise<number> {
-  const startedMs = performance.now();
-  const answered = await Promise.any(
+  const elapsedMs = startStopwatch(gateway.pid);
+  await Promise.any(
     Array.from({ length: 20 }, async (_, i) => {
       await Bun.sleep(i * 100);
       const sent = await send(kindName);
       if (!sent.isWhole) throw new Error(sent.errorCode);
-      return sent;
     }),
   );
-  return answered.endedAtMs - startedMs;
+  return elapsedMs();
 }
 
 async function expectBooksRight(): Promise<void> {

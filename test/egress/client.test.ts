@@ -107,6 +107,8 @@ function pump(socket: Socket, piece: string): void {
 }
 
 const HEAD = "HTTP/1.1 200 OK\r\n";
+/** Made before an attempt begins: both sides share this process, and the attempt has a time limit. */
+const COMPRESSED = Bun.gzipSync(new Uint8Array(100_000_000));
 /** What a hostile receiver answers, and the status it comes to; undefined where the attempt fails. */
 const HOSTILE: Readonly<
   Record<string, readonly [answer: (socket: Socket) => void, status?: number]>
@@ -156,9 +158,8 @@ const HOSTILE: Readonly<
   ],
   "a compressed body of 100 MB": [
     (socket) => {
-      const body = Bun.gzipSync(new Uint8Array(100_000_000));
-      socket.write(`${HEAD}content-encoding: gzip\r\ncontent-length: ${body.length}\r\n\r\n`);
-      socket.write(body);
+      socket.write(`${HEAD}content-encoding: gzip\r\ncontent-length: ${COMPRESSED.length}\r\n\r\n`);
+      socket.write(COMPRESSED);
     },
     200,
   ],
@@ -170,7 +171,7 @@ for (const [name, [answer, expected]] of Object.entries(HOSTILE)) {
     Bun.gc(true);
     const beforeBytes = process.memoryUsage().rss;
     const beganMs = performance.now();
-    const outcome = await post(server.url, 500).then(
+    const outcome = await post(server.url, 1_000).then(
       ({ status }) => status,
       () => undefined,
     );

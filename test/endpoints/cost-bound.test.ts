@@ -252,6 +252,16 @@ describe("where prices step up with the length of the prompt", () => {
     );
   });
 
+  test("a prompt with media is held at the price of sound or images where that is higher", () => {
+    const prices = { ...flat(100n), audioInputTokenFemto: 700n, cachedImageInputTokenFemto: 800n };
+    const bound = (media: number, more: object = {}) =>
+      costBound(request, { ...size, media }, { ...model, prices: { ...prices, ...more } })
+        .fixedFemto;
+    expect(bound(0)).toBe(longest * 200);
+    expect(bound(1)).toBe(model.contextLength * 800);
+    expect(bound(1, { cachedImageInputTokenFemto: 1n })).toBe(model.contextLength * 700);
+  });
+
   test("a prompt that cannot come to the step is held at the first price", () => {
     const prices = { ...flat(100n), longPrompt: { beyondTokens: longest, ...flat(300n) } };
     expect(costBound(request, size, { ...model, prices })).toMatchObject({

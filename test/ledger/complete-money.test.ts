@@ -97,7 +97,13 @@ async function ask(
   const completing = wholeAnswer(
     {
       money: owned.money,
-      calls: { endpoints, clock: owned.clock, steadyClock: owned.clock, random: () => 0 },
+      calls: {
+        endpoints,
+        clock: owned.clock,
+        steadyClock: owned.clock,
+        random: () => 0,
+        onKeyRefused: () => undefined,
+      },
       idempotency: {
         store() {
           throw new Error("cannot be sealed");

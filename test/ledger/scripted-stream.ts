@@ -131,7 +131,13 @@ export function scriptedStream(
       money,
       // A stream that is kept under a key ends in these tests before there is something to keep.
       idempotency: { free } as never,
-      calls: { endpoints, clock, steadyClock: clock, random: () => 0 },
+      calls: {
+        endpoints,
+        clock,
+        steadyClock: clock,
+        random: () => 0,
+        onKeyRefused: () => undefined,
+      },
       ticker,
       openings: new DeadlineQueue(clock, TOTAL_TIMEOUT_MS),
       keepaliveMs: 15_000,

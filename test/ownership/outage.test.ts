@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
+import { openConnections } from "../../src/compose/base.ts";
 import { type ClusterNode, createClusterNode } from "../../src/compose/cluster-node.ts";
-import { openConnections } from "../../src/compose/connections.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { createTelemetry } from "../../src/telemetry/create-telemetry.ts";

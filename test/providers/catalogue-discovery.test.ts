@@ -4,9 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { ProviderConfig } from "../../src/config/providers.ts";
-import { VirtualClock } from "../../src/lib/clock.ts";
+import { systemClock, VirtualClock } from "../../src/lib/clock.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { ProvidersModelLists } from "../../src/models/model-lists.ts";
+import { askModelList } from "../../src/providers/catalogue/ask-model-list.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import {
@@ -19,6 +20,7 @@ import {
   MAX_LISTED_MODELS,
   readModelList,
 } from "../../src/providers/catalogue/read-model-list.ts";
+import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 
 const NOW = new Date("2026-11-20T12:00:00Z");
 const provider = (type: string, baseUrl = "https://host.example/v1"): ProviderConfig => ({
@@ -38,6 +40,58 @@ const build = (from: ProviderConfig, listed: readonly DiscoveredModel[] | undefi
     now: NOW,
     ...(listed !== undefined && { discovered: new Map([[from.id, listed]]) }),
   });
+
+test("Google's list tells the limits of what chats or embeds, and is asked for with its own header", async () => {
+  let asked: { url: string; key: string | null; bearer: string | null } | undefined;
+  const models = [
+    {
+      name: "models/gemini-9-flash",
+      inputTokenLimit: 1_048_576,
+      outputTokenLimit: 65_536,
+      supportedGenerationMethods: ["generateContent", "countTokens"],
+      thinking: true,
+    },
+    {
+      name: "models/gemini-embedding-9",
+      inputTokenLimit: 2_048,
+      supportedGenerationMethods: ["embedContent"],
+    },
+    { name: "models/veo-9", supportedGenerationMethods: ["predictLongRunning"] },
+    { name: "models/nothing" },
+    { supportedGenerationMethods: ["generateContent"] },
+    7,
+  ];
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch(request) {
+      const { url, headers } = request;
+      asked = { url, key: headers.get("x-goog-api-key"), bearer: headers.get("authorization") };
+      return Response.json({ models, nextPageToken: "more" });
+    },
+  });
+  const google = { ...provider("google", `http://127.0.0.1:${server.port}/v1beta`), apiKey: "k" };
+  const list = await askModelList(createHttpClient({ clock: systemClock }), google);
+  await server.stop(true);
+  expect(asked).toEqual({ url: `${google.baseUrl}/models?pageSize=1000`, key: "k", bearer: null });
+  expect(list).toEqual([
+    {
+      name: "gemini-9-flash",
+      category: "chat",
+      contextLength: 1_048_576,
+      maxOutputTokens: 65_536,
+      capabilities: ["reasoning"],
+      created: 0,
+    },
+    {
+      name: "gemini-embedding-9",
+      category: "embedding",
+      contextLength: 2_048,
+      capabilities: [],
+      created: 0,
+    },
+  ]);
+});
 
 describe("prices of a provider's own list are read exactly", () => {
   test("OpenRouter's are texts in USD for a token", () => {

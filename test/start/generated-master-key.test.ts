@@ -70,7 +70,7 @@ describe("a generated key", () => {
       rmSync(path);
       expect(await refusal(grounds.launch({ dataDir }))).toStartWith(`${path} is missing`);
       expect(existsSync(path)).toBe(false);
-      const doctor = await runCliProcess({ DATA_DIR: dataDir }, "doctor");
+      const doctor = await runCliProcess({ DATA_DIR: dataDir, PORT: "0" }, "doctor");
       expect(doctor.stdout).toMatch(/wrong\s+sealed values/);
       const wrong = base64(newKey());
       writeFileSync(path, `${wrong}\n`);

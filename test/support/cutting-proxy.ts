@@ -21,8 +21,11 @@ export interface CuttingProxy {
   readonly refusals: number;
   /** Connections on which something was swallowed. */
   readonly silenced: number;
-  /** The next message that holds the text meets this trouble, once. */
-  arm(trouble: Trouble, text: string): void;
+  /**
+   * The next message that holds the text, on a connection whose name contains `name`, meets this trouble, once.
+   * Without a name, on any.
+   */
+  arm(trouble: Trouble, text: string, name?: string): void;
   disarm(): void;
   /** Cuts every connection; new ones are refused until `restore`. */
   breakDown(): void;
@@ -60,7 +63,7 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
   const target = new URL(databaseUrl);
   const pairs = new Set<Pair>();
   let swallowed: string | undefined;
-  let armed: { trouble: Trouble; text: string } | undefined;
+  let armed: { trouble: Trouble; text: string; name: string } | undefined;
   let isBroken = false;
   let isStopping = false;
   let cuts = 0;
@@ -100,7 +103,8 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     client.on("data", (received) => {
       const data = Buffer.from(received);
       pair.startup ||= data.toString("latin1");
-      const isMet = armed !== undefined && data.includes(armed.text);
+      const isMet =
+        armed !== undefined && data.includes(armed.text) && pair.startup.includes(armed.name);
       const trouble = isMet ? armed!.trouble : undefined;
       if (isMet) armed = undefined;
       if (trouble === "cut before it arrives") return cut();
@@ -150,8 +154,8 @@ export async function startCuttingProxy(databaseUrl: string): Promise<CuttingPro
     get silenced() {
       return [...pairs].filter(({ isSilent }) => isSilent).length;
     },
-    arm(trouble, text) {
-      armed = { trouble, text };
+    arm(trouble, text, name = "") {
+      armed = { trouble, text, name };
     },
     disarm() {
       armed = undefined;

@@ -26,3 +26,21 @@ export function measureLoopHold(): { stop(): number } {
 function processorTimeMs(): number {
   return Number(readFileSync("/proc/thread-self/schedstat", "latin1").split(" ")[0]) / 1e6;
 }
+
+const MEASUREMENTS = 3;
+
+/**
+ * The shortest of up to three measurements, taken until one is below the bound. What the measured work does on
+ * this thread it does each time; what a garbage collection adds, which left-overs of earlier tests may need,
+ * it does not.
+ */
+export async function shortestHoldMs(
+  boundMs: number,
+  work: () => Promise<number>,
+): Promise<number> {
+  let shortestMs = Number.POSITIVE_INFINITY;
+  for (let count = 0; count < MEASUREMENTS && shortestMs >= boundMs; count++) {
+    shortestMs = Math.min(shortestMs, await work());
+  }
+  return shortestMs;
+}

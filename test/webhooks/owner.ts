@@ -4,8 +4,8 @@
  * second how many webhooks it acts for.
  */
 
+import { openConnections } from "../../src/compose/base.ts";
 import { createClusterNode } from "../../src/compose/cluster-node.ts";
-import { openConnections } from "../../src/compose/connections.ts";
 import { createWebhooks } from "../../src/compose/webhooks.ts";
 import { readConfig } from "../../src/config.ts";
 import { systemClock } from "../../src/lib/clock.ts";

@@ -18,6 +18,8 @@ export interface CallDependencies {
   /** Measures how long calls take; monotonic. */
   readonly steadyClock: Clock;
   random(): number;
+  /** A provider has refused an organization's own key. */
+  onKeyRefused(ownKeyId: string): void;
 }
 
 /** Calls in all, first tries of fallbacks included, so that a long list cannot hold a request without end. */
@@ -141,8 +143,11 @@ export class CandidateTries {
   /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
   #failed(error: unknown): void {
     const failure = noteFailure(this.#endpoint!, error);
-    const { endpointId, model } = this.candidate;
+    const { endpointId, model, ownKeyId } = this.candidate;
     this.#failure = failure;
+    if (ownKeyId !== undefined && failure.status === UNAUTHORIZED) {
+      this.#dependencies.onKeyRefused(ownKeyId);
+    }
     this.#failures ??= [];
     this.#failures.push(`${endpointId}=${failure.kind}`);
     if (this.#abort.aborted || failure.kind === "aborted") throw clientClosed();

@@ -17,8 +17,8 @@ export interface OrderingDependencies {
 
 /**
  * The endpoints of one model in the order in which they are tried: sorted as the request asks; else shared out
- * by weight where the configuration states weights; else in its order. The providers that `order` names come
- * first.
+ * by weight where the configuration states weights; else in its order. The organization's own keys come before
+ * the operator's, and the providers that `order` names before all others.
  *
  * @param affinity requests with the same text share an endpoint while the weights stay, so that it finds their
  *   prompt in its cache; undefined: requests are shared out at random
@@ -33,6 +33,9 @@ export function orderCandidates(
   let ordered = candidates;
   if (sort) ordered = sorted(candidates, sort, dependencies);
   else if (candidates.some(isWeighted)) ordered = sharedOut(candidates, affinity(), dependencies);
+  if (candidates.some(({ ownKeyId }) => ownKeyId !== undefined)) {
+    ordered = rankedBy(ordered, ({ ownKeyId }) => (ownKeyId === undefined ? 1 : 0));
+  }
   if (!order || order.length === 0) return ordered;
   const preferred = [...new Set(order)].flatMap((name) =>
     ordered.filter(({ providerId }) => providerId === name),

@@ -10,6 +10,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../providers/interface.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
+import type { KnownOwnKeys } from "./own-keys.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
 import { unknownModel } from "./unknown-model.ts";
 
@@ -30,6 +31,8 @@ export interface Candidate {
   readonly weight?: number | undefined;
   /** Absent where the provider has one key. */
   readonly key?: Pick<ProviderKey, "name" | "weight"> | undefined;
+  /** Called with the organization's own key, which its provider bills. */
+  readonly ownKeyId?: string | undefined;
 }
 
 export interface RoutePlan {
@@ -132,6 +135,14 @@ export interface PlanDependencies extends OrderingDependencies {
   readonly capability: Capability;
 }
 
+/** What a plan takes from the request besides its preferences. */
+export interface PlannedCaller {
+  /** See `orderCandidates`. */
+  affinity(): string | undefined;
+  /** The organization's own keys, tried before the operator's. */
+  readonly ownKeys: KnownOwnKeys;
+}
+
 /**
  * The endpoints of the models whose provider has the capability and that the request's preferences allow, in
  * the order in which they are tried: model by model, and of each model as `orderCandidates` says. Throws 400,
@@ -140,10 +151,10 @@ export interface PlanDependencies extends OrderingDependencies {
 export function planRoute(
   models: readonly CatalogueModel[],
   { provider: preferences }: Pick<RoutePreferences, "provider">,
-  affinity: () => string | undefined,
+  { affinity, ownKeys }: PlannedCaller,
   dependencies: PlanDependencies,
 ): RoutePlan {
-  const all = models.map((model) => candidatesOf(model, dependencies));
+  const all = models.map((model) => candidatesOf(model, ownKeys, dependencies));
   const { allowed, skipped } = selectCandidates(all, preferences);
   const candidates = allowed.flatMap((ofModel) => {
     const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
@@ -167,6 +178,7 @@ export function planRoute(
 
 function candidatesOf(
   model: CatalogueModel,
+  ownKeys: KnownOwnKeys,
   { providers, capability }: PlanDependencies,
 ): Candidate[] {
   return model.endpoints.flatMap((endpoint): Candidate[] => {
@@ -183,13 +195,19 @@ function candidatesOf(
       endpointId: placeId,
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
     };
-    if (provider.keys === undefined) return [place];
-    return provider.keys.map((key) => ({
+    const own = (ownKeys.get(endpoint.provider) ?? []).map((key) => ({
+      ...place,
+      provider: key.provider,
+      endpointId: `${placeId}@${key.id}`,
+      ownKeyId: key.id,
+    }));
+    const keyed = provider.keys?.map((key) => ({
       ...place,
       provider: key.provider,
       endpointId: keyedId(placeId, key),
       key,
     }));
+    return [...own, ...(keyed ?? [place])];
   });
 }
 
@@ -290,11 +308,6 @@ function noneLeft(
     `provider.${member} leaves none of the providers of ${named}: ${providers.join(", ")}.`,
     { param: `provider.${member}` },
   );
-}
-
-/** The terms that one hold covers: those of all candidates, or of the models where none is available. */
-export function coveredTerms({ models, candidates }: RoutePlan): readonly ModelTerms[] {
-  return candidates.length === 0 ? models : candidates.map(({ terms }) => terms);
 }
 
 const MAX_SHOWN_CHARACTERS = 200;

@@ -1,6 +1,12 @@
 import type { ModelCategory } from "../../lib/catalogue-model.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import { type PlanDependencies, planRoute, type RoutePlan, resolveModels } from "./plan-route.ts";
+import {
+  type PlanDependencies,
+  type PlannedCaller,
+  planRoute,
+  type RoutePlan,
+  resolveModels,
+} from "./plan-route.ts";
 import type { RoutePreferences } from "./preferences.ts";
 
 export interface RoutePlansDependencies extends PlanDependencies {
@@ -23,19 +29,10 @@ export class RoutePlans {
     this.#dependencies = dependencies;
   }
 
-  /**
-   * Throws 404 model_not_found, 400 unsupported_model, and 400 where the preferences leave no provider.
-   *
-   * @param affinity see `orderCandidates`
-   */
-  plan(
-    index: ModelIndex,
-    preferences: RoutePreferences,
-    affinity: () => string | undefined,
-  ): RoutePlan {
-    if (index !== this.#dependencies.models || !isPlain(preferences)) {
-      return this.#made(index, preferences, affinity);
-    }
+  /** Throws 404 model_not_found, 400 unsupported_model, and 400 where the preferences leave no provider. */
+  plan(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
+    const isShared = index === this.#dependencies.models && caller.ownKeys.size === 0;
+    if (!isShared || !isPlain(preferences)) return this.#made(index, preferences, caller);
     if (this.#version !== index.version) {
       this.#plain.clear();
       this.#version = index.version;
@@ -43,19 +40,15 @@ export class RoutePlans {
     const name = preferences.models[0]!;
     let plan = this.#plain.get(name);
     if (plan === undefined) {
-      plan = this.#made(index, preferences, affinity);
+      plan = this.#made(index, preferences, caller);
       if (plan.sortedBy === undefined) this.#plain.set(name, plan);
     }
     return plan;
   }
 
-  #made(
-    index: ModelIndex,
-    preferences: RoutePreferences,
-    affinity: () => string | undefined,
-  ): RoutePlan {
+  #made(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
     const models = resolveModels(index, preferences, this.#dependencies.categories);
-    return planRoute(models, preferences, affinity, this.#dependencies);
+    return planRoute(models, preferences, caller, this.#dependencies);
   }
 }
 

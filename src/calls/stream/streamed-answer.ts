@@ -263,7 +263,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   async #finish(relay: StreamRelay): Promise<void> {
     try {
       if (!relay.answer.hasFinished) throw endedWithoutReason();
-      this.#upstream.end(true);
+      this.#upstream.end(true, relay.answer.outputTokens);
       this.#isSettling = true;
       const ending = await this.#settleWhole(relay);
       this.#isWhole = true;

@@ -77,8 +77,8 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   /** Reports to the endpoint's health how the call that was answered ended; once. */
-  end(isSuccess: boolean): void {
-    if (this.#hasStarted) this.tries.end(isSuccess);
+  end(isSuccess: boolean, outputTokens?: number): void {
+    if (this.#hasStarted) this.tries.end(isSuccess, outputTokens);
   }
 
   /** Gives up an attempt that has waited for its first event for `afterMs`. */

@@ -2,10 +2,9 @@ import type { ProviderConfig } from "../../config/providers.ts";
 import type { GatewayConfig } from "../../config.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
-import { wireDialect } from "../../providers/openai/wire-dialects.ts";
+import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
-import { endpointUrl } from "../../providers/transport/request-head.ts";
 import { knownCatalogue } from "../known-catalogue.ts";
 import { type Finding, ok, warning, wrong } from "./finding.ts";
 
@@ -170,12 +169,8 @@ async function askForModels(
   provider: ProviderConfig,
   apiKey: string | undefined,
 ): Promise<Asked> {
-  const { keyHeader } = wireDialect(provider.type);
-  const headers: Record<string, string> = { accept: "application/json" };
-  if (apiKey !== undefined) {
-    headers[keyHeader] = keyHeader === "authorization" ? `Bearer ${apiKey}` : apiKey;
-  }
-  const response = await sent(client, endpointUrl(provider.baseUrl, "/models"), {
+  const headers = { accept: "application/json", ...keyHeaders(provider.type, apiKey) };
+  const response = await sent(client, modelListUrl(provider.type, provider.baseUrl), {
     method: "GET",
     headers,
     body: "",

@@ -2,8 +2,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { RateDecision, RateWindows } from "../interface.ts";
 import type { SlidingWindow } from "../sliding-window.ts";
-import { LocalShares } from "./local-shares.ts";
-import type { OwnAdmissions } from "./own-admissions.ts";
+import { LocalShares, type OwnAdmissions } from "./local-shares.ts";
 import {
   type Answer,
   CountersLost,

@@ -1,10 +1,10 @@
 import type { CostBound } from "../../calls/endpoint.ts";
 import type { ModelPrices, ModelTerms, TokenPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
+import { isFields } from "../../lib/json.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { longPromptPrices } from "../../money/usage.ts";
-import { longCacheLifetime } from "./cache-lifetimes.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
@@ -163,12 +163,7 @@ export function estimatedPromptTokens(
 export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTerms): CostBound {
   const choices = request.n ?? 1;
   const promptTokens = promptTokenBound(size, terms);
-  const ofInput = dearest(inputPrice, terms.prices, promptTokens);
-  const { cacheWriteHourTokenFemto: ofHour } = terms.prices;
-  const input =
-    size.longCacheLifetime === undefined || ofHour === undefined
-      ? ofInput
-      : exact(higher(BigInt(ofInput), ofHour));
+  const input = dearestInput(size, terms.prices, promptTokens);
   return {
     fixedFemto: times(promptTokens * choices, input),
     perUnitFemto: times(choices, dearestOutput(terms.prices, promptTokens)),
@@ -187,6 +182,28 @@ function dearest(
   return exact(longPrompt === undefined ? price : higher(price, priceOf(longPrompt)));
 }
 
+/** Any token of a prompt with media may be one of sound or of an image. */
+function dearestInput(
+  { media, longCacheLifetime }: PromptSize,
+  prices: ModelPrices,
+  promptTokens: number,
+): ExactInteger {
+  const apart = [
+    ...(longCacheLifetime === undefined ? [] : [prices.cacheWriteHourTokenFemto]),
+    ...(media === 0 ? [] : MEDIA_PRICES.map((price) => prices[price])),
+  ];
+  const ofText = dearest(inputPrice, prices, promptTokens);
+  if (apart.length === 0) return ofText;
+  return exact(apart.reduce<FemtoUsd>((most, one) => higher(most, one ?? 0n), BigInt(ofText)));
+}
+
+const MEDIA_PRICES = [
+  "audioInputTokenFemto",
+  "imageInputTokenFemto",
+  "cachedAudioInputTokenFemto",
+  "cachedImageInputTokenFemto",
+] as const;
+
 /** Any token of an answer may be one of reasoning. */
 function dearestOutput(prices: ModelPrices, promptTokens: number): ExactInteger {
   const ofText = dearest(outputPrice, prices, promptTokens);
@@ -203,4 +220,32 @@ function inputPrice(prices: TokenPrices): FemtoUsd {
 
 function outputPrice({ outputTokenFemto }: TokenPrices): FemtoUsd {
   return outputTokenFemto;
+}
+
+/**
+ * Where a request asks for a cache of another lifetime than the usual five minutes; undefined where it does
+ * not. Anthropic's of an hour costs twice the price of input to write.
+ */
+export function longCacheLifetime(request: ChatRequest): string | undefined {
+  const long = request[LONG_BODY];
+  if (long !== undefined) return long.size.longCacheLifetime;
+  const { messages, tools } = request;
+  if (isLong(request)) return "cache_control.ttl";
+  for (let at = 0; at < messages.length; at++) {
+    const message = messages[at]!;
+    if (isLong(message)) return `messages.${at}.cache_control.ttl`;
+    if (!Array.isArray(message.content)) continue;
+    const part = message.content.findIndex(isLong);
+    if (part >= 0) return `messages.${at}.content.${part}.cache_control.ttl`;
+  }
+  const tool = tools?.findIndex((one) => isLong(one)) ?? -1;
+  if (tool >= 0) return `tools.${tool}.cache_control.ttl`;
+  const called = tools?.findIndex((one) => isFields(one) && isLong(one.function)) ?? -1;
+  return called < 0 ? undefined : `tools.${called}.function.cache_control.ttl`;
+}
+
+function isLong(holder: unknown): boolean {
+  if (!isFields(holder) || !isFields(holder.cache_control)) return false;
+  const { ttl } = holder.cache_control;
+  return ttl !== undefined && ttl !== null && ttl !== "5m";
 }

@@ -1,15 +1,16 @@
-import type { AdmittedCall, ProviderCall } from "../../calls/call.ts";
-import { sentLimit } from "../../calls/call.ts";
-import type {
-  AcceptedRequest,
-  AnswerFacts,
-  OpenedStream,
-  PaidEndpoint,
-  StreamForm,
+import { type AdmittedCall, type ProviderCall, sentLimit } from "../../calls/call.ts";
+import {
+  type AcceptedRequest,
+  type AnswerFacts,
+  assertRecordable,
+  type OpenedStream,
+  type PaidEndpoint,
+  type StreamForm,
 } from "../../calls/endpoint.ts";
-import { assertRecordable } from "../../calls/recorded-fields.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import { errorEnvelope } from "../../http/error-response.ts";
+import type { RouteDefinition } from "../../http/route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
@@ -18,7 +19,9 @@ import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { paidRoute } from "../paid-route.ts";
 import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
+import type { LongBodies } from "./long-body.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
 import {
@@ -28,9 +31,9 @@ import {
   LONG_BODY,
   statedOutputLimit,
 } from "./request.ts";
+import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { planFields } from "./request-fields.ts";
-import { assertSupported } from "./unsupported-fields.ts";
-import { assertWellFormed } from "./well-formed.ts";
+import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
 
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
@@ -190,4 +193,28 @@ function frameOf(value: unknown): string {
 
 function secondsOf(clock: Clock): number {
   return Math.floor(clock.nowMs() / 1_000);
+}
+
+/** POST /v1/chat/completions (spec 4.5, 6.2). */
+export function chatRoute(
+  dependencies: PaidCallDependencies,
+  longBodies: LongBodies,
+): RouteDefinition {
+  const endpoint = new ChatEndpoint(dependencies.calls.clock);
+  return paidRoute(new PaidCall(dependencies, endpoint), {
+    path: "/v1/chat/completions",
+    tag: "Chat",
+    summary: "Create a chat completion, streamed or not",
+    access: { kind: "model", scope: "chat:completions" },
+    body: chatCompletionBody,
+    allowsUnknownFields: true,
+    readLongBody: (bytes, owner, signal) => longBodies.read(bytes, owner, signal),
+    responses: {
+      200: {
+        description: "A chat completion, or with stream true a stream of its chunks",
+        schema: chatCompletion,
+        eventSchema: chatCompletionChunk,
+      },
+    },
+  });
 }

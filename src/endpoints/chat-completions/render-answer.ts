@@ -127,8 +127,10 @@ function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string,
   };
 }
 
-function toolCallBody({ id, name, arguments: text }: ToolCall): Record<string, unknown> {
-  return { id, type: "function", function: { name, arguments: text } };
+function toolCallBody(call: ToolCall): Record<string, unknown> {
+  const { id, name, arguments: text, extraContent } = call;
+  const body = { id, type: "function", function: { name, arguments: text } };
+  return extraContent === undefined ? body : { ...body, extra_content: extraContent };
 }
 
 function bytesOf(choice: TypedChoice): number {
@@ -210,13 +212,13 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   #addToolCall(event: Extract<ChatEvent, { readonly type: "tool_call" }>): void {
-    const { choice, index, id, name, arguments: text = "" } = event;
+    const { choice, index, id, name, arguments: text = "", extraContent } = event;
     const { calls } = this.#stateOf(choice);
     const isFirst = !calls.has(index);
     calls.set(index, text !== "" || calls.get(index) === true);
     this.meter(Buffer.byteLength((name ?? "") + text));
     const called = isFirst
-      ? { index, id, type: "function", function: { name, arguments: text } }
+      ? { index, ...toolCallBody({ id: id!, name: name!, arguments: text, extraContent }) }
       : { index, function: { arguments: text } };
     this.#addDelta(choice, { tool_calls: [called] });
   }

@@ -1,7 +1,7 @@
 import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
-import { longCacheLifetime } from "./cache-lifetimes.ts";
+import { longCacheLifetime } from "./cost-bound.ts";
 import { isGatewayField } from "./provider-body.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
 
@@ -108,8 +108,9 @@ function pricesMediaApart({ terms }: Candidate): boolean {
   return audioInputTokenFemto !== undefined || imageInputTokenFemto !== undefined;
 }
 
-/** What would be billed apart from text, and charged as text here, because no usage tells it apart. */
-function unmeteredMedium({ terms }: Candidate, media: AskedMedia): string | undefined {
+/** What would be billed apart from text, and charged as text here, where no usage tells it apart. */
+function unmeteredMedium({ provider, terms }: Candidate, media: AskedMedia): string | undefined {
+  if (provider.metersMedia === true) return undefined;
   const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
   const sound = audioInputTokenFemto === undefined ? undefined : media.sound;
   return sound ?? (imageInputTokenFemto === undefined ? undefined : media.image);

@@ -35,7 +35,7 @@ export interface ChatRequest {
   readonly store?: boolean | null;
   /**
    * Where the body is too long for the event loop: the whole of it. The other members are then cut to what
-   * the gateway itself reads (lean-request.ts), and `messages` is empty.
+   * the gateway itself reads (`leanRequest`), and `messages` is empty.
    */
   readonly [LONG_BODY]?: LongChatBody;
   readonly [field: string]: unknown;

@@ -1,10 +1,10 @@
 import { isLocalServer } from "../../config/local-server.ts";
+import { providerType } from "../../config/provider-types.ts";
 import type { ProviderConfig } from "../../config/providers.ts";
-import { requestHeaders } from "../openai/chat/chat-provider.ts";
-import { wireDialect } from "../openai/wire-dialects.ts";
+import { geminiModelEntries } from "../gemini/model-list.ts";
+import { keyHeaders, modelListUrl } from "../model-list-request.ts";
 import { readWhole } from "../transport/bounded-body.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
-import { endpointUrl } from "../transport/request-head.ts";
 import { type DiscoveredModel, membersOf, readModelList } from "./read-model-list.ts";
 
 const TIMEOUT_MS = 15_000;
@@ -25,9 +25,10 @@ export async function askModelList(
 ): Promise<DiscoveredModel[]> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const asking: Asking = { client, provider, headers: headersOf(provider), signal };
-  const url = endpointUrl(provider.baseUrl, "/models");
+  const url = modelListUrl(provider.type, provider.baseUrl);
   const answer = await ask(asking, "GET", url, "", MAX_LIST_BYTES);
-  const models = readModelList(provider.type, answer);
+  const isGoogles = providerType(provider.type)?.wire === "gemini";
+  const models = readModelList(provider.type, isGoogles ? geminiModelEntries(answer) : answer);
   if (models === undefined) throw new Error("its answer to GET /models is no list of models");
   return isLocalServer(provider) ? withContextLengths(asking, models) : models;
 }
@@ -39,13 +40,13 @@ interface Asking {
   readonly signal: AbortSignal;
 }
 
-function headersOf(provider: ProviderConfig): Readonly<Record<string, string>> {
-  const settings = {
-    ...provider,
-    apiKey: provider.apiKey,
-    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+function headersOf({ type, apiKey }: ProviderConfig): Readonly<Record<string, string>> {
+  return {
+    "content-type": "application/json",
+    // Expanding would need a bound of its own.
+    "accept-encoding": "identity",
+    ...keyHeaders(type, apiKey),
   };
-  return requestHeaders(settings, wireDialect(provider.type));
 }
 
 /** What a local server's own interface tells: LM Studio's list, or Ollama's description of each model. */

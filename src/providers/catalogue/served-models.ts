@@ -39,6 +39,13 @@ const AT_PROVIDER: Readonly<Record<string, readonly Exclusion[]>> = {
   deepseek: [
     { name: /^deepseek-v3/i, reason: "it is the name of weights, which DeepSeek does not take" },
   ],
+  google: [
+    { name: /^claude|-maas$/, reason: "it is served by Vertex AI, and not by the Gemini API" },
+    {
+      name: /^gemini-(flash|pro)-1\.5/,
+      reason: "it is OpenRouter's name, which Google does not take",
+    },
+  ],
   groq: [{ name: /whisper/i, reason: "each transcription costs at least 10 seconds of sound" }],
   openrouter: [
     { name: /^[^/]*$/, reason: "OpenRouter's names have a vendor" },
@@ -71,6 +78,7 @@ export function exclusionReason(
 
 const OUTPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }[] = [
   { name: /^(openai\/)?gpt-5/, tokens: 128_000 },
+  { name: /^(google\/)?gemini-(2\.5|3)/, tokens: 65_536 },
 ];
 
 /** The published limit of output tokens of models that are newer than the capability list. */

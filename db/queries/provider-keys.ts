@@ -1,0 +1,130 @@
+import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { recordChange } from "./changes.ts";
+import { type Seal, sealingKeyId } from "./master-key.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
+
+/** A key for a provider that an organization has brought itself. */
+export interface ProviderKeyRecord {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly providerId: string;
+  readonly name: string;
+  readonly keyPrefix: string;
+  readonly baseUrl: string | null;
+  readonly isValid: boolean;
+  readonly createdAtMs: number;
+}
+
+export interface SealedProviderKey extends ProviderKeyRecord {
+  readonly secret: Uint8Array;
+}
+
+interface ProviderKeyRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly provider_id: string;
+  readonly name: string;
+  readonly key_prefix: string;
+  readonly secret: Uint8Array;
+  readonly base_url: string | null;
+  readonly is_valid: boolean;
+  readonly created_at: Date;
+}
+
+function recordOf(row: ProviderKeyRow): ProviderKeyRecord {
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    providerId: row.provider_id,
+    name: row.name,
+    keyPrefix: row.key_prefix,
+    baseUrl: row.base_url,
+    isValid: row.is_valid,
+    createdAtMs: row.created_at.getTime(),
+  };
+}
+
+export interface NewProviderKey extends Omit<ProviderKeyRecord, "isValid"> {
+  readonly secret: Seal;
+}
+
+/**
+ * Stores a key; undefined where the organization has `max` already, which the lock of the organization makes
+ * exact over all instances.
+ */
+export function insertProviderKey(
+  sql: Database,
+  key: NewProviderKey,
+  max: number,
+): Promise<ProviderKeyRecord | undefined> {
+  return sql.begin(async (transaction) => {
+    const secret = key.secret(await sealingKeyId(transaction));
+    const createdAt = new Date(key.createdAtMs).toISOString();
+    await transaction`SELECT 1 FROM organizations WHERE id = ${key.organizationId} FOR NO KEY UPDATE`;
+    // A statement of its own, whose snapshot is younger than the lock.
+    const [row] = await transaction<ProviderKeyRow[]>`
+      INSERT INTO provider_keys
+        (id, organization_id, provider_id, name, key_prefix, secret, base_url, created_at)
+      SELECT ${key.id}, ${key.organizationId}, ${key.providerId}, ${key.name}, ${key.keyPrefix},
+        ${secret as Buffer}, ${key.baseUrl}, ${createdAt}::text::timestamptz
+      WHERE (SELECT count(*) FROM provider_keys WHERE organization_id = ${key.organizationId}) < ${max}
+      RETURNING *`;
+    if (row === undefined) return undefined;
+    await recordChange(transaction, "provider-keys", key.organizationId);
+    return recordOf(row);
+  });
+}
+
+/** All keys of an organization, the newest first. */
+export async function listProviderKeys(
+  sql: Database,
+  organizationId: string,
+): Promise<ProviderKeyRecord[]> {
+  const rows = await sql<ProviderKeyRow[]>`
+    SELECT * FROM provider_keys WHERE organization_id = ${organizationId}
+    ORDER BY created_at DESC, id DESC`;
+  return rows.map(recordOf);
+}
+
+/** Those that calls may use, the oldest first. */
+export function usableProviderKeys(organizationId: string): Query<SealedProviderKey[]> {
+  return {
+    name: "provider-keys-usable",
+    tables: ["provider_keys"],
+    async run(sql) {
+      const rows = await sql<ProviderKeyRow[]>`
+        SELECT * FROM provider_keys WHERE organization_id = ${organizationId} AND is_valid
+        ORDER BY created_at, id`;
+      return rows.map((row) => ({ ...recordOf(row), secret: row.secret }));
+    },
+  };
+}
+
+/** False where the organization has no such key. */
+export function deleteProviderKey(
+  sql: Database,
+  { id, organizationId }: Pick<ProviderKeyRecord, "id" | "organizationId">,
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    const deleted = await transaction`
+      DELETE FROM provider_keys WHERE id = ${id} AND organization_id = ${organizationId}`;
+    if (deleted.count === 0) return false;
+    await recordChange(transaction, "provider-keys", organizationId);
+    return true;
+  });
+}
+
+/** Notes that the provider refuses a key, and reports it once, however many calls find that out. */
+export function invalidateProviderKey(
+  sql: Database,
+  id: string,
+  eventOf: (key: ProviderKeyRecord) => OutboxEvent,
+): Promise<void> {
+  return sql.begin(async (transaction: DatabaseTransaction) => {
+    const [row] = await transaction<ProviderKeyRow[]>`
+      UPDATE provider_keys SET is_valid = false WHERE id = ${id} AND is_valid RETURNING *`;
+    if (row === undefined) return;
+    await insertOutboxEvent(transaction, eventOf(recordOf(row)));
+    await recordChange(transaction, "provider-keys", row.organization_id);
+  });
+}

@@ -1,0 +1,188 @@
+import type { Redis } from "ioredis";
+import { steadyClock } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { CoordinationOptions } from "../create-coordination.ts";
+import type { Coordination, SharedCache, Wakes } from "../interface.ts";
+import { MAX_VALUE_LENGTH } from "../memory.ts";
+import { WINDOW_MS } from "../sliding-window.ts";
+import { WakeBoard } from "../wake-board.ts";
+import { openRedis } from "./connection.ts";
+import { RateScripts } from "./rate-scripts.ts";
+import { RedisRateWindows } from "./rate-windows.ts";
+
+/** All keys are in one slot, so that a cluster takes the scripts too. */
+const KEY_PREFIX = "{gateway}:";
+
+/** The coordination of one of several instances. */
+export function createShared(options: CoordinationOptions, redisUrl: string): Coordination {
+  const { instanceId, windowMs = WINDOW_MS, keyPrefix = KEY_PREFIX } = options;
+  const { redis, tried, reconnect, failure } = openRedis(redisUrl);
+  const listener = openRedis(redisUrl);
+  const rates = new RedisRateWindows({
+    scripts: new RateScripts({ redis, clock: steadyClock, instanceId, keyPrefix, windowMs }),
+    clock: steadyClock,
+    windowMs,
+    liveInstances: options.liveInstances,
+    reconnect() {
+      reconnect();
+      listener.reconnect();
+    },
+    onLost: (reason) => options.onRedisLost(failure() ?? reason),
+    onBack: options.onRedisBack,
+  });
+  const isUp = () => rates.isJoined;
+  const wakes = new RedisWakes({
+    redis,
+    listening: listener.redis,
+    keyPrefix,
+    instanceId,
+    isUp,
+    onError: options.onError,
+  });
+  return {
+    rates,
+    wakes,
+    cache: new RedisCache(redis, keyPrefix, isUp),
+    redis: {
+      get isUp() {
+        return rates.isJoined;
+      },
+      get admittedApart() {
+        return rates.admittedApart;
+      },
+    },
+    restoreRates: undefined,
+    async start() {
+      await Promise.all([tried, listener.tried]);
+      await Promise.all([rates.start(), wakes.subscribed()]);
+    },
+    async close() {
+      await rates.close();
+      listener.redis.disconnect();
+      redis.disconnect();
+    },
+  };
+}
+
+/** The cache that instances share. Redis bounds its memory and drops what has expired. */
+export class RedisCache implements SharedCache {
+  readonly #redis: Redis;
+  readonly #keyPrefix: string;
+  readonly #isUp: () => boolean;
+
+  /** @param isUp false where asking would only cost the time of a command that fails */
+  constructor(redis: Redis, keyPrefix: string, isUp: () => boolean) {
+    this.#redis = redis;
+    this.#keyPrefix = `${keyPrefix}cache:`;
+    this.#isUp = isUp;
+  }
+
+  async get(key: string): Promise<string | undefined> {
+    if (!this.#isUp()) return undefined;
+    try {
+      return (await this.#redis.get(this.#keyPrefix + key)) ?? undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  async set(key: string, value: string, expiresInMs: number): Promise<void> {
+    if (!this.#isUp()) return;
+    const lifeMs = Math.floor(expiresInMs);
+    const isKept = value.length <= MAX_VALUE_LENGTH && lifeMs > 0;
+    const name = this.#keyPrefix + key;
+    const done = isKept ? this.#redis.set(name, value, "PX", lifeMs) : this.#redis.del(name);
+    // What cannot be kept is looked up elsewhere the next time.
+    await done.catch(() => {});
+  }
+
+  async delete(key: string): Promise<void> {
+    try {
+      await this.#redis.del(this.#keyPrefix + key);
+    } catch (error) {
+      throw new GatewayError("overloaded", "The shared cache cannot be reached at the moment.", {
+        retryAfterSeconds: 1,
+        cause: error,
+      });
+    }
+  }
+}
+
+export interface RedisWakesOptions {
+  readonly redis: Redis;
+  /** A connection of its own: one that listens can do nothing else. */
+  readonly listening: Redis;
+  readonly keyPrefix: string;
+  readonly instanceId: string;
+  isUp(): boolean;
+  onError(error: unknown): void;
+}
+
+/** Ids in one message; more are several messages. */
+const MAX_IDS_A_MESSAGE = 1_000;
+
+/** Wake-ups over all instances. This one hears its own at once, with or without Redis. */
+export class RedisWakes implements Wakes {
+  readonly #options: RedisWakesOptions;
+  readonly #channel: string;
+  readonly #board: WakeBoard;
+  #subscribing: Promise<unknown> = Promise.resolve();
+
+  constructor(options: RedisWakesOptions) {
+    this.#options = options;
+    this.#channel = `${options.keyPrefix}wakes`;
+    this.#board = new WakeBoard((wakes) => this.#publish(wakes), options.onError);
+    const { listening } = options;
+    listening.on("message", (_, message) => this.#hear(message));
+    // Once for each connection: a new one listens to nothing.
+    listening.on("ready", () => {
+      this.#subscribing = listening.subscribe(this.#channel).catch(() => {});
+    });
+  }
+
+  /** Resolves when the listening that the last connection began has been tried. */
+  async subscribed(): Promise<void> {
+    await this.#subscribing;
+  }
+
+  wake(kind: string, id: string): void {
+    this.#board.add(kind, id);
+  }
+
+  onWake(kind: string, listener: (id: string) => void): () => void {
+    return this.#board.listen(kind, listener);
+  }
+
+  #publish(wakes: readonly (readonly [kind: string, ids: readonly string[]])[]): void {
+    const { redis, instanceId, isUp } = this.#options;
+    if (!isUp()) return;
+    for (const [kind, ids] of wakes) {
+      for (let from = 0; from < ids.length; from += MAX_IDS_A_MESSAGE) {
+        const message = [instanceId, kind, ...ids.slice(from, from + MAX_IDS_A_MESSAGE)];
+        // Lost ones cost latency: owners look for work by themselves too.
+        redis.publish(this.#channel, JSON.stringify(message)).catch(() => {});
+      }
+    }
+  }
+
+  #hear(message: string): void {
+    const words = readWords(message);
+    if (words === undefined) return;
+    const [instanceId, kind, ...ids] = words;
+    if (instanceId === this.#options.instanceId) return;
+    for (const id of ids) this.#board.tell(kind!, id);
+  }
+}
+
+/** Undefined for what no gateway has sent. */
+function readWords(message: string): string[] | undefined {
+  try {
+    const words: unknown = JSON.parse(message);
+    if (Array.isArray(words) && words.length > 2 && words.every((one) => typeof one === "string")) {
+      return words;
+    }
+  } catch {
+    // Not ours either.
+  }
+  return undefined;
+}

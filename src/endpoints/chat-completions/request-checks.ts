@@ -1,0 +1,151 @@
+import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { ChatMessage, ChatRequest } from "./request.ts";
+import { chatCompletionBody } from "./schema.ts";
+
+const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
+/** Only what an assistant said, and what a function gave, may be without content. */
+const MAY_BE_SILENT: ReadonlySet<string> = new Set(["assistant", "function"]);
+
+/**
+ * What of a message and of a tool depends on its kind, as OpenAI's API has it; the schema says the rest.
+ * Throws 400, naming the place.
+ */
+export function assertWellFormed(request: ChatRequest): void {
+  const { messages, tools } = request;
+  for (const name in request) {
+    if (!FIELDS.has(name) && FIELDS.has(folded(name))) throw miswritten(name);
+  }
+  if (request.logprobs !== true && Number(request.top_logprobs ?? 0) > 0) {
+    const message = 'Request body field "top_logprobs": needs "logprobs": true';
+    throw new GatewayError("invalid_body", message, { param: "top_logprobs" });
+  }
+  for (let i = 0; i < messages.length; i++) assertMessage(messages[i]!, i);
+  tools?.forEach((tool, i) => {
+    const { type, function: offered } = tool as { type: string; function?: unknown };
+    if (type === "function" && offered === undefined) throw missing(`tools.${i}.function`);
+  });
+}
+
+/**
+ * Letters that some servers take for one another in names: those that are written in Go read `Model` and
+ * `model` as one field, and the later of the two counts. So no such name may go on as an unknown one.
+ */
+function folded(name: string): string {
+  return name.toUpperCase().toLowerCase();
+}
+
+function miswritten(name: string): GatewayError {
+  const message = `Request body field ${JSON.stringify(name)} is written "${folded(name)}".`;
+  return new GatewayError("invalid_body", message, { param: name });
+}
+
+function assertMessage(message: ChatMessage, position: number): void {
+  const { role, content } = message;
+  if (content === undefined || content === null) {
+    if (!MAY_BE_SILENT.has(role)) throw missing(`messages.${position}.content`);
+  } else if (typeof content !== "string") {
+    const at = content.findIndex((part) => part.type === "text" && typeof part.text !== "string");
+    if (at >= 0) throw missing(`messages.${position}.content.${at}.text`, "must be string");
+  }
+  if (role === "tool" && typeof message.tool_call_id !== "string") {
+    throw missing(`messages.${position}.tool_call_id`);
+  }
+}
+
+function missing(param: string, what = "is required"): GatewayError {
+  return new GatewayError("invalid_body", `Request body field "${param}": ${what}`, { param });
+}
+
+/** Whether a value asks for nothing, or for nothing but what is there and has its price. */
+type IsSupported = (value: unknown) => boolean;
+
+const empty: IsSupported = (value) =>
+  value === null ||
+  value === false ||
+  (Array.isArray(value) && value.length === 0) ||
+  (typeof value === "object" && value !== null && Object.keys(value).length === 0);
+
+/** Tiers of service that cost no more than the catalogue says; the faster ones cost up to twice as much. */
+const PRICED_TIERS: ReadonlySet<unknown> = new Set([
+  "auto",
+  "default",
+  "standard",
+  "standard_only",
+  "on_demand",
+  "flex",
+]);
+/** Those that the caller runs. Any other is run by the provider: searches, code, at a price for each use. */
+const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
+
+/**
+ * Fields whose behaviour this gateway does not have: they are refused, never ignored. Besides those of spec
+ * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
+ */
+const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
+  plugins: empty,
+  web_search_options: (value) => value === null,
+  preset: (value) => value === null,
+  guardrail: (value) => value === null,
+  transforms: empty,
+  debug: empty,
+  image_config: empty,
+  interleaved_thinking: empty,
+  // Spoken answers, which `modalities` asks for.
+  audio: empty,
+  modalities: (value) =>
+    value === null || (Array.isArray(value) && value.every((modality) => modality === "text")),
+  service_tier: (value) => value === null || PRICED_TIERS.has(value),
+  // Anthropic's fast mode, at several times the price.
+  speed: (value) => value === null || value === "standard",
+  // xAI's searches, each at a price of its own, and answers that are fetched later.
+  search_parameters: (value) => value === null || (value as { mode?: unknown }).mode === "off",
+  deferred: empty,
+  // Azure puts documents into the prompt, as many as it finds.
+  data_sources: empty,
+};
+
+/**
+ * Names by which some servers take the number of tokens or of answers besides those of OpenAI: a limit that
+ * the hold was not made for. The value tells which name to use.
+ */
+const SYNONYMS: Readonly<Record<string, string>> = {
+  n_predict: "max_tokens",
+  num_predict: "max_tokens",
+  max_new_tokens: "max_tokens",
+  best_of: "n",
+  num_return_sequences: "n",
+  n_cmpl: "n",
+  use_beam_search: "n",
+};
+
+/** Throws 400 unsupported_parameter, naming the field. The request has passed its schema. */
+export function assertSupported(request: ChatRequest): void {
+  for (const field in SYNONYMS) {
+    if (!Object.hasOwn(request, field) || request[field] === null) continue;
+    throw new GatewayError(
+      "unsupported_parameter",
+      `${field} is not supported: use ${SYNONYMS[field]}.`,
+      { param: field },
+    );
+  }
+  for (const field in UNSUPPORTED) {
+    if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
+    throw unsupported(field);
+  }
+  if (request.provider) assertKnownPreferences(request.provider);
+  request.tools?.forEach((tool, at) => {
+    const { type } = tool as { type: string };
+    if (!CALLERS_TOOLS.has(type)) throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(type)}`);
+  });
+  // Fallbacks along `models` are what the only route does, asked for or not.
+  if (typeof request.route === "string" && request.route !== "fallback") {
+    throw unsupported("route", ` ${JSON.stringify(request.route)}`);
+  }
+}
+
+function unsupported(param: string, what = ""): GatewayError {
+  return new GatewayError("unsupported_parameter", `${param}${what} is not supported yet.`, {
+    param,
+  });
+}

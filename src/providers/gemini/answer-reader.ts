@@ -1,0 +1,217 @@
+import { isFields } from "../../lib/json.ts";
+import { type ChatEvent, ProviderFailure } from "../interface.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { failureInside } from "./failure-mapping.ts";
+import { endsInFailure, finishReasonOf } from "./finish-reason.ts";
+import { groundingAnnotations } from "./grounding-annotations.ts";
+import { reportedUsage } from "./reported-usage.ts";
+import { extraContent, signatureDetail, thoughtDetail } from "./signatures.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Answers that a request can ask for, and some more. */
+const MAX_CHOICES = 128;
+
+/** What a candidate has brought so far. */
+interface CandidateState {
+  text: string;
+  calls: number;
+  /** The index of the last detail of its reasoning, by which a client joins the pieces of one. */
+  detail: number;
+  isThinking: boolean;
+  isFinished: boolean;
+}
+
+/**
+ * Turns responses of generateContent into events: a stream has many responses, a whole answer one. Parts of
+ * unsupported kinds (pictures, code that Google ran) are skipped. A candidate begins with its first response and
+ * ends with its finish reason; what follows that is ignored.
+ */
+export class AnswerReader {
+  readonly #requestId: string;
+  readonly #context: FailureContext;
+  readonly #candidates = new Map<number, CandidateState>();
+  #hasUsage = false;
+  #hasContent = false;
+
+  constructor(requestId: string, context: FailureContext) {
+    this.#requestId = requestId;
+    this.#context = context;
+  }
+
+  /** The events of a response. If it reports an error, that is the last event. */
+  read(response: unknown): ChatEvent[] {
+    const failure = failureInside(response, this.#context);
+    if (!isFields(response)) {
+      return [{ type: "error", failure: failure ?? brokenAnswer("JSON that is no object") }];
+    }
+    const { candidates, promptFeedback } = response;
+    const said = (Array.isArray(candidates) ? candidates : []).flatMap((candidate, position) =>
+      this.#readCandidate(candidate, position),
+    );
+    const events = this.#withUsage(said, response.usageMetadata);
+    const error = failure ?? refusalOf(promptFeedback);
+    // What follows an error is not read, so that its usage stands before it.
+    if (error !== undefined) events.push({ type: "error", failure: error });
+    return events;
+  }
+
+  /** Whether all candidates that have begun are finished. */
+  get isFinished(): boolean {
+    if (this.#candidates.size === 0) return false;
+    for (const { isFinished } of this.#candidates.values()) if (!isFinished) return false;
+    return true;
+  }
+
+  /**
+   * Streams may begin with usage of the prompt alone. It is emitted once, before the text of its response, so
+   * that the gateway counts the answer itself until complete usage arrives.
+   */
+  #withUsage(said: readonly ChatEvent[], raw: unknown): ChatEvent[] {
+    this.#hasContent ||= said.some(({ type }) => type !== "finish");
+    const reported = reportedUsage(raw);
+    if (reported === undefined) return [...said];
+    const { usage, countsAnswer } = reported;
+    const event: ChatEvent = { type: "usage", usage };
+    const isWhole = countsAnswer || !this.#hasContent;
+    if (!isWhole && this.#hasUsage) return [...said];
+    this.#hasUsage = true;
+    return isWhole ? [...said, event] : [event, ...said];
+  }
+
+  #readCandidate(candidate: unknown, position: number): ChatEvent[] {
+    if (!isFields(candidate)) return [];
+    const { index = position, content, finishReason, logprobsResult } = candidate;
+    if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= MAX_CHOICES) {
+      return [];
+    }
+    const choice = index as number;
+    const state = this.#stateOf(choice);
+    if (state.isFinished) return [];
+    const parts = isFields(content) && Array.isArray(content.parts) ? content.parts : [];
+    const events = parts.flatMap((part) => this.#readPart(part, choice, state));
+    this.#addLogprobs(events, choice, logprobsResult);
+    const annotations = groundingAnnotations(candidate.groundingMetadata, state.text);
+    if (annotations.length > 0) events.push({ type: "text", choice, text: "", annotations });
+    if (typeof finishReason !== "string" || finishReason === "") return events;
+    return [...events, this.#finish(choice, state, finishReason, candidate.finishMessage)];
+  }
+
+  #readPart(part: unknown, choice: number, state: CandidateState): ChatEvent[] {
+    if (!isFields(part)) return [];
+    const { text, thought, functionCall, thoughtSignature } = part;
+    const signature =
+      typeof thoughtSignature === "string" && thoughtSignature !== ""
+        ? thoughtSignature
+        : undefined;
+    if (isFields(functionCall)) return this.#readCall(functionCall, signature, choice, state);
+    const said = typeof text === "string" ? text : "";
+    if (thought === true) {
+      if (said === "" && signature === undefined) return [];
+      if (!state.isThinking) state.detail++;
+      // A signature ends a thought: what follows is another one.
+      state.isThinking = signature === undefined;
+      const detail = { ...thoughtDetail(said, signature), index: state.detail };
+      return [{ type: "reasoning", choice, text: said, details: [detail] }];
+    }
+    const events: ChatEvent[] = [];
+    if (said !== "") {
+      state.text += said;
+      events.push({ type: "text", choice, text: said });
+    }
+    if (signature !== undefined) events.push(signed(choice, state, signature));
+    return events;
+  }
+
+  #readCall(
+    call: Fields,
+    signature: string | undefined,
+    choice: number,
+    state: CandidateState,
+  ): ChatEvent[] {
+    const { id: given, name, args } = call;
+    if (typeof name !== "string" || name === "") return [];
+    const index = state.calls++;
+    const isGiven = typeof given === "string" && given !== "";
+    const id = isGiven ? given : `call_${this.#requestId.slice(-16)}_${choice}_${index}`;
+    const called: ChatEvent = {
+      type: "tool_call",
+      choice,
+      index,
+      id,
+      name,
+      arguments: JSON.stringify(isFields(args) ? args : {}),
+      ...(signature !== undefined && { extraContent: extraContent(signature) }),
+    };
+    return signature === undefined ? [called] : [signed(choice, state, signature, id), called];
+  }
+
+  #finish(choice: number, state: CandidateState, reason: string, message: unknown): ChatEvent {
+    state.isFinished = true;
+    const isEmpty = state.text === "" && state.calls === 0;
+    if (endsInFailure(reason) || (reason === "OTHER" && isEmpty)) {
+      const why = typeof message === "string" && message !== "" ? `: ${message}` : "";
+      const what = `the model ended its answer with ${reason}${why}`.slice(0, 2_000);
+      return { type: "error", failure: new ProviderFailure("unavailable", what) };
+    }
+    return { type: "finish", choice, reason: finishReasonOf(reason, state.calls > 0) };
+  }
+
+  /** Log probabilities belong to a whole response: they go with its first text event. */
+  #addLogprobs(events: ChatEvent[], choice: number, result: unknown): void {
+    const logprobs = logprobsOf(result);
+    if (logprobs === undefined) return;
+    const at = events.findIndex(({ type }) => type === "text");
+    const text = events[at];
+    if (text?.type === "text") events[at] = { ...text, logprobs };
+    else events.push({ type: "text", choice, text: "", logprobs });
+  }
+
+  #stateOf(choice: number): CandidateState {
+    let state = this.#candidates.get(choice);
+    if (state === undefined) {
+      state = { text: "", calls: 0, detail: -1, isThinking: false, isFinished: false };
+      this.#candidates.set(choice, state);
+    }
+    return state;
+  }
+}
+
+function signed(
+  choice: number,
+  state: CandidateState,
+  signature: string,
+  callId?: string,
+): ChatEvent {
+  state.isThinking = false;
+  const detail = { ...signatureDetail(signature, callId), index: ++state.detail };
+  return { type: "reasoning", choice, text: "", details: [detail] };
+}
+
+/** The failure of a prompt that Google blocked: such a response has no candidates. */
+function refusalOf(feedback: unknown): ProviderFailure | undefined {
+  const { blockReason, blockReasonMessage } = isFields(feedback) ? feedback : {};
+  if (typeof blockReason !== "string" || blockReason === "") return undefined;
+  const why = typeof blockReasonMessage === "string" ? `: ${blockReasonMessage}` : "";
+  const what = `The provider blocked the prompt (${blockReason})${why}`.slice(0, 2_000);
+  return new ProviderFailure("content_policy", what);
+}
+
+/** In OpenAI's form. https://ai.google.dev/api/generate-content#LogprobsResult */
+function logprobsOf(result: unknown): Fields | undefined {
+  if (!isFields(result) || !Array.isArray(result.chosenCandidates)) return undefined;
+  const tops = Array.isArray(result.topCandidates) ? result.topCandidates : [];
+  const content = result.chosenCandidates.filter(isFields).map((chosen, at) => {
+    const top: unknown = isFields(tops[at]) ? tops[at].candidates : undefined;
+    const alternatives = Array.isArray(top) ? top.filter(isFields).map(tokenOf) : [];
+    return { ...tokenOf(chosen), top_logprobs: alternatives };
+  });
+  return { content, refusal: null };
+}
+
+function tokenOf({ token, logProbability }: Fields): Fields {
+  const text = typeof token === "string" ? token : "";
+  const logprob = typeof logProbability === "number" ? logProbability : 0;
+  return { token: text, logprob, bytes: [...Buffer.from(text)] };
+}

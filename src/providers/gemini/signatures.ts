@@ -1,0 +1,87 @@
+import { isFields } from "../../lib/json.ts";
+import type { ReasoningDetail } from "../interface.ts";
+import type { Part } from "./media-part.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/**
+ * Thought signatures, which a model wants back with the parts that they came with
+ * (https://ai.google.dev/gemini-api/docs/thought-signatures). Clients get them as details of reasoning in
+ * OpenRouter's forms, and those of calls once more where Google's own interface in OpenAI's form has them,
+ * `extra_content.google.thought_signature`, which several SDKs keep. Either way leads back to the part.
+ */
+export const DETAIL_FORMAT = "google-gemini-v1";
+
+/** Google's documented value for calls whose signature is lost or that another model made. */
+export const NO_SIGNATURE = "skip_thought_signature_validator";
+
+/** The member of a tool call that holds its signature. */
+export function extraContent(signature: string): Fields {
+  return { google: { thought_signature: signature } };
+}
+
+/** A piece of a thought summary, and the signature that came with it. */
+export function thoughtDetail(text: string, signature: string | undefined): ReasoningDetail {
+  return {
+    type: "reasoning.text",
+    text,
+    ...(signature !== undefined && { signature }),
+    format: DETAIL_FORMAT,
+  };
+}
+
+/** @param callId the call that the signature came with; undefined for one that came with text */
+export function signatureDetail(data: string, callId?: string): ReasoningDetail {
+  return {
+    type: "reasoning.encrypted",
+    data,
+    ...(callId !== undefined && { id: callId }),
+    format: DETAIL_FORMAT,
+  };
+}
+
+/** Reasoning that a client sends back in an assistant's message. */
+export interface KeptReasoning {
+  readonly thoughts: readonly Part[];
+  /** Of the text. */
+  readonly signature: string | undefined;
+  signatureOfCall(call: Fields): string | undefined;
+}
+
+/** Reads the details that this wire made; those of other wires are ignored. */
+export function keptReasoning(message: Fields): KeptReasoning {
+  const thoughts: { text: string; thought: true; thoughtSignature?: string }[] = [];
+  const ofCalls = new Map<unknown, string>();
+  let signature: string | undefined;
+  const details = Array.isArray(message.reasoning_details) ? message.reasoning_details : [];
+  for (const detail of details) {
+    if (!isFields(detail) || detail.format !== DETAIL_FORMAT) continue;
+    if (detail.type === "reasoning.encrypted" && isText(detail.data)) {
+      if (isText(detail.id)) ofCalls.set(detail.id, detail.data);
+      else signature = detail.data;
+    }
+    if (detail.type !== "reasoning.text") continue;
+    // The pieces of a stream are one thought until a signature ends it.
+    const last = thoughts.at(-1);
+    const text = typeof detail.text === "string" ? detail.text : "";
+    const piece = last === undefined || last.thoughtSignature !== undefined ? undefined : last;
+    if (piece !== undefined) piece.text += text;
+    else thoughts.push({ text, thought: true });
+    if (isText(detail.signature)) thoughts.at(-1)!.thoughtSignature = detail.signature;
+  }
+  return {
+    thoughts,
+    signature,
+    signatureOfCall: (call) => signatureInside(call) ?? ofCalls.get(call.id),
+  };
+}
+
+function signatureInside({ extra_content: extra }: Fields): string | undefined {
+  const google = isFields(extra) ? extra.google : undefined;
+  const signature = isFields(google) ? google.thought_signature : undefined;
+  return isText(signature) ? signature : undefined;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && value !== "";
+}

@@ -1,0 +1,87 @@
+import type {
+  ChatEvent,
+  ReasoningDetail,
+  ToolCall,
+  TypedChoice,
+  TypedCompletion,
+} from "../interface.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { AnswerReader } from "./answer-reader.ts";
+
+type Collected = { -readonly [Member in keyof TypedChoice]: TypedChoice[Member] };
+
+/**
+ * Reads a response that was not streamed. Throws ProviderFailure if it has no candidate or reports an error. A
+ * candidate without a finish reason counts as stopped.
+ */
+export function completionOf(response: unknown, reader: AnswerReader): TypedCompletion {
+  const choices = new Map<number, Collected>();
+  let usage: TypedCompletion["usage"];
+  for (const event of reader.read(response)) {
+    if (event.type === "error") throw event.failure;
+    if (event.type === "usage") usage = event.usage;
+    else {
+      // Usage before the text does not include the answer, so the gateway counts all of it.
+      if (event.type !== "finish") usage = undefined;
+      collect(choiceOf(choices, event.choice), event);
+    }
+  }
+  if (choices.size === 0) throw brokenAnswer("no candidate");
+  const ordered = [...choices].sort(([one], [other]) => one - other).map(([, choice]) => choice);
+  return { kind: "typed-completion", choices: ordered, usage };
+}
+
+function choiceOf(choices: Map<number, Collected>, index: number): Collected {
+  let choice = choices.get(index);
+  if (choice === undefined) {
+    choice = { finish: "stop" };
+    choices.set(index, choice);
+  }
+  return choice;
+}
+
+type OfChoice = Exclude<ChatEvent, { readonly type: "error" | "usage" }>;
+
+function collect(choice: Collected, event: OfChoice): void {
+  switch (event.type) {
+    case "text":
+      choice.text = (choice.text ?? "") + event.text;
+      choice.annotations = event.annotations ?? choice.annotations;
+      choice.logprobs = event.logprobs ?? choice.logprobs;
+      break;
+    case "reasoning":
+      if (event.text !== "") choice.reasoning = (choice.reasoning ?? "") + event.text;
+      choice.reasoningDetails = joined(choice.reasoningDetails ?? [], event.details ?? []);
+      break;
+    case "tool_call": {
+      const { id = "", name = "", arguments: text = "{}", extraContent } = event;
+      const call: ToolCall = {
+        id,
+        name,
+        arguments: text,
+        ...(extraContent !== undefined && { extraContent }),
+      };
+      choice.toolCalls = [...(choice.toolCalls ?? []), call];
+      choice.finish = "tool_calls";
+      break;
+    }
+    case "finish":
+      choice.finish = event.reason;
+  }
+}
+
+/** Pieces of one thought are one detail. */
+function joined(
+  details: readonly ReasoningDetail[],
+  added: readonly ReasoningDetail[],
+): readonly ReasoningDetail[] {
+  const last = details.at(-1);
+  const [first, ...rest] = added;
+  const isOne =
+    last?.type === "reasoning.text" &&
+    first?.type === "reasoning.text" &&
+    last.index === first.index;
+  if (!isOne) return [...details, ...added];
+  const text = (last.text ?? "") + (first.text ?? "");
+  return [...details.slice(0, -1), { ...last, ...first, text }, ...rest];
+}

@@ -1,0 +1,38 @@
+import { ProviderFailure } from "../interface.ts";
+import { type HttpClient, sent } from "./provider-response.ts";
+import { kindOfStatus } from "./status-failure.ts";
+
+const TIMEOUT_MS = 10_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+const REFUSED: ReadonlySet<number> = new Set([401, 403]);
+/** The provider has no such list: nothing tells before a call. */
+const UNTOLD: ReadonlySet<number> = new Set([404, 405]);
+
+/**
+ * Asks for the provider's own list of models, which costs nothing, to see whether it takes a key. A list that
+ * anybody may read accepts every key. Rejects with ProviderFailure: `misconfigured` where the key is refused.
+ */
+export async function checkKeyByModelList(
+  client: HttpClient,
+  url: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<void> {
+  let status: number;
+  try {
+    const response = await sent(client, url, {
+      method: "GET",
+      headers: { ...headers, accept: "application/json" },
+      body: "",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+    });
+    status = response.status;
+    await response.body?.cancel().catch(() => undefined);
+  } catch (error) {
+    throw new ProviderFailure("unavailable", "the provider could not be reached", { cause: error });
+  }
+  if (status < 300 || UNTOLD.has(status)) return;
+  const kind = REFUSED.has(status) ? "misconfigured" : kindOfStatus(status);
+  const message = `the provider answered the request for its models with status ${status}`;
+  throw new ProviderFailure(kind, message, { status });
+}

@@ -1,0 +1,334 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { addSecretKey } from "../support/api-keys.ts";
+import { expectError } from "../support/error-envelope.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
+import { readStream } from "../support/stream-reader.ts";
+import { until } from "../support/until.ts";
+
+const OPERATORS_KEY = "sk-operator-0123456789";
+const PRICES = { input_cost_per_token: 1e-6, output_cost_per_token: 2e-6 };
+
+/** A provider that looks at keys, and notes with which it was called. */
+function startProvider() {
+  const taken = new Set([OPERATORS_KEY]);
+  const calls: string[] = [];
+  const server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    async fetch(request) {
+      const key = request.headers.get("authorization")?.replace("Bearer ", "") ?? "";
+      const { pathname } = new URL(request.url);
+      if (pathname.endsWith("/models")) {
+        return taken.has(key) ? Response.json({ data: [] }) : refused(key);
+      }
+      calls.push(key);
+      if (!taken.has(key)) return refused(key);
+      const { stream, model } = (await request.json()) as { stream?: boolean; model: string };
+      return stream ? streamed(model) : Response.json(completion(model));
+    },
+  });
+  return {
+    taken,
+    calls,
+    baseUrl: `http://127.0.0.1:${server.port}/v1`,
+    stop: () => server.stop(true),
+  };
+}
+
+const refused = (key: string) =>
+  Response.json({ error: { message: `Incorrect API key provided: ${key}` } }, { status: 401 });
+const USAGE = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+
+function completion(model: string) {
+  const message = { role: "assistant", content: "Hello." };
+  return {
+    id: "c",
+    object: "chat.completion",
+    created: 1,
+    model,
+    choices: [{ index: 0, message, finish_reason: "stop" }],
+    usage: USAGE,
+  };
+}
+
+function streamed(model: string): Response {
+  const chunk = (delta: object, finish: string | null, usage: object | null = null) =>
+    `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model, choices: [{ index: 0, delta, finish_reason: finish }], usage })}\n\n`;
+  const text = chunk({ role: "assistant", content: "Hello." }, null) + chunk({}, "stop", USAGE);
+  return new Response(`${text}data: [DONE]\n\n`, {
+    headers: { "content-type": "text/event-stream" },
+  });
+}
+
+let gateway: TestGateway;
+let provider: ReturnType<typeof startProvider>;
+let lastKey = 0;
+
+beforeAll(async () => {
+  provider = startProvider();
+  gateway = await startTestGateway({
+    environment: { GATEWAY_EGRESS_ALLOW: "127.0.0.0/8", GATEWAY_WEBHOOK_ALLOW_HTTP: "true" },
+    configuration: {
+      providers: [
+        {
+          id: "house",
+          type: "openai-compatible",
+          base_url: provider.baseUrl,
+          api_key: OPERATORS_KEY,
+        },
+      ],
+      models: ["chat", "other", "third"].map((slug) => ({
+        id: `test/${slug}`,
+        category: "chat",
+        context_length: 8_192,
+        max_output_tokens: 1_024,
+        ...PRICES,
+        endpoints: [{ provider: "house", model: slug }],
+      })),
+    },
+  });
+});
+afterAll(async () => {
+  await gateway.stop();
+  await provider.stop();
+});
+afterEach(() => expectBooksClosed(gateway));
+
+interface Tenant {
+  readonly id: string;
+  readonly secretKey: string;
+  readonly managementKey: string;
+}
+
+async function tenant(options: { creditUsd?: number; plan?: string } = {}): Promise<Tenant> {
+  const { organization, secretKey, managementKey } = await gateway.addOrganization(options);
+  return { id: organization.id, secretKey, managementKey };
+}
+
+/** A key that the provider takes, brought by the organization. */
+async function bring(
+  { managementKey }: Tenant,
+  more: object = {},
+): Promise<{ id: string; key: string }> {
+  const key = `sk-own-${lastKey++}-0123456789abcdef`;
+  provider.taken.add(key);
+  const body = { provider: "house", key, ...more };
+  const response = await gateway.request("POST", "/v1/provider_keys", body, { key: managementKey });
+  expect(response.status).toBe(201);
+  return { id: ((await response.json()) as { id: string }).id, key };
+}
+
+const chat = ({ secretKey }: Tenant, slug = "chat", body: object = {}) =>
+  gateway.request(
+    "POST",
+    "/v1/chat/completions",
+    {
+      model: `test/${slug}`,
+      messages: [{ role: "user", content: "hello" }],
+      max_tokens: 50,
+      ...body,
+    },
+    { key: secretKey },
+  );
+
+const listed = async ({ managementKey }: Tenant) => {
+  const response = await gateway.request("GET", "/v1/provider_keys", undefined, {
+    key: managementKey,
+  });
+  return ((await response.json()) as { data: Record<string, unknown>[] }).data;
+};
+
+describe("a provider key", () => {
+  test("is shown without its secret, stored sealed, and deleted", async () => {
+    const owner = await tenant();
+    const { id, key } = await bring(owner, { name: "Ours" });
+    expect(await listed(owner)).toEqual([
+      {
+        id,
+        provider: "house",
+        name: "Ours",
+        key_prefix: key.slice(0, 6),
+        is_valid: true,
+        created_at: expect.any(String),
+      },
+    ]);
+    const [row] = await gateway.sql`SELECT secret, key_prefix FROM provider_keys WHERE id = ${id}`;
+    expect(Buffer.from(row!.secret).includes(key)).toBeFalse();
+    const removed = await gateway.request("DELETE", `/v1/provider_keys/${id}`, undefined, {
+      key: owner.managementKey,
+    });
+    expect(await removed.json()).toEqual({ id, deleted: true });
+    expect(await listed(owner)).toEqual([]);
+    await chat(owner);
+    expect(provider.calls.at(-1)).toBe(OPERATORS_KEY);
+  });
+
+  test("that the provider refuses is not stored, and not quoted", async () => {
+    const owner = await tenant();
+    const key = "sk-refused-0123456789abcdef";
+    const body = { provider: "house", key };
+    const response = await gateway.request("POST", "/v1/provider_keys", body, {
+      key: owner.managementKey,
+    });
+    const { error } = await expectError(response, 400, "invalid_provider_key");
+    expect(error).toMatchObject({ param: "key" });
+    expect(error.message).not.toContain(key);
+    expect(await listed(owner)).toEqual([]);
+    expect(gateway.logLines.join("")).not.toContain(key);
+  });
+
+  test.each([
+    [{ provider: "nobody", key: "sk-0123456789" }, "invalid_body", "provider"],
+    [{ provider: "sandbox", key: "sk-0123456789" }, "invalid_body", "provider"],
+    [{ provider: "house", key: "sk 0123456789" }, "invalid_body", "key"],
+    [
+      { provider: "house", key: "sk-1", base_url: "http://10.0.0.1/v1" },
+      "invalid_body",
+      "base_url",
+    ],
+    [
+      { provider: "house", key: "sk-1", base_url: "https://user:pw@example.com" },
+      "invalid_body",
+      "base_url",
+    ],
+    [
+      { provider: "house", key: "sk-1", base_url: "https://169.254.169.254/v1" },
+      "invalid_body",
+      "base_url",
+    ],
+    [
+      { provider: "house", key: "sk-1", base_url: "file:///etc/passwd" },
+      "invalid_body",
+      "base_url",
+    ],
+  ])("%j is 400", async (body, code, param) => {
+    const response = await gateway.request("POST", "/v1/provider_keys", body, {
+      key: gateway.managementKey,
+    });
+    expect((await expectError(response, 400, code)).error.param).toBe(param);
+  });
+
+  test("is not stored where the provider cannot be asked", async () => {
+    const owner = await tenant();
+    const body = { provider: "house", key: "sk-0123456789", base_url: "http://127.0.0.1:1/v1" };
+    const response = await gateway.request("POST", "/v1/provider_keys", body, {
+      key: owner.managementKey,
+    });
+    await expectError(response, 502, "provider_error");
+    expect(await listed(owner)).toEqual([]);
+  });
+
+  test("belongs to its organization, and to keys that may manage it", async () => {
+    const [owner, other] = [await tenant(), await tenant()];
+    const { id } = await bring(owner);
+    const foreign = await gateway.request("DELETE", `/v1/provider_keys/${id}`, undefined, {
+      key: other.managementKey,
+    });
+    await expectError(foreign, 404, "provider_key_not_found");
+    expect(await listed(other)).toEqual([]);
+    const limited = await addSecretKey(gateway, { scopes: ["chat:completions"] });
+    const unscoped = await gateway.request("GET", "/v1/provider_keys", undefined, { key: limited });
+    expect(unscoped.status).toBe(403);
+  });
+
+  test("with an address of its own is called there", async () => {
+    const elsewhere = startProvider();
+    const owner = await tenant();
+    const key = "sk-elsewhere-0123456789";
+    elsewhere.taken.add(key);
+    const body = { provider: "house", key, base_url: elsewhere.baseUrl };
+    const added = await gateway.request("POST", "/v1/provider_keys", body, {
+      key: owner.managementKey,
+    });
+    expect(added.status).toBe(201);
+    expect((await chat(owner)).status).toBe(200);
+    expect(elsewhere.calls).toEqual([key]);
+    await elsewhere.stop();
+  });
+});
+
+describe("calls with an organization's own key", () => {
+  test.each([false, true])(
+    "cost nothing here, and are recorded with their list price; streamed: %p",
+    async (stream) => {
+      const owner = await tenant({ creditUsd: 0 });
+      const { id, key } = await bring(owner);
+      const response = await chat(owner, "chat", { stream, route_explain: true });
+      expect(response.status).toBe(200);
+      expect(response.headers.get("x-gateway-route-explain")).toBe(
+        `planned: house/chat@${id}; tried: house/chat@${id}=ok`,
+      );
+      if (stream) expect((await readStream(response)).content).toBe("Hello.");
+      else expect(((await response.json()) as { usage: { cost: number } }).usage.cost).toBe(0);
+      expect(provider.calls.at(-1)).toBe(key);
+      expect(await billOfResponse(gateway, response)).toMatchObject({
+        chargeNano: 0n,
+        provider: "house",
+        model: "test/chat",
+        promptTokens: 10,
+        completionTokens: 5,
+        details: { provider_key_id: id, list_price_usd: 0.00002 },
+      });
+    },
+  );
+
+  test("end at the operator's key, with its charge, once the own one is refused; one event reports it", async () => {
+    const [owner, bystander] = [await tenant(), await tenant()];
+    const [mine, theirs] = [await bring(owner), await bring(bystander)];
+    provider.taken.delete(mine.key);
+    const responses = await Promise.all(Array.from({ length: 5 }, () => chat(owner, "other")));
+    for (const response of responses) {
+      expect(response.status).toBe(200);
+      expect(Number(response.headers.get("x-gateway-cost"))).toBeGreaterThan(0);
+    }
+    await until("the key is noted as refused", async () => !(await listed(owner))[0]!.is_valid);
+    const events = await gateway.sql`SELECT data FROM outbox
+      WHERE organization_id = ${owner.id} AND type = 'provider_key.invalid'`;
+    expect(events.map(({ data }) => data)).toEqual([
+      { provider_key_id: mine.id, provider: "house" },
+    ]);
+    await until("calls leave the key alone", async () => {
+      provider.calls.length = 0;
+      expect((await chat(owner, "other")).status).toBe(200);
+      return provider.calls.length === 1 && provider.calls[0] === OPERATORS_KEY;
+    });
+    const undisturbed = await chat(bystander, "other", { route_explain: true });
+    expect(undisturbed.headers.get("x-gateway-route-explain")).toBe(
+      `planned: house/other@${theirs.id}, house/other; tried: house/other@${theirs.id}=ok; not needed: house/other`,
+    );
+  });
+
+  test("that fail do not open the operator's circuit", async () => {
+    const owner = await tenant();
+    const { key } = await bring(owner);
+    provider.taken.delete(key);
+    for (let at = 0; at < 15; at++) await chat(owner, "third");
+    const bystander = await chat(await tenant(), "third", { route_explain: true });
+    expect(bystander.headers.get("x-gateway-route-explain")).toBe(
+      "planned: house/third; tried: house/third=ok",
+    );
+  });
+
+  test("need no money, where the operator's need more than there is", async () => {
+    const owner = await tenant({ creditUsd: 0.000001 });
+    const { id, key } = await bring(owner);
+    const response = await chat(owner, "chat", { max_tokens: 1_000, route_explain: true });
+    expect(response.headers.get("x-gateway-route-explain")).toContain(`planned: house/chat@${id};`);
+    expect(provider.calls.at(-1)).toBe(key);
+    provider.taken.delete(key);
+    await expectError(await chat(owner, "chat", { max_tokens: 1_000 }), 502, "provider_error");
+  });
+
+  test("are the only ones that the plan byok makes", async () => {
+    const owner = await tenant({ plan: "byok", creditUsd: 0 });
+    const before = await expectError(await chat(owner), 402, "insufficient_credits");
+    expect(before.error.message).toContain("house");
+    const { key } = await bring(owner);
+    expect((await chat(owner)).status).toBe(200);
+    expect(provider.calls.at(-1)).toBe(key);
+    provider.taken.delete(key);
+    await expectError(await chat(owner), 502, "provider_error");
+    expect(provider.calls.at(-1)).toBe(key);
+  });
+});
