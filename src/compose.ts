@@ -23,7 +23,7 @@ import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
 import { tellKeys } from "./master-key/establish.ts";
 import { trainersOf } from "./providers/registry.ts";
-import { EventLoopLag } from "./telemetry/event-loop-lag.ts";
+import { EventLoopLag } from "./telemetry/process-metrics.ts";
 
 export interface Gateway extends Ending {
   readonly app: ReturnType<typeof composeApp>;

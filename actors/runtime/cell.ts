@@ -1,8 +1,15 @@
 import type { Effect } from "../../db/ledger/effects.ts";
 import type { Abandonment } from "../../db/ledger/group-commit.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import type { ActorDefinition, MessageOf, ReplyOf, Turn, Verbs } from "./definition.ts";
-import { assertMayCause, assertMayRead } from "./permissions.ts";
+import {
+  type ActorDefinition,
+  assertMayCause,
+  assertMayRead,
+  type MessageOf,
+  type ReplyOf,
+  type Turn,
+  type Verbs,
+} from "./definition.ts";
 import type { ActorEnvironment } from "./registry.ts";
 
 /** Messages that wait for an actor to load, and replies that wait for a commit, together. */

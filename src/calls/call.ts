@@ -42,7 +42,11 @@ export interface AdmittedCall<Request>
 }
 
 export type CallOutcome =
-  | { readonly kind: "json"; readonly headers: Record<string, string>; readonly body: string }
+  | {
+      readonly kind: "json";
+      readonly headers: Record<string, string>;
+      readonly body: string | Uint8Array;
+    }
   | {
       readonly kind: "stream";
       readonly headers: Record<string, string>;

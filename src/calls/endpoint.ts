@@ -73,8 +73,8 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   call(call: ProviderCall, candidate: Candidate, admitted: AdmittedCall<Request>): Promise<Answer>;
   /** What the provider reports, or what is counted here. */
   usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
-  /** The body of the response, as JSON. */
-  answer(answer: Answer, request: Request, facts: AnswerFacts): string;
+  /** The body of the response: JSON, as text or in UTF-8. */
+  answer(answer: Answer, request: Request, facts: AnswerFacts): string | Uint8Array;
   /** Serves requests with `stream: true`. */
   readonly stream?: StreamForm<Request>;
 }

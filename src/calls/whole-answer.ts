@@ -143,7 +143,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const kept = claim && {
       claim,
       headers: outcome.headers,
-      body: new TextEncoder().encode(outcome.body),
+      body: bytesOf(outcome.body),
       isClaimNeeded: true,
     };
     return this.charge.settle(figures, 200, undefined, kept);
@@ -159,4 +159,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
 interface WholeFigures {
   readonly usage: ReturnType<PaidEndpoint<AcceptedRequest, unknown>["usage"]>;
   readonly figures: MeteredFigures;
+}
+
+function bytesOf(body: string | Uint8Array): Uint8Array {
+  return typeof body === "string" ? new TextEncoder().encode(body) : body;
 }

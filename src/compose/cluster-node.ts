@@ -1,5 +1,4 @@
-import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
-import { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import { PostgresOwnership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";

@@ -9,7 +9,7 @@ import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
-import type { EventLoopLag } from "../telemetry/event-loop-lag.ts";
+import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";

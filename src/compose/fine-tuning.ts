@@ -1,6 +1,5 @@
 import { fineTuningJobActor } from "../../actors/fine-tuning-job/actor.ts";
-import type { Ownership } from "../../actors/runtime/ownership/interface.ts";
-import type { UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import type { Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";

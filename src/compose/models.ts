@@ -1,11 +1,10 @@
 import type { Database } from "../../db/client.ts";
 import { OwnKeys } from "../calls/routing/own-keys.ts";
 import { OwnProviders } from "../calls/routing/own-providers.ts";
-import { isLocalServer } from "../config/local-server.ts";
 import { asksForModels } from "../config/provider-types.ts";
+import { isLocalServer } from "../config/providers.ts";
 import type { GatewayConfig } from "../config.ts";
-import { EgressGuard } from "../egress/guard.ts";
-import { systemResolve } from "../egress/resolve.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
 import { publishSearch } from "../models/model-catalogue.ts";

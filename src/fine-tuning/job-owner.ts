@@ -5,7 +5,7 @@ import {
   type Lease,
   LeaseLostError,
   type Ownership,
-} from "../../actors/runtime/ownership/interface.ts";
+} from "../../actors/runtime/ownership.ts";
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";

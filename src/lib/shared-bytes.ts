@@ -55,9 +55,15 @@ export function sharedCopy(bytes: Uint8Array): SharedBytes {
   return writer.end();
 }
 
-/** Without a byte order mark at the beginning. Throws a TypeError where the bytes are not UTF-8. */
-export function decodeShared({ segments }: SharedBytes): string {
-  const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+/**
+ * Without a byte order mark at the beginning. What is not UTF-8 throws a TypeError, or becomes replacement
+ * characters if the decoding is lossy.
+ */
+export function decodeShared(
+  { segments }: SharedBytes,
+  mode: "strict" | "lossy" = "strict",
+): string {
+  const decoder = new TextDecoder("utf-8", { fatal: mode === "strict", ignoreBOM: false });
   const texts = segments.map((segment) =>
     decoder.decode(segment as unknown as Uint8Array<ArrayBuffer>, { stream: true }),
   );

@@ -158,10 +158,8 @@ export interface AnswerOptions {
 /** A whole answer in the client's wire. */
 export interface RawCompletion {
   readonly kind: "completion";
-  /** The parsed JSON of the provider: not yet trusted to have any shape. */
-  readonly completion: unknown;
-  /** Brings it into the client's form. Throws ProviderFailure where it is no answer. */
-  read(options: ReadOptions): ClientCompletion;
+  /** Brings it into the client's form. Throws, or rejects with, ProviderFailure where it is no answer. */
+  read(options: ReadOptions): ClientCompletion | Promise<ClientCompletion>;
 }
 
 export interface ReadOptions extends Pick<AnswerOptions, "hidesReasoning" | "nowSeconds"> {
@@ -169,8 +167,11 @@ export interface ReadOptions extends Pick<AnswerOptions, "hidesReasoning" | "now
 }
 
 export interface ClientCompletion {
-  /** In the client's form, but for id, model and usage, which the caller sets. */
-  readonly body: Record<string, unknown>;
+  /**
+   * In the client's form, but for id, model and usage, which the caller sets; the JSON of an object without
+   * these where it was too long for the event loop.
+   */
+  readonly body: Record<string, unknown> | Uint8Array;
   readonly usage: Usage | undefined;
   /** Tokens of the answer, counted here where the usage is undefined. */
   readonly estimatedTokens: number;

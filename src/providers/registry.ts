@@ -1,6 +1,6 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
-import { createGeminiProvider } from "./gemini/chat-provider.ts";
+import { createGeminiProvider } from "./gemini/gemini-provider.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";

@@ -1,5 +1,4 @@
-import type { Ownership } from "../../actors/runtime/ownership/interface.ts";
-import type { OwnedKind } from "../../actors/runtime/ownership/unowned-work.ts";
+import type { OwnedKind, Ownership } from "../../actors/runtime/ownership.ts";
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { WebhookState } from "../../actors/webhook/state.ts";

@@ -2,12 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { isLocalServer } from "../../src/config/local-server.ts";
 import {
   PROVIDER_TYPES,
   providerType,
   UNSUPPORTED_PROVIDER_TYPES,
 } from "../../src/config/provider-types.ts";
+import { isLocalServer } from "../../src/config/providers.ts";
 import { type GatewayConfig, readConfig } from "../../src/config.ts";
 
 function read(environment: Record<string, string>, providers: object[] = []): GatewayConfig {

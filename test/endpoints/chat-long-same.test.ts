@@ -5,7 +5,7 @@ import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { CHAT_FIELDS, CHAT_MODELS, goodChatRequest } from "../support/odd-chat-requests.ts";
 import { oddValue } from "../support/odd-values.ts";
 
-const RUNS = 250;
+const RUNS = 100;
 const TIMEOUT_MS = 120_000;
 /** White space that makes a thread read the body it stands behind. */
 const PADDING = " ".repeat(262_145);

@@ -11,7 +11,7 @@ import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestFacts } from "../../src/lib/request-facts.ts";
 import type { Hold } from "../../src/money/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
-import { rawCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { until } from "../support/until.ts";
@@ -122,7 +122,7 @@ async function ask(
   return { payer, hold, log, outcome, calls, cutShort };
 }
 
-const answering = async () => rawCompletion(structuredClone(answer));
+const answering = async () => new OpenAiCompletion(structuredClone(answer));
 
 async function billsOf({ payer }: Asked): Promise<[string, bigint, number | null][]> {
   const rows = await owned.sql`

@@ -8,7 +8,7 @@ import { IS_THOROUGH } from "../support/thorough.ts";
 import type { HeavyLoad, HeavyRequest } from "./heavy-client.ts";
 
 const MEBIBYTE = 1_048_576;
-const SECONDS = IS_THOROUGH ? 20 : 4;
+const SECONDS = IS_THOROUGH ? 20 : 3;
 const BODY_BYTES = 31 * MEBIBYTE;
 const BODIES_AT_A_TIME = 3;
 const FILE_BYTES = (IS_THOROUGH ? 48 : 12) * MEBIBYTE;

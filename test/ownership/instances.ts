@@ -1,4 +1,4 @@
-import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
+import { PostgresOwnership } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { insertInstance } from "../../db/queries/instances.ts";

@@ -7,6 +7,7 @@ import {
   ProviderFailure,
 } from "../../src/providers/interface.ts";
 import { createOpenAiProvider } from "../../src/providers/openai/chat/chat-provider.ts";
+import type { AnswerThread } from "../../src/providers/thread-work.ts";
 import type {
   HttpClient,
   ProviderRequest,
@@ -26,14 +27,15 @@ export function adapter(
     /** Answers in place of a server. */
     answer?(url: string, request: ProviderRequest): ProviderResponse;
     httpClient?: HttpClient;
+    workThread?: AnswerThread;
   } = {},
 ): ChatProvider {
   const { type = "openai-compatible", apiKey = API_KEY, connectTimeoutMs = 5_000 } = options;
-  const { clock = systemClock, answer } = options;
+  const { clock = systemClock, answer, workThread } = options;
   const httpClient = answer === undefined ? options.httpClient : answeredBy(answer);
   return createOpenAiProvider(
     { id: "p", type, baseUrl, apiKey: apiKey ?? undefined, connectTimeoutMs },
-    { clock, ...(httpClient !== undefined && { httpClient }) },
+    { clock, ...(httpClient !== undefined && { httpClient }), ...(workThread && { workThread }) },
   );
 }
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
+import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { MAX_COMPLETION_BYTES } from "../../src/providers/transport/bounded-body.ts";
 import { listRecordings, loadRecording } from "../upstream/recordings.ts";
 import { startUpstream } from "../upstream/server.ts";
@@ -12,7 +13,7 @@ beforeEach(() => upstream.reset());
 test.each(listRecordings())("the recorded answer %s comes through unchanged", async (name) => {
   const recording = loadRecording(name);
   const answer = await provider.chat(callOf(`replay:${name}`, { stream: recording.stream }));
-  if (answer.kind === "completion") {
+  if (answer instanceof OpenAiCompletion) {
     expect(answer.completion).toEqual(recording.json);
   } else if (answer.kind === "stream") {
     expect(await new Response(answer.body).bytes()).toEqual(recording.sse);

@@ -1,5 +1,6 @@
 import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
 import type { ChatAnswer } from "../../src/providers/interface.ts";
+import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { createSandboxProvider } from "../../src/providers/sandbox/chat-provider.ts";
 import { callOf, eventsOf, textOf } from "./openai-adapter.ts";
 
@@ -57,7 +58,7 @@ export async function complete(
   options: { model?: string; clock?: Clock } = {},
 ): Promise<SandboxCompletion> {
   const answer = await sandboxCall(body, options);
-  if (answer.kind !== "completion") throw new Error("the answer is a stream");
+  if (!(answer instanceof OpenAiCompletion)) throw new Error("the answer is a stream");
   return JSON.parse(JSON.stringify(answer.completion));
 }
 

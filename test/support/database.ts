@@ -47,7 +47,8 @@ export async function openTestDatabase(poolSize: number): Promise<OpenTestDataba
 async function clone(sql: postgres.Sql, name: string, template: string): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      await sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(template)}`;
+      // The default writes every page through the log, which takes several times the processor time.
+      await sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(template)} STRATEGY file_copy`;
       return;
     } catch (error) {
       const passing = (error as { code?: unknown }).code === OBJECT_IN_USE;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { LeaseLostError, type Ownership } from "../../actors/runtime/ownership/interface.ts";
+import { LeaseLostError, type Ownership } from "../../actors/runtime/ownership.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
 import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client.ts";

@@ -7,7 +7,7 @@ import { type OwnerProcess, startOwner } from "./owner-process.ts";
 import { startReceiver } from "./receiver.ts";
 
 /** GATEWAY_TEST_QUEUED_DELIVERIES=300000 is the full size. */
-const QUEUED = Number(process.env.GATEWAY_TEST_QUEUED_DELIVERIES ?? 20_000);
+const QUEUED = Number(process.env.GATEWAY_TEST_QUEUED_DELIVERIES ?? 10_000);
 const IS_FULL = QUEUED >= 300_000;
 const ATTEMPT_TIMEOUT_MS = 10_000;
 const MAX_WAIT_MS = 2_000;

@@ -115,11 +115,15 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     return usage ?? estimated(request, terms, estimatedTokens);
   }
 
-  answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts): string {
-    body.id = completionId(facts.requestId);
-    body.model = facts.candidate.model.id;
-    body.usage = usageBody(facts.usage, facts.costUsd);
-    return JSON.stringify(body);
+  answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts) {
+    const set = {
+      id: completionId(facts.requestId),
+      model: facts.candidate.model.id,
+      usage: usageBody(facts.usage, facts.costUsd),
+    };
+    return body instanceof Uint8Array
+      ? withMembers(set, body)
+      : JSON.stringify(Object.assign(body, set));
   }
 }
 
@@ -194,6 +198,18 @@ function frameOf(value: unknown): string {
 function secondsOf(clock: Clock): number {
   return Math.floor(clock.nowMs() / 1_000);
 }
+
+/** The JSON of an object, which has members, with further ones before them. */
+function withMembers(members: object, json: Uint8Array): Uint8Array {
+  const head = Buffer.from(JSON.stringify(members));
+  const joined = new Uint8Array(head.length + json.length - 1);
+  joined.set(head);
+  joined[head.length - 1] = COMMA;
+  joined.set(json.subarray(1), head.length);
+  return joined;
+}
+
+const COMMA = 0x2c;
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
 export function chatRoute(

@@ -3,16 +3,11 @@ import { bodyHash } from "../../calls/idempotency/idempotency.ts";
 import { parseJson, textOfShared } from "../../http/read-body.ts";
 import { createCheck } from "../../http/validate.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
-import { BodyRender, type RenderedBody } from "../../providers/chat-body.ts";
+import { BodyRender } from "../../providers/chat-body.ts";
 import { isNamedField } from "../../providers/chat-fields.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+import { exportOf, type ThreadOutcome, threadOutcome } from "../../providers/thread-work.ts";
 import { promptSize } from "./cost-bound.ts";
-import {
-  type LongBodyCall,
-  type LongBodyFacts,
-  PASSED_ON,
-  type RenderOutcome,
-} from "./long-body.ts";
+import type { LongBodyCall, LongBodyFacts } from "./long-body.ts";
 import { isGatewayField, shapedBody } from "./provider-body.ts";
 import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
@@ -36,41 +31,11 @@ export function doLongBodyWork(call: LongBodyCall): unknown {
 
 type RenderCall = Extract<LongBodyCall, { kind: "chat.render" }>;
 
-async function render({ id, bytes, shape, module, options }: RenderCall): Promise<RenderOutcome> {
-  const renderer = await rendererOf(module);
+async function render({ id, bytes, shape, module, options }: RenderCall): Promise<ThreadOutcome> {
+  const renderer = await exportOf<BodyRender<unknown, unknown>>(module, BodyRender);
   const request = take(id) ?? requestOf(textOfShared(bytes));
   const leftOut = withUnnamedFields(shape.leftOut, request);
-  try {
-    const result = renderer.render(shapedBody(request, { ...shape, leftOut }), options);
-    return { result: withBytes(result) };
-  } catch (error) {
-    if (!(error instanceof ProviderFailure)) throw error;
-    const passedOn = PASSED_ON.map((name) => [name, error[name]]);
-    return { failure: Object.fromEntries(passedOn) };
-  }
-}
-
-type Renderer = BodyRender<unknown, unknown>;
-
-/** The one export of a module that renders bodies. */
-async function rendererOf(module: string): Promise<Renderer> {
-  const exported: unknown[] = Object.values(await import(module));
-  const renderers = exported.filter((one): one is Renderer => one instanceof BodyRender);
-  if (renderers.length !== 1) throw new Error(`${module} exports ${renderers.length} body renders`);
-  return renderers[0]!;
-}
-
-/** Bytes go to the other thread uncopied: see `transferOfOutcome`. */
-function withBytes(result: unknown): unknown {
-  const { body } = result as Partial<RenderedBody>;
-  if (typeof body !== "string") return result;
-  return { ...(result as object), body: new TextEncoder().encode(body) };
-}
-
-/** What the thread hands over of an outcome instead of copying it. */
-export function transferOfOutcome(outcome: unknown): Transferable[] {
-  const { result } = outcome as { result?: Partial<RenderedBody> };
-  return result?.body instanceof Uint8Array ? [result.body.buffer] : [];
+  return threadOutcome(() => renderer.render(shapedBody(request, { ...shape, leftOut }), options));
 }
 
 /** The checks that any request passes, in their order. */

@@ -3,7 +3,7 @@ import { SharedRoom } from "../../lib/fair-share.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import type { FairWorkThread, WaitSignal } from "../../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../../providers/chat-body.ts";
-import { ProviderFailure } from "../../providers/interface.ts";
+import { resultOf, type ThreadOutcome } from "../../providers/thread-work.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import type { BodyShape } from "./provider-body.ts";
 import { type ChatRequest, LONG_BODY } from "./request.ts";
@@ -38,14 +38,6 @@ export type LongBodyCall =
       readonly module: string;
       readonly options: unknown;
     };
-
-/** What a render in the thread comes to. Of the errors, only GatewayError passes between threads as itself. */
-export type RenderOutcome =
-  | { readonly result: unknown }
-  | { readonly failure: Pick<ProviderFailure, (typeof PASSED_ON)[number]> };
-
-/** What the thread sends of a ProviderFailure. */
-export const PASSED_ON = ["kind", "message", "status", "param", "isTooLong"] as const;
 
 /** The whole body behind a lean request. */
 export interface LongChatBody extends Pick<LongBodyFacts, "size" | "media" | "head" | "hash"> {
@@ -126,16 +118,11 @@ class KeptBody {
         options: Options,
         signal: WaitSignal,
       ) => {
-        const outcome = await this.#call<RenderOutcome>(
+        const outcome = await this.#call<ThreadOutcome>(
           (bytes) => ({ kind: "chat.render", id: this.#id, bytes, shape, module, options }),
           signal,
         );
-        if ("result" in outcome) return outcome.result as Result;
-        const { kind, message, status, ...details } = outcome.failure;
-        throw new ProviderFailure(kind, message, {
-          ...details,
-          ...(status !== undefined && { status }),
-        });
+        return resultOf<Result>(outcome);
       },
     };
   }

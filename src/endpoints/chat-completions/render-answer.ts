@@ -24,7 +24,10 @@ import { StreamedAnswer } from "../../providers/streamed-answer.ts";
  */
 
 /** A whole answer in the client's form. Throws ProviderFailure where it is none, or was streamed. */
-export function readAnswer(answer: ChatAnswer, options: ReadOptions): ClientCompletion {
+export function readAnswer(
+  answer: ChatAnswer,
+  options: ReadOptions,
+): ClientCompletion | Promise<ClientCompletion> {
   if (answer.kind === "completion") return answer.read(options);
   if (answer.kind === "typed-completion") return renderCompletion(answer, options);
   throw new ProviderFailure(

@@ -15,7 +15,7 @@ import {
 } from "./capability-list.ts";
 import { knownContextLength, loadPriceList, type PriceList, statedNames } from "./price-list.ts";
 import { publishedPrices, publishedTerms } from "./published-prices.ts";
-import { exclusionReason, knownOutputLimit } from "./served-models.ts";
+import { exclusionReason, knownInputLimit, knownOutputLimit } from "./served-models.ts";
 
 /** The longest text of an endpoint without a context window, in characters, which bounds its tokens. */
 export const TEXT_ONLY_CONTEXT = 4096;
@@ -96,7 +96,9 @@ async function modelOf(
   if (category === "audio" && !hasPriceOfSound(prices)) return "no list has a price of its sound";
   if (category !== "image" && /image/i.test(name)) return "no list has a price of its images";
   const contextLength =
-    contextLengthOf(known, category) ?? (await knownContextLength(typeName, source, name));
+    contextLengthOf(known, category) ??
+    knownInputLimit(name) ??
+    (await knownContextLength(typeName, source, name));
   if (contextLength === undefined) return "no list has its context length";
   const hasOutputPrice = category === "embedding" || category === "audio";
   if (!hasOutputPrice && !prices.outputTokenFemto) return "the price list has no price for it";

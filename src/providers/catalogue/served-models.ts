@@ -85,3 +85,8 @@ const OUTPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }
 export function knownOutputLimit(name: string): number | undefined {
   return OUTPUT_LIMITS.find((limit) => limit.name.test(name))?.tokens;
 }
+
+/** The published limit of input tokens of models for which no list has a context length. */
+export function knownInputLimit(name: string): number | undefined {
+  return name === "gemini-embedding-001" ? 2_048 : undefined;
+}

@@ -6,7 +6,7 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../interface.ts";
-import { OpenAiStream, rawCompletion } from "../openai/chat/raw-answers.ts";
+import { OpenAiCompletion, OpenAiStream } from "../openai/chat/raw-answers.ts";
 import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
 import { sandboxEmbed } from "./embeddings.ts";
 import { type SandboxAnswer, sandboxPlan } from "./plan-answer.ts";
@@ -97,7 +97,7 @@ async function answer(
   if (pacing.tokenDelayMs > 0) {
     await waitOn(clock, pacing.tokenDelayMs * usage.completion_tokens, call.signal);
   }
-  return rawCompletion(asCompletion(head, choices, usage, options));
+  return new OpenAiCompletion(asCompletion(head, choices, usage, options));
 }
 
 function failureDrill(name: string): ProviderFailure {

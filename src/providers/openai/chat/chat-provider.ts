@@ -6,11 +6,18 @@ import type {
   ChatCall,
   ChatProvider,
   Provider,
+  ProviderFailure,
   ProviderSettings,
 } from "../../interface.ts";
 import {
+  type AnswerReading,
+  type AnswerText,
+  type AnswerThread,
+  readAnswerText,
+} from "../../thread-work.ts";
+import {
   MAX_COMPLETION_BYTES,
-  nestsDeeperThan,
+  readAnswer,
   readErrorBody,
   readWhole,
 } from "../../transport/bounded-body.ts";
@@ -28,19 +35,27 @@ import {
 import { endpointUrl } from "../../transport/request-head.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { openAiEmbed } from "../embeddings.ts";
-import { failureInside, failureOfStatus, failureTold } from "../failure-mapping.ts";
+import { failureOfStatus, failureTold } from "../failure-mapping.ts";
 import { type WireDialect, wireDialect } from "../wire-dialects.ts";
-import { completionToStream, OpenAiStream, rawCompletion } from "./raw-answers.ts";
+import {
+  completionToStream,
+  longCompletion,
+  OpenAiCompletion,
+  OpenAiStream,
+  parseCompletion,
+} from "./raw-answers.ts";
 import { openAiBody } from "./shape-body.ts";
 import type { FailureReader } from "./stream-rewriter.ts";
 
-/** Deeper completions parse, but cannot be serialised again. */
-const MAX_COMPLETION_DEPTH = 1024;
+/** A whole answer to a request for a stream is parsed on the event loop. */
+const MAX_WHOLE_AS_STREAM_BYTES = 1_048_576;
 
 interface OpenAiDependencies {
   readonly clock: Clock;
   /** Shared between providers; one of its own where it is left out. */
   readonly httpClient?: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
 }
 
 /**
@@ -65,6 +80,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #client: HttpClient;
   readonly #connectTimeoutMs: number;
   readonly #plainDeltas: boolean;
+  readonly #reading: AnswerReading;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock } = dependencies;
@@ -81,12 +97,14 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     this.#clock = clock;
     this.#client = dependencies.httpClient ?? createHttpClient({ clock });
     this.#connectTimeoutMs = settings.connectTimeoutMs;
+    this.#reading = { thread: dependencies.workThread, owner: `provider ${settings.id}` };
     this.embed = openAiEmbed({
       settings,
       headers: this.#headers,
       failureContext: this.#failureContext,
       clock,
       client: this.#client,
+      reading: this.#reading,
     });
     const { hostname } = new URL(this.#url);
     this.#plainDeltas = isOpenAiItself(settings.type, hostname);
@@ -129,16 +147,34 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   answerOf(response: ProviderResponse, call: ChatCall): ChatAnswer | Promise<ChatAnswer> {
     if (response.status < 200 || response.status > 299) return this.#refuse(response);
     if (call.stream) return this.#streamOf(response);
-    const text = readWhole(response, MAX_COMPLETION_BYTES);
-    return text instanceof Promise ? this.#completionLater(text) : this.#completionOf(text);
+    const text = readAnswer(response, MAX_COMPLETION_BYTES);
+    return text instanceof Promise
+      ? this.#completionLater(text, call)
+      : new OpenAiCompletion(parseCompletion(text, this.#failureContext));
   }
 
-  async #completionLater(text: Promise<string | undefined>): Promise<ChatAnswer> {
-    return this.#completionOf(await text);
-  }
-
-  #completionOf(text: string | undefined): ChatAnswer {
-    return rawCompletion(this.#parsed(text));
+  async #completionLater(
+    later: Promise<AnswerText | undefined>,
+    call: ChatCall,
+  ): Promise<ChatAnswer> {
+    const text = await later;
+    if (text === undefined) throw tooLong();
+    const { apiKey, nowMs } = this.#failureContext;
+    const failureContext = { apiKey, nowMs };
+    if (typeof text === "string")
+      return new OpenAiCompletion(parseCompletion(text, failureContext));
+    const signal = call.abortNotice ?? call.signal;
+    return {
+      kind: "completion",
+      read: async (options) => {
+        try {
+          const asked = { ...options, failureContext };
+          return await readAnswerText(this.#reading, longCompletion, text, asked, signal);
+        } catch (error) {
+          throw failureOfThrown(error, signal);
+        }
+      },
+    };
   }
 
   async #refuse(response: ProviderResponse): Promise<never> {
@@ -161,30 +197,16 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
 
   /** Some servers answer a request for a stream with a whole completion. */
   async #wholeAsStream(response: ProviderResponse): Promise<ChatAnswer> {
-    const body = completionToStream(this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES)));
+    const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
+    if (text === undefined) throw tooLong();
+    const body = completionToStream(parseCompletion(text, this.#failureContext));
     if (body === undefined) throw brokenAnswer("a body that is no completion");
     return new OpenAiStream({ body }, this.#failureReader);
   }
+}
 
-  #parsed(text: string | undefined): unknown {
-    if (text === undefined) throw brokenAnswer("more bytes than a completion may have");
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(text);
-    } catch {
-      throw brokenAnswer("a body that is no JSON");
-    }
-    const failure = failureInside(parsed, this.#failureContext);
-    if (failure !== undefined) throw failure;
-    if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
-      throw brokenAnswer("JSON that is no object");
-    }
-    // A level of nesting takes two characters, so a short body needs no look.
-    if (text.length > 2 * MAX_COMPLETION_DEPTH && nestsDeeperThan(parsed, MAX_COMPLETION_DEPTH)) {
-      throw brokenAnswer("JSON that is nested too deeply");
-    }
-    return parsed;
-  }
+function tooLong(): ProviderFailure {
+  return brokenAnswer("more bytes than a completion may have");
 }
 
 function hasBody(response: ProviderResponse): boolean {

@@ -10,6 +10,11 @@ import {
   type RawStream,
   type ReadOptions,
 } from "../../interface.ts";
+import { AnswerRead } from "../../thread-work.ts";
+import { nestsDeeperThan } from "../../transport/bounded-body.ts";
+import { brokenAnswer } from "../../transport/call-failures.ts";
+import type { FailureContext } from "../../transport/status-failure.ts";
+import { failureInside } from "../failure-mapping.ts";
 import {
   createdTime,
   endsInFailure,
@@ -25,15 +30,57 @@ import { type FailureReader, StreamRewriter } from "./stream-rewriter.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
 
 /** A whole answer in OpenAI's wire format. */
-export function rawCompletion(completion: unknown): RawCompletion {
-  return { kind: "completion", completion, read };
+export class OpenAiCompletion implements RawCompletion {
+  readonly kind = "completion";
+  /** The parsed JSON of the provider: not yet trusted to have any shape. */
+  readonly completion: unknown;
+
+  constructor(completion: unknown) {
+    this.completion = completion;
+  }
+
+  read({ requestId, hidesReasoning, nowSeconds }: ReadOptions): ClientCompletion {
+    return normaliseCompletion(this.completion, requestId, hidesReasoning, nowSeconds);
+  }
 }
 
-/** Shared by all answers: one is made for each call. */
-function read(this: RawCompletion, options: ReadOptions): ClientCompletion {
-  const { requestId, hidesReasoning, nowSeconds } = options;
-  return normaliseCompletion(this.completion, requestId, hidesReasoning, nowSeconds);
+/** Throws ProviderFailure where a text is no completion. */
+export function parseCompletion(text: string, context: FailureContext): unknown {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw brokenAnswer("a body that is no JSON");
+  }
+  const failure = failureInside(parsed, context);
+  if (failure !== undefined) throw failure;
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+    throw brokenAnswer("JSON that is no object");
+  }
+  // A level of nesting takes two characters, so a short body needs no look.
+  if (text.length > 2 * MAX_COMPLETION_DEPTH && nestsDeeperThan(parsed, MAX_COMPLETION_DEPTH)) {
+    throw brokenAnswer("JSON that is nested too deeply");
+  }
+  return parsed;
 }
+
+interface LongReadOptions extends ReadOptions {
+  readonly failureContext: FailureContext;
+}
+
+/** A completion that is too long for the event loop, in the client's form: its body is JSON. */
+export const longCompletion = new AnswerRead(
+  import.meta.url,
+  (text, { failureContext, ...options }: LongReadOptions) => {
+    const completion = new OpenAiCompletion(parseCompletion(text, failureContext));
+    const { body, ...facts } = completion.read(options);
+    const { id: _id, model: _model, usage: _usage, ...rest } = body as Record<string, unknown>;
+    return { ...facts, body: new TextEncoder().encode(JSON.stringify(rest)) };
+  },
+);
+
+/** Deeper completions parse, but cannot be serialised again. */
+const MAX_COMPLETION_DEPTH = 1024;
 
 /** Where the bytes of a stream come from, as a stream or piece by piece. */
 interface StreamSource {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { systemClock } from "../../src/lib/clock.ts";
-import { S3Requests } from "../../src/storage/s3-requests.ts";
+import { S3Requests } from "../../src/storage/s3.ts";
 
 interface Received {
   readonly head: string;

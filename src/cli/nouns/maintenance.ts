@@ -1,3 +1,4 @@
+import { migrate, readMigrationState } from "../../../db/migrate.ts";
 import { readMasterKeys } from "../../config/access-keys.ts";
 import { refuse } from "../../config/config-error.ts";
 import { EnvironmentReader } from "../../config/environment.ts";
@@ -5,7 +6,12 @@ import { MasterKeyError, type MasterKeys } from "../../master-key/establish.ts";
 import { type RotatingKeys, type Rotation, rotateMasterKey } from "../../master-key/rotate.ts";
 import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
 import type { Command, CommandContext, Report } from "../command.ts";
-import { type OperatorSettings, withDatabase } from "../operator-database.ts";
+import {
+  type OperatorSettings,
+  readOperatorSettings,
+  withDatabase,
+  withServer,
+} from "../operator-database.ts";
 
 const rotate: Command = {
   noun: "master-key",
@@ -74,3 +80,22 @@ function reportOf({ kind, resealed }: Rotation, afterwards: string): Report {
 }
 
 export const masterKeyCommands: readonly Command[] = [rotate];
+
+const run: Command = {
+  noun: "migrate",
+  summary: "Brings the database's schema up to date, as every start of the gateway does.",
+  options: {},
+  run: async (_, { environment, cwd, log }) => {
+    const settings = readOperatorSettings(environment, cwd);
+    const applied = await withServer(settings, log, async (sql, target) => {
+      const { pending } = await readMigrationState(sql);
+      await migrate(target);
+      return pending;
+    });
+    const text =
+      applied.length === 0 ? "The schema was up to date.\n" : `Applied ${applied.join(", ")}.\n`;
+    return { data: { applied }, text };
+  },
+};
+
+export const migrateCommands: readonly Command[] = [run];

@@ -1,10 +1,13 @@
 import type { Clock } from "../../lib/clock.ts";
-import type {
-  ChatAnswer,
-  ChatCall,
-  Provider,
+import {
+  type ChatAnswer,
+  type ChatCall,
+  type EmbedCall,
+  type Embeddings,
+  type ModelCall,
+  type Provider,
   ProviderFailure,
-  ProviderSettings,
+  type ProviderSettings,
 } from "../interface.ts";
 import {
   MAX_COMPLETION_BYTES,
@@ -24,6 +27,7 @@ import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import { geminiFields } from "./chat-fields.ts";
+import { geminiEmbeddings } from "./embeddings.ts";
 import { GeminiEventReader, ReadyEvents } from "./event-reader.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { geminiBody } from "./request-body.ts";
@@ -31,8 +35,9 @@ import { completionOf } from "./whole-answer.ts";
 
 /** Deeper answers parse, but what is made of them could not be serialised. */
 const MAX_ANSWER_DEPTH = 1_024;
+const KEY_CHECK_TIMEOUT_MS = 10_000;
 
-export interface GeminiDependencies {
+interface GeminiDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
 }
@@ -50,11 +55,13 @@ export function createGeminiProvider(
     fields: geminiFields(settings.type),
     metersMedia: true,
     chat: (call) => wire.chat(call),
+    embed: (call) => wire.embed(call),
+    checkKey: () => wire.checkKey(),
   };
 }
 
 /** The headers that every call has; the key never stands in an address, which logs would hold. */
-export function geminiHeaders({ id, apiKey }: Pick<ProviderSettings, "id" | "apiKey">) {
+function geminiHeaders({ id, apiKey }: Pick<ProviderSettings, "id" | "apiKey">) {
   const headers: Record<string, string> = {
     "content-type": "application/json",
     // Expanding costs more than the local network does, and would need a bound of its own.
@@ -91,32 +98,75 @@ class GeminiWire {
   async chat(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     try {
-      const { model, modelId } = call;
+      const { model, modelId, stream } = call;
       const { body } = await call.body.render(geminiBody, { model, modelId }, signal);
       if (signal.aborted) throw signal.reason;
-      const response = await sent(this.#client, this.#urlOf(call), {
-        method: "POST",
-        headers: this.#headers,
-        body,
-        signal,
-        connectTimeoutMs: this.#settings.connectTimeoutMs,
-        onNewConnection: call.onNewConnection,
-      });
-      if (response.status < 200 || response.status > 299) throw await this.#refusal(response);
+      const method = stream ? "streamGenerateContent" : "generateContent";
+      const response = await this.#post(method, body, call);
       const answer = new AnswerReader(call.requestId, this.#failureContext);
-      return call.stream
+      return stream
         ? await this.#streamOf(response, answer)
-        : completionOf(this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES)), answer);
+        : completionOf(await this.#read(response), answer);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   }
 
-  #urlOf({ model, stream }: ChatCall): string {
-    const method = stream ? "streamGenerateContent" : "generateContent";
-    const url = endpointUrl(this.#settings.baseUrl, `/${modelPath(model)}:${method}`);
-    if (!stream) return url;
-    return `${url}${url.includes("?") ? "&" : "?"}alt=sse`;
+  async embed(call: EmbedCall): Promise<Embeddings> {
+    const signal = call.abortNotice ?? call.signal;
+    try {
+      return await geminiEmbeddings(call, modelName(call.model), async (method, body) => {
+        const answer = await this.#read(await this.#post(method, body, call));
+        const failure = failureInside(answer, this.#failureContext);
+        if (failure !== undefined) throw failure;
+        return answer;
+      });
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  /** Google refuses a wrong key with status 400 and a reason in the body. */
+  async checkKey(): Promise<void> {
+    const { baseUrl, connectTimeoutMs } = this.#settings;
+    try {
+      const response = await sent(this.#client, endpointUrl(baseUrl, "/models"), {
+        method: "GET",
+        headers: this.#headers,
+        body: "",
+        signal: AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS),
+        connectTimeoutMs,
+      });
+      // A proxy without a list of models: only a call can show whether the key is good.
+      if (response.status > 299 && response.status !== 404) throw await this.#refusal(response);
+      await response.body?.cancel().catch(() => undefined);
+    } catch (error) {
+      if (error instanceof ProviderFailure) throw error;
+      const message = "the provider could not be reached";
+      throw new ProviderFailure("unavailable", message, { cause: error });
+    }
+  }
+
+  /** Resolves with a response of a success status. */
+  async #post(method: string, body: string | Uint8Array, call: ModelCall) {
+    const path = modelName(call.model).split("/").map(encodeURIComponent).join("/");
+    const url = endpointUrl(this.#settings.baseUrl, `/${path}:${method}`);
+    const isStream = method === "streamGenerateContent";
+    const query = isStream ? `${url.includes("?") ? "&" : "?"}alt=sse` : "";
+    const response = await sent(this.#client, url + query, {
+      method: "POST",
+      headers: this.#headers,
+      body,
+      signal: call.abortNotice ?? call.signal,
+      connectTimeoutMs: this.#settings.connectTimeoutMs,
+      onNewConnection: call.onNewConnection,
+    });
+    if (response.status < 200 || response.status > 299) throw await this.#refusal(response);
+    return response;
+  }
+
+  async #read(response: ProviderResponse): Promise<unknown> {
+    return this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES));
   }
 
   async #refusal(response: ProviderResponse): Promise<ProviderFailure> {
@@ -137,7 +187,7 @@ class GeminiWire {
       throw brokenAnswer("a content type that is no event stream");
     }
     // What ignores `alt=sse` answers with a list of the same responses.
-    const body = this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES));
+    const body = await this.#read(response);
     const failure = failureInside(body, this.#failureContext);
     if (failure !== undefined) throw failure;
     const responses: readonly unknown[] = Array.isArray(body) ? body : [body];
@@ -161,8 +211,7 @@ class GeminiWire {
   }
 }
 
-/** `models/…`, unless the name says of what it is, as `tunedModels/…` does. */
-export function modelPath(model: string): string {
-  const path = model.includes("/") ? model : `models/${model}`;
-  return path.split("/").map(encodeURIComponent).join("/");
+/** `models/…`, unless the name is that of another resource, such as `tunedModels/…`. */
+function modelName(model: string): string {
+  return model.includes("/") ? model : `models/${model}`;
 }

@@ -1,0 +1,69 @@
+import { isFields } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { type EmbedCall, type Embeddings, ProviderFailure } from "../interface.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import { reportedUsage } from "./reported-usage.ts";
+
+/** "At most 100 requests can be in one batch." */
+const MAX_BATCH = 100;
+
+/** Posts a body to a method of a model and parses the answer. Rejects with ProviderFailure. */
+export type AskModel = (method: string, body: string) => Promise<unknown>;
+
+/**
+ * Embeddings of texts (https://ai.google.dev/api/embeddings#method:-models.batchEmbedContents), in as many
+ * batches as it takes, one after the other. Rejects with ProviderFailure. Usage is undefined unless each batch
+ * reports one.
+ *
+ * @param modelName as a resource: `models/…`
+ */
+export async function geminiEmbeddings(
+  { inputs, dimensions, fields }: EmbedCall,
+  modelName: string,
+  ask: AskModel,
+): Promise<Embeddings> {
+  const vectors: ArrayLike<number>[] = [];
+  const usages: (Usage | undefined)[] = [];
+  for (let start = 0; start < inputs.length; start += MAX_BATCH) {
+    const batch = inputs.slice(start, start + MAX_BATCH);
+    const requests = batch.map((input) => ({
+      model: modelName,
+      content: { parts: [{ text: textOf(input) }] },
+      ...(typeof fields.task_type === "string" && { taskType: fields.task_type }),
+      ...(dimensions !== undefined && { outputDimensionality: dimensions }),
+    }));
+    const answer = await ask("batchEmbedContents", JSON.stringify({ requests }));
+    vectors.push(...vectorsOf(answer, batch.length));
+    usages.push(isFields(answer) ? reportedUsage(answer.usageMetadata)?.usage : undefined);
+  }
+  return { vectors, usage: summed(usages) };
+}
+
+function textOf(input: EmbedCall["inputs"][number]): string {
+  if (typeof input === "string") return input;
+  const message = "input: Gemini embeds texts, and no lists of tokens.";
+  throw new ProviderFailure("rejected", message, { param: "input" });
+}
+
+function vectorsOf(answer: unknown, count: number): ArrayLike<number>[] {
+  const embeddings = isFields(answer) ? answer.embeddings : undefined;
+  if (!Array.isArray(embeddings) || embeddings.length !== count) {
+    throw brokenAnswer("another number of embeddings than was asked for");
+  }
+  return embeddings.map((embedding) => {
+    const values: unknown = isFields(embedding) ? embedding.values : undefined;
+    if (Array.isArray(values) && values.length > 0 && values.every(Number.isFinite)) return values;
+    throw brokenAnswer("an embedding that is no list of numbers");
+  });
+}
+
+function summed(usages: readonly (Usage | undefined)[]): Usage | undefined {
+  let sum: Usage | undefined;
+  for (const usage of usages) {
+    if (usage === undefined) return undefined;
+    const promptTokens = usage.promptTokens + (sum?.promptTokens ?? 0);
+    // An embedding has no answer to pay for.
+    sum = { ...usage, promptTokens, completionTokens: 0, reasoningTokens: 0 };
+  }
+  return sum;
+}
