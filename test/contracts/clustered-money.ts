@@ -1,5 +1,6 @@
 import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import { type Query, SHARED_LEDGER_SETTINGS } from "../../db/client.ts";
 import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
@@ -26,7 +27,6 @@ export interface SharingInstanceOptions {
 /** Money of one of several instances on these books, as the gateway composes it. */
 export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const { clock, instance } = options;
-  const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
   const notes = new Set<string>();
   const clamped: bigint[] = [];
@@ -36,7 +36,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
   const environment: ActorEnvironment = {
     clock,
-    turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
+    context: turnContextOf(clock, Math.random),
     commit: (effects, lineage) => ledger.submit(effects, lineage),
     read,
   };

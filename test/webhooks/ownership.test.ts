@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { LeaseLostError, type Ownership } from "../../actors/runtime/ownership.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
@@ -71,7 +72,7 @@ async function addInstance(
     instanceId: owner.instance.id,
     actors: new ActorRegistry(webhookActor([10]), {
       clock: systemClock,
-      turnContext: () => ({ nowMs: Date.now(), random: Math.random }),
+      context: turnContextOf(systemClock, Math.random),
       commit: (effects) => writer.submit(effects),
       read: (query) => read(() => query.run(sql)),
     }),
@@ -85,8 +86,8 @@ async function addInstance(
       return Promise.resolve(answer(number));
     },
     clock: systemClock,
-    sweep: async () => {},
-    wakeOwner: () => {},
+    unowned: { register() {}, sweep: async () => {} },
+    wakes: undefined,
     onError: (error) => void errors.push(error),
   });
   return {
