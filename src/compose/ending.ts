@@ -32,6 +32,7 @@ export interface EndingParts {
   readonly ticker: StreamTicker;
   readonly deadlines: DeadlineQueue;
   readonly modelLists: { stop(): void };
+  readonly healthChecks: { stop(): void };
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
@@ -68,6 +69,7 @@ export function composeEnding(parts: EndingParts): Ending {
     async close() {
       clearInterval(parts.sweep);
       parts.modelLists.stop();
+      parts.healthChecks.stop();
       parts.lag.stop();
       parts.balances.stop();
       parts.orders.close();
