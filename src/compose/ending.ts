@@ -8,7 +8,7 @@ import type { LastUse } from "../keys/api-keys.ts";
 import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
-import type { OwedRefunds } from "../money/owed-refunds.ts";
+import type { OwedRefunds } from "../money/undelivered.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
