@@ -2,7 +2,6 @@ import { resolve } from "node:path";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
 import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
-import { type ExternalServices, readExternalServices } from "./config/external-services.ts";
 import { type ModelConfig, readConfigFile } from "./config/file.ts";
 import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
 import {
@@ -10,7 +9,12 @@ import {
   enabledProviders,
   type ProviderConfig,
 } from "./config/providers.ts";
-import { readSettings, type Settings } from "./config/settings.ts";
+import {
+  type ExternalServices,
+  readExternalServices,
+  readSettings,
+  type Settings,
+} from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
 
 /** Everything an operator can set, checked; frozen all through. */

@@ -1,6 +1,6 @@
 import type { Query } from "../../db/client.ts";
-import type { Effect } from "../../db/ledger/effects.ts";
-import type { Permissions } from "./permissions.ts";
+import { type Effect, tablesOf } from "../../db/ledger/effects.ts";
+import type { Clock } from "../../src/lib/clock.ts";
 
 /** What one turn of an actor decides: its next state, its reply, and what is to be written. */
 export interface Turn<State, Reply> {
@@ -18,8 +18,18 @@ export interface TurnContext {
   random(): number;
 }
 
+/** A context whose time is the clock's whenever a turn asks. */
+export function turnContextOf(clock: Clock, random: () => number): TurnContext {
+  return {
+    get nowMs(): number {
+      return clock.nowMs();
+    },
+    random,
+  };
+}
+
 /** What loading may reach: reads of the tables that the actor's permissions name, and nothing else. */
-export interface LoadContext {
+interface LoadContext {
   readonly nowMs: number;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
@@ -29,7 +39,7 @@ export interface LoadContext {
  * told often, and of what only memory knows, may change its state in place instead: where it has nothing
  * to reply either, its turn is undefined.
  */
-export type Verb<State, Message, Reply> = (
+type Verb<State, Message, Reply> = (
   state: State,
   message: Message,
   context: TurnContext,
@@ -77,4 +87,48 @@ export function defineActor<State, Table extends Verbs<State>>(
   definition: ActorDefinition<State, Table>,
 ): ActorDefinition<State, Table> {
   return definition;
+}
+
+/**
+ * What an actor may reach; everything else is denied. None may reach the network: a turn is synchronous, and
+ * the context that it gets has a clock and randomness only.
+ */
+interface Permissions {
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  readonly events: readonly string[];
+}
+
+/** A fault of the program, not of a caller: the actor asked for what its definition does not name. */
+export class PermissionDenied extends Error {
+  constructor(kind: string, what: string) {
+    super(`actor ${kind} has no permission to ${what}`);
+    this.name = "PermissionDenied";
+  }
+}
+
+export function assertMayRead(
+  kind: string,
+  permissions: Permissions,
+  tables: readonly string[],
+): void {
+  for (const table of tables) {
+    if (!permissions.reads.includes(table)) throw new PermissionDenied(kind, `read ${table}`);
+  }
+}
+
+export function assertMayCause(
+  kind: string,
+  permissions: Permissions,
+  effects: readonly Effect[],
+): void {
+  for (const effect of effects) {
+    for (const table of tablesOf(effect)) {
+      if (!permissions.writes.includes(table)) throw new PermissionDenied(kind, `write ${table}`);
+    }
+    if (effect.kind !== "statement") continue;
+    for (const event of effect.events) {
+      if (!permissions.events.includes(event)) throw new PermissionDenied(kind, `emit ${event}`);
+    }
+  }
 }

@@ -8,9 +8,6 @@ import { begin, callOff, end, keepSending, type Step, unload, type WebhookState 
 /** Deliveries of one webhook that are in memory at a time. */
 const MAX_LOADED = 32;
 
-/** What became of an attempt for its delivery. */
-export type AttemptVerdict = "delivered" | "ended" | "again" | "nothing";
-
 /** One webhook: its deliveries in their order, one at a time. It has one owner, who holds its lease. */
 export function webhookActor(retryDelaysMs: readonly number[]) {
   return defineActor({
@@ -54,12 +51,12 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
         state: WebhookState,
         { attempt, lease }: { attempt: AttemptRecord; lease: Lease },
         context: TurnContext,
-      ): Turn<WebhookState, AttemptVerdict> {
+      ): Turn<WebhookState, undefined> {
         const ended = end(state, attempt, retryDelaysMs, context.nowMs);
-        if (ended.end === undefined) return { state: ended.state, reply: "nothing" };
+        if (ended.end === undefined) return { state: ended.state, reply: undefined };
         return {
           state: ended.state,
-          reply: verdictOf(ended.end.status),
+          reply: undefined,
           effects: [
             deliveryEffect({
               kind: "attempt",
@@ -92,9 +89,4 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       }),
     },
   });
-}
-
-function verdictOf(status: string): AttemptVerdict {
-  if (status === "delivered") return "delivered";
-  return status === "pending" ? "again" : "ended";
 }

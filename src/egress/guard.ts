@@ -1,10 +1,10 @@
+import { dns } from "bun";
 import { AddressPolicy, addressOfHost } from "../lib/public-address.ts";
-import { EgressRefused, NameNotResolved } from "./refusal.ts";
 
 /** Every address of a name, in the order in which they should be tried. */
 export type Resolve = (hostName: string) => Promise<readonly string[]>;
 
-export interface EgressGuardOptions {
+interface EgressGuardOptions {
   readonly resolve: Resolve;
   /** CIDRs that may be reached although not public. */
   readonly allowedCidrs: readonly string[];
@@ -21,7 +21,7 @@ export interface CheckedTarget {
   readonly addresses: readonly string[];
 }
 
-export const MAX_URL_CHARACTERS = 2_048;
+const MAX_URL_CHARACTERS = 2_048;
 /** Names that mean this machine whatever a resolver says (RFC 6761, section 6.3). */
 const LOCAL_NAME = /(^|\.)localhost$/;
 /**
@@ -102,3 +102,29 @@ function hostNameOf(url: URL): string {
     .replace(/\.+$/, "")
     .toLowerCase();
 }
+
+/** A URL of a user's that nothing is sent to. The message is for that user; it tells no address. */
+export class EgressRefused extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "EgressRefused";
+  }
+}
+
+/** No address is known for a name, now: another time there may be one. */
+export class NameNotResolved extends Error {
+  constructor(cause: unknown) {
+    super("the host name could not be resolved", { cause });
+    this.name = "NameNotResolved";
+  }
+}
+
+/**
+ * The addresses that DNS, or this machine's hosts file, gives. Not by the C library: each of its lookups
+ * holds a thread for as long as a name's servers keep silent, and these few threads also read files and
+ * look up providers, so that a handful of such names would hold up the whole process.
+ */
+export const systemResolve: Resolve = async (hostName) => {
+  const found = await dns.lookup(hostName, { backend: "c-ares" });
+  return found.map(({ address }) => address);
+};

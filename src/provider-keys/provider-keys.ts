@@ -7,8 +7,7 @@ import {
 } from "../../db/queries/provider-keys.ts";
 import type { OwnKeys } from "../calls/routing/own-keys.ts";
 import type { OwnProviders } from "../calls/routing/own-providers.ts";
-import type { EgressGuard } from "../egress/guard.ts";
-import { EgressRefused, NameNotResolved } from "../egress/refusal.ts";
+import { type EgressGuard, EgressRefused, NameNotResolved } from "../egress/guard.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";

@@ -1,10 +1,10 @@
 import type { Telemetry } from "../telemetry/interface.ts";
 import {
   type GatheredMetrics,
+  type MetricReport,
   mergeRetired,
   type ProcessReport,
-} from "../telemetry/merged-metrics.ts";
-import type { MetricReport } from "../telemetry/metric-registry.ts";
+} from "../telemetry/metric-registry.ts";
 
 /*
  * A scrape reaches whichever worker the kernel hands it to. That worker asks its parent, the parent asks all

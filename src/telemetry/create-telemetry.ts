@@ -1,17 +1,20 @@
 import pino, { type LevelWithSilent, type Logger } from "pino";
 import { type Clock, systemClock } from "../lib/clock.ts";
-import { errorFields } from "./error-fields.ts";
-import { LongestLag } from "./event-loop-lag.ts";
 import type { RequestRecord, Telemetry } from "./interface.ts";
 import { type LogDestination, LogWriter } from "./log-writer.ts";
-import { type GatheredMetrics, mergeMetrics } from "./merged-metrics.ts";
-import { MetricRegistry, metricsText } from "./metric-registry.ts";
 import {
+  type GatheredMetrics,
+  MetricRegistry,
+  mergeMetrics,
+  metricsText,
+} from "./metric-registry.ts";
+import {
+  LongestLag,
   registerCommitMetrics,
   registerOwnMetrics,
   registerProcessMetrics,
 } from "./process-metrics.ts";
-import { redactLine, redactText } from "./redact.ts";
+import { errorFields, redactLine, redactText } from "./redact.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 
 export interface TelemetryOptions {

@@ -1,6 +1,5 @@
 import type { Logger } from "pino";
-import type { GatheredMetrics } from "./merged-metrics.ts";
-import type { MetricReport } from "./metric-registry.ts";
+import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
 
 /** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
 export interface RequestRecord {

@@ -18,8 +18,7 @@ import {
   TooManyWebhooksError,
   updateWebhook,
 } from "../../db/queries/webhooks.ts";
-import type { EgressGuard } from "../egress/guard.ts";
-import { EgressRefused } from "../egress/refusal.ts";
+import { type EgressGuard, EgressRefused } from "../egress/guard.ts";
 import { type EventType, sampleData } from "../events/event-types.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { ActorCell } from "../../actors/runtime/cell.ts";
-import { defineActor } from "../../actors/runtime/definition.ts";
-import { PermissionDenied } from "../../actors/runtime/permissions.ts";
+import { defineActor, PermissionDenied } from "../../actors/runtime/definition.ts";
 import type { Checkpoint } from "../../db/ledger/rows.ts";
 import { counterActor, readTotal } from "./counter-actor.ts";
 import { fakeEnvironment, statement } from "./fake-environment.ts";

@@ -1,9 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { commitLedgerBatch, FENCED } from "../../db/ledger/commit-batch.ts";
+import { commitLedgerBatch, FENCED } from "../../db/ledger/settle-batch.ts";
 import { GATEWAY_LOCK, heartbeat, insertInstance } from "../../db/queries/instances.ts";
-import { adjustCredit, orderCreditLimit } from "../../src/cli/actions/adjust-credit.ts";
-import { addOrganization } from "../../src/cli/actions/organizations.ts";
+import {
+  addOrganization,
+  adjustCredit,
+  orderCreditLimit,
+} from "../../src/cli/actions/organizations.ts";
 import { settlement } from "../ledger/books.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";

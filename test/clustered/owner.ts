@@ -1,5 +1,4 @@
-import type { Lease } from "../../actors/runtime/ownership/interface.ts";
-import { guardLease } from "../../actors/runtime/ownership/interface.ts";
+import { guardLease, type Lease } from "../../actors/runtime/ownership.ts";
 import { openConnections } from "../../src/compose/base.ts";
 import { createClusterNode } from "../../src/compose/cluster-node.ts";
 import { systemClock } from "../../src/lib/clock.ts";

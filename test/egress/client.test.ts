@@ -3,8 +3,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { createEgressSend, MAX_ADDRESSES } from "../../src/egress/client.ts";
-import { EgressGuard } from "../../src/egress/guard.ts";
-import { NameNotResolved } from "../../src/egress/refusal.ts";
+import { EgressGuard, NameNotResolved } from "../../src/egress/guard.ts";
 
 const fixture = (name: string) =>
   readFileSync(join(import.meta.dir, "../fixtures/tls", name), "utf8");

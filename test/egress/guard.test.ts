@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import { createEgressSend } from "../../src/egress/client.ts";
-import { EgressGuard, type Resolve } from "../../src/egress/guard.ts";
-import { EgressRefused } from "../../src/egress/refusal.ts";
+import { EgressGuard, EgressRefused, type Resolve } from "../../src/egress/guard.ts";
 
 const PUBLIC = "93.184.215.14";
 const noResolve: Resolve = () => Promise.reject(new Error("nothing was to be resolved"));

@@ -13,7 +13,7 @@ import {
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { EventLoopLag } from "../../src/telemetry/event-loop-lag.ts";
+import { EventLoopLag } from "../../src/telemetry/process-metrics.ts";
 import { expectError } from "../support/error-envelope.ts";
 
 const load = { inFlight: 0, lagMs: 0 };

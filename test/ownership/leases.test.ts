@@ -3,8 +3,8 @@ import {
   guardLease,
   type Lease,
   LeaseLostError,
-} from "../../actors/runtime/ownership/interface.ts";
-import { PostgresOwnership } from "../../actors/runtime/ownership/postgres.ts";
+  PostgresOwnership,
+} from "../../actors/runtime/ownership.ts";
 import { type Database, sqlState } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
@@ -228,8 +228,7 @@ test("what a claim won without its answer arriving is given back by the next loo
   const unheard = new PostgresOwnership({
     sql,
     instance: owner.instance,
-    isWithinLease: () => true,
-    mayJudgeOthers: () => true,
+    ownLease: { isCurrent: true, mayJudgeOthers: true },
   });
   const [orphan] = await unheard.claim("webhook", [newName()]);
   await owner.ownership.verify();

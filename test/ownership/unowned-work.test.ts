@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import type { Lease } from "../../actors/runtime/ownership/interface.ts";
-import { type Peers, UnownedWork } from "../../actors/runtime/ownership/unowned-work.ts";
+import { type Lease, type Peers, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
@@ -30,7 +29,7 @@ async function addWorker(kind: string, peers: Peers, clock = new VirtualClock())
   const work = new UnownedWork({
     ownership: owner.ownership,
     clock,
-    peers: () => peers,
+    membership: { peers: () => peers },
     onError: (error) => {
       throw error;
     },

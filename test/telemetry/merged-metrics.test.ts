@@ -1,8 +1,9 @@
 import { expect, test } from "bun:test";
 import { WorkerMetrics } from "../../src/start/worker-metrics.ts";
-import { type GatheredMetrics, mergeMetrics } from "../../src/telemetry/merged-metrics.ts";
 import {
+  type GatheredMetrics,
   type MetricReport,
+  mergeMetrics,
   metricsText,
   type Sample,
 } from "../../src/telemetry/metric-registry.ts";

@@ -16,8 +16,7 @@
  */
 
 import { asGatewayError } from "../../../db/unavailable.ts";
-import type { DeadlineQueue } from "../../lib/deadlines.ts";
-import { doneBeforeDeadline } from "../../lib/deadlines.ts";
+import { type DeadlineQueue, doneBeforeDeadline } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { answerHeaders, explainFailure } from "../answer-headers.ts";

@@ -5,8 +5,8 @@ import { ProviderFailure } from "../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
-import { knownCatalogue } from "../known-catalogue.ts";
-import { type Finding, ok, warning, wrong } from "./finding.ts";
+import { knownCatalogue } from "../nouns/models.ts";
+import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
 const TIMEOUT_MS = 2_000;
 const PROBES_AT_ONCE = 32;

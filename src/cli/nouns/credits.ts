@@ -1,7 +1,6 @@
 import { usdNumber, usdText } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
-import { adjustCredit } from "../actions/adjust-credit.ts";
-import { organizationIdOf } from "../actions/organizations.ts";
+import { adjustCredit, organizationIdOf } from "../actions/organizations.ts";
 import type { Command } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
 import { renderFields } from "../print.ts";

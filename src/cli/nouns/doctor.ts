@@ -4,21 +4,22 @@ import { ConfigError } from "../../config/config-error.ts";
 import { type GatewayConfig, readConfig } from "../../config.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { Command, CommandContext } from "../command.ts";
+import { checkCatalogue, checkLive, checkProviders } from "../doctor/check-providers.ts";
 import {
   checkDatabase,
   checkDataFolder,
-  checkMasterKey,
-  checkSealedValues,
-  GATEWAY_RUNS,
-} from "../doctor/check-database.ts";
-import { checkCatalogue, checkLive, checkProviders } from "../doctor/check-providers.ts";
-import {
   checkFileFolder,
   checkFileStorage,
+  checkMasterKey,
   checkPort,
   checkRedis,
+  checkSealedValues,
+  type Finding,
+  GATEWAY_RUNS,
+  ok,
+  warning,
+  wrong,
 } from "../doctor/check-services.ts";
-import { type Finding, ok, warning, wrong } from "../doctor/finding.ts";
 import { type DatabaseSettings, readOperatorSettings } from "../operator-database.ts";
 import { renderFields } from "../print.ts";
 

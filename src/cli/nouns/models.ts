@@ -1,10 +1,16 @@
 import { ConfigFaults } from "../../config/config-error.ts";
 import { readConfigFile } from "../../config/file.ts";
+import { asksForModels } from "../../config/provider-types.ts";
 import { enabledProviders } from "../../config/providers.ts";
-import type { Catalogue, ProviderReport } from "../../providers/catalogue/build-catalogue.ts";
+import type { GatewayConfig } from "../../config.ts";
+import {
+  buildCatalogue,
+  type Catalogue,
+  type ProviderReport,
+} from "../../providers/catalogue/build-catalogue.ts";
 import { describeModel, type ModelDescription } from "../../providers/catalogue/describe-model.ts";
+import { readKeptLists } from "../../providers/catalogue/model-list-cache.ts";
 import type { Command, CommandContext } from "../command.ts";
-import { knownCatalogue } from "../known-catalogue.ts";
 import { readOperatorSettings } from "../operator-database.ts";
 import { renderTable } from "../print.ts";
 
@@ -98,3 +104,23 @@ function perMillion(usdPerToken: number): string {
 }
 
 export const modelCommands: readonly Command[] = [list];
+
+/**
+ * The catalogue of a gateway of this configuration and DATA_DIR, with what it has read of its providers'
+ * own lists of models. Asks no provider. Throws ConfigError.
+ */
+export async function knownCatalogue(
+  {
+    providers,
+    models,
+    sandbox,
+    dataDir,
+  }: Pick<GatewayConfig, "providers" | "models" | "sandbox" | "dataDir">,
+  nowMs: number,
+): Promise<Catalogue> {
+  const asked = providers.filter(({ type }) => asksForModels(type));
+  const kept = await readKeptLists(dataDir, asked, nowMs);
+  const discovered = new Map([...kept].map(([id, list]) => [id, list.models]));
+  const now = new Date(nowMs);
+  return buildCatalogue({ providers, models, sandbox, now, discovered });
+}

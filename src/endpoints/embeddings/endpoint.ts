@@ -1,18 +1,17 @@
 import { Type } from "typebox";
 import type { ProviderCall } from "../../calls/call.ts";
-import type {
-  AcceptedRequest,
-  AnswerFacts,
-  CommonFields,
-  CostBound,
-  PaidEndpoint,
+import {
+  type AcceptedRequest,
+  type AnswerFacts,
+  assertRecordable,
+  type CommonFields,
+  type CostBound,
+  type PaidEndpoint,
 } from "../../calls/endpoint.ts";
-import { assertRecordable } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { providerPreferences } from "../../calls/routing/preferences.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
-import type { RouteDefinition } from "../../http/route.ts";
-import { optional } from "../../http/route.ts";
+import { optional, type RouteDefinition } from "../../http/route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { exact, times } from "../../lib/exact-integer.ts";

@@ -1,6 +1,5 @@
-import { isLocalServer } from "../../config/local-server.ts";
 import { providerType } from "../../config/provider-types.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";
 import { keyHeaders, modelListUrl } from "../model-list-request.ts";
 import { readWhole } from "../transport/bounded-body.ts";

@@ -1,6 +1,5 @@
-import { isLocalServer } from "../../config/local-server.ts";
 import { isSelfHosted, providerType } from "../../config/provider-types.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import type { Offer } from "./offers.ts";
 import type { LeftOut } from "./provider-models.ts";

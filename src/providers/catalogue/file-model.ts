@@ -1,7 +1,6 @@
 import { ConfigError } from "../../config/config-error.ts";
 import type { ModelConfig } from "../../config/file.ts";
-import { isLocalServer } from "../../config/local-server.ts";
-import type { ProviderConfig } from "../../config/providers.ts";
+import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
 import type {
   CatalogueModel,
   FineTuningTerms,
