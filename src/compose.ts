@@ -44,8 +44,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { membership } = node;
   const liveInstances = () => membership.liveInstances();
   const coordination = await openCoordination(base, instance.id, liveInstances, onError);
-  const { wakes, rates } = coordination;
-  const webhooks = createWebhooks({ ...base, wakes, node });
+  const webhooks = createWebhooks({ ...base, ...coordination, node });
   // Before the others know of this instance: they leave a share of each limit to one that has not joined.
   await coordination.start();
   await node.enter();
@@ -53,9 +52,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await tellKeys(background, instance, keyring);
 
   const workThread = createWorkThread(base.onError);
-  const { httpClient, providers, ownKeys, providerKeys } = composeProviders(base, workThread);
-  const { index: models, lists } = await composeModels({ ...base, sql: background, httpClient });
-  const accounts = composeMoney(base, owed, rates);
+  const provided = composeProviders(base, workThread, membership);
+  const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
+  const accounts = composeMoney(base, owed, coordination.rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
@@ -63,11 +62,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...node,
     ...{ money, models, tunedModels, admission, workThread },
-    providers: trainersOf(providers),
+    providers: trainersOf(provided.providers),
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
-  listeners = { world, suspensions, orders, webhooks, tuning, ownKeys, keyring };
+  listeners = { ...provided, world, suspensions, orders, webhooks, tuning, keyring };
   await node.start();
   webhooks.start();
 
@@ -76,30 +75,26 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const { endpoints, ticker, deadlines } = composeEndpoints({
-    ...base,
-    ...{ world, admission, money, tunedModels, ownKeys, providers, idempotency, isCutShort },
-    workThread,
+    ...{ ...base, ...provided },
+    ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    membership,
     notes: owed.notes,
   });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
-  const shared = { tuning, files, webhooks, node, coordination, inFlight };
+  const shared = { ...provided, tuning, files, webhooks, node, coordination, inFlight };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };
-  const app = composeApp(base, {
-    ...{ ...shared, ...front, accounts, models, providers, providerKeys, tunedModels, endpoints },
-  });
+  const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    modelLists: lists,
-    notes: owed.notes,
+    ...{ modelLists: lists, notes: owed.notes },
   });
   if (config.modelListsSeconds > 0) lists.start();
+  provided.healthChecks.start();
   return { app, ...ending };
 }

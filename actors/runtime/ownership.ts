@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { claimLeases, type Lease, leasesOf, releaseLeases } from "../../db/queries/actor-leases.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 

@@ -73,7 +73,7 @@ function explain(
     ["planned", candidates.map(({ endpointId }) => endpointId)],
     ["tried", tries.trail],
     ["sorted by", sortedBy === undefined ? [] : [sortedBy]],
-    ["circuit open", tries.postponed],
+    ["unhealthy", tries.postponed],
     ["not needed", tries.left],
     ["skipped", skipped.map(({ placeId, reason }) => `${placeId}=${reason}`)],
   ];

@@ -1,6 +1,6 @@
 import { PostgresOwnership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../db/queries/instances.ts";

@@ -3,7 +3,7 @@ import { turnContextOf } from "../../actors/runtime/definition.ts";
 import type { Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { CallAdmission } from "../calls/admission.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";

@@ -1,7 +1,7 @@
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { CompletionEvents, Subscriptions } from "../calls/completion-events.ts";
 import type { Wakes } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";

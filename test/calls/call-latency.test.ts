@@ -32,6 +32,7 @@ test.each([
     steadyClock,
     random: () => 0,
     onKeyRefused: () => undefined,
+    isDown: () => false,
   };
   const tries = new CandidateTries(dependencies, [candidate], new CallAbort(), {});
   await tries.firstAnswer(async (tried) => {

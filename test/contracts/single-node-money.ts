@@ -7,8 +7,8 @@ import {
   type PassivationPolicy,
 } from "../../actors/runtime/registry.ts";
 import type { Query } from "../../db/client.ts";
-import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { CreditOrders } from "../../src/money/credit-orders.ts";
 import { SingleNodeMoney } from "../../src/money/single-node.ts";

@@ -104,6 +104,7 @@ async function ask(
         steadyClock: owned.clock,
         random: () => 0,
         onKeyRefused: () => undefined,
+        isDown: () => false,
       },
       idempotency: {
         store() {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { defineActor, type Turn, turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import { FENCED } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
+import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import {
   attemptsOf,

@@ -149,6 +149,7 @@ export function scriptedStream(
         steadyClock: clock,
         random: () => 0,
         onKeyRefused: () => undefined,
+        isDown: () => false,
       },
       ticker,
       openings: new DeadlineQueue(clock, TOTAL_TIMEOUT_MS),

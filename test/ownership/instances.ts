@@ -1,6 +1,6 @@
 import { PostgresOwnership } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { newId } from "../../src/lib/ids.ts";
 

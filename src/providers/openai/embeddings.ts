@@ -8,9 +8,8 @@ import { type HttpClient, sent } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { wireDialect } from "./wire-dialects.ts";
 
-/** They take `encoding_format` and answer in base64, a third of the bytes of decimal numbers. */
-const ANSWER_BASE64 = new Set(["openai", "azure"]);
 const FLOAT_BYTES = 4;
 
 interface EmbedOptions {
@@ -26,7 +25,7 @@ interface EmbedOptions {
 export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise<Embeddings> {
   const { settings, headers, failureContext, clock, client, reading } = options;
   const url = endpointUrl(settings.baseUrl, "/embeddings");
-  const isBase64 = ANSWER_BASE64.has(settings.type);
+  const isBase64 = wireDialect(settings.type).embedsBase64;
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
     try {

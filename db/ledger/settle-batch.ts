@@ -1,7 +1,6 @@
+import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { type ChargedAccount, ChargedAccounts } from "./charged-accounts.ts";
-import { findPosted } from "./posted.ts";
-import type { AccountTotals, Checkpoint, Settlement } from "./rows.ts";
+import { type AccountTotals, type Checkpoint, isSamePayer, type Settlement } from "./rows.ts";
 import { jsonInteger, settlementRows } from "./settlement-rows.ts";
 
 export interface InstanceIdentity {
@@ -157,4 +156,84 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
     description: checkpoint.description,
     started_at: new Date(checkpoint.startedAtMs).toISOString(),
   };
+}
+
+/** Which of these requests have a transaction. */
+export async function findPosted(
+  sql: Database | DatabaseTransaction,
+  requestIds: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const rows = await sql<{ request_id: string }[]>`SELECT request_id FROM transactions
+    WHERE request_id = ANY (${sql.array([...requestIds])}::text[])`;
+  return new Set(rows.map((row) => row.request_id));
+}
+
+interface ChargedAccount {
+  readonly id: string;
+  readonly kind: "org" | "day" | "month";
+  /** Its place in the batch, from 1. */
+  readonly place: number;
+  /** A settlement that touches it. */
+  readonly of: Settlement;
+  chargeNano: ExactInteger;
+  /** Transactions that it gets; 0 for the periods of keys. */
+  count: number;
+}
+
+/**
+ * The accounts that settlements touch, each once, with what is charged to them by those of the settlements
+ * that are due.
+ */
+class ChargedAccounts {
+  readonly list: ChargedAccount[] = [];
+  readonly #byId = new Map<string, ChargedAccount>();
+
+  constructor(settlements: readonly Settlement[], due: readonly Settlement[]) {
+    if (due !== settlements) for (const settlement of settlements) this.#touch(settlement);
+    // Most of a batch has its accounts in common with its neighbour.
+    let last: Settlement | undefined;
+    let chargeNano: ExactInteger = 0;
+    let count = 0;
+    for (const settlement of due) {
+      if (last !== undefined && !isSamePayer(last, settlement)) {
+        this.#charge(last, chargeNano, count);
+        chargeNano = 0;
+        count = 0;
+      }
+      last = settlement;
+      chargeNano = plus(chargeNano, exact(settlement.chargeNano));
+      count++;
+    }
+    if (last !== undefined) this.#charge(last, chargeNano, count);
+  }
+
+  placeOf(id: string): number {
+    return this.#byId.get(id)!.place;
+  }
+
+  #touch(settlement: Settlement): void {
+    this.#account(settlement.orgAccount, "org", settlement);
+    this.#account(settlement.dayAccount, "day", settlement);
+    this.#account(settlement.monthAccount, "month", settlement);
+  }
+
+  #charge(settlement: Settlement, chargeNano: ExactInteger, count: number): void {
+    const organization = this.#account(settlement.orgAccount, "org", settlement);
+    const day = this.#account(settlement.dayAccount, "day", settlement);
+    const month = this.#account(settlement.monthAccount, "month", settlement);
+    organization.chargeNano = plus(organization.chargeNano, chargeNano);
+    organization.count += count;
+    day.chargeNano = plus(day.chargeNano, chargeNano);
+    month.chargeNano = plus(month.chargeNano, chargeNano);
+  }
+
+  #account(id: string, kind: ChargedAccount["kind"], of: Settlement): ChargedAccount {
+    let account = this.#byId.get(id);
+    if (account === undefined) {
+      account = { id, kind, place: this.list.length + 1, of, chargeNano: 0, count: 0 };
+      this.list.push(account);
+      this.#byId.set(id, account);
+    }
+    return account;
+  }
 }

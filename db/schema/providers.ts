@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import { boolean, customType, index, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
@@ -26,3 +27,12 @@ export const providerKeys = pgTable(
   },
   (table) => [index("provider_keys_organization").on(table.organizationId)],
 );
+
+/** What the health checks of self-hosted providers last found; one that was always healthy has no row. */
+export const providerHealth = pgTable("provider_health", {
+  providerId: text("provider_id").primaryKey(),
+  isHealthy: boolean("is_healthy").notNull(),
+  changedAt: timestamp("changed_at", { withTimezone: true })
+    .notNull()
+    .default(sql`clock_timestamp()`),
+});
