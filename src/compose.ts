@@ -21,7 +21,7 @@ import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
-import { tellKeys } from "./master-key/establish.ts";
+import { tellKeys } from "./master-key/master-key.ts";
 import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/process-metrics.ts";
 

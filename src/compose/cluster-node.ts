@@ -20,7 +20,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
-import { cleanWebhooks } from "../webhooks/delivery-cleaning.ts";
+import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";

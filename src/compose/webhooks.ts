@@ -60,8 +60,56 @@ const MAX_LOADS_OF_ONE = 2;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
-  const { config, connections, instance, node, clock, onError } = options;
-  const { ownership, unowned } = node;
+  const { config, connections, clock, telemetry } = options;
+  const { writer, actors, deliveries, ...sending } = createDeliveries(options);
+  const { subscriptions, events, numbering } = createEmission(options, deliveries);
+  const backlog = new BacklogWatch(connections.webhooks, clock, telemetry);
+  telemetry.gauge(
+    "gateway_webhooks_owned",
+    "Webhooks that this instance acts for.",
+    () => deliveries.size,
+  );
+  telemetry.gauge(
+    "gateway_webhook_attempts_in_flight",
+    "Deliveries to webhooks that are under way.",
+    () => sending.slots.inFlight,
+  );
+  return {
+    webhooks: new Webhooks({
+      sql: connections.sql,
+      clock,
+      ...sending,
+      onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
+    }),
+    subscriptions,
+    completionEvents: new CompletionEvents({
+      subscriptions,
+      successSample: config.completionSuccessSample,
+      random: Math.random,
+      errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
+      write: (event) => events.add(event),
+      onWritten: () => numbering.nudge(),
+    }),
+    deliveries,
+    numbering,
+    start() {
+      numbering.start();
+      backlog.start();
+    },
+    passivateIdle: () => actors.passivateIdle(),
+    async stop() {
+      backlog.stop();
+      await events.close(STOP_MS);
+      await numbering.stop(STOP_MS);
+      await deliveries.stop(STOP_MS);
+      await writer.close(STOP_MS);
+    },
+  };
+}
+
+/** What sends events to receivers, and writes what became of them. */
+function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
+  const { ownership, unowned } = options.node;
   const secrets = new WebhookSecrets(options.keyring);
   const guard = new EgressGuard({
     resolve: systemResolve,
@@ -91,17 +139,17 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   const deliveries = new Deliveries({
     sql: connections.webhooks,
     instanceId: instance.id,
-    actors,
-    ownership,
     loads: new FairSemaphore(MAX_LOADS, MAX_LOADS_OF_ONE),
-    slots,
-    secrets,
-    sendEvent,
-    clock,
-    unowned,
+    ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
     wakes: options.wakes,
-    onError,
+    onError: options.onError,
   });
+  return { guard, secrets, sendEvent, slots, writer, actors, deliveries };
+}
+
+/** What takes events up to the deliveries of their webhooks. */
+function createEmission(options: WebhookOptions, deliveries: Deliveries) {
+  const { connections, instance, clock, onError } = options;
   const numbering = new Numbering({
     sql: connections.webhooks,
     instance,
@@ -109,55 +157,10 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     onNumbered: (webhooks) => deliveries.noteNumbered(webhooks),
     onError,
   });
-  const backlog = new BacklogWatch(connections.webhooks, clock, options.telemetry);
-  options.telemetry.gauge(
-    "gateway_webhooks_owned",
-    "Webhooks that this instance acts for.",
-    () => deliveries.size,
-  );
-  options.telemetry.gauge(
-    "gateway_webhook_attempts_in_flight",
-    "Deliveries to webhooks that are under way.",
-    () => slots.inFlight,
-  );
-  const subscriptions = new Subscriptions(connections.sql);
   const events = new EventWriter({
     sql: connections.background,
     onWritten: () => numbering.nudge(),
     onError,
   });
-  return {
-    webhooks: new Webhooks({
-      sql: connections.sql,
-      guard,
-      secrets,
-      sendEvent,
-      slots,
-      clock,
-      onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
-    }),
-    subscriptions,
-    completionEvents: new CompletionEvents({
-      subscriptions,
-      successSample: config.completionSuccessSample,
-      random: Math.random,
-      errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
-      write: (event) => events.add(event),
-      onWritten: () => numbering.nudge(),
-    }),
-    deliveries,
-    numbering,
-    start() {
-      numbering.start();
-      backlog.start();
-    },
-    passivateIdle: () => actors.passivateIdle(),
-    async stop() {
-      backlog.stop();
-      await events.close(STOP_MS);
-      await numbering.stop(STOP_MS);
-      await deliveries.stop(STOP_MS);
-      await writer.close(STOP_MS);
-    },
-  };
+  return { subscriptions: new Subscriptions(connections.sql), events, numbering };
 }

@@ -475,6 +475,34 @@ describe("thinking", () => {
     expect((body.output_config as Fields | undefined)?.effort).toBe(effort);
   });
 
+  test("by a budget is left out where calls come back without their thinking", () => {
+    const tool_calls = [{ id: "a", type: "function", function: { name: "look", arguments: "{}" } }];
+    const signed = [{ type: "reasoning.text", text: "hm", signature: "sig" }];
+    const messages = (details?: unknown) => [
+      ...HELLO,
+      {
+        role: "assistant",
+        tool_calls,
+        ...(details !== undefined && { reasoning_details: details }),
+      },
+      { role: "tool", tool_call_id: "a", content: "blue" },
+      { role: "tool", tool_call_id: "b", content: "wet" },
+    ];
+    const asked = { reasoning_effort: "low" };
+    expect(budget({ ...asked, messages: messages() })).toBeUndefined();
+    expect(budget({ ...asked, messages: messages(signed) })).toBeDefined();
+    expect(budget({ ...asked, messages: [...messages(), ...HELLO] })).toBeDefined();
+    expect(sent({ ...asked, messages: messages() }).thinking).toBeDefined();
+    const missing = anthropicFields("anthropic").missing(
+      "reasoning_effort",
+      "low",
+      { model: "claude-haiku-4-5", modelId: "anthropic/claude-haiku-4-5" },
+      true,
+      { ...asked, messages: messages() },
+    );
+    expect(missing).toEqual(["reasoning_effort"]);
+  });
+
   test("is left out where a tool is demanded", () => {
     const fields = { reasoning_effort: "high", tools: [TOOL], tool_choice: "required" };
     expect(sent(fields).thinking).toBeUndefined();

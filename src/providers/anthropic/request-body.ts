@@ -2,8 +2,8 @@ import { BodyRender, type ChatRequestFields, type RenderedBody } from "../chat-b
 import { cacheControlOf } from "./cache-control.ts";
 import { promptOf } from "./messages.ts";
 import { claudeTraits } from "./model-traits.ts";
-import { askedThinking, thinkingConfig } from "./thinking.ts";
-import { forcesTool, type JsonMode, jsonMode, toolFields } from "./tools.ts";
+import { possibleThinking, thinkingConfig } from "./thinking.ts";
+import { type JsonMode, jsonMode, toolFields } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -26,8 +26,7 @@ export const messagesBody = new BodyRender(
     const mode = jsonMode(fields, traits);
     const { system, messages } = promptOf(fields.messages as readonly Fields[]);
     const outputTokens = fields.max_tokens as number;
-    // What a model that thinks cannot be made to do goes before.
-    const asked = forcesTool(fields, traits) ? undefined : askedThinking(fields);
+    const asked = possibleThinking(traits, fields);
     const { thinking, effort } = thinkingConfig(asked, traits, outputTokens);
     const stop = stopSequences(fields.stop);
     const cacheControl = cacheControlOf(fields);

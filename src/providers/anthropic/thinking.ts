@@ -1,6 +1,7 @@
 import { isFields } from "../../lib/json.ts";
 import type { ChatRequestFields } from "../chat-body.ts";
 import type { ClaudeTraits } from "./model-traits.ts";
+import { thinkingBlocks } from "./reasoning-details.ts";
 import { forcesTool } from "./tools.ts";
 
 /** The least that Anthropic takes as a thinking budget, which has to be below the limit of the answer. */
@@ -18,14 +19,14 @@ const BUDGET_PERCENT: Readonly<Record<string, number>> = {
   max: 95,
 };
 
-export interface AskedThinking {
+interface AskedThinking {
   readonly isOff: boolean;
   readonly effort: string | undefined;
   readonly budgetTokens: number | undefined;
 }
 
 /** What `reasoning`, or else `reasoning_effort`, asks for; undefined where they ask for nothing. */
-export function askedThinking(fields: ChatRequestFields): AskedThinking | undefined {
+function askedThinking(fields: ChatRequestFields): AskedThinking | undefined {
   const { reasoning, reasoning_effort: effort } = fields;
   const asked = isFields(reasoning) ? askedByObject(reasoning) : undefined;
   return asked ?? (typeof effort === "string" ? askedByEffort(effort) : undefined);
@@ -119,8 +120,16 @@ export function unfollowedEffort(
 
 /** Whether the request asks for thinking that it then gets. */
 export function willThink(traits: ClaudeTraits, request: ChatRequestFields): boolean {
+  return possibleThinking(traits, request)?.isOff === false;
+}
+
+/** What is asked for and can be had; undefined where the request asks for nothing, or for what cannot be. */
+export function possibleThinking(
+  traits: ClaudeTraits,
+  request: ChatRequestFields,
+): AskedThinking | undefined {
   const asked = askedThinking(request);
-  return asked !== undefined && !asked.isOff && !cannotThink(asked, traits, request);
+  return asked === undefined || cannotThink(asked, traits, request) ? undefined : asked;
 }
 
 /**
@@ -136,6 +145,20 @@ function cannotThink(
   if (asked.isOff) return traits.thinking === "adaptive" && !traits.canStopThinking;
   if (forcesTool(request, traits)) return true;
   const isByBudget = traits.thinking === "budget" || asked.budgetTokens !== undefined;
+  if (!isByBudget) return false;
   const stated = request.max_completion_tokens ?? request.max_tokens;
-  return isByBudget && typeof stated === "number" && stated <= MIN_BUDGET_TOKENS;
+  if (typeof stated === "number" && stated <= MIN_BUDGET_TOKENS) return true;
+  return isPastThinking(request.messages);
+}
+
+/**
+ * Whether results of tools answer calls that came without thinking, or whose thinking was not sent back: a
+ * model that thinks by a budget cannot begin to in the midst of its turn.
+ */
+function isPastThinking(messages: unknown): boolean {
+  if (!Array.isArray(messages)) return false;
+  const at = messages.findLastIndex(({ role }) => role !== "tool");
+  const answer: unknown = messages[at];
+  if (at === messages.length - 1 || !isFields(answer) || answer.role !== "assistant") return false;
+  return thinkingBlocks(answer.reasoning_details).length === 0;
 }
