@@ -208,6 +208,7 @@ const BUSY_TIMEOUT_MS = 600_000;
 /** A server that restarts after a crash of one connection still calls itself ready for a moment. */
 const ANSWER_TIMEOUT_MS = 5_000;
 const SOCKET_TIMEOUT_MS = 2_000;
+const DYING_TIMEOUT_MS = 2_000;
 /** Between the creation of postmaster.pid and its content. */
 const EMPTY_FILE_GRACE_MS = 200;
 const TAKE_OVER_TIMEOUT_MS = 5_000;
@@ -222,6 +223,8 @@ async function settlePredecessor(
   const { cluster } = context.folders;
   await waitUntil(() => readPostmasterFile(cluster)?.pid !== 0, EMPTY_FILE_GRACE_MS);
   await waitUntil(async () => (await judge(cluster, address)) !== "busy", BUSY_TIMEOUT_MS);
+  // The socket of a server that is being killed may answer for a moment after its process cannot be seen.
+  await waitUntil(async () => (await judge(cluster, address)) !== "hidden", DYING_TIMEOUT_MS);
   const record = readPostmasterFile(cluster);
   switch (await judge(cluster, address)) {
     case "none":
