@@ -1,7 +1,7 @@
 /** The longer something has been awaited, the less often it is looked at: a look may cost a connection. */
 const LEAST_POLL_MS = 5;
-const MOST_POLL_MS = 50;
-const POLL_SHARE = 0.05;
+const MOST_POLL_MS = 20;
+const POLL_SHARE = 0.02;
 const TIMEOUT_MS = 20_000;
 
 /**
