@@ -11,6 +11,11 @@ const MAX_LOADED = 32;
 /** What became of an attempt for its delivery. */
 export type AttemptVerdict = "delivered" | "ended" | "again" | "nothing";
 
+interface EndedAttempt {
+  readonly attempt: AttemptRecord;
+  readonly lease: Lease;
+}
+
 /** One webhook: its deliveries in their order, one at a time. It has one owner, who holds its lease. */
 export function webhookActor(retryDelaysMs: readonly number[]) {
   return defineActor({
@@ -52,24 +57,14 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
 
       end(
         state: WebhookState,
-        { attempt, lease }: { attempt: AttemptRecord; lease: Lease },
+        { attempt, lease }: EndedAttempt,
         context: TurnContext,
       ): Turn<WebhookState, AttemptVerdict> {
-        const ended = end(state, attempt, retryDelaysMs, context.nowMs);
-        if (ended.end === undefined) return { state: ended.state, reply: "nothing" };
-        return {
-          state: ended.state,
-          reply: verdictOf(ended.end.status),
-          effects: [
-            deliveryEffect({
-              kind: "attempt",
-              lease,
-              organizationId: state.setting?.organizationId ?? "",
-              attempt,
-              ...ended.end,
-            }),
-          ],
-        };
+        const { end: ended, state: next } = end(state, attempt, retryDelaysMs, context.nowMs);
+        if (ended === undefined) return { state: next, reply: "nothing" };
+        const organizationId = organizationOf(state);
+        const change = { kind: "attempt", lease, organizationId, attempt, ...ended } as const;
+        return { state: next, reply: verdictOf(ended.status), effects: [deliveryEffect(change)] };
       },
 
       /** Those that it has loaded are in the table alone again: it waits for long, and many may do so. */
@@ -82,16 +77,14 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
         state,
         reply: undefined,
-        effects: [
-          deliveryEffect({
-            kind: "rest",
-            lease,
-            organizationId: state.setting?.organizationId ?? "",
-          }),
-        ],
+        effects: [deliveryEffect({ kind: "rest", lease, organizationId: organizationOf(state) })],
       }),
     },
   });
+}
+
+function organizationOf(state: WebhookState): string {
+  return state.setting?.organizationId ?? "";
 }
 
 function verdictOf(status: string): AttemptVerdict {

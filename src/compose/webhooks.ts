@@ -65,8 +65,7 @@ const MAX_LOADS_OF_ONE = 2;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
-  const { config, connections, instance, node, clock, onError } = options;
-  const { ownership, unowned } = node;
+  const { config, connections, instance, clock, onError } = options;
   const secrets = new WebhookSecrets(options.keyring);
   const guard = new EgressGuard({
     resolve: systemResolve,
@@ -78,36 +77,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     clock,
     timeoutMs: options.attemptTimeoutMs,
   });
-  const writer = new DeliveryWriter({
-    sql: connections.deliveries,
-    instance,
-    onLost: (lease) => ownership.noteLost(lease),
-  });
-  const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
-    clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
-    commit: (effects) => writer.submit(effects),
-    read: (query) => query.run(connections.webhooks),
-  });
-  const slots = new SendSlots(
-    Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
-    clock,
-  );
-  const deliveries: Deliveries = new Deliveries({
-    sql: connections.webhooks,
-    instanceId: instance.id,
-    actors,
-    ownership,
-    loads: new FairSemaphore(MAX_LOADS, MAX_LOADS_OF_ONE),
-    slots,
-    secrets,
-    sendEvent,
-    clock,
-    sweep: () => unowned.sweep(),
-    wakeOwner: (webhookId) => options.wakes?.wake(deliveries.kind, webhookId),
-    onError,
-  });
-  unowned.register(deliveries);
+  const { writer, actors, slots, deliveries } = composeDeliveries(options, secrets, sendEvent);
   const numbering = new Numbering({
     sql: connections.webhooks,
     instance,
@@ -117,16 +87,6 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   });
   const backlog = new BacklogWatch(connections.webhooks, clock, options.telemetry);
   const stopListening = options.wakes?.onWake(deliveries.kind, (id) => deliveries.wake(id));
-  options.telemetry.gauge(
-    "gateway_webhooks_owned",
-    "Webhooks that this instance acts for.",
-    () => deliveries.size,
-  );
-  options.telemetry.gauge(
-    "gateway_webhook_attempts_in_flight",
-    "Deliveries to webhooks that are under way.",
-    () => slots.inFlight,
-  );
   const subscriptions = new Subscriptions(connections.sql);
   const events = new EventWriter({
     sql: connections.background,
@@ -168,4 +128,55 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       await writer.close(STOP_MS);
     },
   };
+}
+
+/** The actors of webhooks, and what sends to them. */
+function composeDeliveries(
+  options: WebhookOptions,
+  secrets: WebhookSecrets,
+  sendEvent: ReturnType<typeof createSendEvent>,
+) {
+  const { config, connections, instance, clock, onError } = options;
+  const { ownership, unowned } = options.node;
+  const writer = new DeliveryWriter({
+    sql: connections.deliveries,
+    instance,
+    onLost: (lease) => ownership.noteLost(lease),
+  });
+  const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
+    clock,
+    turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
+    commit: (effects) => writer.submit(effects),
+    read: (query) => query.run(connections.webhooks),
+  });
+  const slots = new SendSlots(
+    Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
+    clock,
+  );
+  const deliveries: Deliveries = new Deliveries({
+    sql: connections.webhooks,
+    instanceId: instance.id,
+    actors,
+    ownership,
+    loads: new FairSemaphore(MAX_LOADS, MAX_LOADS_OF_ONE),
+    slots,
+    secrets,
+    sendEvent,
+    clock,
+    sweep: () => unowned.sweep(),
+    wakeOwner: (webhookId) => options.wakes?.wake(deliveries.kind, webhookId),
+    onError,
+  });
+  unowned.register(deliveries);
+  options.telemetry.gauge(
+    "gateway_webhooks_owned",
+    "Webhooks that this instance acts for.",
+    () => deliveries.size,
+  );
+  options.telemetry.gauge(
+    "gateway_webhook_attempts_in_flight",
+    "Deliveries to webhooks that are under way.",
+    () => slots.inFlight,
+  );
+  return { writer, actors, slots, deliveries };
 }
