@@ -159,3 +159,36 @@ export function inOneSnapshot<Result>(
 ): Promise<Result> {
   return sql.begin("isolation level repeatable read, read only", read) as Promise<Result>;
 }
+
+/**
+ * A commit repeats the same few statements: planning them each time costs more than running them.
+ * A plan that is kept must not be one that was made for empty tables, so it takes indexes throughout.
+ */
+export const LEDGER_SETTINGS: Record<string, string> = {
+  plan_cache_mode: "force_generic_plan",
+  enable_seqscan: "off",
+  enable_mergejoin: "off",
+  jit: "off",
+};
+
+/**
+ * With other instances, none may keep what the others wait for: one that is paused in the middle of a
+ * transaction loses it, and one that waits for a lock lets go of its own row now and then, so that its
+ * heartbeat comes through. Both try again. Milliseconds.
+ */
+export const SHARED_LEDGER_SETTINGS: Record<string, string> = {
+  ...LEDGER_SETTINGS,
+  idle_in_transaction_session_timeout: "1000",
+  lock_timeout: "1000",
+};
+
+/** With which a server refuses a connection, not a statement: who asks, for which database, and now. */
+const REFUSED_CONNECTION = /^(28|3D|55000)/;
+
+/**
+ * True where a failure says nothing about what was under way: the connection broke, or could not be made
+ * again to ask.
+ */
+export function isOutcomeUnknown(error: unknown): boolean {
+  return isConnectionFailure(error) || REFUSED_CONNECTION.test(sqlState(error) ?? "");
+}

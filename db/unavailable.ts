@@ -1,7 +1,6 @@
 import { type Clock, sleep, steady } from "../src/lib/clock.ts";
 import { GatewayError } from "../src/lib/errors.ts";
-import { isServerUnable } from "./client.ts";
-import { isOutcomeUnknown } from "./ledger/outcome.ts";
+import { isOutcomeUnknown, isServerUnable } from "./client.ts";
 
 /** The error that a caller gets for a failure of the database; undefined for any other failure. */
 export function asUnavailable(error: unknown): GatewayError | undefined {

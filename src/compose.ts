@@ -42,12 +42,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   });
   const { membership } = node;
   const coordination = await openCoordination(base, membership);
-  const webhooks = createWebhooks({ ...base, wakes: coordination.wakes, node });
+  const webhooks = createWebhooks({ ...base, ...coordination, node });
   await enterCluster(base, node, coordination);
 
   const workThread = createWorkThread(base.onError);
-  const { httpClient, providers, ownKeys, providerKeys } = composeProviders(base, workThread);
-  const { index: models, lists } = await composeModels({ ...base, sql: background, httpClient });
+  const provided = composeProviders(base, workThread, membership);
+  const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
   const accounts = composeMoney(base, owed, coordination.rates);
   const { world, money, ledger, suspensions, admission, orders } = accounts;
   const files = composeFiles(base);
@@ -56,11 +56,11 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...node,
     ...{ money, models, tunedModels, admission, workThread },
-    providers: trainersOf(providers),
+    providers: trainersOf(provided.providers),
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
-  listeners = { world, suspensions, orders, webhooks, tuning, ownKeys, keyring };
+  listeners = { ...provided, world, suspensions, orders, webhooks, tuning, keyring };
   await node.start();
   webhooks.start();
 
@@ -69,29 +69,26 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const { endpoints, ticker, deadlines } = composeEndpoints({
-    ...base,
-    ...{ world, admission, money, tunedModels, ownKeys, providers, idempotency, isCutShort },
-    workThread,
+    ...{ ...base, ...provided },
+    ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    membership,
     notes: owed.notes,
   });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
-  const shared = { tuning, files, webhooks, node, coordination, inFlight };
+  const shared = { ...provided, tuning, files, webhooks, node, coordination, inFlight };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };
-  const served = { accounts, models, providers, providerKeys, tunedModels, endpoints };
-  const app = composeApp(base, { ...shared, ...front, ...served });
+  const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    modelLists: lists,
-    notes: owed.notes,
+    ...{ modelLists: lists, notes: owed.notes },
   });
   if (config.modelListsSeconds > 0) lists.start();
+  provided.healthChecks.start();
   return { app, ...ending };
 }

@@ -145,9 +145,12 @@ export class ActorCell<State, Table extends Verbs<State>> {
       this.#enter();
       try {
         const turn = this.#decide(verb, message) ?? this.#turnInPlace();
+        const isWrite = writes(turn);
+        if (isWrite)
+          assertMayCause(this.#definition.kind, this.#definition.permissions, turn.effects!);
         const isChange = turn.state !== this.#state;
         this.#state = turn.state;
-        const own = writes(turn) ? this.#commit(turn.effects!, isChange) : undefined;
+        const own = isWrite ? this.#commit(turn.effects!, isChange) : undefined;
         const gate = own === undefined ? this.#gate : own.gate;
         if (gate === undefined || (await this.#isDurable(gate, own))) return turn.reply;
       } finally {
@@ -160,11 +163,7 @@ export class ActorCell<State, Table extends Verbs<State>> {
   #decide(verb: string, message: unknown): Turn<State, ReplyOf<Table, string>> | undefined {
     if (this.#state === undefined) throw new Error(`actor ${this.#definition.kind} is not active`);
     const decide = this.#definition.verbs[verb]!;
-    const turn = decide(this.#state, message, this.#environment.turnContext());
-    if (turn !== undefined && writes(turn)) {
-      assertMayCause(this.#definition.kind, this.#definition.permissions, turn.effects!);
-    }
-    return turn;
+    return decide(this.#state, message, this.#environment.context);
   }
 
   /** The turn of a verb that has changed its state in place. */

@@ -1,5 +1,6 @@
 import type { Query } from "../../db/client.ts";
 import { type Effect, tablesOf } from "../../db/ledger/effects.ts";
+import type { Clock } from "../../src/lib/clock.ts";
 
 /** What one turn of an actor decides: its next state, its reply, and what is to be written. */
 export interface Turn<State, Reply> {
@@ -15,6 +16,16 @@ export interface TurnContext {
   readonly nowMs: number;
   /** Evenly spread in [0, 1). */
   random(): number;
+}
+
+/** A context whose time is the clock's whenever a turn asks. */
+export function turnContextOf(clock: Clock, random: () => number): TurnContext {
+  return {
+    get nowMs(): number {
+      return clock.nowMs();
+    },
+    random,
+  };
 }
 
 /** What loading may reach: reads of the tables that the actor's permissions name, and nothing else. */

@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { claimLeases, type Lease, leasesOf, releaseLeases } from "../../db/queries/actor-leases.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 
@@ -37,13 +37,15 @@ export interface Ownership {
 interface PostgresOwnershipDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** False once this instance may be past its own lease. */
-  isWithinLease(): boolean;
-  /**
-   * False where the heartbeats of others say nothing, because the database was out of reach: then only
-   * those count as dead that were declared so.
-   */
-  mayJudgeOthers(): boolean;
+  readonly ownLease: {
+    /** False once this instance may be past its own lease. */
+    readonly isCurrent: boolean;
+    /**
+     * False where the heartbeats of others say nothing, because the database was out of reach: then only
+     * those count as dead that were declared so.
+     */
+    readonly mayJudgeOthers: boolean;
+  };
 }
 
 /** What one statement claims or gives back at most. */
@@ -81,11 +83,11 @@ export class PostgresOwnership implements Ownership {
   }
 
   async #claimPart(kind: string, ids: readonly string[]): Promise<Lease[]> {
-    const { sql, instance, mayJudgeOthers } = this.#dependencies;
+    const { sql, instance, ownLease } = this.#dependencies;
     const names = ids.map((id) => nameOf(kind, id));
     for (const name of names) this.#claiming.set(name, (this.#claiming.get(name) ?? 0) + 1);
     try {
-      const claimed = await claimLeases(sql, instance, kind, ids, mayJudgeOthers());
+      const claimed = await claimLeases(sql, instance, kind, ids, ownLease.mayJudgeOthers);
       for (const lease of claimed) this.#keep(lease);
       return claimed.filter((lease) => this.#isCurrent(lease));
     } finally {
@@ -129,7 +131,7 @@ export class PostgresOwnership implements Ownership {
   }
 
   isHeld(lease: Lease): boolean {
-    return this.#isCurrent(lease) && this.#dependencies.isWithinLease();
+    return this.#isCurrent(lease) && this.#dependencies.ownLease.isCurrent;
   }
 
   noteLost(lease: Lease): void {
@@ -210,7 +212,7 @@ export interface Peers {
 interface UnownedWorkDependencies {
   readonly ownership: Ownership;
   readonly clock: Clock;
-  peers(): Peers;
+  readonly membership: { peers(): Peers };
   onError(error: unknown): void;
 }
 
@@ -238,7 +240,8 @@ export class UnownedWork {
   readonly #dependencies: UnownedWorkDependencies;
   readonly #kinds = new Map<string, SweptKind>();
   #sweeping: Promise<void> | undefined;
-  #again = false;
+  /** Kinds to look at. */
+  readonly #wanted = new Set<string>();
   #cancel: (() => void) | undefined;
   #isStopped = false;
 
@@ -262,26 +265,25 @@ export class UnownedWork {
     await this.#sweeping;
   }
 
-  /** Looks now; where a look is under way another one follows it. Never rejects. */
-  async sweep(): Promise<void> {
-    if (this.#sweeping !== undefined) {
-      this.#again = true;
-      return this.#sweeping;
-    }
-    this.#sweeping = this.#sweepUntilQuiet().finally(() => {
+  /** Looks now, at one kind or at all; what is under way already is followed by another look. Never rejects. */
+  sweep(kind?: string): Promise<void> {
+    for (const wanted of kind === undefined ? this.#kinds.keys() : [kind]) this.#wanted.add(wanted);
+    this.#sweeping ??= this.#sweepWanted().finally(() => {
       this.#sweeping = undefined;
+      // Wanted after the last look, before this.
+      for (const name of this.#isStopped ? [] : this.#wanted) void this.sweep(name);
     });
     return this.#sweeping;
   }
 
-  async #sweepUntilQuiet(): Promise<void> {
-    do {
-      this.#again = false;
-      for (const kind of this.#kinds.values()) {
-        if (this.#isStopped) return;
-        await this.#sweepKind(kind).catch(this.#dependencies.onError);
-      }
-    } while (this.#again);
+  async #sweepWanted(): Promise<void> {
+    // What is wanted again meanwhile moves to the end.
+    for (const name of this.#wanted) {
+      if (this.#isStopped) return;
+      this.#wanted.delete(name);
+      const kind = this.#kinds.get(name);
+      if (kind !== undefined) await this.#sweepKind(kind).catch(this.#dependencies.onError);
+    }
   }
 
   async #sweepKind(kind: SweptKind): Promise<void> {
@@ -317,8 +319,8 @@ export class UnownedWork {
     seenBefore: ReadonlyMap<string, number>,
     leftToOthers: Map<string, number>,
   ): readonly string[] {
-    const { peers, clock } = this.#dependencies;
-    const { count, rank } = peers();
+    const { membership, clock } = this.#dependencies;
+    const { count, rank } = membership.peers();
     const nowMs = clock.nowMs();
     return found.filter((id) => {
       if (hashOf(id) % Math.max(1, count) === rank) return true;

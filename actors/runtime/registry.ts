@@ -9,7 +9,8 @@ import type { ActorDefinition, TurnContext, Verbs } from "./definition.ts";
 /** Everything that actors reach, handed in: a simulation hands in another world. */
 export interface ActorEnvironment {
   readonly clock: Clock;
-  turnContext(): TurnContext;
+  /** What each turn gets. */
+  readonly context: TurnContext;
   /**
    * Resolves when the effects are durable, rejects where they are known not to be. Effects of one lineage
    * become durable in the order in which they are handed in; once a lineage is abandoned, what of it is

@@ -8,14 +8,6 @@ import { begin, callOff, end, keepSending, type Step, unload, type WebhookState 
 /** Deliveries of one webhook that are in memory at a time. */
 const MAX_LOADED = 32;
 
-/** What became of an attempt for its delivery. */
-export type AttemptVerdict = "delivered" | "ended" | "again" | "nothing";
-
-interface EndedAttempt {
-  readonly attempt: AttemptRecord;
-  readonly lease: Lease;
-}
-
 /** One webhook: its deliveries in their order, one at a time. It has one owner, who holds its lease. */
 export function webhookActor(retryDelaysMs: readonly number[]) {
   return defineActor({
@@ -57,14 +49,24 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
 
       end(
         state: WebhookState,
-        { attempt, lease }: EndedAttempt,
+        { attempt, lease }: { attempt: AttemptRecord; lease: Lease },
         context: TurnContext,
-      ): Turn<WebhookState, AttemptVerdict> {
-        const { end: ended, state: next } = end(state, attempt, retryDelaysMs, context.nowMs);
-        if (ended === undefined) return { state: next, reply: "nothing" };
-        const organizationId = organizationOf(state);
-        const change = { kind: "attempt", lease, organizationId, attempt, ...ended } as const;
-        return { state: next, reply: verdictOf(ended.status), effects: [deliveryEffect(change)] };
+      ): Turn<WebhookState, undefined> {
+        const ended = end(state, attempt, retryDelaysMs, context.nowMs);
+        if (ended.end === undefined) return { state: ended.state, reply: undefined };
+        return {
+          state: ended.state,
+          reply: undefined,
+          effects: [
+            deliveryEffect({
+              kind: "attempt",
+              lease,
+              organizationId: state.setting?.organizationId ?? "",
+              attempt,
+              ...ended.end,
+            }),
+          ],
+        };
       },
 
       /** Those that it has loaded are in the table alone again: it waits for long, and many may do so. */
@@ -77,17 +79,14 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
         state,
         reply: undefined,
-        effects: [deliveryEffect({ kind: "rest", lease, organizationId: organizationOf(state) })],
+        effects: [
+          deliveryEffect({
+            kind: "rest",
+            lease,
+            organizationId: state.setting?.organizationId ?? "",
+          }),
+        ],
       }),
     },
   });
-}
-
-function organizationOf(state: WebhookState): string {
-  return state.setting?.organizationId ?? "";
-}
-
-function verdictOf(status: string): AttemptVerdict {
-  if (status === "delivered") return "delivered";
-  return status === "pending" ? "again" : "ended";
 }

@@ -1,6 +1,5 @@
 import type { DatabaseTransaction } from "../client.ts";
-import type { HoldRelease } from "./hold-rows.ts";
-import type { Checkpoint, Settlement } from "./rows.ts";
+import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 
 /** A change of administration: rare, and free to use several statements. */
 export interface StatementEffect {

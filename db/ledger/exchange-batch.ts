@@ -1,7 +1,20 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { checkpointRow, type InstanceIdentity, newAccountRow } from "./commit-batch.ts";
-import type { AccountHeadroom, HoldDemand, HoldRelease, HoldVerdict } from "./hold-rows.ts";
-import type { Checkpoint, RequestAccounts, Settlement } from "./rows.ts";
+import type {
+  AccountHeadroom,
+  AccountTotals,
+  Checkpoint,
+  HoldDemand,
+  HoldRelease,
+  HoldVerdict,
+  RequestAccounts,
+  Settlement,
+} from "./rows.ts";
+import {
+  checkpointRow,
+  commitLedgerBatch,
+  type InstanceIdentity,
+  newAccountRow,
+} from "./settle-batch.ts";
 import { settlementRows } from "./settlement-rows.ts";
 
 export interface ExchangeBatch {
@@ -200,3 +213,35 @@ function headroomOf([limit, unspent, free]: HeadroomRow): AccountHeadroom | unde
     freeNano: BigInt(free!),
   };
 }
+
+export interface CommittedBatch {
+  /** Accounts that have a row now. */
+  readonly accountIds: Iterable<string>;
+  /** Totals of the accounts of settlements, where holds are in memory. */
+  readonly totals: ReadonlyMap<string, AccountTotals>;
+  readonly verdicts: ReadonlyMap<string, HoldVerdict>;
+}
+
+/** Writes a batch as a whole. */
+export type CommitBatch = (
+  sql: Database | DatabaseTransaction,
+  instance: InstanceIdentity,
+  batch: ExchangeBatch,
+) => Promise<CommittedBatch>;
+
+const NO_TOTALS: ReadonlyMap<string, AccountTotals> = new Map();
+const NO_VERDICTS: ReadonlyMap<string, HoldVerdict> = new Map();
+
+/** Of a single-node gateway: holds are in its memory, and the ledger keeps checkpoints and charges. */
+export const commitInMemoryHolds: CommitBatch = (sql, instance, batch) =>
+  commitLedgerBatch(sql, instance, batch).then(withoutVerdicts);
+
+function withoutVerdicts(totals: ReadonlyMap<string, AccountTotals>): CommittedBatch {
+  return { accountIds: totals.keys(), totals, verdicts: NO_VERDICTS };
+}
+
+/** Of a clustered gateway: holds are rows of the database. */
+export const commitSharedHolds: CommitBatch = async (sql, instance, batch) => {
+  const { accountIds, verdicts } = await exchangeLedgerBatch(sql, instance, batch);
+  return { accountIds, totals: NO_TOTALS, verdicts };
+};

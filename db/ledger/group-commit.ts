@@ -1,14 +1,10 @@
 import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { sqlState } from "../client.ts";
-import { FENCED } from "./commit-batch.ts";
+import { type Database, isOutcomeUnknown, sqlState } from "../client.ts";
 import type { Effect } from "./effects.ts";
-import {
-  type CommitBatch,
-  commitInMemoryHolds,
-  type GroupCommitDependencies,
-} from "./group-commit-dependencies.ts";
-import { isOutcomeUnknown } from "./outcome.ts";
+import { type CommitBatch, commitInMemoryHolds } from "./exchange-batch.ts";
+import type { AccountTotals, HoldSource, Settlement } from "./rows.ts";
+import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 import { commitStatements } from "./statement-transaction.ts";
 import {
   type Abandonment,
@@ -43,6 +39,32 @@ const UNIQUE_VIOLATION = "23505";
 /** An account that a charge needs has no row. */
 const NOT_NULL_VIOLATION = "23502";
 const CHECK_VIOLATION = "23514";
+
+export interface GroupCommitDependencies {
+  /** A connection of its own, so that no read stands before a commit. */
+  readonly sql: Database;
+  readonly instance: InstanceIdentity;
+  /** Called once a batch is durable and before its units learn of it. Must not throw. */
+  onCommitted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void;
+  /** Called when the database says that this instance was declared dead: it must stop. */
+  onFenced(): void;
+  /** A charge became durable although its caller had given it up: it has to be refunded. Must not throw. */
+  onPostedAbandoned(settlement: Settlement): void;
+  /**
+   * A CHECK constraint of the accounts has refused to write this alone: the program is at fault, and would
+   * have overspent. Must not throw.
+   */
+  onGuardViolated(error: unknown, requestIds: readonly string[]): void;
+  onBatch?(sizeUnits: number, durationMs: number): void;
+  /** How a batch is written where holds stand in the database; else they are in memory. */
+  readonly commitBatch?: CommitBatch;
+  /** Asks for holds with each batch. */
+  readonly holds?: HoldSource;
+  /** Resolves when a try whose outcome is unknown is certainly over: committed or undone. */
+  endEarlierTry(): Promise<void>;
+  /** For the waits between tries. */
+  readonly clock?: Clock;
+}
 
 /**
  * Commits what queued during the last commit with the next one: no timer, no added wait. One commit is

@@ -1,8 +1,8 @@
 import type { DatabaseTransaction } from "../client.ts";
-import type { InstanceIdentity } from "./commit-batch.ts";
 import type { StatementEffect } from "./effects.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { LedgerRequest, Settlement } from "./rows.ts";
+import type { InstanceIdentity } from "./settle-batch.ts";
 
 /** A hold that outlives processes, as its row tells it. */
 export interface LongHold extends LedgerRequest {

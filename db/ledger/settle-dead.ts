@@ -1,10 +1,8 @@
 import type { Quantities } from "../../src/lib/usage.ts";
-import { type Database, isServerUnable, sqlState } from "../client.ts";
-import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
+import { type Database, isOutcomeUnknown, isServerUnable, sqlState } from "../client.ts";
 import { exchangeLedgerBatch } from "./exchange-batch.ts";
-import type { HoldRelease } from "./hold-rows.ts";
-import { isOutcomeUnknown } from "./outcome.ts";
-import type { Settlement } from "./rows.ts";
+import type { HoldRelease, Settlement } from "./rows.ts";
+import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 
 export interface DeadSettled {
   /** Requests of which something had been delivered: charged at their last checkpoints. */
@@ -53,10 +51,10 @@ export async function settleDead(sql: Database, reaper: InstanceIdentity): Promi
 async function settle(
   sql: Database,
   reaper: InstanceIdentity,
-  estate: OrphanedWork,
+  orphaned: OrphanedWork,
   failures: unknown[],
 ): Promise<number> {
-  const { settlements, releases } = estate;
+  const { settlements, releases } = orphaned;
   const count = settlements.length + releases.length;
   if (count === 0) return 0;
   for (let tries = 1; ; tries++) {
@@ -93,8 +91,8 @@ async function settle(
     releases: r.slice(from, to),
   });
   const middle = count >> 1;
-  const first = await settle(sql, reaper, half(estate, 0, middle), failures);
-  return first + (await settle(sql, reaper, half(estate, middle), failures));
+  const first = await settle(sql, reaper, half(orphaned, 0, middle), failures);
+  return first + (await settle(sql, reaper, half(orphaned, middle), failures));
 }
 
 interface OrphanedAttempts {

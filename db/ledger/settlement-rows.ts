@@ -1,6 +1,5 @@
 import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
-import { isSamePayer } from "./charged-accounts.ts";
-import type { Settlement } from "./rows.ts";
+import { isSamePayer, type Settlement } from "./rows.ts";
 
 export interface SettlementRows {
   readonly groups: readonly Record<string, unknown>[];

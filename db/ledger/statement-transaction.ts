@@ -1,13 +1,11 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
-import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
+import { type Database, type DatabaseTransaction, isOutcomeUnknown, sqlState } from "../client.ts";
 import { isCommitMarkLeft, leaveCommitMark } from "../queries/commit-marks.ts";
-import { FENCED, type InstanceIdentity } from "./commit-batch.ts";
 import type { StatementEffect } from "./effects.ts";
-import type { CommitBatch, CommittedBatch } from "./group-commit-dependencies.ts";
-import type { HoldRelease } from "./hold-rows.ts";
-import { isOutcomeUnknown } from "./outcome.ts";
-import type { Checkpoint, Settlement } from "./rows.ts";
+import type { CommitBatch, CommittedBatch } from "./exchange-batch.ts";
+import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
+import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 import { untilAnswered } from "./written-before.ts";
 
 interface StatementUnit {

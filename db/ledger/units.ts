@@ -1,7 +1,7 @@
-import type { Clock } from "../../src/lib/clock.ts";
+import { type Clock, sleep } from "../../src/lib/clock.ts";
+import { isServerUnable } from "../client.ts";
 import type { Effect, StatementEffect } from "./effects.ts";
-import type { HoldDemand, HoldRelease, HoldUnit } from "./hold-rows.ts";
-import type { Checkpoint, Settlement } from "./rows.ts";
+import type { Checkpoint, HoldDemand, HoldRelease, HoldUnit, Settlement } from "./rows.ts";
 
 /** Set by a caller that has told its client a failure: what is not written yet is not written any more. */
 export interface Abandonment {
@@ -187,5 +187,22 @@ export class RestingUnits {
   #end(unit: Unit): void {
     this.#resting.delete(unit);
     this.#tryAgain(unit);
+  }
+}
+
+/** Tries again while the database cannot write, as long as it is wanted. Rejects with the last failure. */
+export async function writtenInTheEnd(
+  clock: Clock,
+  write: () => Promise<void>,
+  isWanted: () => boolean,
+): Promise<void> {
+  for (;;) {
+    try {
+      return await write();
+    } catch (error) {
+      if (!isServerUnable(error) || !isWanted()) throw error;
+      await sleep(clock, WRITE_AGAIN_MS);
+      if (!isWanted()) throw error;
+    }
   }
 }

@@ -1,5 +1,5 @@
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
-import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 
 /** The right to act for one owned actor. Another owner, or the same one again, has a higher epoch. */
 export interface Lease {

@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { postCredit } from "../ledger/credits.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
-import { postCredit } from "../ledger/post-credit.ts";
 import { orgAccountId } from "../ledger/rows.ts";
 import { recordChange } from "./changes.ts";
 

@@ -1,7 +1,7 @@
 import type { AttemptRecord, DeliveryStatus } from "../../src/lib/webhook-record.ts";
 import type { Database } from "../client.ts";
-import type { InstanceIdentity } from "../ledger/commit-batch.ts";
 import type { Effect, StatementEffect } from "../ledger/effects.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import type { Lease } from "./actor-leases.ts";
 import { recordChange } from "./changes.ts";
 

@@ -1,6 +1,6 @@
 import type { FilePurpose, StoredContent } from "../../src/lib/file-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
-import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { queueRemovals, releaseReservations } from "./files.ts";
 
 /*

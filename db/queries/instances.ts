@@ -1,5 +1,5 @@
 import type { Database } from "../client.ts";
-import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 
 /** How long an instance counts as alive after its last heartbeat; as instance_lease() has it. */
 export const INSTANCE_LEASE_MS = 3_000;

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import type { InstanceIdentity } from "../ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { recordChange } from "./changes.ts";
 import { isHeard } from "./database-server.ts";
 

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
-import { postCredit } from "../ledger/post-credit.ts";
+import { postCredit } from "../ledger/credits.ts";
 import { dayAccountId, monthAccountId, orgAccountId } from "../ledger/rows.ts";
 import { insertKey, type NewKey } from "./api-keys.ts";
 import { recordChange } from "./changes.ts";

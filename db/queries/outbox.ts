@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import type { InstanceIdentity } from "../ledger/commit-batch.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 
 export interface OutboxEvent {
   readonly eventId: string;

@@ -67,13 +67,14 @@ export class CallAdmission {
   }
 
   /** Takes one admission of the key's rate limit. Throws 429; returns the headers of spec 4.5. */
-  async takeRate({ caller: { key }, takenRate }: Pick<Arrival, "caller" | "takenRate">) {
+  takeRate({
+    caller: { key },
+    takenRate,
+  }: Pick<Arrival, "caller" | "takenRate">): RateHeaders | Promise<RateHeaders> {
     if (takenRate !== undefined) return takenRate;
     if (key.rateLimitRpm === null) return NO_HEADERS;
-    const decision = await this.#dependencies.rates.take(key.id, key.rateLimitRpm);
-    const headers = rateHeaders(decision);
-    if (!decision.isAdmitted) throw rateLimited(decision, headers);
-    return headers;
+    const decided = this.#dependencies.rates.take(key.id, key.rateLimitRpm);
+    return decided instanceof Promise ? decided.then(admittedHeaders) : admittedHeaders(decided);
   }
 
   /**
@@ -102,9 +103,10 @@ export class CallAdmission {
    * The fee of each place that may serve the request. On the BYOK plan the provider bills the caller
    * directly, which takes a provider key of the organization: throws 402 where every place needs one.
    */
-  async fees({ key }: Caller, places: readonly ServingPlace[]): Promise<Fees> {
-    const organization = this.#dependencies.organizations.get(key.organizationId);
-    while (!organization.isActive) await organization.activate();
+  fees(caller: Caller, places: readonly ServingPlace[]): Fees | Promise<Fees> {
+    const organization = this.#dependencies.organizations.get(caller.key.organizationId);
+    if (!organization.isActive)
+      return organization.activate().then(() => this.fees(caller, places));
     const terms: FeeTerms | undefined = organization.turn("terms", undefined);
     if (terms === undefined) throw invalidKey();
     if (terms.plan === "byok") assertOwnKeys(places);
@@ -120,12 +122,12 @@ export class CallAdmission {
    * Holds what the request may cost at most at the dearest place, so that one hold covers every fallback.
    * Throws 402.
    */
-  async hold(
+  hold(
     { caller: { key }, requestId }: Arrival,
     bounds: readonly CostBound[],
     fees: Fees,
     isLimitExplicit: boolean,
-  ): Promise<Hold> {
+  ): Hold | Promise<Hold> {
     const { fixedFemto, perUnitFemto, units } = highestBound(bounds);
     return this.#dependencies.money.hold({
       requestId,
@@ -172,8 +174,11 @@ function assertOwnKeys(places: readonly ServingPlace[]): void {
   );
 }
 
-function rateLimited(decision: RateDecision, headers: RateHeaders): GatewayError {
-  return new GatewayError(
+/** Throws 429. */
+function admittedHeaders(decision: RateDecision): RateHeaders {
+  const headers = rateHeaders(decision);
+  if (decision.isAdmitted) return headers;
+  throw new GatewayError(
     "rate_limit_exceeded",
     `This API key is limited to ${decision.limit} requests a minute.`,
     // The client needs at least a millisecond to ask again.

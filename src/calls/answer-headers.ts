@@ -5,10 +5,7 @@ import type { AcceptedRequest } from "./endpoint.ts";
 import type { CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
-type Call = Pick<
-  AdmittedCall<AcceptedRequest>,
-  "plan" | "hold" | "statedLimit" | "explainsRoute" | "log"
->;
+type Call = AdmittedCall<AcceptedRequest>;
 
 /** What became of the plan's candidates. */
 type Tries = Pick<CandidateTries, "trail" | "postponed" | "left">;
@@ -76,7 +73,7 @@ function explain(
     ["planned", candidates.map(({ endpointId }) => endpointId)],
     ["tried", tries.trail],
     ["sorted by", sortedBy === undefined ? [] : [sortedBy]],
-    ["circuit open", tries.postponed],
+    ["unhealthy", tries.postponed],
     ["not needed", tries.left],
     ["skipped", skipped.map(({ placeId, reason }) => `${placeId}=${reason}`)],
   ];

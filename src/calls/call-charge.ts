@@ -1,3 +1,4 @@
+import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
@@ -88,7 +89,7 @@ export class CallCharge {
    * Resolves when the charge is durable, and with it its event and what is kept of the answer.
    * @param errorCode set where the request failed although something of its answer is charged
    */
-  async settle(
+  settle(
     figures: MeteredFigures,
     status: 200 | 499,
     errorCode: string | undefined,
@@ -97,7 +98,19 @@ export class CallCharge {
     const { money, events, idempotency } = this.#dependencies;
     const settled = withStatus(figures, status);
     const stored = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
-    const event = await events?.ofCharge(this.#call.hold, settled, errorCode);
+    const event = events?.ofCharge(this.#call.hold, settled, errorCode);
+    return event === undefined
+      ? money.settle(this.#call.hold, settled, stored)
+      : this.#settleWithEvent(settled, stored, event);
+  }
+
+  async #settleWithEvent(
+    settled: SettlementFigures,
+    stored: StatementEffect | undefined,
+    wanted: StatementEffect | Promise<StatementEffect | undefined>,
+  ): Promise<void> {
+    const { money, events } = this.#dependencies;
+    const event = await wanted;
     await money.settle(this.#call.hold, settled, bothEffects(stored, event));
     if (event !== undefined) events!.noteWritten();
   }

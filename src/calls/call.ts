@@ -7,26 +7,27 @@ import type { Arrival, Caller, Fees } from "./admission.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
-/** A request as its endpoint accepted it, with what the line needs of the HTTP request it came with. */
-export interface ArrivedCall<Request> extends Arrival {
+/** A request as its endpoint accepted it. */
+interface RunningRequest<Request> {
+  readonly requestId: string;
   /** Monotonic milliseconds. */
   readonly startedMs: number;
   readonly request: Request;
-  readonly bodyText: string;
-  readonly idempotencyHeader: string | null;
   /** Aborts when the client goes away. */
   readonly clientSignal: AbortSignal;
   readonly log: RequestFacts;
+}
+
+/** With what the line needs of the HTTP request it came with. */
+export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
+  readonly bodyText: string;
+  readonly idempotencyHeader: string | null;
   /** The caller as it stands now. Rejects where its key may not call any more. */
   admitAgain(): Promise<Caller>;
 }
 
 /** A call that is routed, within its limits, and has money held for it. */
-export interface AdmittedCall<Request>
-  extends Pick<
-    ArrivedCall<Request>,
-    "requestId" | "startedMs" | "request" | "clientSignal" | "log"
-  > {
+export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly plan: RoutePlan;
   readonly hold: Hold;
   readonly fees: Fees;
@@ -97,7 +98,7 @@ const NO_BODY = new ShortBody({});
  * call with the organization's own key, so nothing lowers it.
  */
 export function sentLimit(
-  { hold, statedLimit }: Pick<AdmittedCall<AcceptedRequest>, "hold" | "statedLimit">,
+  { hold, statedLimit }: AdmittedCall<AcceptedRequest>,
   { terms, ownKeyId }: Candidate,
 ): number | undefined {
   if (!hold.isLowered || ownKeyId !== undefined) return statedLimit;

@@ -16,6 +16,7 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { Hold } from "../money/interface.ts";
+import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { CallAdmission, Fees } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
@@ -27,9 +28,9 @@ import {
 } from "./endpoint.ts";
 import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
-import type { OwnKeys } from "./routing/own-keys.ts";
+import type { KnownOwnKeys, OwnKeys } from "./routing/own-keys.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
-import { routePreferences } from "./routing/preferences.ts";
+import { type RoutePreferences, routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
 import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
@@ -88,24 +89,24 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     }
   }
 
-  async #serve(
-    call: ArrivedCall<Request>,
-    plan: RoutePlan,
-    claim: IdempotencyClaim | undefined,
-  ): Promise<CallOutcome> {
-    const admitted = await this.#admit(call, plan, claim);
-    const { stream } = this.endpoint;
-    return call.request.fields.stream === true && stream !== undefined
-      ? streamedAnswer(this.#dependencies, stream, admitted)
-      : wholeAnswer(this.#dependencies, this.endpoint, admitted);
+  /** At once where the organization's own models and keys are known here. */
+  #route(call: ArrivedCall<Request>): RoutePlan | Promise<RoutePlan> {
+    const preferences = routePreferences(call.request.fields);
+    const { organizationId } = call.caller.key;
+    const { tunedModels, ownKeys } = this.#dependencies;
+    const index = tunedModels.indexFor(organizationId, preferences.models);
+    const own = ownKeys.of(organizationId);
+    return index instanceof Promise || own instanceof Promise
+      ? Promise.all([index, own]).then((known) => this.#plan(call, preferences, ...known))
+      : this.#plan(call, preferences, index, own);
   }
 
-  async #route({ caller, log, request }: ArrivedCall<Request>): Promise<RoutePlan> {
-    const preferences = routePreferences(request.fields);
-    const { organizationId } = caller.key;
-    const { tunedModels } = this.#dependencies;
-    const index = await tunedModels.indexFor(organizationId, preferences.models);
-    const ownKeys = await this.#dependencies.ownKeys.of(organizationId);
+  #plan(
+    { caller, log, request }: ArrivedCall<Request>,
+    preferences: RoutePreferences,
+    index: ModelIndex,
+    ownKeys: KnownOwnKeys,
+  ): RoutePlan {
     const affinity = () => request.fields.session_id ?? this.endpoint.affinity?.(request);
     const plan = this.#plans.plan(index, preferences, { affinity, ownKeys });
     log.model = plan.models[0]!.id;
@@ -113,21 +114,27 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return this.endpoint.plan?.(request, plan) ?? plan;
   }
 
-  async #admit(
+  async #serve(
     call: ArrivedCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-  ): Promise<AdmittedCall<Request>> {
-    const { admission } = this.#dependencies;
+  ): Promise<CallOutcome> {
     const { request } = call;
-    const fees = await admission.fees(call.caller, planned.candidates);
-    const served =
-      fees.serves === undefined
+    const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
+    const { serves } = fees;
+    let plan =
+      serves === undefined
         ? planned
-        : { ...planned, candidates: planned.candidates.filter(fees.serves) };
+        : { ...planned, candidates: planned.candidates.filter(serves) };
     const statedLimit = this.endpoint.statedLimit(request);
-    const { plan, hold } = await this.#hold(call, served, fees, statedLimit !== undefined);
-    return {
+    let hold: Hold;
+    try {
+      hold = await this.#hold(call, plan, fees, statedLimit);
+    } catch (error) {
+      plan = withoutMoney(plan, error);
+      hold = await this.#hold(call, plan, fees, statedLimit);
+    }
+    const admitted: AdmittedCall<Request> = {
       requestId: call.requestId,
       startedMs: call.startedMs,
       request,
@@ -142,28 +149,20 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       details: recordedDetails(request.fields),
       claim,
     };
+    const { stream } = this.endpoint;
+    return request.fields.stream === true && stream !== undefined
+      ? streamedAnswer(this.#dependencies, stream, admitted)
+      : wholeAnswer(this.#dependencies, this.endpoint, admitted);
   }
 
-  /** Where the money does not cover the operator's endpoints, the organization's own keys serve alone. */
-  async #hold(
+  #hold(
     call: ArrivedCall<Request>,
     plan: RoutePlan,
     fees: Fees,
-    isLimitExplicit: boolean,
-  ): Promise<{ readonly plan: RoutePlan; readonly hold: Hold }> {
-    const { admission } = this.#dependencies;
-    const hold = async (held: RoutePlan) => ({
-      plan: held,
-      hold: await admission.hold(call, this.#bounds(call.request, held), fees, isLimitExplicit),
-    });
-    try {
-      return await hold(plan);
-    } catch (error) {
-      const own = plan.candidates.filter(({ ownKeyId }) => ownKeyId !== undefined);
-      const isPoor = error instanceof GatewayError && NO_MONEY.has(error.code);
-      if (!isPoor || own.length === 0 || own.length === plan.candidates.length) throw error;
-      return hold({ ...plan, candidates: own });
-    }
+    statedLimit: number | undefined,
+  ): Hold | Promise<Hold> {
+    const bounds = this.#bounds(call.request, plan);
+    return this.#dependencies.admission.hold(call, bounds, fees, statedLimit !== undefined);
   }
 
   /** What each candidate may cost here, or the models where none is available. */
@@ -185,4 +184,15 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
   }
+}
+
+/**
+ * Where the money does not cover the operator's endpoints, the organization's own keys serve alone. Throws
+ * the error where there is none, or where it is another one.
+ */
+function withoutMoney(plan: RoutePlan, error: unknown): RoutePlan {
+  const own = plan.candidates.filter(({ ownKeyId }) => ownKeyId !== undefined);
+  const isPoor = error instanceof GatewayError && NO_MONEY.has(error.code);
+  if (!isPoor || own.length === 0 || own.length === plan.candidates.length) throw error;
+  return { ...plan, candidates: own };
 }

@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
 import { removeOldChanges } from "../../db/queries/changes.ts";
 import { removeOldCommitMarks } from "../../db/queries/commit-marks.ts";

@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Coordination } from "./interface.ts";
 import { MemoryCache, MemoryRateWindows } from "./memory.ts";
-import { MemoryWakes } from "./wake-board.ts";
 
 export interface CoordinationOptions {
   /** Unset: this process is the only instance. */
@@ -28,11 +27,11 @@ export async function createCoordination(options: CoordinationOptions): Promise<
   return createShared(options, redisUrl);
 }
 
-function createSingleNode({ clock, onError }: CoordinationOptions): Coordination {
+function createSingleNode({ clock }: CoordinationOptions): Coordination {
   const rates = new MemoryRateWindows(clock);
   return {
     rates,
-    wakes: new MemoryWakes(onError),
+    wakes: undefined,
     cache: new MemoryCache(clock),
     redis: undefined,
     restoreRates: (admissions) => rates.restore(admissions),

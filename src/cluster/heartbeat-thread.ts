@@ -1,5 +1,5 @@
 import type { DatabaseTarget } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 
 export interface HeartbeatThreadOptions {
   readonly target: DatabaseTarget;

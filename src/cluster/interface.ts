@@ -43,7 +43,8 @@ export interface SharedCache {
 /** What one instance needs of the others, with everything that belongs to it. */
 export interface Coordination {
   readonly rates: RateWindows;
-  readonly wakes: Wakes;
+  /** Undefined where this process is the only instance. */
+  readonly wakes: Wakes | undefined;
   readonly cache: SharedCache;
   /** How Redis does; undefined where this process is the only instance. */
   readonly redis: RedisState | undefined;

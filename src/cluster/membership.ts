@@ -1,5 +1,5 @@
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import {
   type DeploymentMode,
   heartbeat,
@@ -16,8 +16,8 @@ interface ClusterMembershipDependencies {
   readonly instance: InstanceIdentity;
   readonly deploymentMode: DeploymentMode;
   readonly changeFeed: ChangeFeed;
-  /** Milliseconds since the last heartbeat of the heartbeat thread began. */
-  readonly threadAgeMs?: (() => number) | undefined;
+  /** Renewed by the heartbeats here. */
+  readonly lease: OwnLease;
   /** Gives the connection up, which does not answer, for a new one: what is under way on it rejects. */
   reconnect(): void;
   /** News may have been missed: nothing in memory can be trusted. */
@@ -56,7 +56,7 @@ export class ClusterMembership {
 
   constructor(dependencies: ClusterMembershipDependencies) {
     this.#dependencies = dependencies;
-    this.lease = new OwnLease(undefined, dependencies.threadAgeMs);
+    this.lease = dependencies.lease;
     this.#liveIds = [dependencies.instance.id];
   }
 

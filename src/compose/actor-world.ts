@@ -1,6 +1,7 @@
 import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Clock } from "../lib/clock.ts";
 
@@ -11,15 +12,9 @@ export function createActorWorld(dependencies: {
   readonly commit: ActorEnvironment["commit"];
 }) {
   const { clock, read, commit } = dependencies;
-  const context = {
-    get nowMs(): number {
-      return clock.nowMs();
-    },
-    random: Math.random,
-  };
   const environment: ActorEnvironment = {
     clock,
-    turnContext: () => context,
+    context: turnContextOf(clock, Math.random),
     commit,
     read,
   };

@@ -5,15 +5,16 @@ import {
   type DatabaseTarget,
   HEARTBEAT_SETTINGS,
   INSTANCE_SETTINGS,
+  LEDGER_SETTINGS,
   type Query,
+  SHARED_LEDGER_SETTINGS,
 } from "../../db/client.ts";
 import {
   ConnectionWatch,
   renewableDatabase,
   type WatchedConnections,
 } from "../../db/connection-watch.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { untilReachable } from "../../db/unavailable.ts";
 import type { GatewayConfig } from "../config.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";

@@ -1,6 +1,6 @@
 import { PostgresOwnership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { DeadSettled } from "../../db/ledger/settle-dead.ts";
 import { readDatabaseTime } from "../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../db/queries/instances.ts";
@@ -12,7 +12,7 @@ import { ClockWatch } from "../cluster/clock-watch.ts";
 import { createCoordination } from "../cluster/create-coordination.ts";
 import { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
 import type { Coordination } from "../cluster/interface.ts";
-import { ClusterMembership } from "../cluster/membership.ts";
+import { ClusterMembership, OwnLease } from "../cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -60,13 +60,8 @@ const VERIFY_MS = 10_000;
 export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   const { connections, instance, deploymentMode, clock, telemetry, onError } = options;
   const { background: sql, lock } = connections;
-  const ownership = new PostgresOwnership({
-    sql,
-    instance,
-    isWithinLease: () => membership.lease.isCurrent,
-    mayJudgeOthers: () => membership.lease.mayJudgeOthers,
-  });
-  const unowned = new UnownedWork({ ownership, clock, peers: () => membership.peers(), onError });
+  const lease = new OwnLease(undefined, options.heartbeats?.ageMs);
+  const ownership = new PostgresOwnership({ sql, instance, ownLease: lease });
   const reaper = new Reaper({
     sql,
     instance,
@@ -83,13 +78,14 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     deploymentMode,
     reconnect: () => connections.renewLock(),
     changeFeed: new ChangeFeed({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
-    threadAgeMs: options.heartbeats?.ageMs,
+    lease,
     onGap: options.onGap,
     onLateHeartbeat: () => ownership.verify(),
     onOrphanedWork: () => reaper.reap(),
     onFenced: options.onFenced,
     onError,
   });
+  const unowned = new UnownedWork({ ownership, membership, clock, onError });
   const cleaning = new Cleaning({
     sql,
     clock,
@@ -266,7 +262,6 @@ export interface ChangeListeners {
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring } = listeners;
-  tuning.onChange(kind, objectId);
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
   else if (kind === "suspension") suspensions.forget();
@@ -276,6 +271,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
   else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
+  else tuning.onChange(kind, objectId);
 }
 
 /** Drops all that may be stale after a gap in the change feed. */

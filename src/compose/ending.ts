@@ -8,7 +8,7 @@ import type { LastUse } from "../keys/api-keys.ts";
 import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
-import type { OwedRefunds } from "../money/owed-refunds.ts";
+import type { OwedRefunds } from "../money/undelivered.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
@@ -32,6 +32,7 @@ export interface EndingParts {
   readonly ticker: StreamTicker;
   readonly deadlines: DeadlineQueue;
   readonly modelLists: { stop(): void };
+  readonly healthChecks: { stop(): void };
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
@@ -68,6 +69,7 @@ export function composeEnding(parts: EndingParts): Ending {
     async close() {
       clearInterval(parts.sweep);
       parts.modelLists.stop();
+      parts.healthChecks.stop();
       parts.lag.stop();
       parts.balances.stop();
       parts.orders.close();

@@ -1,3 +1,4 @@
+import type { HealthChecks } from "../calls/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import { StreamTicker } from "../calls/stream/ticker.ts";
 import type { GatewayConfig } from "../config.ts";
@@ -27,6 +28,7 @@ interface EndpointParts
   readonly clock: Clock;
   readonly world: ActorWorld;
   readonly telemetry: Telemetry;
+  readonly healthChecks: HealthChecks;
   /** For long bodies. */
   readonly workThread: FairWorkThread;
 }
@@ -51,7 +53,7 @@ export function createWorkThread(onLost: (error: unknown) => void): FairWorkThre
 
 /** The billed endpoints, and what ends the calls that run. */
 export function composeEndpoints(options: EndpointParts) {
-  const { config, clock, world, telemetry, workThread, ...parts } = options;
+  const { config, clock, world, telemetry, workThread, healthChecks, ...parts } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
@@ -61,6 +63,7 @@ export function composeEndpoints(options: EndpointParts) {
     calls: {
       ...{ endpoints: world.endpoints, clock, steadyClock, random: Math.random },
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
+      isDown: (providerId: string) => healthChecks.isDown(providerId),
     },
     ticker,
     keepaliveMs,

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { claimFileFolder, readFileFolderId } from "../../db/queries/files.ts";
 import type { GatewayConfig } from "../config.ts";
 import { FileCleaning } from "../files/file-cleaning.ts";

@@ -1,8 +1,9 @@
 import { fineTuningJobActor } from "../../actors/fine-tuning-job/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import type { Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { CallAdmission } from "../calls/admission.ts";
 import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";
@@ -77,7 +78,7 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
       else if (kind === "fine-tuning-job") feeds.notice(objectId);
       else if (kind === "fine-tuning-work") {
         owner.wake(objectId);
-        void unowned.sweep();
+        void unowned.sweep(owner.kind);
       }
     },
     onGap() {
@@ -94,15 +95,9 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
 
 /** Jobs are written seldom and one at a time: the ledger's queue need not wait for them. */
 function jobEnvironment(sql: Database, clock: Clock): ActorEnvironment {
-  const context = {
-    get nowMs(): number {
-      return clock.nowMs();
-    },
-    random: Math.random,
-  };
   return {
     clock,
-    turnContext: () => context,
+    context: turnContextOf(clock, Math.random),
     read: (query) => query.run(sql),
     async commit(effects) {
       await sql.begin(async (transaction) => {

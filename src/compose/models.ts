@@ -1,6 +1,8 @@
 import type { Database } from "../../db/client.ts";
+import { HealthChecks } from "../calls/routing/health-checks.ts";
 import { OwnKeys } from "../calls/routing/own-keys.ts";
 import { OwnProviders } from "../calls/routing/own-providers.ts";
+import type { ClusterMembership } from "../cluster/membership.ts";
 import { asksForModels } from "../config/provider-types.ts";
 import { isLocalServer } from "../config/providers.ts";
 import type { GatewayConfig } from "../config.ts";
@@ -30,8 +32,15 @@ import type { HttpClient } from "../providers/transport/provider-response.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { Base } from "./base.ts";
 
-/** The configured providers, the HTTP client that they share, and the keys that organizations bring for them. */
-export function composeProviders(base: Base, workThread: FairWorkThread) {
+/**
+ * The configured providers, the HTTP client that they share, their health, and the keys that organizations
+ * bring for them.
+ */
+export function composeProviders(
+  base: Base,
+  workThread: FairWorkThread,
+  membership: ClusterMembership,
+) {
   const { config, sql, background, clock, wires } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const settings = config.providers.map((provider) => ({
@@ -51,7 +60,15 @@ export function composeProviders(base: Base, workThread: FairWorkThread) {
   const ownProviders = new OwnProviders({ settings, shared, clock, guard });
   const ownKeys = new OwnKeys({ ...base, ownProviders });
   const providerKeys = new ProviderKeys({ ...base, guard, ownProviders, ownKeys });
-  return { httpClient, ownKeys, providerKeys, providers: createProviders(settings, shared) };
+  const providers = createProviders(settings, shared);
+  const ownServers = config.providers.filter(isLocalServer).map(({ id }) => id);
+  const healthChecks = new HealthChecks({
+    ...base,
+    providers: new Map(ownServers.map((id) => [id, providers.get(id)!])),
+    intervalMs: config.healthCheckSeconds * 1_000,
+    isReporter: () => membership.peers().rank === 0,
+  });
+  return { httpClient, ownKeys, providerKeys, healthChecks, providers };
 }
 
 interface ModelParts {

@@ -1,7 +1,9 @@
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { CompletionEvents, Subscriptions } from "../calls/completion-events.ts";
+import type { Wakes } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressSend } from "../egress/client.ts";
 import { EgressGuard, systemResolve } from "../egress/guard.ts";
@@ -30,17 +32,10 @@ export interface WebhookOptions {
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "gauge">;
   /** Without it, the owner's own look, once a second, finds what another instance emitted. */
-  readonly wakes?: WebhookWakes;
+  readonly wakes?: Wakes | undefined;
   /** Of one attempt; the specification's own where it is left out. */
   readonly attemptTimeoutMs?: number;
   onError(error: unknown): void;
-}
-
-/** Tells other instances that an actor may have work; what is lost costs latency only. */
-export interface WebhookWakes {
-  wake(kind: string, id: string): void;
-  /** Returns the way to stop listening. */
-  onWake(kind: string, listener: (id: string) => void): () => void;
 }
 
 /** Everything about webhooks. */
@@ -86,7 +81,6 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     onError,
   });
   const backlog = new BacklogWatch(connections.webhooks, clock, options.telemetry);
-  const stopListening = options.wakes?.onWake(deliveries.kind, (id) => deliveries.wake(id));
   const subscriptions = new Subscriptions(connections.sql);
   const events = new EventWriter({
     sql: connections.background,
@@ -120,7 +114,6 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
     },
     passivateIdle: () => actors.passivateIdle(),
     async stop() {
-      stopListening?.();
       backlog.stop();
       await events.close(STOP_MS);
       await numbering.stop(STOP_MS);
@@ -145,7 +138,7 @@ function composeDeliveries(
   });
   const actors = new ActorRegistry(webhookActor(config.webhookRetryDelaysMs), {
     clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: Math.random }),
+    context: turnContextOf(clock, Math.random),
     commit: (effects) => writer.submit(effects),
     read: (query) => query.run(connections.webhooks),
   });
@@ -153,7 +146,7 @@ function composeDeliveries(
     Math.min(MAX_ATTEMPTS_IN_FLIGHT, Math.max(1, Math.floor(config.maxOutboundRequests / 2))),
     clock,
   );
-  const deliveries: Deliveries = new Deliveries({
+  const deliveries = new Deliveries({
     sql: connections.webhooks,
     instanceId: instance.id,
     actors,
@@ -163,11 +156,10 @@ function composeDeliveries(
     secrets,
     sendEvent,
     clock,
-    sweep: () => unowned.sweep(),
-    wakeOwner: (webhookId) => options.wakes?.wake(deliveries.kind, webhookId),
+    unowned,
+    wakes: options.wakes,
     onError,
   });
-  unowned.register(deliveries);
   options.telemetry.gauge(
     "gateway_webhooks_owned",
     "Webhooks that this instance acts for.",

@@ -52,6 +52,8 @@ export interface Settings {
   readonly metricsToken: string | undefined;
   /** Between two readings of the providers' own lists of models; 0 reads none. */
   readonly modelListsSeconds: number;
+  /** Between two health checks of self-hosted providers; 0 checks none. */
+  readonly healthCheckSeconds: number;
   readonly keepaliveMs: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
@@ -94,6 +96,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     corsOrigins: reader.check(() => corsOrigins(reader), []),
     metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
+    healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),

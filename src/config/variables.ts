@@ -145,6 +145,11 @@ const SETTINGS = [
     meaning: "time between two readings of the providers' own lists of models; 0 reads none",
   },
   {
+    name: "GATEWAY_HEALTH_CHECK_SECONDS",
+    default: "10",
+    meaning: "time between two health checks of self-hosted providers; 0 checks none",
+  },
+  {
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",

@@ -13,8 +13,8 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
     ...description,
     method: "POST",
     takesIdempotencyKey: true,
-    async handle(context) {
-      const outcome = await call.run({
+    handle(context) {
+      const answered = call.run({
         caller: context.caller,
         requestId: context.requestId,
         startedMs: context.startedMs,
@@ -26,7 +26,7 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
         log: context.log,
         admitAgain: () => context.admitAgain(),
       });
-      return responseOf(context, outcome);
+      return answered.then((outcome) => responseOf(context, outcome));
     },
   };
 }

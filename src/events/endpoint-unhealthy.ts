@@ -3,10 +3,10 @@ import { defineEvent } from "./definition.ts";
 
 export const endpointUnhealthy = defineEvent({
   type: "endpoint.unhealthy",
-  summary: "A provider's endpoint fails too often to be used.",
+  summary: "A self-hosted endpoint fails its health checks.",
   payload: Type.Object(
     { endpoint: Type.String(), provider: Type.String() },
     { additionalProperties: false },
   ),
-  sample: { endpoint: "openai/gpt-4o-mini", provider: "openai" },
+  sample: { endpoint: "vllm", provider: "vllm" },
 });

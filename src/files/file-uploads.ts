@@ -1,5 +1,5 @@
 import { type Database, isConnectionFailure } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import {
   abandonFileUpload,
   beginFileUpload,

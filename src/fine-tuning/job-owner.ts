@@ -8,7 +8,7 @@ import {
 } from "../../actors/runtime/ownership.ts";
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { FINE_TUNING_JOB, findDueJobs, JobMovedError } from "../../db/queries/fine-tuning-jobs.ts";
 import { findDeletedTunedModel } from "../../db/queries/tuned-models.ts";
 import type { JobFiles } from "../files/job-files.ts";

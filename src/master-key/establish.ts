@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { Database, DatabaseTransaction } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { leave } from "../../db/queries/instances.ts";
 import {
   establishMasterKey,

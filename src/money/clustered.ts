@@ -1,13 +1,17 @@
-import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { sqlState } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { keepHoldEffect, placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
+import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
-import type { Clock } from "../lib/clock.ts";
 import { isFree } from "./decide-hold.ts";
-import { GiveBacks } from "./give-backs.ts";
+import {
+  type Attempted,
+  type MoneyDependencies,
+  MoneyEngine,
+  type Payer,
+  requestOfLong,
+} from "./engine.ts";
 import { HoldQueue } from "./hold-queue.ts";
 import type {
   ChargeFigures,
@@ -17,79 +21,33 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
-import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
-import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
+import { notHeld } from "./pending-charge.ts";
 import { holdOf, PendingHold, type RunnableHold } from "./pending-hold.ts";
-import { Refunds } from "./refund.ts";
-import { SettleDeadline } from "./settle-deadline.ts";
-import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
-import { tellExhausted } from "./tell-exhausted.ts";
-import type { UndeliveredNotes } from "./undelivered.ts";
-import { writtenInTheEnd } from "./write-again.ts";
+import { tellExhausted } from "./refusal.ts";
+
+/** Between two tries to give a hold back. */
+const RETRY_MS = 1_000;
 
 /** A hold that has not ended, as this instance sees it. */
-interface RunningHold {
+interface RunningHold extends Attempted {
   readonly hold: RunnableHold;
-  /** Whether a checkpoint was handed in, or is known to be written. */
-  attempt: "none" | "asked for" | "written";
   checkpointing: Promise<void> | undefined;
   settling: Promise<void> | undefined;
   /** Set while an extension is decided. */
   extending: Promise<boolean> | undefined;
 }
 
-export interface ClusteredMoneyDependencies {
-  /** Remember for which periods budget.exhausted went out. */
-  readonly keys: ApiKeyActors;
-  readonly clock: Clock;
-  readonly instance: InstanceIdentity;
-  /** A provider's figures went beyond the hold and were cut to it. */
-  readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
-  readonly onBackgroundError: (error: unknown) => void;
-  readonly notes: UndeliveredNotes;
-}
-
 /**
  * Money where several instances share a database: a hold is a row in it, inserted under the locks of its
  * accounts, so no two instances give the same money away. No provider is called before that row is durable.
  */
-export class ClusteredMoney implements MoneyPort, ChargeOwner {
+export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   readonly holdQueue: HoldQueue;
-  readonly #dependencies: ClusteredMoneyDependencies;
   readonly #running = new ChurningMap<RunningHold>();
-  readonly #settleDeadline: SettleDeadline;
-  readonly #refunds: Refunds;
-  readonly #giveBacks: GiveBacks;
-  readonly #longHoldEnds: LongHoldEnds;
-  #ledger: GroupCommit | undefined;
 
-  constructor(dependencies: ClusteredMoneyDependencies) {
-    this.#dependencies = dependencies;
-    this.holdQueue = new HoldQueue(dependencies.clock, () => this.#ledger!.wake());
-    this.#settleDeadline = new SettleDeadline(dependencies.clock, dependencies.notes);
-    this.#refunds = new Refunds({
-      clock: dependencies.clock,
-      notes: dependencies.notes,
-      submit: (effect) => this.#ledger!.submit([effect]),
-      onGiven: ({ organizationId }) => this.holdQueue.wake(organizationId),
-      onError: dependencies.onBackgroundError,
-    });
-    this.#giveBacks = new GiveBacks({
-      clock: dependencies.clock,
-      ledger: () => this.#ledger!,
-      onGivenBack: (organizationId) => this.holdQueue.wake(organizationId),
-      onError: dependencies.onBackgroundError,
-    });
-    this.#longHoldEnds = {
-      instance: dependencies.instance,
-      submit: (effect) => this.#ledger!.submit([effect]),
-      ended: ({ organizationId }) => this.holdQueue.wake(organizationId),
-    };
-  }
-
-  /** The ledger asks the desk for holds, so the two are made one after the other. */
-  connect(ledger: GroupCommit): void {
-    this.#ledger = ledger;
+  constructor(dependencies: MoneyDependencies) {
+    super(dependencies);
+    this.holdQueue = new HoldQueue(dependencies.clock, () => this.ledger.wake());
   }
 
   get outstandingHolds(): number {
@@ -140,40 +98,23 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     const running = this.#running.get(hold.requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
     if (running === undefined || running.settling !== undefined) return;
-    const writing = this.#writeCheckpoint(running, figures);
+    const writing = this.writeCheckpoint(
+      running.hold,
+      running,
+      figures,
+      () => running.settling === undefined && this.#running.has(hold.requestId),
+    );
     running.checkpointing = writing;
     await writing;
-  }
-
-  async #writeCheckpoint(running: RunningHold, figures: ChargeFigures): Promise<void> {
-    const { hold } = running;
-    if (running.attempt === "none") running.attempt = "asked for";
-    const checkpoint = checkpointOf(hold, figures);
-    try {
-      await writtenInTheEnd(
-        this.#dependencies.clock,
-        () => this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]),
-        () =>
-          running.attempt === "written" &&
-          running.settling === undefined &&
-          this.#running.has(hold.requestId),
-      );
-      running.attempt = "written";
-    } catch (error) {
-      if (running.attempt === "asked for") running.attempt = "none";
-      throw error;
-    }
   }
 
   settle(hold: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
     const running = this.#running.get(hold.requestId);
     if (running === undefined) return Promise.reject(notHeld(hold));
     if (running.settling !== undefined) return running.settling;
-    if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
-    const settlement = settlementOf(hold, figures, running.attempt !== "none");
-    const charge = new PendingCharge(this, this.#settleDeadline, settlement, also);
+    const charge = this.chargeFor(hold, running, figures, also);
     running.settling = charge.settled;
-    behind(running.extending, () => this.#ledger!.post(charge));
+    behind(running.extending, () => this.ledger.post(charge));
     return charge.settled;
   }
 
@@ -188,10 +129,6 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     this.release(running.hold);
   }
 
-  postLater(charge: PendingCharge): void {
-    this.#ledger!.postLater(charge);
-  }
-
   release(hold: Hold): void {
     const running = this.#running.get(hold.requestId);
     // What is being charged is not free, even after its caller's deadline. Nor is what a reaper
@@ -200,38 +137,29 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     if (running.attempt === "written") return;
     this.#running.delete(hold.requestId);
     if (running.attempt === "none") {
-      behind(running.extending, () => this.#giveBacks.giveBack(running.hold, false));
+      behind(running.extending, () => this.#giveBack(running.hold, false));
     } else {
       // Nothing was delivered: the checkpoint goes too, once it is known what became of it.
-      const giveBack = () =>
-        behind(running.extending, () => this.#giveBacks.giveBack(running.hold, true));
+      const giveBack = () => behind(running.extending, () => this.#giveBack(running.hold, true));
       running.checkpointing!.then(giveBack, giveBack);
     }
   }
 
   async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
     const hold = await this.hold(requestOfLong(request));
-    const { instance } = this.#dependencies;
+    const { instance } = this.dependencies;
     // What costs nothing has no row yet.
     const effect =
       hold.holdNano === 0n
         ? placeLongHoldEffect(hold, also)
         : keepHoldEffect(instance, request.id, also);
     try {
-      await this.#ledger!.submit([effect]);
+      await this.ledger.submit([effect]);
     } catch (error) {
       this.release(hold);
       throw error;
     }
     this.#running.delete(request.id);
-  }
-
-  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
-    return endLongHold(this.#longHoldEnds, id, figures, also);
-  }
-
-  releaseLong(id: string, also?: StatementEffect): Promise<void> {
-    return endLongHold(this.#longHoldEnds, id, undefined, also);
   }
 
   /** Holds of these were charged by a batch that is durable. */
@@ -240,21 +168,15 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     for (const organizationId of organizations) this.holdQueue.wake(organizationId);
   }
 
-  /** A charge was posted whose answer never left, because the database answered too late. */
-  refund(settlement: Settlement): void {
-    this.#refunds.give(settlement);
-  }
-
-  /** This process ends at once: what was not answered never will be. */
-  noteUnanswered(): void {
-    this.#settleDeadline.noteWaiting();
+  protected changedInLedger({ organizationId }: Payer): void {
+    this.holdQueue.wake(organizationId);
   }
 
   /** What costs nothing needs no row. */
   #holdNothing(request: HoldRequest): Hold {
     const size = { holdNano: 0n, outputTokens: request.outputTokens };
     const accounts = this.holdQueue.accounts.of(request);
-    const hold = holdOf(request, accounts, size, this.#dependencies.clock.nowMs());
+    const hold = holdOf(request, accounts, size, this.dependencies.clock.nowMs());
     this.#begin(hold);
     return hold;
   }
@@ -269,24 +191,40 @@ export class ClusteredMoney implements MoneyPort, ChargeOwner {
     });
   }
 
+  /** Ends a hold without a charge. Retried until it is written; what dies with this instance is left to a reaper. */
+  #giveBack(hold: Hold, hasAttempt: boolean): void {
+    if (hold.holdNano === 0n && !hasAttempt) return;
+    const { requestId, orgAccount, dayAccount, monthAccount, organizationId } = hold;
+    const release = { requestId, orgAccount, dayAccount, monthAccount, hasAttempt };
+    this.ledger.submit([{ kind: "release", release }]).then(
+      () => this.holdQueue.wake(organizationId),
+      (error) => {
+        if (this.ledger.isClosed || sqlState(error) === FENCED) return;
+        const { clock, onBackgroundError } = this.dependencies;
+        onBackgroundError(error);
+        clock.after(RETRY_MS, () => this.#giveBack(hold, hasAttempt));
+      },
+    );
+  }
+
   #ask(request: HoldRequest): Promise<Hold> {
     return new Promise((resolve, reject) => {
       let endDeadline = (): void => {};
       const pending = new PendingHold(request, {
         granted: (hold) => {
           endDeadline();
-          if (pending.isGivenUp) return this.#giveBacks.giveBack(hold, false);
+          if (pending.isGivenUp) return this.#giveBack(hold, false);
           this.#begin(hold);
           resolve(hold);
         },
         refused: (error, headroom) => {
           endDeadline();
           if (headroom === undefined) reject(error);
-          else void tellExhausted(this.#dependencies, request, headroom).then(() => reject(error));
+          else void tellExhausted(this.dependencies, request, headroom).then(() => reject(error));
         },
       });
       this.holdQueue.submit(pending);
-      endDeadline = this.#settleDeadline.begin((error) => {
+      endDeadline = this.settleDeadline.begin((error) => {
         // One that waits for others has a time of its own.
         if (pending.isInLine || pending.place === "ended") return;
         this.holdQueue.giveUp(pending, error);

@@ -1,14 +1,21 @@
-import type { HoldDemand, HoldSource, HoldUnit, HoldVerdict } from "../../db/ledger/hold-rows.ts";
+import {
+  dayAccountId,
+  type HoldDemand,
+  type HoldSource,
+  type HoldUnit,
+  type HoldVerdict,
+  monthAccountId,
+  orgAccountId,
+  type RequestAccounts,
+} from "../../db/ledger/rows.ts";
 import { AgeOrder } from "../lib/age-order.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { headroomOf, revokedHeadroom } from "./account-headroom.ts";
+import { type Period, utcDay, utcMonth } from "../lib/utc-time.ts";
 import { decideHold } from "./decide-hold.ts";
 import type { PendingHold } from "./pending-hold.ts";
-import { isShortBySpend, refusal, revoked } from "./refusal.ts";
-import { AccountsNow } from "./request-accounts.ts";
-import { MAX_WAIT_MS, MAX_WAITING_REQUESTS } from "./wait-queue.ts";
-import { WaitingLine } from "./waiting-line.ts";
+import { headroomOf, isShortBySpend, refusal, revoked, revokedHeadroom } from "./refusal.ts";
+import { MAX_WAIT_MS, MAX_WAITING_REQUESTS, type ShortOf, WaitingLine } from "./waiting-line.ts";
 
 const MAX_BATCH_HOLDS = 256;
 /** Holds that wait for the next batches; a further one fails with "overloaded". */
@@ -17,6 +24,45 @@ const MAX_QUEUED_HOLDS = 20_000;
 const POLL_MS = 50;
 /** How long the last look may take where the database does not answer. */
 const MAX_LAST_LOOK_MS = 500;
+
+/** How many of each key are asked for again at first; more follow where these get what they want. */
+const FIRST_WIDTH = 4;
+const WIDTH_GROWTH = 4;
+const MAX_WIDTH = 4_096;
+
+/**
+ * The waiting line of a clustered gateway, which asks the database. Where money may have come free the first
+ * of each key are asked for again, and more of them as long as that brings something.
+ */
+class AskingLine extends WaitingLine<PendingHold> {
+  #width = FIRST_WIDTH;
+  #hasGrown = false;
+
+  /** The next to be asked for again, at most so many. */
+  next(limit: number): PendingHold[] {
+    if (!this.#hasGrown) this.#width = FIRST_WIDTH;
+    this.#hasGrown = false;
+    const next: PendingHold[] = [];
+    const ofKey = new Map<string, number>();
+    for (const pending of this.waiting) {
+      if (next.length >= limit) break;
+      if (pending.place !== "waiting" || pending.isDue) continue;
+      const { keyId } = pending.request;
+      const count = ofKey.get(keyId) ?? 0;
+      if (count >= this.#width) continue;
+      ofKey.set(keyId, count + 1);
+      next.push(pending);
+    }
+    return next;
+  }
+
+  /** One of those that were asked for again has left the line. */
+  widen(): void {
+    if (this.#hasGrown) return;
+    this.#hasGrown = true;
+    this.#width = Math.min(this.#width * WIDTH_GROWTH, MAX_WIDTH);
+  }
+}
 
 /**
  * Puts the holds that are asked for before the database, with the next batch of the ledger. Those that are
@@ -31,8 +77,8 @@ export class HoldQueue implements HoldSource {
   /** Of running requests: no more than there are of these. */
   readonly #extensions: HoldUnit[] = [];
   readonly #due = new Set<PendingHold>();
-  readonly #lines = new Map<string, WaitingLine>();
-  readonly #awake = new Set<WaitingLine>();
+  readonly #lines = new Map<string, AskingLine>();
+  readonly #awake = new Set<AskingLine>();
   readonly #timers = new Map<PendingHold, () => void>();
   #isPolling = false;
 
@@ -149,7 +195,7 @@ export class HoldQueue implements HoldSource {
   }
 
   /** Stays in its line, or joins it. */
-  #stay(pending: PendingHold, shortOf: "organization" | "key"): void {
+  #stay(pending: PendingHold, shortOf: ShortOf): void {
     if (pending.isGivenUp) {
       this.#leave(pending);
       pending.place = "ended";
@@ -164,11 +210,11 @@ export class HoldQueue implements HoldSource {
     if (pending.isDue) this.#lookLast(pending);
   }
 
-  #joinLine(pending: PendingHold, shortOf: "organization" | "key"): void {
+  #joinLine(pending: PendingHold, shortOf: ShortOf): void {
     const { organizationId } = pending.request;
     let line = this.#lines.get(organizationId);
     if (line === undefined) {
-      line = new WaitingLine(organizationId);
+      line = new AskingLine();
       this.#lines.set(organizationId, line);
     }
     if (line.length >= MAX_WAITING_REQUESTS) {
@@ -242,5 +288,33 @@ export class HoldQueue implements HoldSource {
       for (const organizationId of this.#lines.keys()) this.wake(organizationId);
       this.#poll();
     });
+  }
+}
+
+/** The accounts of requests that are admitted now: their day and month stay theirs. */
+export class AccountsNow {
+  readonly #clock: Clock;
+  #day: Period;
+  #month: Period;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#day = utcDay(clock.nowMs());
+    this.#month = utcMonth(clock.nowMs());
+  }
+
+  of(request: { readonly organizationId: string; readonly keyId: string }): RequestAccounts {
+    this.#roll(this.#clock.nowMs());
+    return {
+      orgAccount: orgAccountId(request.organizationId),
+      dayAccount: dayAccountId(request.keyId, this.#day.start),
+      monthAccount: monthAccountId(request.keyId, this.#month.start),
+    };
+  }
+
+  #roll(nowMs: number): void {
+    if (nowMs >= this.#day.startMs && nowMs < this.#day.endMs) return;
+    this.#day = utcDay(nowMs);
+    this.#month = utcMonth(nowMs);
   }
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import { type Database, type Query, sqlState } from "../../db/client.ts";
-import { refundPart } from "../../db/ledger/refunds.ts";
+import { refundPart } from "../../db/ledger/credits.ts";
 import {
   type CreditCommandOutcome,
   findCreditCommand,

@@ -1,15 +1,50 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
+import type { KeyPeriods } from "../../actors/api-key/state.ts";
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
-import { isSamePayer } from "../../db/ledger/charged-accounts.ts";
-import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
+import { type AccountTotals, isSamePayer, type Settlement } from "../../db/ledger/rows.ts";
+import type { NanoUsd } from "../lib/money.ts";
+import type { Attempted, Payer } from "./engine.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
+import type { PendingCharge } from "./pending-charge.ts";
 import type { Headroom } from "./refusal.ts";
-import { SingleNodeHold } from "./single-node-hold.ts";
 
-/** Who pays for a request. */
-interface Payer {
-  readonly keyId: string;
+/** A hold in memory that has not ended. */
+export class SingleNodeHold implements Hold, Attempted {
+  readonly requestId: string;
   readonly organizationId: string;
+  readonly keyId: string;
+  readonly orgAccount: string;
+  readonly dayAccount: string;
+  readonly monthAccount: string;
+  holdNano: NanoUsd;
+  readonly feeBasisPoints: bigint;
+  readonly outputTokens: number;
+  readonly isLowered: boolean;
+  readonly admittedAtMs: number;
+  attempt: Attempted["attempt"] = "none";
+  /** Its charge, on its way. */
+  charge: PendingCharge | undefined;
+
+  constructor(
+    request: HoldRequest,
+    orgAccount: string,
+    { day, month }: KeyPeriods,
+    holdNano: NanoUsd,
+    outputTokens: number,
+    admittedAtMs: number,
+  ) {
+    this.requestId = request.requestId;
+    this.organizationId = request.organizationId;
+    this.keyId = request.keyId;
+    this.orgAccount = orgAccount;
+    this.dayAccount = day.accountId;
+    this.monthAccount = month.accountId;
+    this.holdNano = holdNano;
+    this.feeBasisPoints = request.feeBasisPoints;
+    this.outputTokens = outputTokens;
+    this.isLowered = outputTokens < request.outputTokens;
+    this.admittedAtMs = admittedAtMs;
+  }
 }
 
 /** The actors of a key and its organization, as one: both in memory and up to date, or waited for. */

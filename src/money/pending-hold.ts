@@ -1,5 +1,4 @@
-import type { HoldDemand } from "../../db/ledger/hold-rows.ts";
-import type { RequestAccounts } from "../../db/ledger/rows.ts";
+import type { HoldDemand, RequestAccounts } from "../../db/ledger/rows.ts";
 import type { Aged } from "../lib/age-order.ts";
 import { grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";

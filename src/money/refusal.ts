@@ -1,5 +1,7 @@
+import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { KeyHeadroom, PeriodHeadroom } from "../../actors/api-key/state.ts";
-import type { OrganizationHeadroom } from "../../actors/organization/state.ts";
+import { type OrganizationHeadroom, UNLIMITED_NANO } from "../../actors/organization/state.ts";
+import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../db/ledger/rows.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { usdText } from "../lib/money.ts";
 import { isoTime, utcDay, utcMonth } from "../lib/utc-time.ts";
@@ -28,7 +30,7 @@ function shortPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[
  * The periods whose spend refuses the request, so that their budgets count as reached. One
  * that is larger than the whole budget is refused whatever was spent, and reaches nothing.
  */
-export function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
   return shortPeriods(headroom, request).filter(
     ({ budgetNano }) => budgetNano === 0n || decideHold(request, budgetNano).isHeld,
   );
@@ -96,4 +98,76 @@ export function revoked({ key }: Headroom): GatewayError {
 
 function positive(nano: bigint): bigint {
   return nano < 0n ? 0n : nano;
+}
+
+const UNLIMITED = { unspentNano: UNLIMITED_NANO, freeNano: UNLIMITED_NANO };
+
+/** What the database saw when it refused a hold, as the refusal is worked out from it. */
+export function headroomOf(
+  demand: HoldDemand,
+  verdict: Extract<HoldVerdict, { kind: "short" }>,
+): Headroom {
+  const { organization, day, month } = verdict;
+  const limits: PeriodHeadroom[] = [];
+  if (day) limits.push(periodHeadroom("day", demand.dayAccount, day));
+  if (month) limits.push(periodHeadroom("month", demand.monthAccount, month));
+  return {
+    key: keyHeadroom(demand, true, limits),
+    organization: organization ?? UNLIMITED,
+  };
+}
+
+/** The same where the key does not count any more. */
+export function revokedHeadroom(demand: HoldDemand, isActive: false | undefined): Headroom {
+  return {
+    key: keyHeadroom(demand, isActive, []),
+    organization: { unspentNano: 0n, freeNano: 0n },
+  };
+}
+
+function keyHeadroom(
+  { dayAccount, monthAccount }: HoldDemand,
+  isActive: boolean | undefined,
+  limits: readonly PeriodHeadroom[],
+): KeyHeadroom {
+  return { isActive, dayAccount, monthAccount, limits };
+}
+
+function periodHeadroom(
+  kind: "day" | "month",
+  accountId: string,
+  room: AccountHeadroom,
+): PeriodHeadroom {
+  return {
+    accountId,
+    kind,
+    periodStart: accountId.slice(accountId.lastIndexOf(":") + 1),
+    budgetNano: room.limitNano,
+    unspentNano: room.unspentNano,
+    freeNano: room.freeNano,
+  };
+}
+
+/**
+ * Emits budget.exhausted for the periods whose spend alone refuses the request, once each. If that fails the
+ * request is still refused, and the next refusal emits it.
+ */
+export async function tellExhausted(
+  { keys, onBackgroundError }: { keys: ApiKeyActors; onBackgroundError(error: unknown): void },
+  request: HoldRequest,
+  headroom: Headroom,
+): Promise<void> {
+  const periods = exhaustedPeriods(headroom, request).map((period) => ({
+    id: period.accountId,
+    kind: period.kind,
+    organizationId: request.organizationId,
+    keyId: request.keyId,
+    periodStart: period.periodStart,
+  }));
+  if (periods.length === 0) return;
+  try {
+    await keys.get(request.keyId).ask("exhausted", periods);
+  } catch (error) {
+    onBackgroundError(error);
+  }
 }

@@ -1,13 +1,9 @@
-import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import type { OrganizationActors } from "../../actors/organization/actor.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
-import type { Clock } from "../lib/clock.ts";
 import { decideHold, holdFor, isFree } from "./decide-hold.ts";
+import { type MoneyDependencies, MoneyEngine, type Payer, requestOfLong } from "./engine.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -16,72 +12,24 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
-import { endLongHold, type LongHoldEnds, requestOfLong } from "./long-holds.ts";
-import { PayerActors } from "./payer-actors.ts";
-import { type ChargeOwner, PendingCharge } from "./pending-charge.ts";
-import { Refunds } from "./refund.ts";
-import { freeNano, isShortBySpend, refusal, revoked } from "./refusal.ts";
-import { SettleDeadline } from "./settle-deadline.ts";
-import { checkpointOf, notHeld, settlementOf } from "./settlement.ts";
-import type { SingleNodeHold } from "./single-node-hold.ts";
-import { tellExhausted } from "./tell-exhausted.ts";
-import type { UndeliveredNotes } from "./undelivered.ts";
-import { MAX_WAITING_REQUESTS, WaitQueue, type WaitVerdict } from "./wait-queue.ts";
-import { writtenInTheEnd } from "./write-again.ts";
-
-export interface SingleNodeMoneyDependencies {
-  readonly keys: ApiKeyActors;
-  readonly organizations: OrganizationActors;
-  readonly clock: Clock;
-  readonly instance: InstanceIdentity;
-  /** A provider's figures went beyond the hold and were cut to it. */
-  readonly onClamped: (hold: Hold, clampedNano: bigint) => void;
-  readonly onBackgroundError: (error: unknown) => void;
-  readonly notes: UndeliveredNotes;
-}
+import { PayerActors, type SingleNodeHold } from "./payer-actors.ts";
+import { notHeld } from "./pending-charge.ts";
+import { freeNano, isShortBySpend, refusal, revoked, tellExhausted } from "./refusal.ts";
+import { MAX_WAITING_REQUESTS, type ShortOf, WaitQueue, type WaitVerdict } from "./waiting-line.ts";
 
 /**
  * Money where this process is the only writer: actors hold in memory against what the ledger has posted,
  * so an admission costs no round trip and an unstreamed request one commit. A hold lives from its
  * admission until `committed` has seen its settlement, or until it is released.
  */
-export class SingleNodeMoney implements MoneyPort, ChargeOwner {
-  readonly #dependencies: SingleNodeMoneyDependencies;
+export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   readonly #payers: PayerActors;
   readonly #holds = new ChurningMap<SingleNodeHold>();
   readonly #queues = new Map<string, WaitQueue>();
-  readonly #settleDeadline: SettleDeadline;
-  readonly #refunds: Refunds;
-  readonly #longHoldEnds: LongHoldEnds;
-  #ledger: GroupCommit | undefined;
 
-  constructor(dependencies: SingleNodeMoneyDependencies) {
-    this.#dependencies = dependencies;
+  constructor(dependencies: MoneyDependencies) {
+    super(dependencies);
     this.#payers = new PayerActors(dependencies.keys, dependencies.organizations);
-    this.#settleDeadline = new SettleDeadline(dependencies.clock, dependencies.notes);
-    this.#refunds = new Refunds({
-      clock: dependencies.clock,
-      notes: dependencies.notes,
-      submit: (effect) => this.#ledger!.submit([effect]),
-      onGiven: (settlement) => {
-        this.#payers.forget(settlement);
-        this.#queues.get(settlement.organizationId)?.drain();
-      },
-      onError: dependencies.onBackgroundError,
-    });
-    this.#longHoldEnds = {
-      instance: dependencies.instance,
-      submit: (effect) => this.#ledger!.submit([effect]),
-      ended: (hold) => {
-        this.#payers.forget(hold);
-        this.#queues.get(hold.organizationId)?.drain();
-      },
-    };
-  }
-
-  /** The ledger tells `committed` of its batches, so the two are made one after the other. */
-  connect(ledger: GroupCommit): void {
-    this.#ledger = ledger;
   }
 
   get outstandingHolds(): number {
@@ -131,30 +79,16 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
     const hold = this.#holds.get(requestId);
     // Behind a settlement a checkpoint would bring back the attempt that it removed.
     if (hold === undefined || hold.charge !== undefined) return;
-    if (hold.attempt === "none") hold.attempt = "asked for";
-    const checkpoint = checkpointOf(hold, figures);
-    try {
-      await writtenInTheEnd(
-        this.#dependencies.clock,
-        () => this.#ledger!.submit([{ kind: "checkpoint", checkpoint }]),
-        () => hold.attempt === "written" && hold.charge === undefined,
-      );
-      hold.attempt = "written";
-    } catch (error) {
-      if (hold.attempt === "asked for") hold.attempt = "none";
-      throw error;
-    }
+    await this.writeCheckpoint(hold, hold, figures, () => hold.charge === undefined);
   }
 
   settle(of: Hold, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
     const hold = this.#holds.get(of.requestId);
     if (hold === undefined) return Promise.reject(notHeld(of));
     if (hold.charge !== undefined) return hold.charge.settled;
-    if (figures.clampedNano > 0n) this.#dependencies.onClamped(hold, figures.clampedNano);
-    const settlement = settlementOf(hold, figures, hold.attempt !== "none");
-    const charge = new PendingCharge(this, this.#settleDeadline, settlement, also);
+    const charge = this.chargeFor(hold, hold, figures, also);
     hold.charge = charge;
-    this.#ledger!.post(charge);
+    this.ledger.post(charge);
     return charge.settled;
   }
 
@@ -166,10 +100,6 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
     if (hold === undefined) return;
     hold.charge = undefined;
     this.release(hold);
-  }
-
-  postLater(charge: PendingCharge): void {
-    this.#ledger!.postLater(charge);
   }
 
   release({ requestId }: Hold): void {
@@ -185,20 +115,12 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
   async holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void> {
     const hold = await this.hold(requestOfLong(request));
     try {
-      await this.#ledger!.submit([placeLongHoldEffect(hold, also)]);
+      await this.ledger.submit([placeLongHoldEffect(hold, also)]);
       this.#payers.forget(hold);
     } finally {
       // Nothing is decided any more before the actors have loaded what is held in the database now.
       this.release(hold);
     }
-  }
-
-  settleLong(id: string, figures: SettlementFigures, also?: StatementEffect): Promise<void> {
-    return endLongHold(this.#longHoldEnds, id, figures, also);
-  }
-
-  releaseLong(id: string, also?: StatementEffect): Promise<void> {
-    return endLongHold(this.#longHoldEnds, id, undefined, also);
   }
 
   /** A batch of settlements is durable: spend is noted and holds end, in one step. */
@@ -215,14 +137,9 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
     for (const organizationId of touched) this.#queues.get(organizationId)?.drain();
   }
 
-  /** A charge was posted whose answer never left, because the database answered too late. */
-  refund(settlement: Settlement): void {
-    this.#refunds.give(settlement);
-  }
-
-  /** This process ends at once: what was not answered never will be. */
-  noteUnanswered(): void {
-    this.#settleDeadline.noteWaiting();
+  protected changedInLedger(payer: Payer): void {
+    this.#payers.forget(payer);
+    this.#queues.get(payer.organizationId)?.drain();
   }
 
   /** Decides over key and organization at once, without a wait in between, and holds where it can. */
@@ -242,16 +159,16 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
 
   /** Undefined where key and organization do not both have so much free, or the key may not be used. */
   #tryHold(request: HoldRequest, holdNano: bigint, outputTokens: number): Hold | undefined {
-    const nowMs = this.#dependencies.clock.nowMs();
+    const nowMs = this.dependencies.clock.nowMs();
     const hold = this.#payers.hold(request, holdNano, outputTokens, nowMs);
     if (hold !== undefined) this.#holds.set(hold.requestId, hold);
     return hold;
   }
 
-  async #wait(request: HoldRequest, shortOf: "organization" | "key"): Promise<Hold> {
+  async #wait(request: HoldRequest, shortOf: ShortOf): Promise<Hold> {
     let queue = this.#queues.get(request.organizationId);
     if (queue === undefined) {
-      queue = new WaitQueue(this.#dependencies.clock, {
+      queue = new WaitQueue(this.dependencies.clock, {
         whenSettled: (waiting) => this.#payers.whenSettled(waiting),
         look: (waiting) => this.#look(waiting),
       });
@@ -274,6 +191,6 @@ export class SingleNodeMoney implements MoneyPort, ChargeOwner {
   /** Emits budget.exhausted for the periods whose spend alone refuses the request, once each. */
   async #tellExhausted(request: HoldRequest): Promise<void> {
     if (!this.#payers.areLoaded(request)) return;
-    await tellExhausted(this.#dependencies, request, this.#payers.headroom(request));
+    await tellExhausted(this.dependencies, request, this.#payers.headroom(request));
   }
 }

@@ -1,32 +1,37 @@
-import type { PendingHold } from "./pending-hold.ts";
+import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import type { Hold, HoldRequest } from "./interface.ts";
 
-/** How many of each key are asked for again at first; more follow where these get what they want. */
-const FIRST_WIDTH = 4;
-const WIDTH_GROWTH = 4;
-const MAX_WIDTH = 4_096;
+/** A request short only because of other running holds waits this long at most. */
+export const MAX_WAIT_MS = 2_000;
+/** Waiting requests of one organization; beyond that a request is refused at once. */
+export const MAX_WAITING_REQUESTS = 4_096;
+/** How long the last look waits for what is known of the money, where that is just changing. */
+const MAX_SETTLING_MS = 500;
+
+/** What a waiting request is short of: its organization's balance, or a budget of its key. */
+export type ShortOf = "organization" | "key";
 
 /**
- * Requests of one organization that wait for holds to end, first come first served. Where money may have
- * come free the first of each key are asked for again, and more of them as long as that brings something.
+ * Requests of one organization that wait for holds to end, first come first served: a request that needs what
+ * an earlier one waits for stands behind it.
  */
-export class WaitingLine {
-  readonly organizationId: string;
-  readonly #entries = new Map<PendingHold, "organization" | "key">();
+export class WaitingLine<Waiting extends { readonly request: { readonly keyId: string } }> {
+  readonly #waiting = new Map<Waiting, ShortOf>();
   readonly #ofKey = new Map<string, number>();
   #shortOfOrganization = 0;
-  #width = FIRST_WIDTH;
-  #hasGrown = false;
-
-  constructor(organizationId: string) {
-    this.organizationId = organizationId;
-  }
 
   get length(): number {
-    return this.#entries.size;
+    return this.#waiting.size;
   }
 
-  has(pending: PendingHold): boolean {
-    return this.#entries.has(pending);
+  /** In order. */
+  get waiting(): Iterable<Waiting> {
+    return this.#waiting.keys();
+  }
+
+  has(one: Waiting): boolean {
+    return this.#waiting.has(one);
   }
 
   /** True where an earlier request waits for what a request of this key needs. */
@@ -35,50 +40,165 @@ export class WaitingLine {
   }
 
   /** Puts it at the end, or notes what one that waits already is short of. */
-  note(pending: PendingHold, shortOf: "organization" | "key"): void {
-    const before = this.#entries.get(pending);
-    this.#entries.set(pending, shortOf);
+  note(one: Waiting, shortOf: ShortOf): void {
+    const before = this.#waiting.get(one);
+    this.#waiting.set(one, shortOf);
     if (before === undefined) {
-      const { keyId } = pending.request;
+      const { keyId } = one.request;
       this.#ofKey.set(keyId, (this.#ofKey.get(keyId) ?? 0) + 1);
     }
     if (before === "organization") this.#shortOfOrganization--;
     if (shortOf === "organization") this.#shortOfOrganization++;
   }
 
-  remove(pending: PendingHold): void {
-    const shortOf = this.#entries.get(pending);
-    if (shortOf === undefined) return;
-    this.#entries.delete(pending);
+  /** False where it does not wait here. */
+  remove(one: Waiting): boolean {
+    const shortOf = this.#waiting.get(one);
+    if (shortOf === undefined) return false;
+    this.#waiting.delete(one);
     if (shortOf === "organization") this.#shortOfOrganization--;
-    const { keyId } = pending.request;
+    const { keyId } = one.request;
     const left = this.#ofKey.get(keyId)! - 1;
     if (left === 0) this.#ofKey.delete(keyId);
     else this.#ofKey.set(keyId, left);
+    return true;
+  }
+}
+
+/** What one look at a waiting request decides. */
+export type WaitVerdict =
+  | { readonly kind: "held"; readonly hold: Hold }
+  | { readonly kind: "refused"; readonly error: unknown }
+  /** Short for the time being. */
+  | { readonly kind: "short"; readonly of: ShortOf; readonly error: unknown };
+
+interface WaitingMoney {
+  /** Undefined where what is known of the request's money is durable and up to date; else a promise of it. */
+  whenSettled(request: HoldRequest): Promise<void> | undefined;
+  /** Only where it is settled. */
+  look(request: HoldRequest): WaitVerdict;
+}
+
+interface Entry {
+  readonly request: HoldRequest;
+  isLastLook: boolean;
+  resolve(hold: Hold): void;
+  reject(error: unknown): void;
+  cancelTimer(): void;
+}
+
+/**
+ * The waiting line of a single-node gateway, which decides in memory. When its time is up a request is looked
+ * at once more, alone, because nothing is refused while the money is there.
+ */
+export class WaitQueue {
+  readonly #clock: Clock;
+  readonly #money: WaitingMoney;
+  readonly #line = new WaitingLine<Entry>();
+  #isResuming = false;
+
+  constructor(clock: Clock, money: WaitingMoney) {
+    this.#clock = clock;
+    this.#money = money;
   }
 
-  /** The next to be asked for again, at most so many. */
-  next(limit: number): PendingHold[] {
-    if (!this.#hasGrown) this.#width = FIRST_WIDTH;
-    this.#hasGrown = false;
-    const next: PendingHold[] = [];
-    const ofKey = new Map<string, number>();
-    for (const pending of this.#entries.keys()) {
-      if (next.length >= limit) break;
-      if (pending.place !== "waiting" || pending.isDue) continue;
-      const { keyId } = pending.request;
-      const count = ofKey.get(keyId) ?? 0;
-      if (count >= this.#width) continue;
-      ofKey.set(keyId, count + 1);
-      next.push(pending);
+  get length(): number {
+    return this.#line.length;
+  }
+
+  standsBefore(keyId: string): boolean {
+    return this.#line.standsBefore(keyId);
+  }
+
+  wait(request: HoldRequest, shortOf: ShortOf): Promise<Hold> {
+    return new Promise((resolve, reject) => {
+      const entry: Entry = {
+        request,
+        isLastLook: false,
+        resolve,
+        reject,
+        cancelTimer: this.#clock.after(MAX_WAIT_MS, () => this.#lookLast(entry)),
+      };
+      this.#line.note(entry, shortOf);
+    });
+  }
+
+  /** Looks at everyone in order, after holds have ended. */
+  drain(): void {
+    const blockedKeys = new Set<string>();
+    for (const entry of this.#line.waiting) {
+      const { request } = entry;
+      if (blockedKeys.has(request.keyId)) continue;
+      const settled = this.#money.whenSettled(request);
+      if (settled !== undefined) {
+        this.#resumeWhen(settled);
+        return;
+      }
+      const verdict = this.#money.look(request);
+      if (verdict.kind !== "short") {
+        this.#line.remove(entry);
+        end(entry, verdict);
+        continue;
+      }
+      this.#line.note(entry, verdict.of);
+      if (verdict.of === "organization") return;
+      blockedKeys.add(request.keyId);
     }
-    return next;
   }
 
-  /** One of those that were asked for again has left the line. */
-  widen(): void {
-    if (this.#hasGrown) return;
-    this.#hasGrown = true;
-    this.#width = Math.min(this.#width * WIDTH_GROWTH, MAX_WIDTH);
+  #resumeWhen(settled: Promise<void>): void {
+    // Its failure is for the wait that is under way to report.
+    if (this.#isResuming) return void settled.catch(() => {});
+    this.#isResuming = true;
+    settled.then(
+      () => {
+        this.#isResuming = false;
+        this.drain();
+      },
+      () => {
+        // There is nothing to look at; the last look tells why.
+        this.#isResuming = false;
+      },
+    );
   }
+
+  #lookLast(entry: Entry, isFinal = false): void {
+    if (!this.#line.has(entry)) return;
+    const settled = this.#money.whenSettled(entry.request);
+    if (settled === undefined) {
+      this.#leave(entry, this.#money.look(entry.request));
+      return;
+    }
+    if (isFinal) {
+      settled.catch(() => {});
+      this.#leave(entry, { kind: "refused", error: unsettled() });
+      return;
+    }
+    if (!entry.isLastLook) {
+      entry.isLastLook = true;
+      entry.cancelTimer = this.#clock.after(MAX_SETTLING_MS, () => this.#lookLast(entry, true));
+    }
+    settled.then(
+      () => this.#lookLast(entry),
+      (error) => this.#leave(entry, { kind: "refused", error }),
+    );
+  }
+
+  #leave(entry: Entry, verdict: WaitVerdict): void {
+    if (!this.#line.remove(entry)) return;
+    end(entry, verdict);
+    this.drain();
+  }
+}
+
+function end(entry: Entry, verdict: WaitVerdict): void {
+  entry.cancelTimer();
+  if (verdict.kind === "held") entry.resolve(verdict.hold);
+  else entry.reject(verdict.error);
+}
+
+function unsettled(): GatewayError {
+  return new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+    retryAfterSeconds: 1,
+  });
 }

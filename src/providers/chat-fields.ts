@@ -1,4 +1,5 @@
 import { isSelfHosted } from "../config/provider-types.ts";
+import type { ChatRequestFields } from "./chat-body.ts";
 import { wireDialect } from "./openai/wire-dialects.ts";
 
 /**
@@ -259,13 +260,15 @@ export interface ChatFields {
   readonly type: string;
   /**
    * The names of what the provider lacks of a field: the field itself, members of it, or nothing.
-   * `isSingleNode` says that all candidates of the call are of this type.
+   * `isSingleNode` says that all candidates of the call are of this type. `request` is all of it but, where it
+   * is long, its messages and what lies deep in its fields.
    */
   missing(
     field: string,
     value: unknown,
     model: FieldModel,
     isSingleNode: boolean,
+    request: ChatRequestFields,
   ): readonly string[];
 }
 

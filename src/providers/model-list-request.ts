@@ -1,14 +1,24 @@
 import { providerType } from "../config/provider-types.ts";
-import { MODEL_LIST_QUERY } from "./gemini/model-list.ts";
+import {
+  MODEL_LIST_QUERY as ANTHROPICS_QUERY,
+  requestHeaders,
+} from "./anthropic/request-headers.ts";
+import { MODEL_LIST_QUERY as GOOGLES_QUERY } from "./gemini/model-list.ts";
 import { wireDialect } from "./openai/wire-dialects.ts";
 import { endpointUrl } from "./transport/request-head.ts";
 
 /** Where a provider of that type has its list of models. */
 export function modelListUrl(type: string, baseUrl: string): string {
   const url = endpointUrl(baseUrl, "/models");
-  if (!isGoogles(type)) return url;
-  return `${url}${url.includes("?") ? "&" : "?"}${MODEL_LIST_QUERY}`;
+  const query = LIST_QUERIES[wireOf(type) ?? ""];
+  if (query === undefined) return url;
+  return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }
+
+const LIST_QUERIES: Readonly<Record<string, string>> = {
+  anthropic: ANTHROPICS_QUERY,
+  gemini: GOOGLES_QUERY,
+};
 
 /**
  * The headers that show a provider of that type its key, for its list of models. Throws an Error that does not
@@ -19,11 +29,12 @@ export function keyHeaders(type: string, apiKey: string | undefined): Record<str
   if (!/^[\x21-\x7e]+$/.test(apiKey)) {
     throw new Error("its key has characters that no header can carry");
   }
-  if (isGoogles(type)) return { "x-goog-api-key": apiKey };
+  if (wireOf(type) === "anthropic") return requestHeaders({ id: type, apiKey });
+  if (wireOf(type) === "gemini") return { "x-goog-api-key": apiKey };
   const { keyHeader } = wireDialect(type);
   return { [keyHeader]: keyHeader === "authorization" ? `Bearer ${apiKey}` : apiKey };
 }
 
-function isGoogles(type: string): boolean {
-  return providerType(type)?.wire === "gemini";
+function wireOf(type: string): string | undefined {
+  return providerType(type)?.wire;
 }

@@ -1,4 +1,5 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
+import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import { createGeminiProvider } from "./gemini/gemini-provider.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
@@ -25,6 +26,7 @@ export interface ProviderDependencies extends SandboxTuningDependencies {
 export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
+  anthropic: createAnthropicProvider,
   gemini: createGeminiProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);

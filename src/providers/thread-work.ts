@@ -85,14 +85,20 @@ export interface AnswerThread {
   call<Result>(owner: string, call: ReadAnswerCall, signal: AbortNotice): Promise<Result>;
 }
 
+/** How a provider's long answers are read. */
+export interface AnswerReading {
+  /** Without one the event loop reads them. */
+  readonly thread: AnswerThread | undefined;
+  /** The provider: each gets its turn. */
+  readonly owner: string;
+}
+
 /**
  * Reads an answer: short ones at once, long ones in the thread. Rejects with GatewayError 503 where the thread
  * has too much to do.
- *
- * @param owner the provider: each gets its turn
  */
 export function readAnswerText<Options, Result>(
-  { thread, owner }: { readonly thread: AnswerThread | undefined; readonly owner: string },
+  { thread, owner }: AnswerReading,
   { module, read }: AnswerRead<Options, Result>,
   text: AnswerText,
   options: Options,

@@ -1,10 +1,11 @@
-import type { OwnedKind, Ownership } from "../../actors/runtime/ownership.ts";
+import type { OwnedKind, Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { WebhookState } from "../../actors/webhook/state.ts";
 import type { Database } from "../../db/client.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
+import type { Wakes } from "../cluster/interface.ts";
 import type { Clock } from "../lib/clock.ts";
 import { doneInTime } from "../lib/deadlines.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
@@ -25,10 +26,9 @@ export interface DeliveriesDependencies {
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
   readonly clock: Clock;
-  /** Looks for work of all kinds without an owner. */
-  sweep(): Promise<void>;
-  /** Tells the instance that acts for a webhook, if it is another one, that there is something to do. */
-  wakeOwner(webhookId: string): void;
+  readonly unowned: Pick<UnownedWork, "register" | "sweep">;
+  /** Undefined: owners find within a second what another instance emitted. */
+  readonly wakes: Wakes | undefined;
   onError(error: unknown): void;
 }
 
@@ -69,10 +69,13 @@ export class Deliveries implements OwnedKind {
   #found = new Map<string, string>();
   #fullLookAtMs = Number.NEGATIVE_INFINITY;
   #lookDue: Promise<void> | undefined;
+  readonly #stopListening: (() => void) | undefined;
   #isStopped = false;
 
   constructor(dependencies: DeliveriesDependencies) {
     this.#dependencies = dependencies;
+    dependencies.unowned.register(this);
+    this.#stopListening = dependencies.wakes?.onWake(this.kind, (id) => this.#wake(id));
     dependencies.ownership.onLost((lease) => {
       if (lease.kind === this.kind) this.#loopOf(lease)?.stop();
     });
@@ -91,7 +94,8 @@ export class Deliveries implements OwnedKind {
       if (own !== undefined) own.loop.noteEvents();
       if (own !== undefined || owner === this.#dependencies.instanceId) continue;
       if (owner === null) this.#tell(id);
-      if (owner !== null || wakes++ < MAX_WAKES_A_TURN) this.#dependencies.wakeOwner(id);
+      if (owner !== null || wakes++ < MAX_WAKES_A_TURN)
+        this.#dependencies.wakes?.wake(this.kind, id);
     }
   }
 
@@ -113,7 +117,7 @@ export class Deliveries implements OwnedKind {
   }
 
   /** Another instance saw that a webhook has something to do. */
-  wake(webhookId: string): void {
+  #wake(webhookId: string): void {
     const own = this.#loops.get(webhookId);
     if (own === undefined) this.#tell(webhookId);
     else own.loop.noteEvents();
@@ -182,14 +186,12 @@ export class Deliveries implements OwnedKind {
 
   start(lease: Lease): void {
     if (this.#isStopped) return void this.#release(lease);
-    const { actors, ownership } = this.#dependencies;
+    const { actors } = this.#dependencies;
     const before = this.#loops.get(lease.id);
     before?.loop.stop();
     const organizationId = this.#found.get(lease.id) ?? before?.loop.organizationId ?? "";
-    const loop = new DeliveryLoop({ lease, organizationId }, actors.get(lease.id), {
-      ...this.#dependencies,
-      isHeld: (held) => ownership.isHeld(held),
-    });
+    const webhook = { lease, organizationId };
+    const loop = new DeliveryLoop(webhook, actors.get(lease.id), this.#dependencies);
     const ended = (before?.ended ?? Promise.resolve())
       .then(() => loop.run())
       .then(
@@ -204,6 +206,7 @@ export class Deliveries implements OwnedKind {
   /** Sends nothing more, and waits for what is under way. */
   async stop(withinMs: number): Promise<void> {
     this.#isStopped = true;
+    this.#stopListening?.();
     const loops = [...this.#loops.values()];
     for (const { loop } of loops) loop.stop();
     const ended = Promise.all(loops.map((one) => one.ended));
@@ -221,7 +224,7 @@ export class Deliveries implements OwnedKind {
       this.#dependencies.clock.after(MIN_LOOK_INTERVAL_MS, resolve);
     }).then(() => {
       this.#lookDue = undefined;
-      return this.#dependencies.sweep();
+      return this.#dependencies.unowned.sweep(this.kind);
     });
   }
 

@@ -1,4 +1,5 @@
 import type { ActorCell } from "../../actors/runtime/cell.ts";
+import type { Ownership } from "../../actors/runtime/ownership.ts";
 import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { Step, WebhookState } from "../../actors/webhook/state.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
@@ -18,8 +19,7 @@ export interface DeliveryLoopDependencies {
   readonly slots: SendSlots;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
-  /** False once this instance may not act in the name of the lease any more. */
-  isHeld(lease: Lease): boolean;
+  readonly ownership: Pick<Ownership, "isHeld">;
 }
 
 /** How long a webhook with nothing to do stays with its owner. */
@@ -216,7 +216,11 @@ export class DeliveryLoop {
   }
 
   #mayGoOn(): boolean {
-    return !this.#isStopped && this.#failure === undefined && this.#dependencies.isHeld(this.lease);
+    return (
+      !this.#isStopped &&
+      this.#failure === undefined &&
+      this.#dependencies.ownership.isHeld(this.lease)
+    );
   }
 }
 

@@ -1,7 +1,12 @@
-import { type Database, isConnectionFailure, isServerUnable, sqlState } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import {
+  type Database,
+  isConnectionFailure,
+  isOutcomeUnknown,
+  isServerUnable,
+  sqlState,
+} from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
-import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import {
   commitDeliveries,

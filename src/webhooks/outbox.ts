@@ -1,6 +1,5 @@
-import { type Database, isServerUnable } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import { type Database, isOutcomeUnknown, isServerUnable } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import {
   type DeliveryBacklog,
   deliveryBacklog,

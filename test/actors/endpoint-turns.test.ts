@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 
@@ -7,7 +8,7 @@ test("what an endpoint is told shows in its next turn, whether it is told at onc
   const clock = new VirtualClock();
   const endpoints = new ActorRegistry(endpointActor, {
     clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    context: turnContextOf(clock, () => 0),
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });

@@ -1,3 +1,4 @@
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import type { ActorEnvironment } from "../../actors/runtime/registry.ts";
 import type { Query } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
@@ -44,7 +45,7 @@ export function fakeEnvironment(): FakeEnvironment {
     answerReadsWith(answer) {
       immediate = answer;
     },
-    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0.5 }),
+    context: turnContextOf(clock, () => 0.5),
     commit(effects, lineage) {
       return new Promise<void>((resolve, reject) => {
         const end = (settle: () => void) => {

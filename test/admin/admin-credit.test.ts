@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { refundCharge } from "../../db/ledger/refunds.ts";
+import { refundCharge } from "../../db/ledger/credits.ts";
 import { type MoneyGateway, startMoneyGateway } from "../money/money-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { addOperator } from "../support/operator-keys.ts";

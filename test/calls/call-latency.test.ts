@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { CandidateTries } from "../../src/calls/routing/call-candidates.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
@@ -20,7 +21,7 @@ test.each([
   };
   const endpoints = new ActorRegistry(endpointActor, {
     clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    context: turnContextOf(clock, () => 0),
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });
@@ -31,6 +32,7 @@ test.each([
     steadyClock,
     random: () => 0,
     onKeyRefused: () => undefined,
+    isDown: () => false,
   };
   const tries = new CandidateTries(dependencies, [candidate], new CallAbort(), {});
   await tries.firstAnswer(async (tried) => {

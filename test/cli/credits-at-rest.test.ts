@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { commitLedgerBatch, FENCED } from "../../db/ledger/commit-batch.ts";
+import { commitLedgerBatch, FENCED } from "../../db/ledger/settle-batch.ts";
 import { GATEWAY_LOCK, heartbeat, insertInstance } from "../../db/queries/instances.ts";
 import {
   addOrganization,

@@ -144,7 +144,7 @@ describe("what is wrong is named with its JSON pointer", () => {
     [
       "an unknown type",
       provider({ type: "openia" }),
-      'gateway.config.json /providers/0/type is "openia", but must be one of openai, mistral',
+      'gateway.config.json /providers/0/type is "openia", but must be one of openai, anthropic, mistral',
     ],
     [
       "a type of the object prototype",
@@ -153,8 +153,8 @@ describe("what is wrong is named with its JSON pointer", () => {
     ],
     [
       "a type whose adapter does not exist yet",
-      provider({ type: "anthropic" }),
-      'gateway.config.json /providers/0/type is "anthropic", which is not supported yet: use one of',
+      provider({ type: "cohere" }),
+      'gateway.config.json /providers/0/type is "cohere", which is not supported yet: use one of',
     ],
     [
       "an address that is no URL",

@@ -56,12 +56,12 @@ describe("a provider of the environment", () => {
 
   test("without an adapter is ignored with a warning that does not show the key", () => {
     const config = read({
-      ANTHROPIC_API_KEY: "hunter2",
+      COHERE_API_KEY: "hunter2",
       COHERE_BASE_URL: "http://cohere",
     });
     expect(config.providers.map(({ id }) => id)).toEqual(["sandbox"]);
     expect(config.warnings).toEqual([
-      "ANTHROPIC_API_KEY is ignored: provider type anthropic is not supported yet",
+      "COHERE_API_KEY is ignored: provider type cohere is not supported yet",
       "COHERE_BASE_URL is ignored: provider type cohere is not supported yet",
     ]);
   });

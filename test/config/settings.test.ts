@@ -46,6 +46,7 @@ describe("without any variable", () => {
       corsOrigins: [],
       metricsToken: undefined,
       modelListsSeconds: 3600,
+      healthCheckSeconds: 10,
       keepaliveMs: 15_000,
       shutdownGraceMs: 25_000,
       stripe: undefined,

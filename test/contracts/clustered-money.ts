@@ -1,12 +1,12 @@
 import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/registry.ts";
-import type { Query } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
-import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
+import { type Query, SHARED_LEDGER_SETTINGS } from "../../db/client.ts";
+import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
-import { commitSharedHolds } from "../../db/ledger/group-commit-dependencies.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
+import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
 import { ClusteredMoney } from "../../src/money/clustered.ts";
 import { CreditOrders } from "../../src/money/credit-orders.ts";
@@ -27,7 +27,6 @@ export interface SharingInstanceOptions {
 /** Money of one of several instances on these books, as the gateway composes it. */
 export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const { clock, instance } = options;
-  const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
   const notes = new Set<string>();
   const clamped: bigint[] = [];
@@ -37,7 +36,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
   const environment: ActorEnvironment = {
     clock,
-    turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
+    context: turnContextOf(clock, Math.random),
     commit: (effects, lineage) => ledger.submit(effects, lineage),
     read,
   };
@@ -45,6 +44,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const organizations = new ActorRegistry(organizationActor, environment);
   const money = new ClusteredMoney({
     keys,
+    organizations,
     clock,
     instance,
     onClamped: (_, clampedNano) => void clamped.push(clampedNano),

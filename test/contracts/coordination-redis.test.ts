@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Redis } from "ioredis";
 import { createCoordination } from "../../src/cluster/create-coordination.ts";
-import type { Coordination } from "../../src/cluster/interface.ts";
+import type { Coordination, Wakes } from "../../src/cluster/interface.ts";
 import { steadyClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { findRedisBinary } from "../support/redis.ts";
@@ -10,11 +10,13 @@ import { until } from "../support/until.ts";
 import { describeSharedCache } from "./shared-cache.ts";
 import { describeWakes } from "./wakes.ts";
 
+type Shared = Coordination & { readonly wakes: Wakes };
+
 const binary = await findRedisBinary();
 
 describe.skipIf(binary === null)("through Redis", () => {
   let server: RedisServer;
-  let instances: Coordination[];
+  let instances: Shared[];
   const errors: unknown[] = [];
   beforeAll(async () => {
     server = await RedisServer.start(binary!);
@@ -29,7 +31,7 @@ describe.skipIf(binary === null)("through Redis", () => {
         onError: (error) => errors.push(error),
       }),
     );
-    instances = await Promise.all(creating);
+    instances = (await Promise.all(creating)) as Shared[];
     await Promise.all(instances.map((one) => one.start()));
   });
   afterAll(async () => {
@@ -65,6 +67,18 @@ describe.skipIf(binary === null)("through Redis", () => {
     advance: () => {},
   }));
 
+  test("more wake-ups than fit into one turn are lost, and later ones are heard", async () => {
+    const { wakes } = instances[0]!;
+    let heard = 0;
+    wakes.onWake("bounded", () => heard++);
+    for (let i = 0; i < 25_000; i++) wakes.wake("bounded", `id ${i}`);
+    await Promise.resolve();
+    expect(heard).toBe(10_000);
+    wakes.wake("bounded", "later");
+    await Promise.resolve();
+    expect(heard).toBe(10_001);
+  });
+
   test("what somebody else sends to the channel of wake-ups is passed over", async () => {
     const heard: string[] = [];
     instances[0]!.wakes.onWake("odd", (id) => heard.push(id));
@@ -87,7 +101,7 @@ describe.skipIf(binary === null)("through Redis", () => {
   });
 
   test("without Redis an instance wakes itself, finds nothing in the cache, and cannot delete; with it all is well again", async () => {
-    const [one, other] = instances as [Coordination, Coordination];
+    const [one, other] = instances as [Shared, Shared];
     await one.cache.set("key", "value", 60_000);
     const heard: string[][] = [[], []];
     one.wakes.onWake("late", (id) => heard[0]!.push(id));

@@ -1,13 +1,14 @@
 import { apiKeyActor } from "../../actors/api-key/actor.ts";
 import { organizationActor } from "../../actors/organization/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import {
   type ActorEnvironment,
   ActorRegistry,
   type PassivationPolicy,
 } from "../../actors/runtime/registry.ts";
 import type { Query } from "../../db/client.ts";
-import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
+import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { CreditOrders } from "../../src/money/credit-orders.ts";
 import { SingleNodeMoney } from "../../src/money/single-node.ts";
@@ -28,7 +29,6 @@ const START_MS = Date.UTC(2026, 2, 14, 12);
 export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) {
   const books = await openBooks();
   const clock = new VirtualClock(START_MS);
-  const context = { nowMs: 0, random: Math.random };
   const backgroundErrors: unknown[] = [];
   const notes = new Set<string>();
   const batches: number[] = [];
@@ -36,7 +36,7 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
   const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
   const environment: ActorEnvironment = {
     clock,
-    turnContext: () => ({ ...context, nowMs: clock.nowMs() }),
+    context: turnContextOf(clock, Math.random),
     commit: (effects, lineage) => ledger.submit(effects, lineage),
     read,
   };

@@ -92,7 +92,7 @@ describe("a field that changes what an answer is", () => {
     const response = await answered("both", { logprobs: true, route_explain: true });
     expect(response.headers.get("x-gateway-provider")).toBe("secondary");
     expect(response.headers.get("x-gateway-route-explain")).toBe(
-      "planned: secondary/own; tried: secondary/own=ok",
+      "planned: secondary/own; tried: secondary/own=ok; skipped: primary/groqs=lacks_logprobs",
     );
     expect(lastBody()).toMatchObject({ model: "own", logprobs: true });
     const plain = await answered("both", {});

@@ -71,7 +71,7 @@ test("an endpoint that does not answer in time is the one to blame, and after so
   for (const response of refused) {
     await expectError(response, 408, "provider_timeout");
     expect(response.headers.get("x-gateway-route-explain")).toEndWith(
-      `tried: primary/${slug}-a=timeout`,
+      `tried: primary/${slug}-a=timeout; not needed: secondary/${slug}-b`,
     );
   }
   const answered = await ask();

@@ -232,7 +232,7 @@ describe("several keys of one provider", () => {
       expect(response.status).toBe(200);
       const route = explained(response)!;
       expect(route).toMatch(
-        at === 0 ? /=rate_limited, keyed\/keyed-limited#\d=ok/ : /circuit open: keyed/,
+        at === 0 ? /=rate_limited, keyed\/keyed-limited#\d=ok/ : /unhealthy: keyed/,
       );
       for (const key of KEYS) expect(route).not.toContain(key);
     }

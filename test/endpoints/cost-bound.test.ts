@@ -51,6 +51,15 @@ test("text is bounded by its bytes, whether it comes in parts or not", () => {
   }
 });
 
+test("a format of the answer is bounded like tools, for providers explain both to the model", () => {
+  const messages = [{ role: "user", content: "a" }];
+  const boundOf = (rest: object) => promptTokenBound(promptSize({ messages, ...rest }), model);
+  const tools = [{ type: "function", function: { name: "f" } }];
+  expect(boundOf({ tools })).toBeGreaterThan(600);
+  expect(boundOf({ response_format: { type: "json_object" } })).toBeGreaterThan(600);
+  expect(boundOf({ response_format: { type: "text" } })).toBeLessThan(100);
+});
+
 test("a cache of an hour raises the bound to its price, where the model has one", () => {
   const messages = [{ role: "user", content: "a long prompt" }];
   const prices = {

@@ -1,7 +1,5 @@
-import { connectDatabase, type Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
-import { postCredit } from "../../db/ledger/post-credit.ts";
+import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client.ts";
+import { postCredit } from "../../db/ledger/credits.ts";
 import {
   type Checkpoint,
   dayAccountId,
@@ -9,6 +7,7 @@ import {
   orgAccountId,
   type Settlement,
 } from "../../db/ledger/rows.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { insertKey } from "../../db/queries/api-keys.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { createOrganization } from "../../db/queries/organizations.ts";

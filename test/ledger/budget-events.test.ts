@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
-import { commitLedgerBatch } from "../../db/ledger/commit-batch.ts";
 import { dayAccountId, monthAccountId, type Settlement } from "../../db/ledger/rows.ts";
+import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { budgetExhaustedEffect, updateKeyEffect } from "../../db/queries/api-keys.ts";
 import type { ApiKeySettings } from "../../src/lib/api-key-record.ts";
 import { newId } from "../../src/lib/ids.ts";

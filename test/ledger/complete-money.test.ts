@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { wholeAnswer } from "../../src/calls/whole-answer.ts";
 import {
@@ -53,7 +54,7 @@ async function ask(
   const calls: { signal: AbortSignal }[] = [];
   const endpoints = new ActorRegistry(endpointActor, {
     clock: owned.clock,
-    turnContext: () => ({ nowMs: owned.clock.nowMs(), random: () => 0 }),
+    context: turnContextOf(owned.clock, () => 0),
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });
@@ -103,6 +104,7 @@ async function ask(
         steadyClock: owned.clock,
         random: () => 0,
         onKeyRefused: () => undefined,
+        isDown: () => false,
       },
       idempotency: {
         store() {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { commitLedgerBatch } from "../../db/ledger/commit-batch.ts";
-import { postCredit } from "../../db/ledger/post-credit.ts";
+import { postCredit } from "../../db/ledger/credits.ts";
+import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Books, openBooks, type Payer, settlement } from "./books.ts";

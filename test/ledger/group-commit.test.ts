@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { defineActor, type Turn } from "../../actors/runtime/definition.ts";
+import { defineActor, type Turn, turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import { FENCED } from "../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
+import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import {
   attemptsOf,
@@ -227,7 +227,7 @@ describe("actors on the ledger", () => {
     const { ledger } = openLedger();
     const registry = new ActorRegistry(actor, {
       clock: systemClock,
-      turnContext: () => ({ nowMs: 0, random: () => 0 }),
+      context: turnContextOf(systemClock, () => 0),
       commit: (effects, lineage) => ledger.submit(effects, lineage),
       read: () => Promise.reject(new Error("reads nothing")),
     });

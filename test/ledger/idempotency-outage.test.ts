@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import { connectDatabase, type Database, isOutcomeUnknown } from "../../db/client.ts";
 import { Idempotency } from "../../src/calls/idempotency/idempotency.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";

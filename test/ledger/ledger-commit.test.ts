@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
 import {
   commitLedgerBatch,
   FENCED,
   type InstanceIdentity,
   type LedgerBatch,
-} from "../../db/ledger/commit-batch.ts";
-import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
+} from "../../db/ledger/settle-batch.ts";
 import { buryOthers } from "../../db/queries/instances.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { attemptsOf, type Books, checkpointOf, openBooks, postedOf, settlement } from "./books.ts";

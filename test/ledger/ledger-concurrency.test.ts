@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { postCredit } from "../../db/ledger/credits.ts";
+import { dayAccountId, orgAccountId } from "../../db/ledger/rows.ts";
 import {
   commitLedgerBatch,
   type InstanceIdentity,
   type LedgerBatch,
-} from "../../db/ledger/commit-batch.ts";
-import { postCredit } from "../../db/ledger/post-credit.ts";
-import { dayAccountId, orgAccountId } from "../../db/ledger/rows.ts";
+} from "../../db/ledger/settle-batch.ts";
 import { newId } from "../../src/lib/ids.ts";
 import {
   attemptsOf,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { FENCED } from "../../db/ledger/commit-batch.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
+import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { type CuttingProxy, startCuttingProxy, type Trouble } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
 import {

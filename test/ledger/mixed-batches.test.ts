@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { commitLedgerBatch } from "../../db/ledger/commit-batch.ts";
 import { dayAccountId, type Settlement } from "../../db/ledger/rows.ts";
+import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { SeededRandom } from "../simulation/seeded-random.ts";
 import { type Books, openBooks, settlement } from "./books.ts";
 

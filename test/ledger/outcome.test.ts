@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { isServerUnable } from "../../db/client.ts";
-import { isOutcomeUnknown } from "../../db/ledger/outcome.ts";
+import { isOutcomeUnknown, isServerUnable } from "../../db/client.ts";
 import { asUnavailable } from "../../db/unavailable.ts";
 
 const withCode = (code: unknown) => Object.assign(new Error("failed"), { code });

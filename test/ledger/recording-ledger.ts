@@ -1,9 +1,9 @@
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
-import { endEarlierSession } from "../../db/ledger/earlier-session.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { AccountTotals, Settlement } from "../../db/ledger/rows.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
+import { endEarlierSession } from "../../db/ledger/written-before.ts";
 
 export interface RecordingLedger {
   readonly ledger: GroupCommit;

@@ -1,5 +1,7 @@
 import { endpointActor } from "../../actors/endpoint/actor.ts";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
+import type { StreamForm } from "../../src/calls/endpoint.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
 import { StreamRun } from "../../src/calls/stream/streamed-answer.ts";
 import { StreamTicker } from "../../src/calls/stream/ticker.ts";
@@ -67,12 +69,22 @@ export interface ScriptedStream {
   doubt(): () => void;
 }
 
-/** A chat stream over a provider and a client that a test plays, with real money. */
+export interface ScriptOptions {
+  /** The client has gone before the stream begins. */
+  readonly isGoneAtOnce?: boolean;
+  /** Frees the idempotency key of the request; absent: it has none. */
+  readonly free?: () => Promise<void>;
+  /** What the endpoint makes of the stream; absent: a chat completion. */
+  readonly form?: StreamForm<AcceptedChat>;
+}
+
+export const KEEPALIVE_MS = 15_000;
+
+/** A stream over a provider and a client that a test plays, with real money. */
 export function scriptedStream(
   owned: OwnedMoney,
   hold: Hold,
-  isGoneAtOnce = false,
-  free?: () => Promise<void>,
+  { isGoneAtOnce, free, form }: ScriptOptions = {},
 ): ScriptedStream {
   const { clock, money } = owned;
   const calls: { isAborted: boolean }[] = [];
@@ -109,7 +121,7 @@ export function scriptedStream(
   };
   const endpoints = new ActorRegistry(endpointActor, {
     clock,
-    turnContext: () => ({ nowMs: clock.nowMs(), random: () => 0 }),
+    context: turnContextOf(clock, () => 0),
     commit: () => Promise.reject(new Error("writes nothing")),
     read: () => Promise.reject(new Error("reads nothing")),
   });
@@ -137,10 +149,11 @@ export function scriptedStream(
         steadyClock: clock,
         random: () => 0,
         onKeyRefused: () => undefined,
+        isDown: () => false,
       },
       ticker,
       openings: new DeadlineQueue(clock, TOTAL_TIMEOUT_MS),
-      keepaliveMs: 15_000,
+      keepaliveMs: KEEPALIVE_MS,
       firstTokenTimeoutMs: TOTAL_TIMEOUT_MS,
       idleTimeoutMs: TOTAL_TIMEOUT_MS,
       totalTimeoutMs: TOTAL_TIMEOUT_MS,
@@ -151,7 +164,7 @@ export function scriptedStream(
       },
       onError: (error) => void errors.push(error),
     },
-    new ChatEndpoint(clock).stream,
+    form ?? new ChatEndpoint(clock).stream,
     {
       requestId: hold.requestId,
       startedMs: clock.nowMs(),

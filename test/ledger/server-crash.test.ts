@@ -1,7 +1,6 @@
 import { afterAll, expect, test } from "bun:test";
-import { connectDatabase } from "../../db/client.ts";
+import { connectDatabase, LEDGER_SETTINGS } from "../../db/client.ts";
 import { startEmbeddedPostgres } from "../../db/embedded.ts";
-import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { migrate } from "../../db/migrate.ts";
 import { insertInstance } from "../../db/queries/instances.ts";

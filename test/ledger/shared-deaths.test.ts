@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { figures, requestOf } from "../contracts/money/owned-money.ts";

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { shareMoney } from "../contracts/clustered-money.ts";
 import { RICH } from "../contracts/money/owned-money.ts";

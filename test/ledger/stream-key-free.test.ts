@@ -16,9 +16,11 @@ test("a stream tells its error once its idempotency key is free: who reads it ma
   const hold = await owned.money.hold(requestOf(payer, 10_000));
   const { promise: isFree, resolve: freed } = Promise.withResolvers<void>();
   let asked = 0;
-  const { stream, provider } = scriptedStream(owned, hold, false, () => {
-    asked++;
-    return isFree;
+  const { stream, provider } = scriptedStream(owned, hold, {
+    free() {
+      asked++;
+      return isFree;
+    },
   });
   const opening = stream.open();
   await until("the provider is called", () => provider.calls.length === 1);

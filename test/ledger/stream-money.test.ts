@@ -19,7 +19,7 @@ afterAll(() => owned.close());
 async function begin(isGoneAtOnce = false): Promise<ScriptedStream & { hold: Hold }> {
   payer = await owned.addOrganization(100_000n);
   const hold = await owned.money.hold(requestOf(payer, 10_000));
-  return { hold, ...scriptedStream(owned, hold, isGoneAtOnce) };
+  return { hold, ...scriptedStream(owned, hold, { isGoneAtOnce }) };
 }
 
 interface Bill {

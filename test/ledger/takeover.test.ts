@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
-import { FENCED, type InstanceIdentity } from "../../db/ledger/commit-batch.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
+import { FENCED, type InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { join, takeOver } from "../../src/cluster/clean-up.ts";
 import { newId } from "../../src/lib/ids.ts";
 import {

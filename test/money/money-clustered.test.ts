@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { commitLedgerBatch } from "../../db/ledger/commit-batch.ts";
+import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { type Payer, settlement } from "../ledger/books.ts";

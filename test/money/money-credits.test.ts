@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { postCredit } from "../../db/ledger/post-credit.ts";
+import { postCredit } from "../../db/ledger/credits.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";

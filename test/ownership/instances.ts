@@ -1,6 +1,6 @@
 import { PostgresOwnership } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
-import type { InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { insertInstance } from "../../db/queries/instances.ts";
 import { newId } from "../../src/lib/ids.ts";
 
@@ -23,8 +23,14 @@ export async function addOwner(sql: Database): Promise<TestOwner> {
   const ownership = new PostgresOwnership({
     sql,
     instance,
-    isWithinLease: () => owner.withinLease,
-    mayJudgeOthers: () => owner.judges,
+    ownLease: {
+      get isCurrent() {
+        return owner.withinLease;
+      },
+      get mayJudgeOthers() {
+        return owner.judges;
+      },
+    },
   });
   const owner: TestOwner = { instance, ownership, withinLease: true, judges: true, lost };
   ownership.onLost(({ kind, id, epoch }) => lost.push(`${kind} ${id} ${epoch}`));

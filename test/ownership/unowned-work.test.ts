@@ -29,7 +29,7 @@ async function addWorker(kind: string, peers: Peers, clock = new VirtualClock())
   const work = new UnownedWork({
     ownership: owner.ownership,
     clock,
-    peers: () => peers,
+    membership: { peers: () => peers },
     onError: (error) => {
       throw error;
     },

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
+import { payloadFaults } from "../support/event-payload.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
 import { readStream } from "../support/stream-reader.ts";
@@ -288,6 +289,7 @@ describe("calls with an organization's own key", () => {
     expect(events.map(({ data }) => data)).toEqual([
       { provider_key_id: mine.id, provider: "house" },
     ]);
+    expect(payloadFaults("provider_key.invalid", events[0]!.data)).toEqual([]);
     await until("calls leave the key alone", async () => {
       provider.calls.length = 0;
       expect((await chat(owner, "other")).status).toBe(200);

@@ -10,6 +10,7 @@ function missing(type: string, field: string, value: unknown, model = "m", isSin
     value,
     { model, modelId: `test/${model}` },
     isSingleNode,
+    {},
   );
 }
 
@@ -57,7 +58,7 @@ test("reasoning models of OpenAI and Azure lack sampling, under whichever name t
     expect(missing(type, "reasoning_effort", "low", "gpt-5.1")).toEqual([]);
   }
   const deployment = { model: "my-deployment", modelId: "openai/o3" };
-  expect(chatFieldsOf("azure").missing("temperature", 0.5, deployment, true)).toEqual([
+  expect(chatFieldsOf("azure").missing("temperature", 0.5, deployment, true, {})).toEqual([
     "temperature",
   ]);
   expect(missing("openrouter", "temperature", 0.5, "openai/o3")).toEqual([]);
@@ -112,5 +113,5 @@ test("values that ask for what happens anyway", () => {
   }
   expect(asksNothing("n", 2)).toBeFalse();
   expect(asksNothing("x_custom", false)).toBeFalse();
-  expect(chatFieldsOf("groq").missing("n", 1, MODEL, true)).toEqual(["n"]);
+  expect(chatFieldsOf("groq").missing("n", 1, MODEL, true, {})).toEqual(["n"]);
 });

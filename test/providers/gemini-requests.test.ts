@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
 import { ShortBody } from "../../src/providers/chat-body.ts";
 import { geminiFields } from "../../src/providers/gemini/chat-fields.ts";
 import { generationOf } from "../../src/providers/gemini/model-generation.ts";
@@ -264,7 +265,9 @@ test("tools are declared by their JSON schema, and every form of a choice is tol
   });
   expect(choice(allowed("required"))).toEqual({ mode: "ANY", allowedFunctionNames: ["a"] });
   expect(choice(allowed("auto"))).toEqual({ mode: "VALIDATED", allowedFunctionNames: ["a"] });
-  expect(choice("auto", [tool("a", { strict: true })])).toEqual({ mode: "VALIDATED" });
+  const strict = { tools: [tool("a", { strict: true })] };
+  expect(sent(strict).toolConfig).toEqual({ functionCallingConfig: { mode: "VALIDATED" } });
+  expect(sent(strict, "gemini-2.0-flash").toolConfig).toBeUndefined();
 });
 
 test("sampling, limits and formats have Gemini's names", () => {
@@ -390,6 +393,77 @@ test.each([
   expect(refused(fields)).toMatchObject({ kind: "rejected", param });
 });
 
+test("whatever passes the schema is rendered, or refused by name", () => {
+  const text = fc.constantFrom(
+    "",
+    "a",
+    "{",
+    '{"a":1}',
+    "data:,",
+    "data:image/png;base64,AA",
+    "https://h/a.png",
+  );
+  const odd = fc.oneof(text, fc.constantFrom(null, 7, true, [], {}, { url: "data:x,y" }));
+  const kinds = ["text", "refusal", "image_url", "video_url", "input_audio", "file", "other"];
+  const part = fc.record(
+    {
+      type: fc.constantFrom(...kinds),
+      text,
+      refusal: odd,
+      image_url: odd,
+      video_url: odd,
+      input_audio: fc.oneof(odd, fc.record({ data: odd, format: odd })),
+      file: fc.oneof(odd, fc.record({ file_data: odd, file_id: odd })),
+    },
+    { requiredKeys: ["type"] },
+  );
+  const id = fc.constantFrom("", "a", "b");
+  const called = fc.record({ name: text, arguments: text });
+  const message = fc.record(
+    {
+      role: fc.constantFrom("system", "developer", "user", "assistant", "tool", "function"),
+      content: fc.oneof(text, fc.constant(null), fc.array(part, { maxLength: 3 })),
+      name: text,
+      tool_call_id: id,
+      tool_calls: fc.array(
+        fc.record({ id, function: called, extra_content: odd }, { requiredKeys: [] }),
+        { maxLength: 3 },
+      ),
+      function_call: odd,
+      refusal: odd,
+      reasoning_details: fc.oneof(
+        odd,
+        fc.array(
+          fc.record({
+            type: fc.constantFrom("reasoning.text", "reasoning.encrypted", "other"),
+            format: fc.constantFrom("google-gemini-v1", null),
+            id,
+            text: odd,
+            data: odd,
+            signature: odd,
+          }),
+        ),
+      ),
+    },
+    { requiredKeys: ["role"] },
+  );
+  const model = fc.constantFrom("gemini-2.0-flash", "gemini-3.8-flash");
+  let rendered = 0;
+  fc.assert(
+    fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), model, (messages, name) => {
+      try {
+        sent({ messages }, name);
+        rendered++;
+      } catch (error) {
+        expect(error).toBeInstanceOf(ProviderFailure);
+        expect((error as ProviderFailure).param).toStartWith("messages.");
+      }
+    }),
+    { numRuns: 2_000 },
+  );
+  expect(rendered).toBeGreaterThan(100);
+});
+
 test("a model's name tells its generation, wherever it stands", () => {
   const version = (model: string, id?: string) => generationOf(model, id).version;
   expect(version("gemini-2.5-flash-preview-05-20")).toBe(205);
@@ -406,7 +480,7 @@ test("fields that the wire has not are lacked, whatever the model", () => {
   const fields = geminiFields("google");
   const model = { model: "gemini-2.0-flash", modelId: "google/gemini-2.0-flash" };
   const lacked = (field: string, value: unknown) =>
-    fields.missing(field, value, model, true).length > 0;
+    fields.missing(field, value, model, true, {}).length > 0;
   for (const field of ["min_p", "top_a", "repetition_penalty", "logit_bias", "user", "verbosity"]) {
     expect(lacked(field, 1)).toBeTrue();
   }

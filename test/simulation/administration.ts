@@ -1,5 +1,5 @@
+import { type CreditEntry, postCredit } from "../../db/ledger/credits.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
-import { type CreditEntry, postCredit } from "../../db/ledger/post-credit.ts";
 import { type CreditOrder, insertCreditCommand } from "../../db/queries/credit-commands.ts";
 import type { Cluster } from "./cluster.ts";
 import { Link } from "./link.ts";

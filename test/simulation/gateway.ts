@@ -1,6 +1,5 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
-import type { Query } from "../../db/client.ts";
-import { LEDGER_SETTINGS, SHARED_LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { LEDGER_SETTINGS, type Query, SHARED_LEDGER_SETTINGS } from "../../db/client.ts";
 import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { createActorWorld } from "../../src/compose/actor-world.ts";
 import type { Connections } from "../../src/compose/base.ts";

@@ -1,13 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database, sqlState } from "../../db/client.ts";
-import { commitLedgerBatch, type InstanceIdentity } from "../../db/ledger/commit-batch.ts";
+import { postCredit, refundCharge } from "../../db/ledger/credits.ts";
 import {
   type ExchangeBatch,
   type ExchangeOutcome,
   exchangeLedgerBatch,
 } from "../../db/ledger/exchange-batch.ts";
-import { postCredit } from "../../db/ledger/post-credit.ts";
-import { refundCharge } from "../../db/ledger/refunds.ts";
+import { commitLedgerBatch, type InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
 import {
   budgetExhaustedEffect,

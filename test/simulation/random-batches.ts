@@ -1,8 +1,8 @@
 import type { ExchangeBatch } from "../../db/ledger/exchange-batch.ts";
-import type { HoldDemand } from "../../db/ledger/hold-rows.ts";
 import {
   type Checkpoint,
   dayAccountId,
+  type HoldDemand,
   type LedgerRequest,
   monthAccountId,
   orgAccountId,

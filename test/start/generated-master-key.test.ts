@@ -77,10 +77,9 @@ describe("a generated key", () => {
       const line = await refusal(grounds.launch({ dataDir }), wrong, base64(keyIn(kept)));
       expect(line).toStartWith(`what ${path} holds is not the master key`);
       expect(line).toContain("restore that file from a backup");
-      for (const text of ["", wrong.slice(0, 20), "no key at all", `${wrong}${wrong}`]) {
-        writeFileSync(path, text);
-        expect(await refusal(grounds.launch({ dataDir }))).toContain(`${path} does not hold a key`);
-      }
+      // test/start/master-key-files.test.ts tries more of what is no key.
+      writeFileSync(path, wrong.slice(0, 20));
+      expect(await refusal(grounds.launch({ dataDir }))).toContain(`${path} does not hold a key`);
       renameSync(kept, path);
       await stop((await startAndReplay(dataDir, key, ["one"])).gateway);
     },

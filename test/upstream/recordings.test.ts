@@ -11,7 +11,7 @@ import {
 
 const FIXTURES = join(import.meta.dir, "..", "fixtures");
 /** Their adapters' own tests replay them. */
-const OTHER_WIRES = ["vercel-ai/google/"];
+const OTHER_WIRES = ["vercel-ai/anthropic/", "vercel-ai/google/"];
 const WITHOUT_USAGE = ["vercel-ai/openai-compatible/anthropic-fallback-tool-call.sse"];
 
 describe("recorded chat completions", () => {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { LeaseLostError, type Ownership } from "../../actors/runtime/ownership.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
 import { webhookActor } from "../../actors/webhook/actor.ts";
-import { connectDatabase, type Database } from "../../db/client.ts";
-import { LEDGER_SETTINGS } from "../../db/ledger/connection-settings.ts";
+import { connectDatabase, type Database, LEDGER_SETTINGS } from "../../db/client.ts";
 import type { Lease } from "../../db/queries/actor-leases.ts";
 import { deliveryEffect } from "../../db/queries/deliveries.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -72,7 +72,7 @@ async function addInstance(
     instanceId: owner.instance.id,
     actors: new ActorRegistry(webhookActor([10]), {
       clock: systemClock,
-      turnContext: () => ({ nowMs: Date.now(), random: Math.random }),
+      context: turnContextOf(systemClock, Math.random),
       commit: (effects) => writer.submit(effects),
       read: (query) => read(() => query.run(sql)),
     }),
@@ -86,8 +86,8 @@ async function addInstance(
       return Promise.resolve(answer(number));
     },
     clock: systemClock,
-    sweep: async () => {},
-    wakeOwner: () => {},
+    unowned: { register() {}, sweep: async () => {} },
+    wakes: undefined,
     onError: (error) => void errors.push(error),
   });
   return {

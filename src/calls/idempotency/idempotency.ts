@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { DatabaseDeadlineError } from "../../../db/bounded-database.ts";
-import type { InstanceIdentity } from "../../../db/ledger/commit-batch.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import {
   type ClaimOutcome,
   claimIdempotencyKey,

@@ -18,6 +18,8 @@ export interface CallDependencies {
   /** Measures how long calls take; monotonic. */
   readonly steadyClock: Clock;
   random(): number;
+  /** A self-hosted provider fails its health checks. */
+  isDown(providerId: string): boolean;
   /** A provider has refused an organization's own key. */
   onKeyRefused(ownKeyId: string): void;
 }
@@ -253,7 +255,7 @@ export function measuredEndpoint(
 
 type EndpointCell = ActorCell<EndpointState, (typeof endpointActor)["verbs"]>;
 
-/** Endpoints whose circuit is open come last: they are tried only when nothing better is left. */
+/** Endpoints that are down, or whose circuit is open, come last: tried only when nothing better is left. */
 function withLast(
   candidates: readonly Candidate[],
   last: readonly Candidate[],
@@ -265,12 +267,14 @@ function withLast(
 const NONE: readonly Candidate[] = [];
 
 function openOnes(
-  { endpoints }: CallDependencies,
+  { endpoints, isDown }: CallDependencies,
   candidates: readonly Candidate[],
 ): readonly Candidate[] {
   if (candidates.length === 1) return NONE;
   return candidates.filter(
-    ({ endpointId }) => measuredEndpoint(endpoints, endpointId)?.circuit === "open",
+    ({ providerId, endpointId, ownKeyId }) =>
+      measuredEndpoint(endpoints, endpointId)?.circuit === "open" ||
+      (ownKeyId === undefined && isDown(providerId)),
   );
 }
 

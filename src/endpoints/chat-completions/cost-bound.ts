@@ -79,6 +79,7 @@ export interface PromptSize {
   readonly messages: number;
   /** Parts that are not text. What tokens they become is the provider's matter, whatever bytes they take. */
   readonly media: number;
+  /** Tools, or a format of the answer, which some wires make a tool of. */
   readonly hasTools: boolean;
   /** Where the request asks for a cache of more than five minutes, if it does. */
   readonly longCacheLifetime: string | undefined;
@@ -108,7 +109,7 @@ export function promptSize(request: ChatRequest): PromptSize {
   for (const field in request) {
     if (!NOT_PROMPT_FIELDS.has(field)) bytes += jsonBytes(request[field]);
   }
-  const hasTools = TOOL_FIELDS.some((field) => isFilledArray(request[field]));
+  const hasTools = TOOL_FIELDS.some((field) => isFilledArray(request[field])) || hasFormat(request);
   return {
     bytes,
     messages: request.messages.length,
@@ -116,6 +117,10 @@ export function promptSize(request: ChatRequest): PromptSize {
     hasTools,
     longCacheLifetime: longCacheLifetime(request),
   };
+}
+
+function hasFormat({ response_format: format }: ChatRequest): boolean {
+  return isFields(format) && format.type !== "text";
 }
 
 function isFilledArray(value: unknown): boolean {

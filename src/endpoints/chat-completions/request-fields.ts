@@ -83,7 +83,7 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   };
   for (const field of ofProvider === undefined ? [] : asked.fields) {
     const value = asked.request[field];
-    const names = ofProvider!.missing(field, value, model, asked.areAlike);
+    const names = ofProvider!.missing(field, value, model, asked.areAlike, asked.request);
     if (names.length === 0) continue;
     // Of a field that it has in part, its adapter sends that part.
     if (names.includes(field)) leftOut.push(field);

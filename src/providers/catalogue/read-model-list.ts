@@ -122,7 +122,7 @@ function categoryOf(name: string, model: Members): ModelCategory | undefined {
   return /code|codestral|devstral|starcoder/i.test(name) ? "code" : "chat";
 }
 
-/** By the names of OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, DeepInfra, llama.cpp. */
+/** By the names of OpenRouter and Together, Groq, vLLM, Mistral and LM Studio, Anthropic, DeepInfra, llama.cpp. */
 function contextLengthOf(model: Members): number | undefined {
   const candidates = [
     model.context_length,
@@ -130,6 +130,7 @@ function contextLengthOf(model: Members): number | undefined {
     model.max_model_len,
     model.loaded_context_length,
     model.max_context_length,
+    model.max_input_tokens,
     membersOf(model.metadata)?.context_length,
     membersOf(model.meta)?.n_ctx,
     membersOf(model.meta)?.n_ctx_train,
@@ -146,6 +147,7 @@ function maxOutputTokensOf(model: Members): number | undefined {
     membersOf(model.top_provider)?.max_completion_tokens ??
     model.max_completion_tokens ??
     model.max_output_tokens ??
+    model.max_tokens ??
     membersOf(model.metadata)?.max_tokens;
   const tokens = tokenCount(stated, MAX_TOKENS);
   return tokens === 0 ? undefined : tokens;

@@ -78,6 +78,12 @@ export function exclusionReason(
 
 const OUTPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }[] = [
   { name: /^(openai\/)?gpt-5/, tokens: 128_000 },
+  // https://platform.claude.com/docs/en/about-claude/models/overview
+  { name: /claude-(?:fable|mythos|[a-z]+-(?:[5-9]|4[-.][6-9]))/, tokens: 128_000 },
+  { name: /claude-(?:[a-z]+-4[-.]5|sonnet-4|3[-.]7)/, tokens: 64_000 },
+  { name: /claude-opus-4/, tokens: 32_000 },
+  { name: /claude-3[-.]5/, tokens: 8_192 },
+  { name: /claude-(?:3|2|v2|instant)/, tokens: 4_096 },
   { name: /^(google\/)?gemini-(2\.5|3)/, tokens: 65_536 },
 ];
 

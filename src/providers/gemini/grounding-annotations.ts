@@ -14,6 +14,7 @@ const MAX_ANNOTATIONS = 1_000;
 export function groundingAnnotations(metadata: unknown, text: string): Fields[] {
   if (!isFields(metadata)) return [];
   const sources = listOf(metadata.groundingChunks).map(({ web }) => sourceOf(web));
+  if (sources.length === 0) return [];
   const supports = listOf(metadata.groundingSupports);
   const bytes = Buffer.from(text);
   const annotations: Fields[] = [];

@@ -2,7 +2,7 @@ import { isFields } from "../../lib/json.ts";
 import { BodyRender, type RenderedBody } from "../chat-body.ts";
 import { conversationOf } from "./contents.ts";
 import { textAt } from "./media-part.ts";
-import { generationOf, type ModelGeneration } from "./model-generation.ts";
+import { GEMINI_2_5, generationOf, type ModelGeneration } from "./model-generation.ts";
 import { thinkingConfig } from "./thinking-config.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -19,7 +19,7 @@ export function geminiRequest(body: Fields, model: string, modelId?: string): Fi
   const generation = generationOf(model, modelId);
   const conversation = conversationOf(body.messages as readonly Fields[], generation);
   const tools = functionDeclarations(body.tools);
-  const toolConfig = toolConfigOf(body);
+  const toolConfig = toolConfigOf(body, generation);
   const generationConfig = generationConfigOf(body, generation);
   const { safety_settings: safetySettings } = body;
   return {
@@ -56,12 +56,18 @@ function functionDeclarations(tools: unknown): Fields[] {
   });
 }
 
-/** VALIDATED holds a model that may call to the declared schemas, which is what `strict` asks for. */
-function toolConfigOf({ tools, tool_choice: choice }: Fields): Fields | undefined {
+/** VALIDATED restricts calls to the declared schemas, which `strict` asks for; models before 2.5 lack it. */
+function toolConfigOf(
+  { tools, tool_choice: choice }: Fields,
+  { version }: ModelGeneration,
+): Fields | undefined {
   const config = (mode: string, allowedFunctionNames?: readonly unknown[]) => ({
     functionCallingConfig: { mode, ...(allowedFunctionNames && { allowedFunctionNames }) },
   });
-  const isStrict = Array.isArray(tools) && tools.some((tool) => tool.function?.strict === true);
+  const isStrict =
+    version >= GEMINI_2_5 &&
+    Array.isArray(tools) &&
+    tools.some((tool) => tool.function?.strict === true);
   if (choice === "none") return config("NONE");
   if (choice === "required") return config("ANY");
   if (isFields(choice) && isFields(choice.function)) return config("ANY", [choice.function.name]);

@@ -1,15 +1,15 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
-import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
+import { AnswerRead, type AnswerReading, readAnswerText } from "../thread-work.ts";
+import { MAX_COMPLETION_BYTES, readAnswer, readErrorBody } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { type HttpClient, sent } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { wireDialect } from "./wire-dialects.ts";
 
-/** They take `encoding_format` and answer in base64, a third of the bytes of decimal numbers. */
-const ANSWER_BASE64 = new Set(["openai", "azure"]);
 const FLOAT_BYTES = 4;
 
 interface EmbedOptions {
@@ -18,13 +18,14 @@ interface EmbedOptions {
   readonly failureContext: FailureContext;
   readonly clock: Clock;
   readonly client: HttpClient;
+  readonly reading: AnswerReading;
 }
 
 /** Embeddings over OpenAI's wire format. Rejects with ProviderFailure. */
 export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise<Embeddings> {
-  const { settings, headers, failureContext, clock, client } = options;
+  const { settings, headers, failureContext, clock, client, reading } = options;
   const url = endpointUrl(settings.baseUrl, "/embeddings");
-  const isBase64 = ANSWER_BASE64.has(settings.type);
+  const isBase64 = wireDialect(settings.type).embedsBase64;
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
     try {
@@ -43,16 +44,31 @@ export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise
         const text = await readErrorBody(response, clock);
         throw failureOfStatus(response.status, response.headers, text, failureContext);
       }
-      const text = await readWhole(response, MAX_COMPLETION_BYTES);
-      return embeddingsOf(parsed(text, failureContext), call.inputs.length);
+      const text = await readAnswer(response, MAX_COMPLETION_BYTES);
+      if (text === undefined) throw brokenAnswer("more bytes than embeddings may have");
+      const { apiKey, nowMs } = failureContext;
+      const asked = { inputs: call.inputs.length, failureContext: { apiKey, nowMs } };
+      return await readAnswerText(reading, openAiEmbeddings, text, asked, signal);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   };
 }
 
-function parsed(text: string | undefined, context: FailureContext): Record<string, unknown> {
-  if (text === undefined) throw brokenAnswer("more bytes than embeddings may have");
+interface EmbeddingsOptions {
+  /** How many were sent. */
+  readonly inputs: number;
+  readonly failureContext: FailureContext;
+}
+
+/** Throws ProviderFailure where the text is no list of as many embeddings. */
+export const openAiEmbeddings = new AnswerRead(
+  import.meta.url,
+  (text, { inputs, failureContext }: EmbeddingsOptions) =>
+    embeddingsOf(parsed(text, failureContext), inputs),
+);
+
+function parsed(text: string, context: FailureContext): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -86,7 +102,8 @@ function embeddingsOf(answer: Record<string, unknown>, inputs: number): Embeddin
 function vectorOf(embedding: unknown): ArrayLike<number> {
   if (typeof embedding === "string") return floatsOf(Buffer.from(embedding, "base64"));
   if (Array.isArray(embedding) && embedding.length > 0 && embedding.every(Number.isFinite)) {
-    return embedding;
+    // Passes between threads as one block; a list of numbers does as so many values.
+    return Float64Array.from(embedding);
   }
   throw brokenAnswer("an embedding that is no list of numbers");
 }

@@ -1,33 +1,17 @@
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+import {
+  CONTENT_POLICY_CODES,
+  KEY_COMPLAINT,
+  MISCONFIGURED_CODES,
+  TOO_LONG_CODES,
+  TOO_LONG_WORDS,
+  WISH_COMPLAINT,
+} from "./wire-dialects.ts";
 
 /** An account without money does not recover by waiting seconds: the endpoint is left alone this long. */
 export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;
-
-const CONTENT_POLICY_CODES = new Set([
-  "content_policy",
-  "content_policy_violation",
-  "content_filter",
-  "responsibleaipolicyviolation",
-  "moderation_blocked",
-  "invalid_prompt",
-]);
-/** Said with status 400 by some, although it is our key or our mapping that is wrong. */
-const MISCONFIGURED_CODES = new Set([
-  "invalid_api_key",
-  "model_not_found",
-  "deploymentnotfound",
-  "operationnotsupported",
-  "invalid_model",
-  // Groq's
-  "model_decommissioned",
-  "model_terms_required",
-  "organization_restricted",
-]);
-/** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
-const WISH_COMPLAINT = /^no endpoints found that support\b/i;
-const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 /** The failure that a response with an error status stands for. */
 export function failureOfStatus(
@@ -229,21 +213,7 @@ function asText(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-const CODES: ReadonlySet<string> = new Set([
-  "context_length_exceeded",
-  // llama.cpp
-  "exceed_context_size_error",
-]);
-
-/**
- * As those say it who have no code for it: vLLM, SGLang, OpenRouter, DeepSeek and Mistral "maximum context
- * length", xAI "maximum prompt length", Anthropic behind others and Fireworks "prompt is too long", Google
- * "token count exceeds".
- */
-const WORDS =
-  /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;
-
 /** Whether a provider complains that prompt and answer do not fit the model's context: agents shorten it then. */
 function tellsTooLong({ codes, message }: ProviderComplaint): boolean {
-  return codes.some((code) => CODES.has(code)) || WORDS.test(message ?? "");
+  return codes.some((code) => TOO_LONG_CODES.has(code)) || TOO_LONG_WORDS.test(message ?? "");
 }

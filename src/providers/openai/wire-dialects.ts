@@ -1,7 +1,10 @@
+import type { FinishReason } from "../interface.ts";
+
 /**
- * How the providers that speak OpenAI's wire format differ from one another in the form of what they take.
- * A difference is listed only where the provider is known to refuse the plain form. Which fields of a
- * request they support is stated by ../chat-fields.ts: what one lacks is left out before it gets here.
+ * How the providers that speak OpenAI's wire format differ: first in the form of what they take, by type, then
+ * in what they answer. A difference is listed only where the provider is known to refuse the plain form. Which
+ * fields of a request they support is stated by ../chat-fields.ts: what one lacks is left out before it gets
+ * here.
  */
 export interface WireDialect {
   readonly keyHeader: "authorization" | "api-key";
@@ -20,6 +23,8 @@ export interface WireDialect {
   readonly reasoningMember?: "reasoning" | "reasoning_content";
   /** Sent with a prompt that holds files. */
   readonly withFiles?: Readonly<Record<string, unknown>>;
+  /** Whether embeddings can be asked for in base64, a third of the bytes of decimal numbers. */
+  readonly embedsBase64: boolean;
   /** Whether it knows the role `developer`; else that is `system`, whose newer name it is. */
   readonly hasDeveloperRole: boolean;
 }
@@ -31,6 +36,7 @@ const PLAIN: WireDialect = {
   takesStreamOptions: true,
   renamed: {},
   leftOutOfMessages: {},
+  embedsBase64: false,
   hasDeveloperRole: true,
 };
 
@@ -45,6 +51,7 @@ const OPENAI: WireDialect = {
   ...PLAIN,
   takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
   reasoning: "effort",
+  embedsBase64: true,
   // Its own answers hold none, so this is what another provider answered ("Unknown parameter").
   leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
 };
@@ -135,3 +142,101 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
 export function wireDialect(type: string): WireDialect {
   return DIALECTS.get(type) ?? PLAIN;
 }
+
+/**
+ * What providers answer otherwise than OpenAI. It is read alike whatever the provider's type is: any of them may
+ * stand behind a relay.
+ */
+
+/** Why an answer ended, by what providers call it. */
+export const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+  ["stop", "stop"],
+  ["eos", "stop"],
+  ["end_turn", "stop"],
+  ["stop_sequence", "stop"],
+  ["length", "length"],
+  ["max_tokens", "length"],
+  ["model_length", "length"],
+  ["model_context_window_exceeded", "length"],
+  ["tool_calls", "tool_calls"],
+  ["tool_use", "tool_calls"],
+  ["function_call", "tool_calls"],
+  ["content_filter", "content_filter"],
+  ["content_filtered", "content_filter"],
+  ["safety", "content_filter"],
+  ["refusal", "content_filter"],
+  ["sensitive", "content_filter"],
+]);
+
+/** With these Mistral, OpenRouter, DeepSeek and Z.AI end an answer that they broke off. */
+export const BROKEN_OFF = new Set<unknown>([
+  "error",
+  "insufficient_system_resource",
+  "network_error",
+]);
+
+/** What DeepSeek and others call the reasoning of a message. */
+export const OTHER_REASONING_NAME = "reasoning_content";
+
+/** OpenAI's names of tiers: clients that check answers strictly know no others, such as Groq's `on_demand`. */
+export const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
+  "auto",
+  "default",
+  "flex",
+  "scale",
+  "priority",
+]);
+
+/** Members of an answer that only one provider knows: Groq's, which holds its usage, and OpenAI's padding. */
+export const GROQS_MEMBER = "x_groq";
+export const PRIVATE_MEMBERS = [GROQS_MEMBER, "obfuscation"] as const;
+
+/** Prompt tokens read from a cache, as DeepSeek, Moonshot and Mistral state them beside OpenAI's details. */
+export const CACHED_TOKENS_NAMES = [
+  "prompt_cache_hit_tokens",
+  "cached_tokens",
+  "num_cached_tokens",
+] as const;
+
+/** Tokens written to a cache, among the details of the prompt. */
+export const CACHE_WRITE_NAMES = ["cache_write_tokens", "cache_creation_tokens"] as const;
+
+export const CONTENT_POLICY_CODES = new Set([
+  "content_policy",
+  "content_policy_violation",
+  "content_filter",
+  "responsibleaipolicyviolation",
+  "moderation_blocked",
+  "invalid_prompt",
+]);
+
+/** Said with status 400 by some, although it is our key or our mapping that is wrong. */
+export const MISCONFIGURED_CODES = new Set([
+  "invalid_api_key",
+  "model_not_found",
+  "deploymentnotfound",
+  "operationnotsupported",
+  "invalid_model",
+  // Groq's
+  "model_decommissioned",
+  "model_terms_required",
+  "organization_restricted",
+]);
+
+/** As OpenRouter says, with status 404, that the model cannot do what the request asks for. */
+export const WISH_COMPLAINT = /^no endpoints found that support\b/i;
+export const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
+
+export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
+  "context_length_exceeded",
+  // llama.cpp
+  "exceed_context_size_error",
+]);
+
+/**
+ * As those say it who have no code for it: vLLM, SGLang, OpenRouter, DeepSeek and Mistral "maximum context
+ * length", xAI "maximum prompt length", Anthropic behind others and Fireworks "prompt is too long", Google
+ * "token count exceeds".
+ */
+export const TOO_LONG_WORDS =
+  /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;

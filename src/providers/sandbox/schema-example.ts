@@ -12,7 +12,7 @@ import {
 } from "./schema-merge.ts";
 
 /** What the examples of one answer may cost: a step is a schema that is looked at, about 10 µs. */
-const MAX_STEPS = 5_000;
+const MAX_STEPS = 2_000;
 /** Characters of output for the price of a step. */
 const CHARACTERS_A_STEP = 64;
 /** Keys and values that are merged, and characters of patterns that are parsed, for the price of a step. */

@@ -1,5 +1,4 @@
-import { GroupCommit } from "../../../db/ledger/group-commit.ts";
-import type { GroupCommitDependencies } from "../../../db/ledger/group-commit-dependencies.ts";
+import { GroupCommit, type GroupCommitDependencies } from "../../../db/ledger/group-commit.ts";
 import type { Unit } from "../../../db/ledger/units.ts";
 
 /** Says whether something is being read or written, so that virtual time can wait for it. */

@@ -9,7 +9,12 @@ import type {
   ProviderFailure,
   ProviderSettings,
 } from "../../interface.ts";
-import { type AnswerText, type AnswerThread, readAnswerText } from "../../thread-work.ts";
+import {
+  type AnswerReading,
+  type AnswerText,
+  type AnswerThread,
+  readAnswerText,
+} from "../../thread-work.ts";
 import {
   MAX_COMPLETION_BYTES,
   readAnswer,
@@ -75,7 +80,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #client: HttpClient;
   readonly #connectTimeoutMs: number;
   readonly #plainDeltas: boolean;
-  readonly #reading: { readonly thread: AnswerThread | undefined; readonly owner: string };
+  readonly #reading: AnswerReading;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock } = dependencies;
@@ -99,6 +104,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       failureContext: this.#failureContext,
       clock,
       client: this.#client,
+      reading: this.#reading,
     });
     const { hostname } = new URL(this.#url);
     this.#plainDeltas = isOpenAiItself(settings.type, hostname);

@@ -1,18 +1,25 @@
 import { textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
 import { type FinishReason, ProviderFailure } from "../../interface.ts";
+import {
+  BROKEN_OFF,
+  FINISH_REASONS,
+  OTHER_REASONING_NAME,
+  SERVICE_TIERS,
+} from "../wire-dialects.ts";
 
 type Fields = Record<string, unknown>;
 
 /**
- * Brings a message or delta of a provider into one form: reasoning is `reasoning`, content is a string.
- * DeepSeek and others say `reasoning_content`; Mistral sends content as a list of text and thinking parts.
+ * Brings a message or delta of a provider into one form: reasoning is `reasoning`, content is a string. Mistral
+ * sends content as a list of text and thinking parts.
  */
 export function normaliseContent(message: Fields): void {
-  if (typeof message.reasoning_content === "string" && typeof message.reasoning !== "string") {
-    message.reasoning = message.reasoning_content;
+  const otherReasoning = message[OTHER_REASONING_NAME];
+  if (typeof otherReasoning === "string" && typeof message.reasoning !== "string") {
+    message.reasoning = otherReasoning;
   }
-  delete message.reasoning_content;
+  delete message[OTHER_REASONING_NAME];
   if (typeof message.reasoning !== "string" || message.reasoning === "") delete message.reasoning;
   // A list in OpenAI's form; vLLM says null where there is none.
   if (message.annotations === null) delete message.annotations;
@@ -29,15 +36,6 @@ export function hideReasoning(message: Fields): void {
 export function createdTime(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : undefined;
 }
-
-/** OpenAI's names of tiers: clients that check answers strictly know no others, such as Groq's `on_demand`. */
-const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
-  "auto",
-  "default",
-  "flex",
-  "scale",
-  "priority",
-]);
 
 /** Leaves out of an answer, or a chunk of one, what OpenAI's form has otherwise or not at all. */
 export function normaliseHead(body: Fields): void {
@@ -66,40 +64,18 @@ function textOf(value: unknown): string {
   return isFields(value) && typeof value.text === "string" ? value.text : "";
 }
 
-const BY_NAME: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
-  ["stop", "stop"],
-  ["eos", "stop"],
-  ["end_turn", "stop"],
-  ["stop_sequence", "stop"],
-  ["length", "length"],
-  ["max_tokens", "length"],
-  ["model_length", "length"],
-  ["model_context_window_exceeded", "length"],
-  ["tool_calls", "tool_calls"],
-  ["tool_use", "tool_calls"],
-  ["function_call", "tool_calls"],
-  ["content_filter", "content_filter"],
-  ["content_filtered", "content_filter"],
-  ["safety", "content_filter"],
-  ["refusal", "content_filter"],
-  ["sensitive", "content_filter"],
-]);
-
 /**
  * The reason in the words of spec 6.2; what no provider is known to say counts as a plain stop. Some stop
  * plainly behind tool calls, which clients do not look at then.
  */
 export function finishReason(raw: unknown, hasToolCalls = false): FinishReason | null {
   if (typeof raw !== "string" || raw === "") return null;
-  const reason = BY_NAME.get(raw) ?? BY_NAME.get(raw.toLowerCase()) ?? "stop";
+  const reason = FINISH_REASONS.get(raw) ?? FINISH_REASONS.get(raw.toLowerCase()) ?? "stop";
   return reason === "stop" && hasToolCalls ? "tool_calls" : reason;
 }
 
-/** With these Mistral, OpenRouter, DeepSeek and Z.AI end an answer that they broke off. */
-const FAILURES = new Set<unknown>(["error", "insufficient_system_resource", "network_error"]);
-
 export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
-  return FAILURES.has(choice.finish_reason);
+  return BROKEN_OFF.has(choice.finish_reason);
 }
 
 /** The first of the choices that the provider broke off; undefined where it broke off none. */

@@ -15,6 +15,7 @@ import { nestsDeeperThan } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { failureInside } from "../failure-mapping.ts";
+import { PRIVATE_MEMBERS } from "../wire-dialects.ts";
 import {
   createdTime,
   endsInFailure,
@@ -124,7 +125,7 @@ export function normaliseCompletion(
   nowSeconds: number,
 ): ClientCompletion {
   if (!isFields(raw)) throw broken("an answer that is no object");
-  const { choices, x_groq: groq } = raw;
+  const { choices } = raw;
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
   const usage = reportedUsage(raw, choices.length === 1);
   let bytes = 0;
@@ -143,7 +144,7 @@ export function normaliseCompletion(
     if (usage === undefined) bytes += bytesSaid(message);
     normaliseChoice(choice, message, position, hidesReasoning);
   }
-  if (groq !== undefined) delete raw.x_groq;
+  for (const name of PRIVATE_MEMBERS) if (raw[name] !== undefined) delete raw[name];
   if (raw.error !== undefined && !tellsError(raw)) delete raw.error;
   normaliseHead(raw);
   raw.object = "chat.completion";

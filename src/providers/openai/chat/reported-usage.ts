@@ -1,5 +1,6 @@
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
+import { CACHE_WRITE_NAMES, CACHED_TOKENS_NAMES, GROQS_MEMBER } from "../wire-dialects.ts";
 
 /**
  * The usage that a completion or a chunk of one tells: its own, or Groq's in `x_groq`, or Moonshot's in the
@@ -10,7 +11,7 @@ export function reportedUsage(
   body: Readonly<Record<string, unknown>>,
   oneChoice: boolean,
 ): Usage | undefined {
-  const { usage, x_groq: groq, choices } = body;
+  const { usage, [GROQS_MEMBER]: groq, choices } = body;
   const told = readUsage(usage) ?? readUsage(isFields(groq) ? groq.usage : undefined);
   if (told !== undefined || !oneChoice || !Array.isArray(choices)) return told;
   const choice: unknown = choices[0];
@@ -50,13 +51,8 @@ function readUsage(raw: unknown): Usage | undefined {
     | Record<string, unknown>
     | null
     | undefined;
-  const cached = countOr0(
-    ofPrompt?.cached_tokens ??
-      usage.prompt_cache_hit_tokens ??
-      usage.cached_tokens ??
-      usage.num_cached_tokens,
-  );
-  const written = countOr0(ofPrompt?.cache_write_tokens ?? ofPrompt?.cache_creation_tokens);
+  const cached = countOr0(ofPrompt?.cached_tokens ?? firstOf(usage, CACHED_TOKENS_NAMES));
+  const written = countOr0(ofPrompt && firstOf(ofPrompt, CACHE_WRITE_NAMES));
   const reasoning = countOr0(ofCompletion?.reasoning_tokens);
   const apart = tokensApart(total, prompt + completion, cached + written, reasoning);
   const promptTokens = prompt + apart.cache;
@@ -96,4 +92,10 @@ function isCount(value: unknown): value is number {
 
 function countOr0(value: unknown): number {
   return isCount(value) ? value : 0;
+}
+
+function firstOf(fields: Readonly<Record<string, unknown>>, names: readonly string[]): unknown {
+  for (const name of names)
+    if (fields[name] !== undefined && fields[name] !== null) return fields[name];
+  return undefined;
 }

@@ -4,6 +4,7 @@ import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { type AnswerOptions, type FinishReason, ProviderFailure } from "../../interface.ts";
 import { StreamedAnswer } from "../../streamed-answer.ts";
+import { PRIVATE_MEMBERS } from "../wire-dialects.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import {
   bringsNothing,
@@ -24,7 +25,7 @@ import { calledBytes, callIdStem, dropNothingCalled, StreamedToolCalls } from ".
 export type FailureReader = (event: Readonly<Record<string, unknown>>) => ProviderFailure;
 
 /** Members of a chunk that the client gets elsewhere, that say nothing, or that only the provider knows. */
-const OTHERS_FIELDS = ["usage", "x_groq", "obfuscation", "error"] as const;
+const OTHERS_FIELDS = ["usage", "error", ...PRIVATE_MEMBERS] as const;
 /** The largest single event, in bytes: beyond that a provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 

@@ -1,0 +1,95 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+
+/** A charge that is to be given back, and the periods of its key that it was charged to. */
+export interface Refund {
+  readonly transactionId: string;
+  readonly requestId: string;
+  readonly dayAccount: string;
+  readonly monthAccount: string;
+  readonly description: string;
+}
+
+/**
+ * Gives a charge back, to the balance and to the budgets of its key, and tells every process. Returns
+ * false, and changes nothing, where that has happened already or there is nothing to give back.
+ */
+export async function refundCharge(
+  sql: Database | DatabaseTransaction,
+  { transactionId, requestId, dayAccount, monthAccount, description }: Refund,
+): Promise<boolean> {
+  const [row] = await sql<{ refunded: boolean }[]>`
+    SELECT ledger_refund(${transactionId}, ${requestId}, ${dayAccount}, ${monthAccount},
+      ${description}) AS refunded`;
+  return row!.refunded;
+}
+
+export interface PartialRefund {
+  readonly transactionId: string;
+  readonly organizationId: string;
+  /** The usage transaction. */
+  readonly chargeId: string;
+  /** Undefined: all that was not given back yet. */
+  readonly amountNano: bigint | undefined;
+  readonly description: string;
+}
+
+export type RefundOutcome =
+  | { readonly kind: "posted"; readonly amountNano: bigint }
+  /** More than `leftNano`, which was not given back yet; nothing was posted. */
+  | { readonly kind: "too much"; readonly leftNano: bigint }
+  | { readonly kind: "unknown charge" };
+
+/**
+ * Gives a part of a charge back to its organization, at most what was not given back yet, also where an
+ * answer that never left is given back at the same time. Budgets of keys stay as they are.
+ */
+export async function refundPart(
+  sql: DatabaseTransaction,
+  { transactionId, organizationId, chargeId, amountNano, description }: PartialRefund,
+): Promise<RefundOutcome> {
+  const [row] = await sql<{ left_nano: bigint; amount_nano: bigint | null }[]>`
+    SELECT left_nano, amount_nano FROM ledger_refund_part(${transactionId}, ${organizationId},
+      ${chargeId}, ${amountNano?.toString() ?? null}::bigint, ${description})`;
+  if (row === undefined) return { kind: "unknown charge" };
+  return row.amount_nano === null
+    ? { kind: "too much", leftNano: row.left_nano }
+    : { kind: "posted", amountNano: row.amount_nano };
+}
+
+export interface CreditEntry {
+  readonly transactionId: string;
+  readonly organizationId: string;
+  readonly type: "topup" | "adjustment";
+  /** Negative takes from the balance. */
+  readonly amountNano: bigint;
+  readonly description: string;
+}
+
+export interface PostedCredit {
+  readonly transactionId: string;
+  readonly amountNano: bigint;
+  readonly balanceAfterNano: bigint;
+  readonly createdAtMs: number;
+}
+
+/**
+ * Posts a top-up or an adjustment and tells every process. Returns undefined, and posts nothing,
+ * where the organization is unknown or a negative amount takes more than its balance, its credit limit and
+ * the holds in the database leave. The caller answers for other holds.
+ */
+export async function postCredit(
+  sql: Database | DatabaseTransaction,
+  entry: CreditEntry,
+): Promise<PostedCredit | undefined> {
+  const [row] = await sql<{ id: string | null; balance_after_nano: bigint; created_at: Date }[]>`
+    SELECT id, balance_after_nano, created_at FROM ledger_post_credit(${entry.transactionId},
+      ${entry.organizationId}, ${entry.type}, ${entry.amountNano.toString()}::bigint,
+      ${entry.description}, 0)`;
+  if (!row || row.id === null) return undefined;
+  return {
+    transactionId: row.id,
+    amountNano: entry.amountNano,
+    balanceAfterNano: row.balance_after_nano,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

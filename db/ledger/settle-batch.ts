@@ -1,0 +1,239 @@
+import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { type AccountTotals, type Checkpoint, isSamePayer, type Settlement } from "./rows.ts";
+import { jsonInteger, settlementRows } from "./settlement-rows.ts";
+
+export interface InstanceIdentity {
+  readonly id: string;
+  readonly epoch: bigint;
+}
+
+/** SQLSTATE with which the ledger refuses an instance that was declared dead. */
+export const FENCED = "GW001";
+
+export interface LedgerBatch {
+  readonly checkpoints: readonly Checkpoint[];
+  readonly settlements: readonly Settlement[];
+  /** Accounts that already have a row, as far as is known; the others are created on the way. */
+  readonly knownAccounts: ReadonlySet<string>;
+  /** Set where an earlier try's outcome is unknown: what is already posted is passed over. */
+  readonly recheck: boolean;
+}
+
+/**
+ * Commits a batch in one statement and one round trip (function ledger_settle_batch). Returns the totals of
+ * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead.
+ */
+export async function commitLedgerBatch(
+  sql: Database | DatabaseTransaction,
+  instance: InstanceIdentity,
+  batch: LedgerBatch,
+): Promise<Map<string, AccountTotals>> {
+  for (;;) {
+    const due = batch.recheck ? await withoutPosted(sql, batch.settlements) : batch.settlements;
+    const accounts = new ChargedAccounts(batch.settlements, due);
+    const json = batchJson(instance, batch, due, accounts);
+    const [row] = await sql<{ totals: string[] | null }[]>`
+      SELECT ledger_settle_batch(${json}::text::jsonb) AS totals`;
+    // Null: another writer has posted some of what is due since it was looked up.
+    if (row!.totals !== null) return totalsOf(accounts.list, row!.totals);
+  }
+}
+
+function totalsOf(
+  accounts: readonly ChargedAccount[],
+  figures: readonly string[],
+): Map<string, AccountTotals> {
+  const totals = new Map<string, AccountTotals>();
+  let at = 0;
+  for (const { id } of accounts) {
+    totals.set(id, {
+      creditNano: BigInt(figures[at]!),
+      postedNano: BigInt(figures[at + 1]!),
+      sequence: BigInt(figures[at + 2]!),
+    });
+    at += 3;
+  }
+  return totals;
+}
+
+/** Those that no earlier try has posted. */
+async function withoutPosted(
+  sql: Database | DatabaseTransaction,
+  settlements: readonly Settlement[],
+): Promise<readonly Settlement[]> {
+  if (settlements.length === 0) return settlements;
+  const posted = await findPosted(
+    sql,
+    settlements.map(({ requestId }) => requestId),
+  );
+  return settlements.filter(({ requestId }) => !posted.has(requestId));
+}
+
+/** One parameter, because each costs the driver as much as what is in it. Absent members are null. */
+function batchJson(
+  instance: InstanceIdentity,
+  { checkpoints, settlements, knownAccounts, recheck }: LedgerBatch,
+  due: readonly Settlement[],
+  accounts: ChargedAccounts,
+): string {
+  const posted = due.length === 0 ? undefined : settlementRows(due, accounts);
+  return JSON.stringify({
+    instance: instance.id,
+    epoch: instance.epoch.toString(),
+    checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
+    new_accounts: newAccountRows(accounts.list, knownAccounts),
+    accounts: accounts.list.length === 0 ? undefined : accounts.list.map(accountRow),
+    groups: posted?.groups,
+    settlements: posted?.settlements,
+    // What an earlier try or another writer had posted may have left its attempt to us.
+    attempts: recheck ? attemptsOf(settlements, true) : attemptsOf(due, false),
+    recheck: recheck || undefined,
+  });
+}
+
+function attemptsOf(settlements: readonly Settlement[], isAny: boolean): string[] | undefined {
+  let ended: string[] | undefined;
+  for (const { requestId, hasAttempt } of settlements) {
+    if (!isAny && !hasAttempt) continue;
+    ended ??= [];
+    ended.push(requestId);
+  }
+  return ended;
+}
+
+function accountRow({ id, place, chargeNano, count }: ChargedAccount) {
+  return { place, id, charge_nano: jsonInteger(chargeNano), count };
+}
+
+function newAccountRows(
+  accounts: readonly ChargedAccount[],
+  known: ReadonlySet<string>,
+): Record<string, unknown>[] | undefined {
+  let rows: Record<string, unknown>[] | undefined;
+  for (const { id, kind, of } of accounts) {
+    if (kind === "org" || known.has(id)) continue;
+    rows ??= [];
+    rows.push(newAccountRow(id, kind, of));
+  }
+  return rows;
+}
+
+export function newAccountRow(
+  id: string,
+  kind: "day" | "month",
+  { organizationId, keyId }: { readonly organizationId: string; readonly keyId: string },
+): Record<string, unknown> {
+  return {
+    id,
+    kind,
+    organization_id: organizationId,
+    key_id: keyId,
+    period_start: id.slice(id.lastIndexOf(":") + 1),
+  };
+}
+
+export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
+  return {
+    request_id: checkpoint.requestId,
+    organization_id: checkpoint.organizationId,
+    key_id: checkpoint.keyId,
+    org_account: checkpoint.orgAccount,
+    day_account: checkpoint.dayAccount,
+    month_account: checkpoint.monthAccount,
+    hold_nano: checkpoint.holdNano.toString(),
+    charge_nano: checkpoint.chargeNano.toString(),
+    model: checkpoint.model,
+    provider: checkpoint.provider,
+    prompt_tokens: checkpoint.promptTokens,
+    cached_prompt_tokens: checkpoint.cachedPromptTokens,
+    completion_tokens: checkpoint.completionTokens,
+    reasoning_tokens: checkpoint.reasoningTokens,
+    quantities: checkpoint.quantities ?? undefined,
+    estimated: checkpoint.estimated,
+    latency_ms: checkpoint.latencyMs,
+    details: checkpoint.details ?? undefined,
+    description: checkpoint.description,
+    started_at: new Date(checkpoint.startedAtMs).toISOString(),
+  };
+}
+
+/** Which of these requests have a transaction. */
+export async function findPosted(
+  sql: Database | DatabaseTransaction,
+  requestIds: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const rows = await sql<{ request_id: string }[]>`SELECT request_id FROM transactions
+    WHERE request_id = ANY (${sql.array([...requestIds])}::text[])`;
+  return new Set(rows.map((row) => row.request_id));
+}
+
+interface ChargedAccount {
+  readonly id: string;
+  readonly kind: "org" | "day" | "month";
+  /** Its place in the batch, from 1. */
+  readonly place: number;
+  /** A settlement that touches it. */
+  readonly of: Settlement;
+  chargeNano: ExactInteger;
+  /** Transactions that it gets; 0 for the periods of keys. */
+  count: number;
+}
+
+/**
+ * The accounts that settlements touch, each once, with what is charged to them by those of the settlements
+ * that are due.
+ */
+class ChargedAccounts {
+  readonly list: ChargedAccount[] = [];
+  readonly #byId = new Map<string, ChargedAccount>();
+
+  constructor(settlements: readonly Settlement[], due: readonly Settlement[]) {
+    if (due !== settlements) for (const settlement of settlements) this.#touch(settlement);
+    // Most of a batch has its accounts in common with its neighbour.
+    let last: Settlement | undefined;
+    let chargeNano: ExactInteger = 0;
+    let count = 0;
+    for (const settlement of due) {
+      if (last !== undefined && !isSamePayer(last, settlement)) {
+        this.#charge(last, chargeNano, count);
+        chargeNano = 0;
+        count = 0;
+      }
+      last = settlement;
+      chargeNano = plus(chargeNano, exact(settlement.chargeNano));
+      count++;
+    }
+    if (last !== undefined) this.#charge(last, chargeNano, count);
+  }
+
+  placeOf(id: string): number {
+    return this.#byId.get(id)!.place;
+  }
+
+  #touch(settlement: Settlement): void {
+    this.#account(settlement.orgAccount, "org", settlement);
+    this.#account(settlement.dayAccount, "day", settlement);
+    this.#account(settlement.monthAccount, "month", settlement);
+  }
+
+  #charge(settlement: Settlement, chargeNano: ExactInteger, count: number): void {
+    const organization = this.#account(settlement.orgAccount, "org", settlement);
+    const day = this.#account(settlement.dayAccount, "day", settlement);
+    const month = this.#account(settlement.monthAccount, "month", settlement);
+    organization.chargeNano = plus(organization.chargeNano, chargeNano);
+    organization.count += count;
+    day.chargeNano = plus(day.chargeNano, chargeNano);
+    month.chargeNano = plus(month.chargeNano, chargeNano);
+  }
+
+  #account(id: string, kind: ChargedAccount["kind"], of: Settlement): ChargedAccount {
+    let account = this.#byId.get(id);
+    if (account === undefined) {
+      account = { id, kind, place: this.list.length + 1, of, chargeNano: 0, count: 0 };
+      this.list.push(account);
+      this.#byId.set(id, account);
+    }
+    return account;
+  }
+}

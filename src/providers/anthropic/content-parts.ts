@@ -1,0 +1,115 @@
+import { isFields } from "../../lib/json.ts";
+import { ProviderFailure } from "../interface.ts";
+import { cacheControlOf } from "./cache-control.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+export type Block = Record<string, unknown> & { readonly type: string };
+
+/** `data:` and a media type, parameters of it, and base64. */
+const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?((?:;[\w=.+-]+)*?)(;base64)?,/i;
+
+/**
+ * Content of a message as blocks: text, images and documents, by URL or in base64. Text that is empty says
+ * nothing, and Anthropic refuses it. Throws ProviderFailure that names the part which has no counterpart.
+ */
+export function blocksOf(content: unknown, place: string): Block[] {
+  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
+  if (!Array.isArray(content)) return [];
+  const blocks: Block[] = [];
+  for (const [at, part] of content.entries()) {
+    const block = blockOf(part as Fields, `${place}.${at}`);
+    if (block === undefined) continue;
+    const cacheControl = cacheControlOf(part);
+    if (cacheControl !== undefined) block.cache_control = cacheControl;
+    blocks.push(block);
+  }
+  return blocks;
+}
+
+function blockOf(part: Fields, place: string): Block | undefined {
+  switch (part.type) {
+    case "text":
+      return textBlock(part.text);
+    case "refusal":
+      return textBlock(part.refusal);
+    case "image_url":
+      return imageBlock(isFields(part.image_url) ? part.image_url.url : part.image_url, place);
+    case "file":
+      return fileBlock(isFields(part.file) ? part.file : {}, place);
+    default:
+      throw unsupported(`${place}.type`, `parts of type ${shown(part.type)}`);
+  }
+}
+
+function textBlock(text: unknown): Block | undefined {
+  return typeof text === "string" && text !== "" ? { type: "text", text } : undefined;
+}
+
+function imageBlock(url: unknown, place: string): Block {
+  if (typeof url !== "string") throw unsupported(place, "an image without a URL");
+  const data = dataOf(url);
+  if (data === undefined) return { type: "image", source: { type: "url", url } };
+  return mediaBlock(data, undefined, place);
+}
+
+/** OpenAI's form: `file_data` with a data URL, which may also be the address of the file, and `filename`. */
+function fileBlock({ file_data: file, filename, file_id: id }: Fields, place: string): Block {
+  if (typeof file !== "string") {
+    throw unsupported(place, id === undefined ? "a file without file_data" : "file_id");
+  }
+  const title = typeof filename === "string" ? filename : undefined;
+  if (/^https?:\/\//i.test(file)) return documentBlock({ type: "url", url: file }, title);
+  // Without a type it is what almost all files are that models are given.
+  const data = dataOf(file) ?? { mediaType: "application/pdf", base64: file };
+  return mediaBlock(data, title, place);
+}
+
+interface MediaData {
+  readonly mediaType: string;
+  readonly base64: string;
+}
+
+function mediaBlock({ mediaType, base64 }: MediaData, title: string | undefined, place: string) {
+  const source = { type: "base64", media_type: mediaType, data: base64 };
+  if (mediaType.startsWith("image/")) return { type: "image", source };
+  if (mediaType === "application/pdf") return documentBlock(source, title);
+  if (mediaType.startsWith("text/")) {
+    const text = Buffer.from(base64, "base64").toString("utf8");
+    return documentBlock({ type: "text", media_type: "text/plain", data: text }, title);
+  }
+  throw unsupported(place, `files of type ${shown(mediaType)}`);
+}
+
+function documentBlock(source: Fields, title: string | undefined): Block {
+  return { type: "document", source, ...(title !== undefined && { title }) };
+}
+
+/** The bytes within a data URL; undefined for any other URL. */
+function dataOf(url: string): MediaData | undefined {
+  const match = DATA_URL.exec(url);
+  if (match === null) return undefined;
+  const [head, mediaType = "text/plain", , isBase64] = match;
+  const data = url.slice(head.length);
+  const base64 = isBase64 ? data : Buffer.from(unescaped(data)).toString("base64");
+  return { mediaType: mediaType.toLowerCase(), base64 };
+}
+
+function unescaped(data: string): string {
+  try {
+    return decodeURIComponent(data);
+  } catch {
+    return data;
+  }
+}
+
+const MAX_SHOWN_CHARACTERS = 100;
+
+function shown(value: unknown): string {
+  return JSON.stringify(String(value).slice(0, MAX_SHOWN_CHARACTERS));
+}
+
+/** The request cannot be said in this wire. */
+export function unsupported(param: string, what: string): ProviderFailure {
+  const message = `Anthropic's models do not take ${what} (${param}).`;
+  return new ProviderFailure("rejected", message, { param });
+}

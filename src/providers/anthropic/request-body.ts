@@ -1,0 +1,67 @@
+import { BodyRender, type ChatRequestFields, type RenderedBody } from "../chat-body.ts";
+import { cacheControlOf } from "./cache-control.ts";
+import { promptOf } from "./messages.ts";
+import { claudeTraits } from "./model-traits.ts";
+import { possibleThinking, thinkingConfig } from "./thinking.ts";
+import { type JsonMode, jsonMode, toolFields } from "./tools.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface RenderOptions {
+  readonly model: string;
+  readonly modelId: string | undefined;
+  readonly stream: boolean;
+}
+
+export interface MessagesBody extends RenderedBody {
+  /** Whether the answer comes as the input of a tool: see `jsonMode`. */
+  readonly answersByTool: boolean;
+}
+
+/** A chat request as Anthropic's Messages API takes it. */
+export const messagesBody = new BodyRender(
+  import.meta.url,
+  (fields: ChatRequestFields, { model, modelId, stream }: RenderOptions): MessagesBody => {
+    const traits = claudeTraits(model, modelId);
+    const mode = jsonMode(fields, traits);
+    const { system, messages } = promptOf(fields.messages as readonly Fields[]);
+    const outputTokens = fields.max_tokens as number;
+    const asked = possibleThinking(traits, fields);
+    const { thinking, effort } = thinkingConfig(asked, traits, outputTokens);
+    const stop = stopSequences(fields.stop);
+    const cacheControl = cacheControlOf(fields);
+    const config = outputConfig(effort, mode);
+    const { temperature, top_p: topP, top_k: topK, user, service_tier: tier } = fields;
+    const body = {
+      model,
+      max_tokens: outputTokens,
+      ...(system.length > 0 && { system }),
+      messages,
+      ...toolFields(fields, mode, traits),
+      ...(thinking !== undefined && { thinking }),
+      ...(config !== undefined && { output_config: config }),
+      ...(stop !== undefined && { stop_sequences: stop }),
+      ...(temperature !== undefined && { temperature }),
+      ...(topP !== undefined && { top_p: topP }),
+      ...(topK !== undefined && { top_k: topK }),
+      ...(typeof user === "string" && { metadata: { user_id: user } }),
+      ...(tier === "standard_only" && { service_tier: tier }),
+      ...(cacheControl !== undefined && { cache_control: cacheControl }),
+      ...(stream && { stream: true }),
+    };
+    return { body: JSON.stringify(body), answersByTool: mode.kind === "tool" };
+  },
+);
+
+function outputConfig(effort: string | undefined, mode: JsonMode): Fields | undefined {
+  if (effort === undefined && mode.kind !== "schema") return undefined;
+  return {
+    ...(effort !== undefined && { effort }),
+    ...(mode.kind === "schema" && { format: { type: "json_schema", schema: mode.schema } }),
+  };
+}
+
+function stopSequences(stop: unknown): readonly unknown[] | undefined {
+  if (typeof stop === "string") return stop === "" ? undefined : [stop];
+  return Array.isArray(stop) && stop.length > 0 ? stop : undefined;
+}

@@ -1,0 +1,25 @@
+import type { ProviderSettings } from "../interface.ts";
+
+/** The version of the API that this folder speaks (https://platform.claude.com/docs/en/api/versioning). */
+const VERSION = "2023-06-01";
+
+/** More than Anthropic has; without a limit it lists 20. */
+export const MODEL_LIST_QUERY = "limit=1000";
+
+/** Throws where the key has characters that no header can carry. */
+export function requestHeaders({
+  id,
+  apiKey,
+}: Pick<ProviderSettings, "id" | "apiKey">): Record<string, string> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    // Expanding costs more than the local network does, and would need a bound of its own.
+    "accept-encoding": "identity",
+    "anthropic-version": VERSION,
+  };
+  if (apiKey === undefined) return headers;
+  if (!/^[\x21-\x7e]+$/.test(apiKey)) {
+    throw new Error(`the key of provider "${id}" has characters that no header can carry`);
+  }
+  return { ...headers, "x-api-key": apiKey };
+}

@@ -1,0 +1,105 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { noteHealthy, noteUnhealthy } from "../../../db/queries/provider-health.ts";
+import { endpointUnhealthy } from "../../../src/events/endpoint-unhealthy.ts";
+import { newId } from "../../../src/lib/ids.ts";
+import { payloadFaults } from "../../support/event-payload.ts";
+import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
+import { until } from "../../support/until.ts";
+import { startUpstream, type Upstream } from "../../upstream/server.ts";
+
+const MODEL = { category: "chat", context_length: 8_192, max_output_tokens: 1_024 };
+
+let gateway: TestGateway;
+let first: Upstream;
+let second: Upstream;
+
+beforeAll(async () => {
+  [first, second] = [await startUpstream(), await startUpstream()];
+  const local = (id: string, { baseUrl }: Upstream) => ({
+    id,
+    type: "openai-compatible",
+    base_url: baseUrl,
+  });
+  gateway = await startTestGateway({
+    environment: {
+      GATEWAY_HEALTH_CHECK_SECONDS: "1",
+      GATEWAY_EGRESS_ALLOW: "127.0.0.0/8",
+      GATEWAY_WEBHOOK_ALLOW_HTTP: "true",
+    },
+    configuration: {
+      providers: [local("one", first), local("two", second)],
+      models: [
+        {
+          id: "test/m",
+          ...MODEL,
+          endpoints: ["one", "two"].map((provider) => ({ provider, model: "m" })),
+        },
+      ],
+    },
+  });
+});
+afterAll(async () => {
+  await gateway.stop();
+  await second.stop();
+});
+
+const chat = () =>
+  gateway.request("POST", "/v1/chat/completions", {
+    model: "test/m",
+    messages: [{ role: "user", content: "hello" }],
+    route_explain: true,
+  });
+
+const events = (organizationId: string) => gateway.sql`
+  SELECT data FROM outbox WHERE type = 'endpoint.unhealthy' AND organization_id = ${organizationId}`;
+
+async function subscribe(key: string): Promise<void> {
+  const body = { url: "http://127.0.0.1:1/hook", events: ["endpoint.unhealthy"] };
+  expect((await gateway.request("POST", "/v1/webhooks", body, { key })).status).toBe(201);
+}
+
+test("a self-hosted server that is down is tried last, and one event reports it to those who asked", async () => {
+  const silent = await gateway.addOrganization();
+  await subscribe(gateway.managementKey);
+  expect((await chat()).headers.get("x-gateway-provider")).toBe("one");
+  const { port } = first;
+  await first.stop();
+  await until(
+    "the event is emitted",
+    async () => (await events(gateway.organizationId)).length > 0,
+    15_000,
+  );
+  const response = await chat();
+  expect(response.headers.get("x-gateway-provider")).toBe("two");
+  expect(response.headers.get("x-gateway-route-explain")).toBe(
+    "planned: one/m, two/m; tried: two/m=ok; unhealthy: one/m; not needed: one/m",
+  );
+  first = await startUpstream({ port });
+  await until(
+    "it is tried first again",
+    async () => (await chat()).headers.get("x-gateway-provider") === "one",
+    15_000,
+  );
+  const emitted = await events(gateway.organizationId);
+  expect(emitted.map(({ data }) => data)).toEqual([{ endpoint: "one", provider: "one" }]);
+  expect(payloadFaults("endpoint.unhealthy", emitted[0]!.data)).toEqual([]);
+  expect(await events(silent.organization.id)).toHaveLength(0);
+  await first.stop();
+}, 60_000);
+
+test("instances that find it out at the same time report it once, and again after it was healthy", async () => {
+  const { organization, managementKey } = await gateway.addOrganization();
+  await subscribe(managementKey);
+  const note = () =>
+    noteUnhealthy(gateway.sql, "three", endpointUnhealthy.type, (organizationId) =>
+      endpointUnhealthy.build(newId("evt"), organizationId, {
+        endpoint: "three",
+        provider: "three",
+      }),
+    );
+  await Promise.all([note(), note(), note()]);
+  expect(await events(organization.id)).toHaveLength(1);
+  await noteHealthy(gateway.sql, "three");
+  await note();
+  expect(await events(organization.id)).toHaveLength(2);
+});
