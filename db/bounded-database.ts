@@ -1,8 +1,8 @@
 import type { Clock } from "../src/lib/clock.ts";
 import { DeadlineQueue } from "../src/lib/deadlines.ts";
 import { GatewayError } from "../src/lib/errors.ts";
+import { aroundQueries } from "./around-queries.ts";
 import type { Database } from "./client.ts";
-import { isTemplate, whenSent } from "./when-sent.ts";
 
 /** With the wait for news of a request that came before it, this stays below two seconds. */
 export const QUERY_DEADLINE_MS = 1_500;
@@ -29,15 +29,8 @@ export class DatabaseDeadlineError extends GatewayError {
  */
 export function boundedDatabase(sql: Database, clock: Clock): Database {
   const watch = watcher(clock);
-  return new Proxy(sql, {
-    apply(target, self, parameters) {
-      const made: unknown = Reflect.apply(target as never, self, parameters);
-      return isTemplate(parameters[0]) ? whenSent(made as Promise<unknown>, watch) : made;
-    },
-    get(target, name) {
-      if (name !== "begin") return Reflect.get(target, name);
-      return (...parameters: [...unknown[], Work]) => boundedBegin(target, parameters, watch);
-    },
+  return aroundQueries(() => sql, watch, {
+    begin: (...parameters: [...unknown[], Work]) => boundedBegin(sql, parameters, watch),
   });
 }
 

@@ -1,5 +1,5 @@
+import { aroundQueries } from "./around-queries.ts";
 import type { Database } from "./client.ts";
-import { isTemplate, whenSent } from "./when-sent.ts";
 
 /** A database whose connections can be given up for new ones. */
 export interface RenewableDatabase {
@@ -30,27 +30,23 @@ export function renewableDatabase(open: () => Database): RenewableDatabase {
     running.then(end, end);
     return running;
   };
-  const sql = new Proxy(current, {
-    apply(_, self, parameters) {
-      const made: unknown = Reflect.apply(current as never, self, parameters);
-      if (!isTemplate(parameters[0])) return made;
-      return whenSent(made as Promise<unknown>, (send) => note(send()));
+  const sql = aroundQueries(
+    () => current,
+    (send) => note(send()),
+    {
+      begin(...parameters: Parameters<Database["begin"]>) {
+        return note(current.begin(...parameters));
+      },
+      end(...parameters: Parameters<Database["end"]>) {
+        isEnded = true;
+        return current.end(...parameters);
+      },
+      listen(...parameters: Listen) {
+        listening.push(parameters);
+        return current.listen(...parameters);
+      },
     },
-    get(_, name) {
-      if (name === "begin") {
-        const begin = current.begin as unknown as (...all: unknown[]) => Promise<unknown>;
-        return (...parameters: unknown[]) => note(begin(...parameters));
-      }
-      if (name === "end") isEnded = true;
-      if (name === "listen") {
-        return (...parameters: Listen) => {
-          listening.push(parameters);
-          return current.listen(...parameters);
-        };
-      }
-      return Reflect.get(current, name);
-    },
-  });
+  );
   return {
     sql,
     get underWay() {

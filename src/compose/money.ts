@@ -55,24 +55,12 @@ export function createMoney(parts: {
     onBackgroundError: parts.onError,
     notes: parts.notes,
   };
-  let violations = 0;
-  telemetry.counter(
-    "gateway_money_guard_violations_total",
-    "Writes that the database refused because they would have overspent: each is a fault of the gateway.",
-    () => violations,
-  );
   const sql = connections.ledger;
   const common = {
     sql,
     instance,
     onFenced: parts.onFenced,
-    onGuardViolated(error: unknown, requestIds: readonly string[]) {
-      violations++;
-      telemetry.log.fatal(
-        { err: error, request_ids: requestIds },
-        "the database refused to overspend: this is a fault of the gateway",
-      );
-    },
+    onGuardViolated: guardReport(telemetry),
     endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
     onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
   };
@@ -96,6 +84,23 @@ export function createMoney(parts: {
   });
   money.connect(ledger);
   return { money, ledger };
+}
+
+/** Reports writes that the database refused because they would have overspent. */
+function guardReport(telemetry: Telemetry) {
+  let violations = 0;
+  telemetry.counter(
+    "gateway_money_guard_violations_total",
+    "Writes that the database refused because they would have overspent: each is a fault of the gateway.",
+    () => violations,
+  );
+  return (error: unknown, requestIds: readonly string[]): void => {
+    violations++;
+    telemetry.log.fatal(
+      { err: error, request_ids: requestIds },
+      "the database refused to overspend: this is a fault of the gateway",
+    );
+  };
 }
 
 /** Actors, holds and the ledger, and the ways to them: admission of calls, and operators' orders. */

@@ -60,41 +60,25 @@ const MAX_LOADS_OF_ONE = 2;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
-  const { config, connections, instance, clock, onError } = options;
-  const secrets = new WebhookSecrets(options.keyring);
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: config.egressAllow,
-    allowsHttp: config.webhookAllowHttp,
-  });
-  const sendEvent = createSendEvent({
-    send: createEgressSend({ guard }),
-    clock,
-    timeoutMs: options.attemptTimeoutMs,
-  });
-  const { writer, actors, slots, deliveries } = composeDeliveries(options, secrets, sendEvent);
-  const numbering = new Numbering({
-    sql: connections.webhooks,
-    instance,
-    clock,
-    onNumbered: (webhooks) => deliveries.noteNumbered(webhooks),
-    onError,
-  });
-  const backlog = new BacklogWatch(connections.webhooks, clock, options.telemetry);
-  const subscriptions = new Subscriptions(connections.sql);
-  const events = new EventWriter({
-    sql: connections.background,
-    onWritten: () => numbering.nudge(),
-    onError,
-  });
+  const { config, connections, clock, telemetry } = options;
+  const { writer, actors, deliveries, ...sending } = createDeliveries(options);
+  const { subscriptions, events, numbering } = createEmission(options, deliveries);
+  const backlog = new BacklogWatch(connections.webhooks, clock, telemetry);
+  telemetry.gauge(
+    "gateway_webhooks_owned",
+    "Webhooks that this instance acts for.",
+    () => deliveries.size,
+  );
+  telemetry.gauge(
+    "gateway_webhook_attempts_in_flight",
+    "Deliveries to webhooks that are under way.",
+    () => sending.slots.inFlight,
+  );
   return {
     webhooks: new Webhooks({
       sql: connections.sql,
-      guard,
-      secrets,
-      sendEvent,
-      slots,
       clock,
+      ...sending,
       onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
     }),
     subscriptions,
@@ -123,14 +107,20 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
   };
 }
 
-/** The actors of webhooks, and what sends to them. */
-function composeDeliveries(
-  options: WebhookOptions,
-  secrets: WebhookSecrets,
-  sendEvent: ReturnType<typeof createSendEvent>,
-) {
-  const { config, connections, instance, clock, onError } = options;
+/** What sends events to receivers, and writes what became of them. */
+function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
   const { ownership, unowned } = options.node;
+  const secrets = new WebhookSecrets(options.keyring);
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const sendEvent = createSendEvent({
+    send: createEgressSend({ guard }),
+    clock,
+    timeoutMs: options.attemptTimeoutMs,
+  });
   const writer = new DeliveryWriter({
     sql: connections.deliveries,
     instance,
@@ -149,26 +139,28 @@ function composeDeliveries(
   const deliveries = new Deliveries({
     sql: connections.webhooks,
     instanceId: instance.id,
-    actors,
-    ownership,
     loads: new FairSemaphore(MAX_LOADS, MAX_LOADS_OF_ONE),
-    slots,
-    secrets,
-    sendEvent,
-    clock,
-    unowned,
+    ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
     wakes: options.wakes,
+    onError: options.onError,
+  });
+  return { guard, secrets, sendEvent, slots, writer, actors, deliveries };
+}
+
+/** What takes events up to the deliveries of their webhooks. */
+function createEmission(options: WebhookOptions, deliveries: Deliveries) {
+  const { connections, instance, clock, onError } = options;
+  const numbering = new Numbering({
+    sql: connections.webhooks,
+    instance,
+    clock,
+    onNumbered: (webhooks) => deliveries.noteNumbered(webhooks),
     onError,
   });
-  options.telemetry.gauge(
-    "gateway_webhooks_owned",
-    "Webhooks that this instance acts for.",
-    () => deliveries.size,
-  );
-  options.telemetry.gauge(
-    "gateway_webhook_attempts_in_flight",
-    "Deliveries to webhooks that are under way.",
-    () => slots.inFlight,
-  );
-  return { writer, actors, slots, deliveries };
+  const events = new EventWriter({
+    sql: connections.background,
+    onWritten: () => numbering.nudge(),
+    onError,
+  });
+  return { subscriptions: new Subscriptions(connections.sql), events, numbering };
 }

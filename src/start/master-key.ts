@@ -14,7 +14,12 @@ import { connectDatabase, type Database, type DatabaseTarget } from "../../db/cl
 import type { MasterKeySettings } from "../config/access-keys.ts";
 import type { GatewayConfig } from "../config.ts";
 import { type Keyring, MASTER_KEY_BYTES } from "../lib/keyring.ts";
-import { isSealed, MasterKeyError, type MasterKeys, openKeyring } from "../master-key/establish.ts";
+import {
+  isSealed,
+  MasterKeyError,
+  type MasterKeys,
+  openKeyring,
+} from "../master-key/master-key.ts";
 
 const ROTATE = "`bun run cli master-key rotate`";
 

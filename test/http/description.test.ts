@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { openApiDocument } from "../../src/http/openapi.ts";
-import { descriptionRoutes } from "../../src/system/description.ts";
+import { descriptionRoutes } from "../../src/system/pages.ts";
 import { SAMPLE_ROUTES } from "./description-samples.ts";
 import { callPublic } from "./public-context.ts";
 

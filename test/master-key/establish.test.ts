@@ -7,7 +7,7 @@ import {
   MasterKeyError,
   type MasterKeys,
   openKeyring,
-} from "../../src/master-key/establish.ts";
+} from "../../src/master-key/master-key.ts";
 import {
   addSealedResults,
   addSealedWebhooks,

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
 import { removeOldEvents } from "../../db/queries/deliveries.ts";
 import { deleteWebhook } from "../../db/queries/webhooks.ts";
-import { cleanWebhooks } from "../../src/webhooks/delivery-cleaning.ts";
+import { cleanWebhooks } from "../../src/webhooks/outbox.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
 import { addHook, addOnlyOrganization, emit, numberAll } from "./many-hooks.ts";
 

@@ -10,7 +10,7 @@ import { maskUrl } from "../../config/config-error.ts";
 import type { GatewayConfig } from "../../config.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
-import { examineKeyring, isSealed } from "../../master-key/establish.ts";
+import { examineKeyring, isSealed } from "../../master-key/master-key.ts";
 import { baseUrl } from "../../start/first-keys.ts";
 import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
 import { freePort } from "../../start/serve.ts";

@@ -2,8 +2,13 @@ import { migrate, readMigrationState } from "../../../db/migrate.ts";
 import { readMasterKeys } from "../../config/access-keys.ts";
 import { refuse } from "../../config/config-error.ts";
 import { EnvironmentReader } from "../../config/environment.ts";
-import { MasterKeyError, type MasterKeys } from "../../master-key/establish.ts";
-import { type RotatingKeys, type Rotation, rotateMasterKey } from "../../master-key/rotate.ts";
+import {
+  MasterKeyError,
+  type MasterKeys,
+  type RotatingKeys,
+  type Rotation,
+  rotateMasterKey,
+} from "../../master-key/master-key.ts";
 import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
 import type { Command, CommandContext, Report } from "../command.ts";
 import {

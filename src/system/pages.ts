@@ -2,9 +2,10 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
-import { acceptedCoding } from "../http/request-headers.ts";
+import { acceptedCoding, acceptsType, publicUrl } from "../http/request-headers.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
+import { GatewayError } from "../lib/errors.ts";
 
 interface DescriptionDependencies {
   /** The OpenAPI document; asked once, when it is first needed. */
@@ -152,4 +153,58 @@ class ReaderScript {
 function isKnown(header: string | null, etag: string): boolean {
   if (header === null) return false;
   return header.split(",").some((one) => one.trim().replace(/^W\//, "") === etag);
+}
+
+const HOME_PAGE = readFileSync(fileURLToPath(new URL("./home.html", import.meta.url)), "utf8");
+const HOME_STYLE = /<style>([\s\S]*)<\/style>/.exec(HOME_PAGE)![1]!;
+const HOME_STYLE_HASH = new Bun.CryptoHasher("sha256").update(HOME_STYLE).digest("base64");
+
+/** Nothing but the page itself, with the one style that it holds. */
+const HOME_SECURITY_POLICY = [
+  "default-src 'none'",
+  `style-src 'sha256-${HOME_STYLE_HASH}'`,
+  "img-src data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+/** What a person finds at the gateway's address; programs that take no page get the usual 404. */
+export function homeRoutes(publicBase: string | undefined): RouteDefinition[] {
+  return [
+    {
+      method: "GET",
+      path: "/",
+      tag: "Operation",
+      summary: "What this is, for people",
+      access: { kind: "public" },
+      responses: {
+        200: { description: "The page.", contentType: "text/html" },
+        404: { description: "The client takes no page." },
+      },
+      handle({ request }) {
+        // Some clients ask with HEAD whether anybody is there.
+        if (request.method !== "HEAD" && !acceptsType(request.headers.get("accept"), "text/html")) {
+          throw new GatewayError(
+            "route_not_found",
+            "There is no endpoint here. All endpoints are described at /docs.",
+          );
+        }
+        return new Response(homePage(publicUrl("", request, publicBase)), {
+          headers: {
+            "content-type": "text/html; charset=utf-8",
+            "content-security-policy": HOME_SECURITY_POLICY,
+            "referrer-policy": "no-referrer",
+            "x-content-type-options": "nosniff",
+            "cache-control": "no-cache",
+            vary: "accept, host",
+          },
+        });
+      },
+    },
+  ];
+}
+
+function homePage(baseUrl: string): string {
+  return HOME_PAGE.replaceAll("{{base_url}}", Bun.escapeHTML(baseUrl.replace(/\/+$/, "")));
 }
