@@ -11,8 +11,9 @@ let calls = 0;
 const server = Bun.serve({
   port: 0,
   hostname: "127.0.0.1",
-  fetch: () => {
-    calls++;
+  fetch: ({ method }) => {
+    // Others ask for the list of models.
+    if (method === "POST") calls++;
     const message = { role: "assistant", content };
     return Response.json({
       ...{ id: "theirs", object: "chat.completion", created: 1_700_000_000, model: "theirs" },

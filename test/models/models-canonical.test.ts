@@ -186,7 +186,7 @@ describe("a model that is not there is 404 with what may be meant", () => {
   test("the variable that would enable its provider", async () => {
     expect(await messageFor("mistral/mistral-large-latest")).toContain("MISTRAL_API_KEY");
     expect(await messageFor("grok-4")).toContain("XAI_API_KEY");
-    expect(await messageFor("claude-sonnet-4-5")).toContain("OPENROUTER_API_KEY");
+    expect(await messageFor("claude-sonnet-4-5")).toContain("ANTHROPIC_API_KEY");
     expect(await messageFor("constructor/prototype")).not.toContain("API_KEY");
   });
 
