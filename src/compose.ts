@@ -7,9 +7,9 @@ import {
   applyChange,
   type ChangeListeners,
   composeNode,
+  enterCluster,
   forgetAll,
   openCoordination,
-  restoreRateWindows,
 } from "./compose/cluster-node.ts";
 import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
@@ -21,7 +21,6 @@ import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
-import { tellKeys } from "./master-key/master-key.ts";
 import { trainersOf } from "./providers/registry.ts";
 import { EventLoopLag } from "./telemetry/process-metrics.ts";
 
@@ -32,7 +31,7 @@ export interface Gateway extends Ending {
 /** The one place where implementations are chosen and constructed; parts in compose/. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
   const base = composeBase(options);
-  const { config, telemetry, keyring, clock, instance, connections, background, onError } = base;
+  const { config, telemetry, keyring, clock, connections, background, onError } = base;
   const owed = composeOwedRefunds({ ...base, sql: background });
   // Filled below, before the node starts and reports changes.
   let listeners: ChangeListeners | undefined;
@@ -42,14 +41,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     onFenced: owed.onFenced,
   });
   const { membership } = node;
-  const liveInstances = () => membership.liveInstances();
-  const coordination = await openCoordination(base, instance.id, liveInstances, onError);
+  const coordination = await openCoordination(base, membership);
   const webhooks = createWebhooks({ ...base, ...coordination, node });
-  // Before the others know of this instance: they leave a share of each limit to one that has not joined.
-  await coordination.start();
-  await node.enter();
-  await restoreRateWindows(coordination, background, clock);
-  await tellKeys(background, instance, keyring);
+  await enterCluster(base, node, coordination);
 
   const workThread = createWorkThread(base.onError);
   const provided = composeProviders(base, workThread, membership);

@@ -52,21 +52,11 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
         { attempt, lease }: { attempt: AttemptRecord; lease: Lease },
         context: TurnContext,
       ): Turn<WebhookState, undefined> {
-        const ended = end(state, attempt, retryDelaysMs, context.nowMs);
-        if (ended.end === undefined) return { state: ended.state, reply: undefined };
-        return {
-          state: ended.state,
-          reply: undefined,
-          effects: [
-            deliveryEffect({
-              kind: "attempt",
-              lease,
-              organizationId: state.setting?.organizationId ?? "",
-              attempt,
-              ...ended.end,
-            }),
-          ],
-        };
+        const { end: ended, state: next } = end(state, attempt, retryDelaysMs, context.nowMs);
+        if (ended === undefined) return { state: next, reply: undefined };
+        const organizationId = organizationOf(state);
+        const change = { kind: "attempt", lease, organizationId, attempt, ...ended } as const;
+        return { state: next, reply: undefined, effects: [deliveryEffect(change)] };
       },
 
       /** Those that it has loaded are in the table alone again: it waits for long, and many may do so. */
@@ -79,14 +69,12 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
       rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
         state,
         reply: undefined,
-        effects: [
-          deliveryEffect({
-            kind: "rest",
-            lease,
-            organizationId: state.setting?.organizationId ?? "",
-          }),
-        ],
+        effects: [deliveryEffect({ kind: "rest", lease, organizationId: organizationOf(state) })],
       }),
     },
   });
+}
+
+function organizationOf(state: WebhookState): string {
+  return state.setting?.organizationId ?? "";
 }

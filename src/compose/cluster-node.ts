@@ -14,10 +14,10 @@ import { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
 import type { Coordination } from "../cluster/interface.ts";
 import { ClusterMembership, OwnLease } from "../cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
-import type { GatewayConfig } from "../config.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
+import { tellKeys } from "../master-key/master-key.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { cleanWebhooks } from "../webhooks/outbox.ts";
@@ -183,24 +183,16 @@ function noteSettled(
   for (const error of failures) onError(error);
 }
 
-interface CoordinationOptions {
-  readonly config: GatewayConfig;
-  readonly telemetry: Telemetry;
-  readonly clock: Clock;
-}
-
 /** How this instance speaks with the others. Losing and regaining Redis is logged, and shown in metrics. */
 export async function openCoordination(
-  { config, telemetry, clock }: CoordinationOptions,
-  instanceId: string,
-  liveInstances: () => readonly string[],
-  onError: (error: unknown) => void,
+  { config, telemetry, clock, instance, onError }: Base,
+  membership: ClusterMembership,
 ): Promise<Coordination> {
   const coordination = await createCoordination({
     redisUrl: config.redisUrl,
-    instanceId,
+    instanceId: instance.id,
     clock,
-    liveInstances,
+    liveInstances: () => membership.liveInstances(),
     onRedisLost: (reason) =>
       telemetry.log.error(
         { err: reason },
@@ -233,7 +225,7 @@ export async function openCoordination(
  * widen a limit. A request that left no charge is not known: one that failed, and one whose whole answer was
  * under way when the process was killed.
  */
-export async function restoreRateWindows(
+async function restoreRateWindows(
   coordination: Coordination,
   sql: Database,
   clock: Clock,
@@ -241,6 +233,19 @@ export async function restoreRateWindows(
   if (coordination.restoreRates === undefined) return;
   const sinceMs = clock.nowMs() - WINDOW_MS - BUCKET_MS;
   coordination.restoreRates(await recentAdmissions(sql, sinceMs));
+}
+
+/** Lets the other instances know of this one, in an order that their shares and their keys depend on. */
+export async function enterCluster(
+  { background, clock, instance, keyring }: Base,
+  node: ClusterNode,
+  coordination: Coordination,
+): Promise<void> {
+  // Before the others know of this instance: they leave a share of each limit to one that has not joined.
+  await coordination.start();
+  await node.enter();
+  await restoreRateWindows(coordination, background, clock);
+  await tellKeys(background, instance, keyring);
 }
 
 /** What holds state that another instance, or an operator's command, can change in the database. */
