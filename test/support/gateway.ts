@@ -139,6 +139,7 @@ function readTestConfig(databaseUrl: string, options: TestGatewayOptions): Gatew
         GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
         DATABASE_POOL_SIZE: "4",
         GATEWAY_MODEL_LISTS_SECONDS: "0",
+        GATEWAY_HEALTH_CHECK_SECONDS: "0",
         GATEWAY_CONFIG: configPath,
         ...environment,
       },
