@@ -40,10 +40,10 @@ export class HealthChecks {
     return failures !== undefined && failures >= FAILURES_UNTIL_DOWN;
   }
 
-  /** Checks at once, and again until it is stopped. */
+  /** Checks from time to time until it is stopped; for the first time once the interval has passed. */
   start(): void {
     const { providers, intervalMs } = this.#dependencies;
-    if (intervalMs > 0 && providers.size > 0) void this.#round();
+    if (intervalMs > 0 && providers.size > 0) this.#schedule();
   }
 
   stop(): void {
@@ -52,11 +52,15 @@ export class HealthChecks {
   }
 
   async #round(): Promise<void> {
-    const { providers, clock, intervalMs, onError } = this.#dependencies;
+    const { providers, onError } = this.#dependencies;
     await Promise.all([...providers].map(([id, provider]) => this.#check(id, provider))).catch(
       onError,
     );
-    if (this.#isStopped) return;
+    if (!this.#isStopped) this.#schedule();
+  }
+
+  #schedule(): void {
+    const { clock, intervalMs } = this.#dependencies;
     this.#cancelNext = clock.after(intervalMs, () => void this.#round());
   }
 
