@@ -35,7 +35,7 @@ const listFilesQuery = Type.Object(
       Type.String({
         // A UUIDv7: what was never an id of a file is no place in their list.
         pattern: "^file_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
-        description: "Id of a file: the page begins behind it, though it be deleted.",
+        description: "Id of a file: the page begins after it, even if it is deleted.",
       }),
     ),
   },

@@ -9,6 +9,13 @@ const names = (description: string) =>
 const usd = (unit: string) =>
   optional(Type.Number({ minimum: 0, description: `in USD for ${unit}` }));
 
+const maxPrice = Type.Object({
+  prompt: usd("a million tokens"),
+  completion: usd("a million tokens"),
+  request: usd("a request"),
+  image: usd("an image"),
+});
+
 /** Routing preferences (spec 4.5, `provider`), in OpenRouter's words. */
 export const providerPreferences = Type.Object({
   order: names("Providers to try first, in this order"),
@@ -27,14 +34,7 @@ export const providerPreferences = Type.Object({
       description: "The best first; throughput and latency are those this instance has measured",
     }),
   ),
-  max_price: optional(
-    Type.Object({
-      prompt: usd("a million tokens"),
-      completion: usd("a million tokens"),
-      request: usd("a request"),
-      image: usd("an image"),
-    }),
-  ),
+  max_price: optional(maxPrice),
   data_collection: optional(
     Type.Enum(["allow", "deny"], {
       description: "deny: only providers that the operator has stated to collect no data",
@@ -45,7 +45,7 @@ export const providerPreferences = Type.Object({
 export type ProviderPreferences = Static<typeof providerPreferences>;
 
 const MEMBERS = Object.keys(providerPreferences.properties);
-const PRICES = Object.keys({ prompt: 0, completion: 0, request: 0, image: 0 });
+const PRICES = Object.keys(maxPrice.properties);
 
 /** What a request asks of its route. */
 export interface RoutePreferences {

@@ -41,7 +41,7 @@ export function failureOfStatus(
   return failureOf(status, body, retryAfterMs(headers, context.nowMs), context);
 }
 
-/** The failure that an event of a stream, or a body with a status of success, tells of. */
+/** The failure that a stream event, or a body with a success status, reports. */
 export function failureTold(body: unknown, context: FailureContext): ProviderFailure {
   const error = isFields(body) && isFields(body.error) ? body.error : {};
   return failureOf(STATUSES.get(error.type) ?? 502, body, undefined, context);

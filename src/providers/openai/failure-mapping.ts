@@ -168,7 +168,7 @@ function codesOf(outer: Fields, error: Fields): string[] {
     .map((code) => code.toLowerCase());
 }
 
-/** OpenRouter's own message is "Provider returned error"; what the provider said is beside it. */
+/** OpenRouter's own message is "Provider returned error"; the provider's own message is in another member. */
 function joinedMessage(message: string | undefined, raw: string | undefined): string | undefined {
   if (message === undefined) return raw;
   return raw === undefined ? message : `${message}: ${raw}`;

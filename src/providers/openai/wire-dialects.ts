@@ -191,7 +191,7 @@ export const SERVICE_TIERS: ReadonlySet<unknown> = new Set([
 export const GROQS_MEMBER = "x_groq";
 export const PRIVATE_MEMBERS = [GROQS_MEMBER, "obfuscation"] as const;
 
-/** Prompt tokens read from a cache, as DeepSeek, Moonshot and Mistral state them beside OpenAI's details. */
+/** Prompt tokens read from a cache, as DeepSeek, Moonshot and Mistral state them outside OpenAI's details. */
 export const CACHED_TOKENS_NAMES = [
   "prompt_cache_hit_tokens",
   "cached_tokens",

@@ -121,7 +121,7 @@ export function tellsError({ error, object }: Readonly<Record<string, unknown>>)
   return (Boolean(error) && !isEmptyError(error)) || object === "error";
 }
 
-/** Some providers send an empty error beside every answer. */
+/** Some providers send an empty error with every answer. */
 function isEmptyError(error: unknown): boolean {
   return isFields(error) && Object.keys(error).length === 0;
 }
