@@ -36,6 +36,8 @@ export interface DatabaseTarget {
 }
 
 export type Database = postgres.Sql<{ bigint: bigint }>;
+/** A part of a statement. */
+export type SqlFragment = postgres.PendingQuery<postgres.Row[]>;
 export type DatabaseTransaction = postgres.TransactionSql<{ bigint: bigint }>;
 
 interface ConnectOptions {
@@ -120,6 +122,9 @@ export function isServerUnable(error: unknown): boolean {
 
 /** insufficient_resources, system_error, read_only_sql_transaction, query_canceled */
 const UNABLE_STATES = /^(53|58|25006|57014)/;
+
+/** SQLSTATE with which a charge is refused whose stored response the database lost as it crashed. */
+export const RESPONSE_LOST = "GW004";
 
 /** SQLSTATE of a refused statement, where the database itself answered. */
 export function sqlState(error: unknown): string | undefined {

@@ -1,6 +1,6 @@
 import { type Clock, sleep, steady } from "../src/lib/clock.ts";
 import { GatewayError } from "../src/lib/errors.ts";
-import { isOutcomeUnknown, isServerUnable } from "./client.ts";
+import { isOutcomeUnknown, isServerUnable, RESPONSE_LOST, sqlState } from "./client.ts";
 
 /** The error that a caller gets for a failure of the database; undefined for any other failure. */
 export function asUnavailable(error: unknown): GatewayError | undefined {
@@ -12,6 +12,8 @@ export function asUnavailable(error: unknown): GatewayError | undefined {
 function messageOf(error: unknown): string | undefined {
   if (isOutcomeUnknown(error)) return "The gateway's database cannot be reached at the moment.";
   if (isServerUnable(error)) return "The gateway's database cannot do this at the moment.";
+  if (sqlState(error) === RESPONSE_LOST)
+    return "The gateway's database lost what was just written.";
   return undefined;
 }
 

@@ -1,7 +1,7 @@
 import http from "node:http";
 import { Elysia } from "elysia";
 import { createCors } from "./http/cors.ts";
-import { errorResponse } from "./http/error-response.ts";
+import { type ClientWire, errorResponse } from "./http/error-response.ts";
 import { MissingRoutes } from "./http/missing-route.ts";
 import {
   compileRoute,
@@ -9,7 +9,7 @@ import {
   type PipelineDependencies,
   RequestRun,
 } from "./http/pipeline.ts";
-import type { RouteDefinition } from "./http/route.ts";
+import { type RouteDefinition, wireOf } from "./http/route.ts";
 import { GatewayError } from "./lib/errors.ts";
 import { newId } from "./lib/ids.ts";
 
@@ -37,6 +37,7 @@ export function createApp(
   const readable = (request: Request, response: Response): Response =>
     cors === undefined ? response : cors.allow(request, response);
   const methodsByPath = new Map<string, Set<string>>();
+  const wires = new Map(routes.map(({ path, wire }) => [path, wire]));
   for (const route of routes) {
     const compiled = compileRoute(route, pipeline);
     const run = (request: Request, params: Mounted["params"]): Promise<Response> =>
@@ -65,7 +66,10 @@ export function createApp(
       ({ request }) =>
         isPreflight
           ? identified(cors.preflight(request, methods))
-          : readable(request, refuseMethod(request.method, path, methods)),
+          : readable(
+              request,
+              refuseMethod(request.method, path, methods, wireOf(wires.get(path), request)),
+            ),
       { parse: "none" },
     );
   }
@@ -128,16 +132,22 @@ function identified(response: Response): Response {
 
 const INTERNAL = "Something went wrong inside the gateway.";
 
-function refuseMethod(method: string, path: string, allowed: readonly string[]): Response {
+function refuseMethod(
+  method: string,
+  path: string,
+  allowed: readonly string[],
+  wire: ClientWire | undefined,
+): Response {
   const methods = allowed.join(", ");
   const message = `${path} does not take ${method}, but ${methods}.`;
-  return refuse("method_not_allowed", message, { allow: methods });
+  return refuse("method_not_allowed", message, { allow: methods }, wire);
 }
 
 function refuse(
   code: "route_not_found" | "method_not_allowed" | "internal",
   message: string,
   headers: Readonly<Record<string, string>> = {},
+  wire?: ClientWire,
 ): Response {
-  return errorResponse(new GatewayError(code, message, { headers }), newId("req"));
+  return errorResponse(new GatewayError(code, message, { headers }), newId("req"), {}, wire);
 }

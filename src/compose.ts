@@ -18,6 +18,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
@@ -60,7 +61,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
-  listeners = { ...provided, world, suspensions, orders, webhooks, tuning, keyring };
+  const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
+  listeners = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores, keyring };
   await node.start();
   webhooks.start();
 
@@ -69,15 +71,16 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
   const { endpoints, ticker, deadlines } = composeEndpoints({
-    ...{ ...base, ...provided },
+    ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    notes: owed.notes,
+    ...{ notes: owed.notes, media: files.media },
   });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
-  const shared = { ...provided, tuning, files, webhooks, node, coordination, inFlight };
+  const owned = { tuning, vectorStores };
+  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };

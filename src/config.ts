@@ -51,24 +51,23 @@ export function readConfig(
   const accessKeys = readAccessKeys(reader, settings.databaseUrl);
   const external = readExternalServices(reader);
   const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
-  const enabled = file && enabledProviders(environment, file, faults);
+  const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
   const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
   faults.throwAny();
   const { path, models, sandbox } = file!;
-  const { providers, warnings } = enabled!;
   return deepFreeze({
     ...settings,
     ...accessKeys,
     ...external.services,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
     configFile: path,
-    providers,
+    providers: providers!,
     models,
     sandbox,
     proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
-    warnings: [...warnings, ...external.warnings, ...misspelled(environment)],
+    warnings: [...external.warnings, ...misspelled(environment)],
   });
 }
 

@@ -19,13 +19,18 @@ import type { RouteDefinition } from "./http/route.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
 import { keyRoutes } from "./keys/routes.ts";
 import type { Clock } from "./lib/clock.ts";
+import type { MediaLinks } from "./media-links/media-links.ts";
+import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
+import type { Provider } from "./providers/interface.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
+import { vectorStoreRoutes } from "./vector-stores/routes.ts";
+import type { VectorStores } from "./vector-stores/vector-stores.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
 import type { Webhooks } from "./webhooks/webhooks.ts";
 
@@ -34,6 +39,7 @@ export interface RouteDependencies {
   readonly config: GatewayConfig;
   readonly telemetry: Telemetry;
   readonly tunedModels: TunedModels;
+  readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
   readonly sql: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
@@ -41,7 +47,12 @@ export interface RouteDependencies {
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
   readonly providerKeys: ProviderKeys;
-  readonly files: { readonly uploads: FileUploads; readonly library: FileLibrary };
+  readonly vectorStores: VectorStores;
+  readonly files: {
+    readonly uploads: FileUploads;
+    readonly library: FileLibrary;
+    readonly media: MediaLinks;
+  };
   readonly clock: Clock;
   readonly membership: ClusterMembership;
   readonly inFlight: InFlight;
@@ -53,7 +64,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
   const { files, sql, world, clock, config, telemetry } = dependencies;
   const routes: RouteDefinition[] = [
     ...dependencies.endpoints,
-    ...modelRoutes(new ModelCatalogue({ tunedModels: dependencies.tunedModels, sql })),
+    ...modelRoutes(new ModelCatalogue(dependencies)),
     ...keyRoutes(
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
@@ -68,6 +79,8 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       publicUrl: config.publicUrl,
       uploadMinBytesPerSecond: config.uploadMinBytesPerSecond,
     }),
+    ...vectorStoreRoutes(dependencies.vectorStores),
+    ...mediaRoutes(files.media),
     ...fineTuningRoutes(dependencies.fineTuning),
     ...adminRoutes(dependencies.admin),
     ...healthRoutes({ isReady: () => readiness(dependencies) }),

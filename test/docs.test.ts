@@ -5,16 +5,23 @@ import { Glob } from "bun";
 import { variablesTable } from "../src/config/variables.ts";
 import { MAX_LINE_BYTES } from "../src/files/json-lines-check.ts";
 import { uploadForm } from "../src/files/routes.ts";
+import { clientsTable } from "./clients/table.ts";
 
 const root = join(import.meta.dir, "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();
-const pages = ["*.md", "docs/*.md"]
+const pages = ["*.md", "docs/**/*.md"]
   .flatMap((pattern) => [...new Glob(pattern).scanSync({ cwd: root })])
   .sort();
 
 test("the table of variables is the configuration's own", async () => {
   expect(await read("docs/configuration.md")).toContain(
     `<!-- variables -->\n${variablesTable()}\n<!-- /variables -->`,
+  );
+});
+
+test("the table of clients is made of their tests", async () => {
+  expect(await read("docs/clients/README.md")).toContain(
+    `<!-- clients -->\n${clientsTable()}\n<!-- /clients -->`,
   );
 });
 

@@ -26,17 +26,24 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/money"],
   ["src/calls"],
   ["src/http"],
-  ["src/endpoints/paid-route.ts"],
-  ["src/files", "src/keys", "src/models", "src/provider-keys", "src/webhooks"],
+  ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
+  ["src/endpoints/long-body-work.ts"],
+  ["src/files", "src/keys", "src/media-links", "src/models", "src/provider-keys", "src/webhooks"],
   [
     "src/credits",
     "src/endpoints/chat-completions",
     "src/endpoints/embeddings",
+    "src/endpoints/images",
+    "src/endpoints/speech",
+    "src/endpoints/transcriptions",
     "src/fine-tuning",
     "src/master-key",
     "src/organizations",
     "src/system",
+    "src/vector-stores",
   ],
+  // Translate their requests into those of chat completions.
+  ["src/endpoints/messages", "src/endpoints/responses"],
   ["src/endpoints/table.ts"],
   ["src/admin"],
   ["src/routes.ts"],
@@ -132,13 +139,17 @@ const VENDOR_WORDS =
 /** Words of the client's wire, which the endpoint's renderer and its published schema alone put into an answer. */
 const CLIENT_WORDS = /chat\.completion|finish_reason/;
 const SPEAKS_TO_CLIENTS = /^src\/endpoints\/chat-completions\/(?:render-answer|schema)\.ts$/;
+/** One vendor's wire is that of clients, too. */
+const SPEAKS_TO_ANTHROPICS_CLIENTS =
+  /^src\/endpoints\/messages\/(?:endpoint|message-renderer|schema|whole-message)\.ts$/;
 
 test("nothing outside the providers knows a vendor's chunk, and one file renders the client's", async () => {
   const faults: string[] = [];
   for (const file of await sourceFiles()) {
     if (file.startsWith("src/providers/")) continue;
     const source = await Bun.file(join(root, file)).text();
-    const vendor = VENDOR_WORDS.exec(source)?.[0];
+    const isVendors = !SPEAKS_TO_ANTHROPICS_CLIENTS.test(file);
+    const vendor = isVendors ? VENDOR_WORDS.exec(source)?.[0] : undefined;
     if (vendor !== undefined) faults.push(`${file}: ${vendor}`);
     const client = SPEAKS_TO_CLIENTS.test(file) ? undefined : CLIENT_WORDS.exec(source)?.[0];
     if (client !== undefined) faults.push(`${file}: ${client}`);
@@ -219,7 +230,7 @@ const STEPS: readonly {
 
 /** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
 const ENDPOINTS_USE =
-  /^src\/calls\/(?:call|endpoint|run-call|routing\/plan-route|routing\/preferences|idempotency\/idempotency)\.ts$/;
+  /^src\/calls\/(?:call|endpoint|run-call|free-call|routing\/plan-(?:route|by-lacks|audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
 /** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
 const OF_THE_CALL =
   /\b(?:ReadableStream|CandidateTries|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;

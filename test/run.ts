@@ -9,7 +9,8 @@ import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 
 /*
  * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
- * `bun test` that the arguments name. Files run in parallel, those that measure one by one afterwards.
+ * `bun test` that the arguments name. Files run in parallel: the LONG ones each in a process of its own, then
+ * the others in processes that they share. Those that measure run one by one afterwards.
  * --durations prints how long the slowest files took.
  * TEST_DATABASE_URL and TEST_REDIS_URL name servers to use in place of ones started for the run.
  */
@@ -44,12 +45,16 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
     const args = [timeout(THOROUGH_TIMEOUT_MS), ...files.filter(isLong).map(asPath)];
     return [{ args, environment: THOROUGH_SETTINGS }];
   }
-  const wanted = tier === "--all" ? files : files.filter((file) => !isLong(file));
   const parallel = `--parallel=${cpus().length * PROCESSES_PER_CORE}`;
-  const others = wanted.filter((file) => !isMeasuring(file)).map(asPath);
+  const others = files.filter((file) => !isLong(file));
+  const inParallel = others.filter((file) => !isMeasuring(file)).map(asPath);
+  const measuring = (tier === "--all" ? files : others).filter(isMeasuring).map(asPath);
+  const long = files.filter((file) => isLong(file) && !isMeasuring(file)).map(asPath);
   return [
-    { args: [timeout(TEST_TIMEOUT_MS), parallel, ...others] },
-    { args: [timeout(TEST_TIMEOUT_MS), ...wanted.filter(isMeasuring).map(asPath)] },
+    ...(tier === "--all" ? [{ args: [timeout(TEST_TIMEOUT_MS), parallel, ...long] }] : []),
+    // Files that share a process load the modules once: a third of the run's time.
+    { args: [timeout(TEST_TIMEOUT_MS), parallel, "--no-isolate", ...inParallel] },
+    { args: [timeout(TEST_TIMEOUT_MS), ...measuring] },
   ];
 }
 

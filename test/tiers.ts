@@ -1,11 +1,14 @@
 /*
  * Which test files run when. `bun run test` leaves out what starts, kills or restarts processes and
- * databases and what tries many schedules; `test:all` runs every file; `test:thorough` runs those left
- * out once more at full length.
+ * databases, what tries many schedules, and what installs clients of other languages; `test:all` runs every
+ * file; `test:thorough` runs those left out once more at full length.
  */
 
 /** Folders and files that `bun run test` leaves out: long, and about more than one process. */
 export const LONG = [
+  "test/clients/coding-agents.test.ts",
+  "test/clients/compiled-clients.test.ts",
+  "test/clients/python-clients.test.ts",
   "test/cluster/redis-loss-schedules.test.ts",
   "test/cluster/redis-loss.test.ts",
   "test/crash/",
@@ -36,6 +39,7 @@ export const MEASURING = [
   "test/overload/bounded-database.test.ts",
   "test/overload/large-bodies.test.ts",
   "test/overload/request-bodies.test.ts",
+  "test/overload/upload-memory.test.ts",
   "test/ownership/unowned-work.test.ts",
   "test/providers/sandbox-schema-hostile.test.ts",
   "test/telemetry/log-writer.test.ts",

@@ -49,7 +49,7 @@ test("comments and messages use plain words", async () => {
 
 test("pages use plain words", async () => {
   const faults: string[] = [];
-  for (const file of await filesOf("*.md", "docs/*.md")) {
+  for (const file of await filesOf("*.md", "docs/**/*.md")) {
     const lines = (await Bun.file(join(root, file)).text()).split("\n");
     for (const [index, line] of lines.entries()) {
       const found = MARKERS.exec(line);

@@ -1,6 +1,15 @@
 import type { DatabaseTransaction } from "../client.ts";
 import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 
+/** A stored response that its charge makes visible. */
+export interface KeptResponse {
+  readonly id: string;
+  /** Of its input and output. */
+  readonly ownBytes: number;
+  /** The same with those of all before it. */
+  readonly chainBytes: number;
+}
+
 /** A change of administration: rare, and free to use several statements. */
 export interface StatementEffect {
   readonly kind: "statement";
@@ -10,6 +19,8 @@ export interface StatementEffect {
   readonly events: readonly string[];
   /** Set if it is owed to a caller: it is written regardless of the queue. There are no more than requests. */
   readonly isOwed?: true;
+  /** Set where it does nothing but this: then the batch of its charge does it, and `run` is not called. */
+  readonly keeps?: KeptResponse;
   run(sql: DatabaseTransaction): Promise<void>;
   /** True where it has kept the answer for a later call: then its charge stands although its caller gave up. */
   keepsAnswer?(): boolean;

@@ -1,4 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { keepResponses } from "../queries/responses.ts";
+import type { KeptResponse } from "./effects.ts";
 import type {
   AccountHeadroom,
   AccountTotals,
@@ -22,6 +24,8 @@ export interface ExchangeBatch {
   readonly settlements: readonly Settlement[];
   readonly releases: readonly HoldRelease[];
   readonly holds: readonly HoldDemand[];
+  /** Responses that these settlements make visible. */
+  readonly kept?: readonly KeptResponse[];
   readonly knownAccounts: ReadonlySet<string>;
   /** Set where an earlier try's outcome is unknown. That try must be over: see endEarlierSession. */
   readonly recheck: boolean;
@@ -40,6 +44,7 @@ type HeadroomRow = [limit: string | null, unspent: string | null, free: string |
 interface VerdictRow {
   readonly request_id: string;
   readonly held_nano?: string;
+  readonly budget_nano?: string;
   readonly blocked?: true;
   readonly gone?: true;
   readonly is_active?: boolean | null;
@@ -51,7 +56,7 @@ interface VerdictRow {
 /**
  * Ends holds, decides new ones, keeps checkpoints and posts charges in one statement and one round trip
  * (function ledger_exchange_batch). Throws with SQLSTATE GW001 where the instance was declared dead, and
- * with GW002, a fault of the program, where a charge goes beyond its hold.
+ * with GW002, a fault of the program, where a charge goes beyond its hold, and with that of `keepResponses`.
  */
 export async function exchangeLedgerBatch(
   sql: Database | DatabaseTransaction,
@@ -60,8 +65,14 @@ export async function exchangeLedgerBatch(
 ): Promise<ExchangeOutcome> {
   const places = new Places(batch.knownAccounts);
   const json = batchJson(instance, batch, places);
-  const [row] = await sql<{ verdicts: VerdictRow[] }[]>`
-    SELECT ledger_exchange_batch(${json}::text::jsonb) AS verdicts`;
+  const { kept = [] } = batch;
+  const [row] =
+    kept.length === 0
+      ? await sql<{ verdicts: VerdictRow[] }[]>`
+          SELECT ledger_exchange_batch(${json}::text::jsonb) AS verdicts`
+      : await sql<{ verdicts: VerdictRow[] }[]>`
+          WITH posted AS MATERIALIZED (SELECT ledger_exchange_batch(${json}::text::jsonb) AS verdicts)
+          SELECT verdicts, ${keepResponses(sql, kept)} FROM posted`;
   return {
     accountIds: [...places.byId.keys()],
     verdicts: verdictsOf(batch.holds, row!.verdicts),
@@ -119,18 +130,23 @@ class Places {
 function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Places): string {
   const { checkpoints, settlements, releases, holds, recheck } = batch;
   const ended: Record<string, unknown>[] = [];
-  const end = (of: RequestAccounts & { readonly requestId: string }, charge?: bigint): void => {
+  const end = (
+    of: RequestAccounts & { readonly requestId: string },
+    charge?: bigint,
+    budget?: bigint,
+  ): void => {
     ended.push({
       position: ended.length + 1,
       request_id: of.requestId,
       accounts: places.of(of),
       charge_nano: charge?.toString(),
+      budget_nano: budget?.toString(),
     });
   };
   const attempts: string[] = [];
   for (const settlement of settlements) {
-    const { requestId, hasAttempt, chargeNano } = settlement;
-    end(settlement, chargeNano);
+    const { requestId, hasAttempt, chargeNano, budgetNano } = settlement;
+    end(settlement, chargeNano, budgetNano);
     if (hasAttempt || recheck) attempts.push(requestId);
   }
   for (const release of releases) {
@@ -173,6 +189,12 @@ function holdRow(demand: HoldDemand, accounts: AccountPlaces): Record<string, un
     least_nano: demand.leastNano.toString(),
   };
   if (demand.mostNano < demand.fullNano) row.most_nano = demand.mostNano.toString();
+  const { budget } = demand;
+  if (budget !== undefined) {
+    row.budget_full_nano = budget.fullNano.toString();
+    row.budget_least_nano = budget.leastNano.toString();
+    row.budget_most_nano = budget.mostNano.toString();
+  }
   if (demand.manner === "last") row.is_last = true;
   if (demand.extends === true) row.extends = true;
   return row;
@@ -183,8 +205,9 @@ function verdictsOf(
   rows: readonly VerdictRow[],
 ): Map<string, HoldVerdict> {
   const verdicts = new Map<string, HoldVerdict>();
-  for (const { requestId, fullNano } of holds) {
-    verdicts.set(requestId, { kind: "granted", holdNano: fullNano });
+  for (const { requestId, fullNano, budget } of holds) {
+    const budgetNano = budget?.fullNano ?? fullNano;
+    verdicts.set(requestId, { kind: "granted", holdNano: fullNano, budgetNano });
   }
   for (const row of rows) verdicts.set(row.request_id, verdictOf(row));
   return verdicts;
@@ -193,7 +216,10 @@ function verdictsOf(
 function verdictOf(row: VerdictRow): HoldVerdict {
   if (row.blocked) return { kind: "behind" };
   if (row.gone) return { kind: "gone" };
-  if (row.held_nano !== undefined) return { kind: "granted", holdNano: BigInt(row.held_nano) };
+  if (row.held_nano !== undefined) {
+    const holdNano = BigInt(row.held_nano);
+    return { kind: "granted", holdNano, budgetNano: BigInt(row.budget_nano!) };
+  }
   if (row.organization === undefined) {
     return { kind: "revoked", isActive: row.is_active === false ? false : undefined };
   }

@@ -12,6 +12,7 @@ import {
   isAdministration,
   isGivenUp,
   isOwed,
+  keptOf,
   latestCheckpoints,
   locksAccounts,
   NONE,
@@ -231,6 +232,7 @@ export class GroupCommit {
       settlements: settlementsOf(units),
       releases: releasesOf(units),
       holds: demandsOf(units),
+      kept: keptOf(units),
       knownAccounts: this.#knownAccounts,
       recheck,
     });

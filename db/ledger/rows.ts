@@ -39,6 +39,9 @@ export interface LedgerRequest extends RequestAccounts {
 export interface Checkpoint extends LedgerRequest, UsageFigures {
   readonly holdNano: bigint;
   readonly chargeNano: bigint;
+  /** Of the budgets of the key, where that is not the same. */
+  readonly budgetHoldNano?: bigint | undefined;
+  readonly budgetNano?: bigint | undefined;
   readonly model: string;
   readonly provider: string;
   readonly latencyMs: number;
@@ -49,6 +52,8 @@ export interface Checkpoint extends LedgerRequest, UsageFigures {
 
 export interface Settlement extends LedgerRequest, UsageFigures {
   readonly chargeNano: bigint;
+  /** What the budgets of the key count, where that is not the charge. */
+  readonly budgetNano?: bigint | undefined;
   readonly model: string;
   readonly provider: string;
   /** 200, or 499 where the client went away. */
@@ -82,16 +87,22 @@ export function monthAccountId(keyId: string, monthStart: string): string {
   return `month:${keyId}:${monthStart}`;
 }
 
-/** A hold that is asked for: decided in the database, under the locks of its accounts. */
-export interface HoldDemand extends RequestAccounts {
-  readonly requestId: string;
-  readonly organizationId: string;
-  readonly keyId: string;
+/** What is asked for of an account. */
+export interface DemandedAmounts {
   /** What the request may cost. Of an extension, what the hold is to come to. */
   readonly fullNano: bigint;
   /** The least that will do; where it is below `fullNano`, all that is free is held, up to `mostNano`. */
   readonly leastNano: bigint;
   readonly mostNano: bigint;
+}
+
+/** A hold that is asked for: decided in the database, under the locks of its accounts. */
+export interface HoldDemand extends RequestAccounts, DemandedAmounts {
+  readonly requestId: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  /** Of the budgets of the key, where that is not the same. */
+  readonly budget?: DemandedAmounts | undefined;
   /**
    * `waiting` stands behind earlier ones that need the same money, and keeps later ones behind itself;
    * `last` passes those before it, and keeps none behind itself.
@@ -109,7 +120,8 @@ export interface AccountHeadroom {
 }
 
 export type HoldVerdict =
-  | { readonly kind: "granted"; readonly holdNano: bigint }
+  /** `budgetNano` is what is held of the budgets of the key. */
+  | { readonly kind: "granted"; readonly holdNano: bigint; readonly budgetNano: bigint }
   /** An earlier request waits for the same money. */
   | { readonly kind: "behind" }
   /** The hold that was to be raised has ended. */

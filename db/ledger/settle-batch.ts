@@ -1,5 +1,7 @@
 import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { keepResponses } from "../queries/responses.ts";
+import type { KeptResponse } from "./effects.ts";
 import { type AccountTotals, type Checkpoint, isSamePayer, type Settlement } from "./rows.ts";
 import { jsonInteger, settlementRows } from "./settlement-rows.ts";
 
@@ -14,6 +16,8 @@ export const FENCED = "GW001";
 export interface LedgerBatch {
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
+  /** Responses that these settlements make visible. */
+  readonly kept?: readonly KeptResponse[];
   /** Accounts that already have a row, as far as is known; the others are created on the way. */
   readonly knownAccounts: ReadonlySet<string>;
   /** Set where an earlier try's outcome is unknown: what is already posted is passed over. */
@@ -22,7 +26,8 @@ export interface LedgerBatch {
 
 /**
  * Commits a batch in one statement and one round trip (function ledger_settle_batch). Returns the totals of
- * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead.
+ * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead, and with that of
+ * `keepResponses`.
  */
 export async function commitLedgerBatch(
   sql: Database | DatabaseTransaction,
@@ -33,11 +38,25 @@ export async function commitLedgerBatch(
     const due = batch.recheck ? await withoutPosted(sql, batch.settlements) : batch.settlements;
     const accounts = new ChargedAccounts(batch.settlements, due);
     const json = batchJson(instance, batch, due, accounts);
-    const [row] = await sql<{ totals: string[] | null }[]>`
-      SELECT ledger_settle_batch(${json}::text::jsonb) AS totals`;
+    const totals = await settle(sql, json, batch.kept ?? []);
     // Null: another writer has posted some of what is due since it was looked up.
-    if (row!.totals !== null) return totalsOf(accounts.list, row!.totals);
+    if (totals !== null) return totalsOf(accounts.list, totals);
   }
+}
+
+async function settle(
+  sql: Database | DatabaseTransaction,
+  json: string,
+  kept: readonly KeptResponse[],
+): Promise<string[] | null> {
+  type Rows = { totals: string[] | null }[];
+  const [row] =
+    kept.length === 0
+      ? await sql<Rows>`SELECT ledger_settle_batch(${json}::text::jsonb) AS totals`
+      : await sql<Rows>`
+          WITH posted AS MATERIALIZED (SELECT ledger_settle_batch(${json}::text::jsonb) AS totals)
+          SELECT totals, CASE WHEN totals IS NOT NULL THEN ${keepResponses(sql, kept)} END FROM posted`;
+  return row!.totals;
 }
 
 function totalsOf(
@@ -143,6 +162,8 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
     month_account: checkpoint.monthAccount,
     hold_nano: checkpoint.holdNano.toString(),
     charge_nano: checkpoint.chargeNano.toString(),
+    budget_hold_nano: checkpoint.budgetHoldNano?.toString(),
+    budget_charge_nano: checkpoint.budgetNano?.toString(),
     model: checkpoint.model,
     provider: checkpoint.provider,
     prompt_tokens: checkpoint.promptTokens,
@@ -193,18 +214,23 @@ class ChargedAccounts {
     // Most of a batch has its accounts in common with its neighbour.
     let last: Settlement | undefined;
     let chargeNano: ExactInteger = 0;
+    let budgetNano: ExactInteger = 0;
     let count = 0;
     for (const settlement of due) {
       if (last !== undefined && !isSamePayer(last, settlement)) {
-        this.#charge(last, chargeNano, count);
+        this.#charge(last, chargeNano, budgetNano, count);
         chargeNano = 0;
+        budgetNano = 0;
         count = 0;
       }
       last = settlement;
-      chargeNano = plus(chargeNano, exact(settlement.chargeNano));
+      const nano = exact(settlement.chargeNano);
+      const { budgetNano: ofBudget } = settlement;
+      chargeNano = plus(chargeNano, nano);
+      budgetNano = plus(budgetNano, ofBudget === undefined ? nano : exact(ofBudget));
       count++;
     }
-    if (last !== undefined) this.#charge(last, chargeNano, count);
+    if (last !== undefined) this.#charge(last, chargeNano, budgetNano, count);
   }
 
   placeOf(id: string): number {
@@ -217,14 +243,19 @@ class ChargedAccounts {
     this.#account(settlement.monthAccount, "month", settlement);
   }
 
-  #charge(settlement: Settlement, chargeNano: ExactInteger, count: number): void {
+  #charge(
+    settlement: Settlement,
+    chargeNano: ExactInteger,
+    budgetNano: ExactInteger,
+    count: number,
+  ): void {
     const organization = this.#account(settlement.orgAccount, "org", settlement);
     const day = this.#account(settlement.dayAccount, "day", settlement);
     const month = this.#account(settlement.monthAccount, "month", settlement);
     organization.chargeNano = plus(organization.chargeNano, chargeNano);
     organization.count += count;
-    day.chargeNano = plus(day.chargeNano, chargeNano);
-    month.chargeNano = plus(month.chargeNano, chargeNano);
+    day.chargeNano = plus(day.chargeNano, budgetNano);
+    month.chargeNano = plus(month.chargeNano, budgetNano);
   }
 
   #account(id: string, kind: ChargedAccount["kind"], of: Settlement): ChargedAccount {

@@ -106,7 +106,7 @@ interface OrphanedAttempts {
 /** Only who holds can be charged: by a row in the database, or in the memory of a single-node gateway. */
 async function orphanedAttempts(sql: Database, after: string): Promise<OrphanedAttempts> {
   const rows = await sql<Record<string, never>[]>`
-    SELECT a.*, (a.hold_nano = 0 OR h.id IS NOT NULL OR coalesce(i.is_alone, false)) AS is_held
+    SELECT a.*, ((a.hold_nano = 0 AND coalesce(a.budget_hold_nano, 0) = 0) OR h.id IS NOT NULL OR coalesce(i.is_alone, false)) AS is_held
     FROM attempts a LEFT JOIN instances i ON i.id = a.instance_id AND i.epoch = a.epoch
     LEFT JOIN holds h ON h.id = a.request_id
     WHERE (i.id IS NULL OR NOT i.alive) AND a.request_id > ${after}
@@ -130,6 +130,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
     dayAccount: row.day_account as string,
     monthAccount: row.month_account as string,
     chargeNano: row.charge_nano as bigint,
+    budgetNano: (row.budget_charge_nano as bigint | null) ?? undefined,
     model: row.model as string,
     provider: row.provider as string,
     status: 499,

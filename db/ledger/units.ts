@@ -1,6 +1,6 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { isServerUnable } from "../client.ts";
-import type { Effect, StatementEffect } from "./effects.ts";
+import type { Effect, KeptResponse, StatementEffect } from "./effects.ts";
 import type { Checkpoint, HoldDemand, HoldRelease, HoldUnit, Settlement } from "./rows.ts";
 
 /** Set by a caller that has told its client a failure: what is not written yet is not written any more. */
@@ -53,8 +53,22 @@ export function isGivenUp({ abandonment }: Unit): boolean {
   return abandonment?.isAbandoned === true;
 }
 
+/** True where it has statements that a batch cannot write in its own. */
 export function isAdministration({ statements }: Unit): boolean {
-  return statements.length > 0;
+  return statements.length > 0 && statements.some(({ keeps }) => keeps === undefined);
+}
+
+/** The responses that the charges of units make visible. */
+export function keptOf(units: readonly Unit[]): readonly KeptResponse[] {
+  let kept: KeptResponse[] | undefined;
+  for (const { statements } of units) {
+    for (const { keeps } of statements) {
+      if (keeps === undefined) continue;
+      kept ??= [];
+      kept.push(keeps);
+    }
+  }
+  return kept ?? NONE;
 }
 
 export function settlementsOf(units: readonly Unit[]): readonly Settlement[] {

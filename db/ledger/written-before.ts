@@ -16,10 +16,10 @@ export interface WrittenBefore {
 
 interface Found {
   readonly posted: ReadonlySet<string>;
-  /** Charges of attempts. */
+  /** What attempts count of budgets: the charge, or more. */
   readonly attempts: ReadonlyMap<string, bigint>;
   /** Amounts of holds. */
-  readonly holds: ReadonlyMap<string, bigint>;
+  readonly holds: ReadonlyMap<string, { readonly holdNano: bigint; readonly budgetNano: bigint }>;
 }
 
 /** Asks until there is an answer: nothing may be told or tried again before it is known. */
@@ -49,7 +49,7 @@ export async function findWritten(sql: Database, units: readonly Unit[]): Promis
   for (const { hold } of written) {
     if (hold === undefined) continue;
     const { requestId } = hold.demand;
-    verdicts.set(requestId, { kind: "granted", holdNano: found.holds.get(requestId)! });
+    verdicts.set(requestId, { kind: "granted", ...found.holds.get(requestId)! });
   }
   return { written, rest, committed: { accountIds: totals.keys(), totals, verdicts } };
 }
@@ -59,15 +59,18 @@ async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
   const kept = units.flatMap(({ checkpoints }) => checkpoints.map(({ requestId }) => requestId));
   const asked = units.flatMap(({ hold }) => hold?.demand.requestId ?? []);
   const posted = await findPosted(sql, settled);
-  const attempts = await sql<{ request_id: string; charge_nano: bigint }[]>`
-    SELECT request_id, charge_nano FROM attempts
+  const attempts = await sql<{ request_id: string; budget_nano: bigint }[]>`
+    SELECT request_id, coalesce(budget_charge_nano, charge_nano) AS budget_nano FROM attempts
     WHERE request_id = ANY (${sql.array(kept)}::text[])`;
-  const holds = await sql<{ id: string; hold_nano: bigint }[]>`SELECT id, hold_nano FROM holds
+  const holds = await sql<{ id: string; hold_nano: bigint; budget_nano: bigint }[]>`
+    SELECT id, hold_nano, coalesce(budget_nano, hold_nano) AS budget_nano FROM holds
     WHERE id = ANY (${sql.array(asked)}::text[])`;
   return {
     posted,
-    attempts: new Map(attempts.map((row) => [row.request_id, row.charge_nano])),
-    holds: new Map(holds.map((row) => [row.id, row.hold_nano])),
+    attempts: new Map(attempts.map((row) => [row.request_id, row.budget_nano])),
+    holds: new Map(
+      holds.map((row) => [row.id, { holdNano: row.hold_nano, budgetNano: row.budget_nano }]),
+    ),
   };
 }
 
@@ -75,13 +78,16 @@ async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
 function isWritten({ settlements, checkpoints, hold }: Unit, found: Found): boolean {
   if (settlements.length > 0) return settlements.every((one) => found.posted.has(one.requestId));
   if (hold !== undefined) {
-    const heldNano = found.holds.get(hold.demand.requestId);
-    if (heldNano === undefined) return false;
-    return hold.demand.extends !== true || heldNano >= hold.demand.fullNano;
+    const { requestId, fullNano, budget, ...demand } = hold.demand;
+    const held = found.holds.get(requestId);
+    if (held === undefined || demand.extends !== true) return held !== undefined;
+    return held.holdNano >= fullNano && held.budgetNano >= (budget?.fullNano ?? fullNano);
   }
   return (
     checkpoints.length > 0 &&
-    checkpoints.every((one) => (found.attempts.get(one.requestId) ?? -1n) >= one.chargeNano)
+    checkpoints.every(({ requestId, chargeNano, budgetNano = chargeNano }) => {
+      return (found.attempts.get(requestId) ?? -1n) >= budgetNano;
+    })
   );
 }
 

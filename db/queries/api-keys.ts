@@ -21,6 +21,7 @@ export interface KeyRow {
   readonly rate_limit_rpm: number | null;
   readonly daily_budget_nano: bigint | null;
   readonly monthly_budget_nano: bigint | null;
+  readonly budget_includes_byok: boolean;
   readonly allowed_models: string[] | null;
   readonly expires_at: Date | null;
   readonly is_active: boolean;
@@ -40,6 +41,7 @@ export function keyRecord(row: KeyRow): ApiKeyRecord {
     rateLimitRpm: row.rate_limit_rpm,
     dailyBudgetNano: row.daily_budget_nano,
     monthlyBudgetNano: row.monthly_budget_nano,
+    budgetIncludesByok: row.budget_includes_byok,
     allowedModels: row.allowed_models && shared.list(row.allowed_models),
     expiresAtMs: row.expires_at?.getTime() ?? null,
     isActive: row.is_active,
@@ -372,6 +374,9 @@ function settingColumns(settings: Partial<ApiKeySettings>): Record<string, never
   if (settings.dailyBudgetNano !== undefined) columns.daily_budget_nano = settings.dailyBudgetNano;
   if (settings.monthlyBudgetNano !== undefined)
     columns.monthly_budget_nano = settings.monthlyBudgetNano;
+  if (settings.budgetIncludesByok !== undefined) {
+    columns.budget_includes_byok = settings.budgetIncludesByok;
+  }
   if (settings.allowedModels !== undefined) {
     columns.allowed_models = settings.allowedModels === null ? null : [...settings.allowedModels];
   }

@@ -18,6 +18,8 @@ export type ChangeKind =
   | "subscriptions"
   /** The object is the organization whose keys for providers they are. */
   | "provider-keys"
+  /** Files of the organization are to be indexed in its vector stores. */
+  | "vector-store-work"
   /** Another master key seals; the id is the key's. */
   | "master-key";
 

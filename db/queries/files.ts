@@ -1,6 +1,7 @@
 import type { FilePurpose, FileRecord, FileStatus } from "../../src/lib/file-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { NewFile } from "./file-uploads.ts";
+import { removeStoreFiles } from "./vector-store-files.ts";
 
 interface FileRow {
   readonly id: string;
@@ -128,6 +129,7 @@ export async function claimFileFolder(sql: Database, id: string): Promise<string
 }
 
 interface DeletedRow {
+  readonly id: string;
   readonly organization_id: string;
   readonly bytes: bigint;
   readonly storage_key: string | null;
@@ -143,7 +145,7 @@ export function deleteFile(
     const deleted = await transaction<DeletedRow[]>`
       DELETE FROM files WHERE id = ${fileId} AND organization_id = ${organizationId}
         AND (expires_at IS NULL OR expires_at > clock_timestamp())
-      RETURNING organization_id, bytes, storage_key`;
+      RETURNING id, organization_id, bytes, storage_key`;
     await giveBack(transaction, deleted);
     return deleted.length > 0;
   });
@@ -162,7 +164,7 @@ export function deleteExpiredFiles(sql: Database, limit: number): Promise<number
       DELETE FROM files WHERE id IN (
         SELECT id FROM files WHERE expires_at <= clock_timestamp()
         ORDER BY expires_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-      RETURNING organization_id, bytes, storage_key`;
+      RETURNING id, organization_id, bytes, storage_key`;
     await giveBack(transaction, expired);
     return expired.length;
   });
@@ -170,6 +172,8 @@ export function deleteExpiredFiles(sql: Database, limit: number): Promise<number
 
 async function giveBack(sql: DatabaseTransaction, files: readonly DeletedRow[]): Promise<void> {
   await releaseUsed(sql, files);
+  const ids = files.map(({ id }) => id);
+  await removeStoreFiles(sql, sql`file_id = ANY (${sql.array(ids)}::text[])`);
   await queueRemovals(
     sql,
     files.flatMap(({ storage_key: key }) => key ?? []),

@@ -22,6 +22,13 @@ export const SEALED_TABLES: readonly SealedTable[] = [
     // Each up to 1 MB.
     batchRows: 16,
   },
+  {
+    table: "response_contents",
+    key: ["response_id", "part"],
+    columns: ["sealed"],
+    // Each up to 256 KB.
+    batchRows: 64,
+  },
 ];
 
 /** The resealed value; undefined: it stays as it is. */

@@ -46,7 +46,10 @@ export const accounts = pgTable(
     creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }).default(sql`0`),
     /** Amount of the last top-up, which the threshold of credits.low follows. Organizations only. */
     lastTopupNano: bigint("last_topup_nano", { mode: "bigint" }).notNull().default(sql`0`),
-    /** Sum of all charges; in a key's periods, without those that were given back. */
+    /**
+     * Sum of all charges; in a key's periods, without those that were given back, and with calls by the
+     * organization's own provider keys that count against budgets.
+     */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of the rows in `holds` that name this account. */
     heldNano: bigint("held_nano", { mode: "bigint" }).notNull().default(sql`0`),
@@ -110,6 +113,8 @@ export const transactions = pgTable(
     latencyMs: integer("latency_ms"),
     /** user, session_id, trace and metadata of the request. */
     details: jsonb("details"),
+    /** What the budgets of the key count; null: the charge. A refund has what it gives back to them, negative. */
+    budgetNano: bigint("budget_nano", { mode: "bigint" }),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
@@ -149,6 +154,8 @@ export const holds = pgTable("holds", {
   dayAccount: text("day_account").notNull(),
   monthAccount: text("month_account").notNull(),
   holdNano: bigint("hold_nano", { mode: "bigint" }).notNull(),
+  /** What it holds of the budgets of the key, in the accounts of its day and month; null: the same. */
+  budgetNano: bigint("budget_nano", { mode: "bigint" }),
   createdAt: timestamp("created_at", { withTimezone: true })
     .notNull()
     .default(sql`clock_timestamp()`),
@@ -175,6 +182,9 @@ export const attempts = pgTable("attempts", {
   provider: text("provider").notNull(),
   promptTokens: bigint("prompt_tokens", { mode: "number" }).notNull(),
   completionTokens: bigint("completion_tokens", { mode: "number" }).notNull(),
+  /** Of the budgets of the key; null: the same as hold and charge. */
+  budgetHoldNano: bigint("budget_hold_nano", { mode: "bigint" }),
+  budgetChargeNano: bigint("budget_charge_nano", { mode: "bigint" }),
   /** The previous release writes none of these four. */
   cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
   reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),

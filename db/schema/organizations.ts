@@ -51,6 +51,8 @@ export const apiKeys = pgTable(
     rateLimitRpm: integer("rate_limit_rpm"),
     dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),
     monthlyBudgetNano: bigint("monthly_budget_nano", { mode: "bigint" }),
+    /** Budgets count calls with the organization's own provider keys, by their list prices. */
+    budgetIncludesByok: boolean("budget_includes_byok").notNull().default(false),
     allowedModels: text("allowed_models").array(),
     expiresAt: timestamp("expires_at", { withTimezone: true }),
     isActive: boolean("is_active").notNull().default(true),

@@ -9,7 +9,7 @@ import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import { utcDay, utcMonth } from "../lib/utc-time.ts";
-import type { Hold, LongHoldRequest, MoneyPort } from "../money/interface.ts";
+import type { Hold, HoldRequest, LongHoldRequest, MoneyPort } from "../money/interface.ts";
 import { type FeeTerms, feeOfTerms } from "../money/plans.ts";
 import type { CostBound } from "./endpoint.ts";
 
@@ -49,6 +49,14 @@ export interface Fees {
   /** On the BYOK plan: whether a place is called with a key of the organization's own. */
   readonly serves?: ((place: ServingPlace) => boolean) | undefined;
   readonly highest: bigint;
+}
+
+/** What a request may cost at each place. */
+export interface HoldBounds {
+  /** What is charged for it: nothing at a place with the organization's own key. */
+  readonly bounds: readonly CostBound[];
+  /** What providers bill the organization at such places, where the key's budgets count it. */
+  readonly own: readonly CostBound[];
 }
 
 const NO_HEADERS: RateHeaders = {};
@@ -124,12 +132,12 @@ export class CallAdmission {
    */
   hold(
     { caller: { key }, requestId }: Arrival,
-    bounds: readonly CostBound[],
+    { bounds, own }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
   ): Hold | Promise<Hold> {
     const { fixedFemto, perUnitFemto, units } = highestBound(bounds);
-    return this.#dependencies.money.hold({
+    const request: HoldRequest = {
       requestId,
       organizationId: key.organizationId,
       keyId: key.id,
@@ -138,13 +146,36 @@ export class CallAdmission {
       outputTokens: units,
       isLimitExplicit,
       feeBasisPoints: fees.highest,
-    });
+    };
+    const { money } = this.#dependencies;
+    return own.length === 0
+      ? money.hold(request)
+      : money.hold({ ...request, budget: withOwn(request, own) });
   }
 
   /** Holds money for work that outlives this process, in one transaction with `also`. Throws 402. */
   holdLong(request: LongHoldRequest, also: StatementEffect): Promise<void> {
     return this.#dependencies.money.holdLong(request, also);
   }
+}
+
+const BASIS_POINTS = 10_000n;
+
+/** What a request may cost, fee included, or its provider bill the organization: whichever is higher. */
+function withOwn(request: HoldRequest, own: readonly CostBound[]): HoldRequest {
+  const withFee = (femto: ExactInteger): bigint =>
+    (BigInt(femto) * (BASIS_POINTS + request.feeBasisPoints) + BASIS_POINTS - 1n) / BASIS_POINTS;
+  const highest = highestBound(own);
+  const most = (femto: ExactInteger, ofOwn: ExactInteger): bigint => {
+    const ofOperator = withFee(femto);
+    return ofOperator > BigInt(ofOwn) ? ofOperator : BigInt(ofOwn);
+  };
+  return {
+    ...request,
+    fixedFemto: most(request.fixedFemto, highest.fixedFemto),
+    perTokenFemto: most(request.perTokenFemto, highest.perUnitFemto),
+    feeBasisPoints: 0n,
+  };
 }
 
 /** The highest of each part, so that one hold covers the chain of fallbacks. */

@@ -8,7 +8,7 @@ import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 type Call = AdmittedCall<AcceptedRequest>;
 
 /** What became of the plan's candidates. */
-type Tries = Pick<CandidateTries, "trail" | "postponed" | "left">;
+type Tries = Pick<CandidateTries, "trail" | "postponed" | "full" | "left">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
 const MAX_HEADER_CHARACTERS = 2_000;
@@ -41,12 +41,19 @@ export function answerHeaders(
 /** Adds what the charge of a whole answer tells. */
 export function addChargeHeaders(headers: Record<string, string>, figures: MeteredFigures): void {
   headers["x-gateway-latency-ms"] = String(figures.latencyMs);
-  headers["x-gateway-cost"] = usdText(figures.chargeNano);
+  addCostHeader(headers, figures);
 }
 
-/** Reports what was tried with the error that the call ends with, where the caller asked for that. */
+export function addCostHeader(
+  headers: Record<string, string>,
+  { chargeNano }: Pick<MeteredFigures, "chargeNano">,
+): void {
+  headers["x-gateway-cost"] = usdText(chargeNano);
+}
+
+/** Reports what was tried, or was full, with the error that the call ends with, where the caller asked for that. */
 export function explainFailure(call: Call, tries: Tries): void {
-  if (tries.trail.length === 0) return;
+  if (tries.trail.length === 0 && tries.full.length === 0) return;
   const headers = { ...call.log.headers };
   explain(headers, call, tries);
   call.log.headers = headers;
@@ -74,6 +81,7 @@ function explain(
     ["tried", tries.trail],
     ["sorted by", sortedBy === undefined ? [] : [sortedBy]],
     ["unhealthy", tries.postponed],
+    ["full", tries.full],
     ["not needed", tries.left],
     ["skipped", skipped.map(({ placeId, reason }) => `${placeId}=${reason}`)],
   ];

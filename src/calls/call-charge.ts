@@ -1,10 +1,10 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import type { ExactInteger } from "../lib/exact-integer.ts";
 import { chargeNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
+import { chargeableNano } from "../money/pending-charge.ts";
 import { providerCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
@@ -55,16 +55,21 @@ export class CallCharge {
     const { model, terms, providerId, ownKeyId } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const isOwn = ownKeyId !== undefined;
+    // What its provider bills the organization is not charged here; the key's budgets may count it.
+    const listNano = isOwn ? chargeNanoUsd(costFemto, 0n) : 0n;
     const fullNano = isOwn ? 0n : chargeNanoUsd(costFemto, fees.of(candidate));
-    const isClamped = fullNano > hold.holdNano;
+    const chargeNano = atMost(chargeableNano(hold), fullNano);
+    const counts = isOwn && hold.budgetNano !== undefined;
+    const budgetNano = counts ? atMost(hold.budgetNano, listNano) : undefined;
     return {
-      chargeNano: isClamped ? hold.holdNano : fullNano,
-      clampedNano: isClamped ? fullNano - hold.holdNano : 0n,
+      chargeNano,
+      budgetNano,
+      clampedNano: budgetNano === undefined ? fullNano - chargeNano : listNano - budgetNano,
       model: model.id,
       provider: providerId,
       ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
-      details: isOwn ? { ...details, ...ownKeyDetails(ownKeyId, costFemto) } : details,
+      details: isOwn ? { ...details, ...ownKeyDetails(ownKeyId, listNano) } : details,
       status: 0,
       description: descriptionOf(title, model),
     };
@@ -88,16 +93,19 @@ export class CallCharge {
   /**
    * Resolves when the charge is durable, and with it its event and what is kept of the answer.
    * @param errorCode set where the request failed although something of its answer is charged
+   * @param also what the endpoint keeps
    */
   settle(
     figures: MeteredFigures,
     status: 200 | 499,
     errorCode: string | undefined,
     kept?: KeptAnswer,
+    also?: StatementEffect,
   ): Promise<void> {
     const { money, events, idempotency } = this.#dependencies;
     const settled = withStatus(figures, status);
-    const stored = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
+    const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
+    const stored = bothEffects(result, also);
     const event = events?.ofCharge(this.#call.hold, settled, errorCode);
     return event === undefined
       ? money.settle(this.#call.hold, settled, stored)
@@ -127,8 +135,12 @@ export class CallCharge {
 }
 
 /** What the provider bills the organization by its list prices, which nothing is charged for here. */
-function ownKeyDetails(ownKeyId: string, costFemto: ExactInteger): Record<string, unknown> {
-  return { provider_key_id: ownKeyId, list_price_usd: usdNumber(chargeNanoUsd(costFemto, 0n)) };
+function ownKeyDetails(ownKeyId: string, listNano: bigint): Record<string, unknown> {
+  return { provider_key_id: ownKeyId, list_price_usd: usdNumber(listNano) };
+}
+
+function atMost(heldNano: bigint, nano: bigint): bigint {
+  return nano > heldNano ? heldNano : nano;
 }
 
 /** The same object, so that a settlement copies nothing. */

@@ -40,11 +40,13 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   /** Recorded with the charge. */
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
+  /** Receives which candidate has answered, where there were several. */
+  readonly noteServed?: ((candidate: Candidate) => void) | undefined;
 }
 
 export type CallOutcome =
   | {
-      readonly kind: "json";
+      readonly kind: "whole";
       readonly headers: Record<string, string>;
       readonly body: string | Uint8Array;
     }
@@ -95,12 +97,13 @@ const NO_BODY = new ShortBody({});
 /**
  * The limit of units that goes upstream: what the caller set, or what the hold was lowered to. The hold is
  * that of the dearest candidate; one that gives less may refuse to be asked for more. Nothing is held for a
- * call with the organization's own key, so nothing lowers it.
+ * call with the organization's own key, so nothing lowers it, unless the key's budgets count such calls.
  */
 export function sentLimit(
   { hold, statedLimit }: AdmittedCall<AcceptedRequest>,
   { terms, ownKeyId }: Candidate,
 ): number | undefined {
-  if (!hold.isLowered || ownKeyId !== undefined) return statedLimit;
+  const isUnbound = ownKeyId !== undefined && hold.budgetNano === undefined;
+  if (!hold.isLowered || isUnbound) return statedLimit;
   return Math.min(hold.outputTokens, terms.maxOutputTokens);
 }

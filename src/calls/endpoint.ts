@@ -1,3 +1,4 @@
+import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { ModelCategory, ModelTerms } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { ExactInteger } from "../lib/exact-integer.ts";
@@ -56,33 +57,49 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   readonly route: string;
   /** Of the models that it serves. */
   readonly categories: readonly ModelCategory[];
+  /** A capability whose models it serves too, whatever their category. */
+  readonly alsoServes?: string;
   /** What a provider must be capable of to serve it. */
   readonly capability: Capability;
   /** Begins the description of its transactions: "Chat completion". */
   readonly title: string;
   /** Checks what its schema cannot. Throws 400. */
-  accept(body: unknown): Request;
+  accept(body: unknown, headers: Headers): Request;
   /** What requests have in common that a provider's prompt cache serves; asked where no session is named. */
   affinity?(request: Request): string | undefined;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
-  bound(request: Request, terms: ModelTerms): CostBound;
+  /** @param candidate absent where none is available and the model's own terms stand for it */
+  bound(request: Request, terms: ModelTerms, candidate?: Candidate): CostBound;
   /** The limit of units that the caller set: then the hold is not lowered. */
   statedLimit(request: Request): number | undefined;
   /** Rejects with ProviderFailure where there is no answer, or one that cannot be used. */
   call(call: ProviderCall, candidate: Candidate, admitted: AdmittedCall<Request>): Promise<Answer>;
   /** What the provider reports, or what is counted here. */
   usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
-  /** The body of the response: JSON, as text or in UTF-8. */
+  /** The content type of whole answers; JSON where it is left out. A stored result keeps it. */
+  answerType?(request: Request, answer: Answer): string;
+  /** The body of the response, as text or in UTF-8. */
   answer(answer: Answer, request: Request, facts: AnswerFacts): string | Uint8Array;
-  /** Serves requests with `stream: true`. */
-  readonly stream?: StreamForm<Request>;
+  /**
+   * Writes what is kept of an answer before its charge, whatever its length; what is returned makes it visible in the
+   * charge's transaction. Undefined where nothing is kept.
+   */
+  keep?(
+    answer: Answer,
+    admitted: AdmittedCall<Request>,
+    facts: AnswerFacts,
+  ): Promise<StatementEffect | undefined>;
+  /** Serves requests whose field `stream` is true: one form, or that of each request. */
+  readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
 }
 
 /** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */
 export interface OpenedStream {
   readonly reader: PieceReader<unknown>;
   readonly answer: StreamedAnswer;
+  /** Of the response, where the provider's stream tells it; else the form's. */
+  readonly contentType?: string | undefined;
 }
 
 /**
@@ -93,10 +110,17 @@ export interface OpenedStream {
 export interface StreamForm<Request extends AcceptedRequest> {
   /** Of the response. */
   readonly contentType: string;
-  /** Sent while the provider is silent. */
+  /**
+   * Sent while the provider is silent. Where it is empty nothing can be: then the response begins with the
+   * first event, however long that takes, so that every failure before it has its status.
+   */
   readonly keepalive: string;
   /** How many choices the request asks for: with their ends the answer is whole. */
   choices(request: Request): number;
+  /** Bytes beyond which an answer fails; where it is left out, what the held output tokens can take. */
+  maxOutputBytes?(request: Request): number;
+  /** True where the first event settles the charge, which the headers tell then. */
+  isCostKnown?(request: Request, terms: ModelTerms): boolean;
   /**
    * Calls the provider. What the client gets of its pieces is added to `output`, in whole frames. Rejects with
    * ProviderFailure where the provider does not stream.
@@ -109,10 +133,23 @@ export interface StreamForm<Request extends AcceptedRequest> {
   ): Promise<OpenedStream>;
   /** What the provider has reported so far, or what is counted here. */
   usage(answer: StreamedAnswer, request: Request, terms: ModelTerms): Usage;
+  /** As that of whole answers. */
+  keep?(
+    answer: StreamedAnswer,
+    admitted: AdmittedCall<Request>,
+    facts: AnswerFacts,
+  ): Promise<StatementEffect | undefined>;
   /** Follows a whole answer when it is charged. */
   ending(answer: StreamedAnswer, request: Request, facts: AnswerFacts): string;
-  /** Follows an answer that failed after its first byte. */
-  failure(error: GatewayError, requestId: string): string;
+  /**
+   * Follows an answer that failed after its first byte; undefined where its connection is cut instead. `answer`
+   * is undefined where no event had come.
+   */
+  failure(
+    error: GatewayError,
+    requestId: string,
+    answer: StreamedAnswer | undefined,
+  ): string | undefined;
 }
 
 /**

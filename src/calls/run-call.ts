@@ -15,10 +15,11 @@
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import { GatewayError } from "../lib/errors.ts";
+import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
-import type { CallAdmission, Fees } from "./admission.ts";
+import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
 import {
   type AcceptedRequest,
@@ -33,6 +34,7 @@ import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
 import { type RoutePreferences, routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
+import { statesOrder, WarmEndpoints } from "./routing/warm-endpoints.ts";
 import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 
@@ -43,6 +45,10 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly providers: ReadonlyMap<string, Provider>;
 }
 
+/** What a route depends on. */
+export type RoutedCall<Request> = Pick<ArrivedCall<Request>, "caller" | "log" | "request">;
+
+const NO_BOUNDS: readonly CostBound[] = [];
 const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
 
 /** Runs the requests of one endpoint. */
@@ -50,26 +56,34 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
   readonly #dependencies: PaidCallDependencies;
   readonly #plans: RoutePlans;
+  readonly #warm: WarmEndpoints;
 
   constructor(dependencies: PaidCallDependencies, endpoint: PaidEndpoint<Request, Answer>) {
     this.endpoint = endpoint;
     this.#dependencies = dependencies;
-    const { categories, capability } = endpoint;
+    const { categories, alsoServes, capability } = endpoint;
     const { providers, tunedModels, calls } = dependencies;
+    this.#warm = new WarmEndpoints(calls.steadyClock);
     this.#plans = new RoutePlans({
       models: tunedModels.shared,
       providers,
       categories,
+      ...(alsoServes !== undefined && { alsoServes }),
       capability,
       measured: (endpointId) => measuredEndpoint(calls.endpoints, endpointId),
       random: calls.random,
     });
   }
 
+  /** Before what a request builds on is read, as before a long body: see `admitLongBody`. */
+  admitReading({ caller, log }: { caller: Caller; log: RequestFacts }): Promise<RateHeaders> {
+    return this.#dependencies.admission.admitLongBody(caller, log);
+  }
+
   /** Rejects with the error of the step that refuses or fails the request. */
   async run(call: ArrivedCall<Request>): Promise<CallOutcome> {
     const claim = this.#claimOf(call);
-    const plan = await this.#route(call);
+    const plan = await this.route(call);
     const headers = await this.#dependencies.admission.takeRate(call);
     call.log.headers = headers;
     if (claim === undefined) return this.#serve(call, plan, undefined);
@@ -82,15 +96,18 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     try {
       // The wait for another call may have been long, and the key may have changed meanwhile.
       const current = { ...call, caller: await call.admitAgain() };
-      return await this.#serve(current, await this.#route(current), claim);
+      return await this.#serve(current, await this.route(current), claim);
     } catch (error) {
       await idempotency.free(claim);
       throw error;
     }
   }
 
-  /** At once where the organization's own models and keys are known here. */
-  #route(call: ArrivedCall<Request>): RoutePlan | Promise<RoutePlan> {
+  /**
+   * What may serve the request; at once where the organization's own models and keys are known here. Throws
+   * 404, 403, 400.
+   */
+  route(call: RoutedCall<Request>): RoutePlan | Promise<RoutePlan> {
     const preferences = routePreferences(call.request.fields);
     const { organizationId } = call.caller.key;
     const { tunedModels, ownKeys } = this.#dependencies;
@@ -102,16 +119,37 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #plan(
-    { caller, log, request }: ArrivedCall<Request>,
+    { caller, log, request }: RoutedCall<Request>,
     preferences: RoutePreferences,
     index: ModelIndex,
     ownKeys: KnownOwnKeys,
   ): RoutePlan {
-    const affinity = () => request.fields.session_id ?? this.endpoint.affinity?.(request);
+    const affinity = () => this.#affinityOf(request);
     const plan = this.#plans.plan(index, preferences, { affinity, ownKeys });
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
-    return this.endpoint.plan?.(request, plan) ?? plan;
+    const able = this.endpoint.plan?.(request, plan) ?? plan;
+    if (this.#warm.isEmpty || statesOrder(preferences.provider)) return able;
+    return this.#warm.prefer(able, () => this.#conversationOf(caller, request));
+  }
+
+  #affinityOf(request: Request): string | undefined {
+    return request.fields.session_id ?? this.endpoint.affinity?.(request);
+  }
+
+  #conversationOf({ key }: ArrivedCall<Request>["caller"], request: Request): string | undefined {
+    const affinity = this.#affinityOf(request);
+    return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
+  }
+
+  /** Undefined where there is no choice, or the request has made it. */
+  #noteServedOf(
+    { caller, request }: ArrivedCall<Request>,
+    plan: RoutePlan,
+  ): AdmittedCall<Request>["noteServed"] {
+    if (plan.candidates.length < 2 || statesOrder(request.fields.provider)) return undefined;
+    return (candidate) =>
+      this.#warm.noteServed(plan, candidate, () => this.#conversationOf(caller, request));
   }
 
   async #serve(
@@ -148,11 +186,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       title: this.endpoint.title,
       details: recordedDetails(request.fields),
       claim,
+      noteServed: this.#noteServedOf(call, plan),
     };
     const { stream } = this.endpoint;
-    return request.fields.stream === true && stream !== undefined
-      ? streamedAnswer(this.#dependencies, stream, admitted)
-      : wholeAnswer(this.#dependencies, this.endpoint, admitted);
+    if (request.fields.stream !== true || stream === undefined) {
+      return wholeAnswer(this.#dependencies, this.endpoint, admitted);
+    }
+    const form = typeof stream === "function" ? stream(request) : stream;
+    return streamedAnswer(this.#dependencies, form, admitted);
   }
 
   #hold(
@@ -161,15 +202,26 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     fees: Fees,
     statedLimit: number | undefined,
   ): Hold | Promise<Hold> {
-    const bounds = this.#bounds(call.request, plan);
-    return this.#dependencies.admission.hold(call, bounds, fees, statedLimit !== undefined);
+    const { request } = call;
+    const { admission } = this.#dependencies;
+    const isExplicit = statedLimit !== undefined;
+    const own = call.caller.key.budgetIncludesByok ? this.#ownBounds(request, plan) : NO_BOUNDS;
+    return admission.hold(call, { bounds: this.#bounds(request, plan), own }, fees, isExplicit);
+  }
+
+  /** What the candidates with the organization's own keys may be billed by their providers. */
+  #ownBounds(request: Request, { candidates }: RoutePlan): CostBound[] {
+    return candidates
+      .filter(({ ownKeyId }) => ownKeyId !== undefined)
+      .map((candidate) => this.endpoint.bound(request, candidate.terms, candidate));
   }
 
   /** What each candidate may cost here, or the models where none is available. */
   #bounds(request: Request, { models, candidates }: RoutePlan): CostBound[] {
     if (candidates.length === 0) return models.map((terms) => this.endpoint.bound(request, terms));
-    return candidates.map(({ terms, ownKeyId }) => {
-      const bound = this.endpoint.bound(request, terms);
+    return candidates.map((candidate) => {
+      const { terms, ownKeyId } = candidate;
+      const bound = this.endpoint.bound(request, terms, candidate);
       return ownKeyId === undefined ? bound : { ...bound, fixedFemto: 0, perUnitFemto: 0 };
     });
   }

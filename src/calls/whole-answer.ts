@@ -1,3 +1,4 @@
+import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { DeadlineQueue, Expiring } from "../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
@@ -5,7 +6,7 @@ import { ProviderFailure } from "../providers/interface.ts";
 import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-headers.ts";
 import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
-import type { AcceptedRequest, PaidEndpoint } from "./endpoint.ts";
+import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "./endpoint.ts";
 import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
@@ -17,7 +18,7 @@ export interface WholeAnswerDependencies extends ChargeDependencies {
   isCutShort(): boolean;
 }
 
-type WholeOutcome = Extract<CallOutcome, { readonly kind: "json" }>;
+type WholeOutcome = Extract<CallOutcome, { readonly kind: "whole" }>;
 
 /** Calls providers until one answers; the answer leaves after its charge is durable. */
 export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
@@ -36,7 +37,8 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
     run.isAnswered = true;
     const figures = run.figuresOf(answer);
     const outcome = run.outcomeOf(answer, figures);
-    await run.settle(outcome, figures);
+    const also = endpoint.keep === undefined ? undefined : await run.keep(answer, figures);
+    await run.settle(outcome, figures, also);
     if (run.isGone) throw clientClosed();
     return outcome;
   } catch (error) {
@@ -117,26 +119,41 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const { candidate } = this.tries;
     const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
     this.tries.end(true, usage.completionTokens);
+    this.#admitted.noteServed?.(candidate);
     const latencyMs = performance.now() - this.#admitted.startedMs;
     const figures = this.charge.figures(candidate, usage, latencyMs);
     this.charge.note(figures);
     return { usage, figures };
   }
 
-  /** What the client gets, once it is charged. */
-  outcomeOf(answer: Answer, { usage, figures }: WholeFigures): WholeOutcome {
-    const { candidate } = this.tries;
-    const { request, requestId } = this.#admitted;
+  /** Of an endpoint that keeps what it answers. */
+  keep(answer: Answer, figures: WholeFigures): Promise<StatementEffect | undefined> {
+    return this.#endpoint.keep!(answer, this.#admitted, this.#factsOf(figures));
+  }
+
+  #factsOf({ usage, figures }: WholeFigures): AnswerFacts {
+    const { requestId } = this.#admitted;
     const costUsd = usdNumber(figures.chargeNano);
-    const body = this.#endpoint.answer(answer, request, { requestId, candidate, usage, costUsd });
-    const headers = answerHeaders(this.#admitted, candidate, this.tries);
-    headers["content-type"] = "application/json";
+    return { requestId, candidate: this.tries.candidate, usage, costUsd };
+  }
+
+  /** What the client gets, once it is charged. */
+  outcomeOf(answer: Answer, charged: WholeFigures): WholeOutcome {
+    const { request } = this.#admitted;
+    const { figures } = charged;
+    const body = this.#endpoint.answer(answer, request, this.#factsOf(charged));
+    const headers = answerHeaders(this.#admitted, this.tries.candidate, this.tries);
+    headers["content-type"] = this.#endpoint.answerType?.(request, answer) ?? "application/json";
     addChargeHeaders(headers, figures);
-    return { kind: "json", headers, body };
+    return { kind: "whole", headers, body };
   }
 
   /** Resolves when the charge is durable, and with it what is kept of the answer. */
-  settle(outcome: WholeOutcome, { figures }: WholeFigures): Promise<void> {
+  settle(
+    outcome: WholeOutcome,
+    { figures }: WholeFigures,
+    also: StatementEffect | undefined,
+  ): Promise<void> {
     const { claim, clientSignal } = this.#admitted;
     this.isGone = clientSignal.aborted;
     if (this.isGone) return this.charge.settle(figures, 499, "client_closed_request");
@@ -146,10 +163,12 @@ class WholeRun<Request extends AcceptedRequest, Answer>
       body: bytesOf(outcome.body),
       isClaimNeeded: true,
     };
-    return this.charge.settle(figures, 200, undefined, kept);
+    return this.charge.settle(figures, 200, undefined, kept, also);
   }
 
   end(): void {
+    // Told already, unless something of the gateway's own failed on the answer.
+    this.tries.end(false);
     this.#dependencies.deadlines.cancel(this);
     this.#admitted.clientSignal.removeEventListener("abort", this);
     if (!this.isAnswered) this.#admitted.log.costNano = 0n;

@@ -15,6 +15,7 @@ import {
   removeDeadInstances,
   takeGatewayLock,
 } from "../../db/queries/instances.ts";
+import { removeOldResponses } from "../../db/queries/responses.ts";
 import type { Clock } from "../lib/clock.ts";
 
 interface ReaperDependencies {
@@ -143,6 +144,13 @@ const CLEANING_MS = 60_000;
 /** Batches of one kind in one clean-up; what is left is for the next one. */
 const MAX_ROUNDS = 1_000;
 
+const REMOVALS = [
+  removeOldChanges,
+  removeOldCommitMarks,
+  removeOldIdempotencyRecords,
+  removeOldResponses,
+];
+
 /** Removes expired rows in bounded batches, on one instance at a time. */
 export class Cleaning {
   readonly #dependencies: CleaningDependencies;
@@ -166,7 +174,7 @@ export class Cleaning {
 
   async #clean(): Promise<void> {
     const { sql } = this.#dependencies;
-    for (const remove of [removeOldChanges, removeOldCommitMarks, removeOldIdempotencyRecords]) {
+    for (const remove of REMOVALS) {
       for (let round = 0; round < MAX_ROUNDS && this.#cancel !== undefined; round++) {
         if (!(await remove(sql))) break;
       }

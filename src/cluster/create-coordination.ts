@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Coordination } from "./interface.ts";
 import { MemoryCache, MemoryRateWindows } from "./memory.ts";
+import { MemorySlots } from "./parallel-slots.ts";
 
 export interface CoordinationOptions {
   /** Unset: this process is the only instance. */
@@ -31,6 +32,7 @@ function createSingleNode({ clock }: CoordinationOptions): Coordination {
   const rates = new MemoryRateWindows(clock);
   return {
     rates,
+    slots: new MemorySlots(),
     wakes: undefined,
     cache: new MemoryCache(clock),
     redis: undefined,

@@ -40,8 +40,28 @@ export interface SharedCache {
   delete(key: string): Promise<void>;
 }
 
+/** How many calls may run at once, over all instances. */
+export interface ParallelLimit {
+  readonly id: string;
+  /** At least 1. */
+  readonly max: number;
+}
+
+/** The places of calls that run at once. Who finds none decides for itself whether to wait. */
+export interface ParallelSlots {
+  /** Takes a place within each limit, or none where one of them is full. Never rejects. */
+  take(limits: readonly ParallelLimit[]): boolean | Promise<boolean>;
+  /** Gives back what one `take` took. */
+  release(limits: readonly ParallelLimit[]): void;
+  /** Sets the listener that is called with limits within which a place may have become free. */
+  onFree(listener: (limitId: string) => void): void;
+  /** Begins to count together with the other instances. Needed where the configuration has limits. */
+  begin(): Promise<void>;
+}
+
 /** What one instance needs of the others, with everything that belongs to it. */
 export interface Coordination {
+  readonly slots: ParallelSlots;
   readonly rates: RateWindows;
   /** Undefined where this process is the only instance. */
   readonly wakes: Wakes | undefined;

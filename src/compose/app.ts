@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Database, Query } from "../../db/client.ts";
 import { createApp } from "../app.ts";
 import { ProviderHealth } from "../calls/routing/provider-health.ts";
@@ -7,9 +8,10 @@ import type { Coordination, RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
+import { PassingFiles } from "../http/passing-files.ts";
 import { AdministrativeRate, LoadGate } from "../http/pipeline.ts";
 import type { LastUse } from "../keys/api-keys.ts";
-import type { Clock } from "../lib/clock.ts";
+import { type Clock, steady } from "../lib/clock.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { OperatorCredit } from "../money/operator-credit.ts";
 import { OrganizationAdministration } from "../organizations/organizations.ts";
@@ -24,6 +26,7 @@ import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
 import type { MoneyParts } from "./money.ts";
+import type { VectorStoreParts } from "./vector-stores.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 interface AppParts {
@@ -37,6 +40,7 @@ interface AppParts {
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
   readonly files: FileParts;
+  readonly vectorStores: VectorStoreParts;
   readonly webhooks: WebhookParts;
   readonly inFlight: InFlight;
   readonly bodies: BodyBudget;
@@ -69,6 +73,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     config,
     telemetry,
     tunedModels,
+    providers: parts.providers,
     fineTuning: tuning.fineTuning,
     sql,
     world,
@@ -76,6 +81,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     webhooks: webhooks.webhooks,
     providerKeys: parts.providerKeys,
     files,
+    vectorStores: parts.vectorStores.stores,
     clock,
     membership,
     inFlight,
@@ -87,6 +93,11 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     inFlight,
     loadGate: new LoadGate({ inFlight: () => inFlight.count, lagMs: () => lag.lagMs }),
     bodies,
+    forms: {
+      files: new PassingFiles(join(config.dataDir, "passing")),
+      clock: steady(clock),
+      minBytesPerSecond: config.uploadMinBytesPerSecond,
+    },
     administrativeRate,
     admission,
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),

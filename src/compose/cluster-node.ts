@@ -14,6 +14,7 @@ import { HeartbeatThread } from "../cluster/heartbeat-thread.ts";
 import type { Coordination } from "../cluster/interface.ts";
 import { ClusterMembership, OwnLease } from "../cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
+import type { GatewayConfig } from "../config.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
@@ -24,6 +25,7 @@ import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
+import type { VectorStoreParts } from "./vector-stores.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
 interface ClusterNodeOptions {
@@ -235,14 +237,24 @@ async function restoreRateWindows(
   coordination.restoreRates(await recentAdmissions(sql, sinceMs));
 }
 
+/** Whether the configuration says anywhere how many calls may run at once. */
+function limitsCalls({ providers, models }: GatewayConfig): boolean {
+  const endpoints = models.flatMap((model) => model.endpoints ?? []);
+  return (
+    providers.some(({ maxParallelRequests }) => maxParallelRequests !== undefined) ||
+    endpoints.some(({ max_parallel_requests: max }) => max !== undefined)
+  );
+}
+
 /** Lets the other instances know of this one, in an order that their shares and their keys depend on. */
 export async function enterCluster(
-  { background, clock, instance, keyring }: Base,
+  { background, clock, instance, keyring, config }: Base,
   node: ClusterNode,
   coordination: Coordination,
 ): Promise<void> {
   // Before the others know of this instance: they leave a share of each limit to one that has not joined.
   await coordination.start();
+  if (limitsCalls(config)) await coordination.slots.begin();
   await node.enter();
   await restoreRateWindows(coordination, background, clock);
   await tellKeys(background, instance, keyring);
@@ -255,13 +267,15 @@ export interface ChangeListeners {
   readonly orders: CreditOrders;
   readonly webhooks: WebhookParts;
   readonly tuning: FineTuningParts;
+  readonly vectorStores: VectorStoreParts;
   readonly ownKeys: OwnKeys;
   readonly keyring: Keyring;
 }
 
 /** Applies a change that the change feed reports. */
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
-  const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring, vectorStores } =
+    listeners;
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
   else if (kind === "suspension") suspensions.forget();
@@ -270,6 +284,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
   else if (kind === "provider-keys") ownKeys.forget(objectId);
+  else if (kind === "vector-store-work") vectorStores.onWork();
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
 }

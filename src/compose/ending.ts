@@ -41,6 +41,7 @@ export interface EndingParts {
   readonly tuning: FineTuningParts;
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
+  readonly vectorStores: { close(): Promise<void> };
   readonly lastUse: LastUse;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
@@ -75,7 +76,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.orders.close();
       parts.notes.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
-      const tuningClosed = parts.tuning.close();
+      const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();
       await tuningClosed;
       await parts.idempotency.close();

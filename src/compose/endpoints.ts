@@ -1,12 +1,22 @@
+import type { Database } from "../../db/client.ts";
+import { CallSlots } from "../calls/routing/call-slots.ts";
 import type { HealthChecks } from "../calls/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import { StreamTicker } from "../calls/stream/ticker.ts";
+import type { Coordination } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
-import { LongBodies } from "../endpoints/chat-completions/long-body.ts";
+import { createEgressDownload } from "../egress/download.ts";
+import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
+import type { ImageServices } from "../endpoints/images/endpoint.ts";
+import { LongBodies } from "../endpoints/long-bodies.ts";
+import { ResponseStore } from "../endpoints/responses/response-store.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadlines.ts";
+import type { Keyring } from "../lib/keyring.ts";
 import { FairWorkThread } from "../lib/work-thread.ts";
+import type { MediaLinks } from "../media-links/media-links.ts";
+import { ProviderFailure } from "../providers/interface.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
@@ -29,8 +39,12 @@ interface EndpointParts
   readonly world: ActorWorld;
   readonly telemetry: Telemetry;
   readonly healthChecks: HealthChecks;
+  readonly coordination: Coordination;
+  readonly sql: Database;
+  readonly keyring: Keyring;
   /** For long bodies. */
   readonly workThread: FairWorkThread;
+  readonly media: MediaLinks;
 }
 
 /** The largest body takes about a second; what takes longer hangs. */
@@ -53,15 +67,33 @@ export function createWorkThread(onLost: (error: unknown) => void): FairWorkThre
 
 /** The billed endpoints, and what ends the calls that run. */
 export function composeEndpoints(options: EndpointParts) {
-  const { config, clock, world, telemetry, workThread, healthChecks, ...parts } = options;
+  const {
+    config,
+    clock,
+    world,
+    telemetry,
+    workThread,
+    healthChecks,
+    coordination,
+    media,
+    ...parts
+  } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
+  const { slots: parallel } = coordination;
+  const maxWaitMs = upstreamTimeouts.fullMs;
+  const slots = new CallSlots({ slots: parallel, clock: steadyClock, maxWaitMs });
+  telemetry.gauge(
+    "gateway_calls_waiting",
+    "Calls that wait because every endpoint runs as many as it may.",
+    () => slots.waiting,
+  );
   const dependencies = {
     ...parts,
     calls: {
-      ...{ endpoints: world.endpoints, clock, steadyClock, random: Math.random },
+      ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
       isDown: (providerId: string) => healthChecks.isDown(providerId),
     },
@@ -75,6 +107,41 @@ export function composeEndpoints(options: EndpointParts) {
     onError: (error: unknown, requestId: string) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   };
-  const endpoints = modelEndpoints(dependencies, new LongBodies(workThread));
+  const endpoints = modelEndpoints(dependencies, {
+    longBodies: new LongBodies(workThread),
+    workThread,
+    responses: new ResponseStore(options),
+    images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
+  });
   return { endpoints, ticker, deadlines };
+}
+
+/** For one image, from the first word to the last byte. */
+const FETCH_TIMEOUT_MS = 60_000;
+
+/** Fetches images that providers keep for a while: what they name is foreign text, as what users name is. */
+function imageFetch(config: GatewayConfig): ImageServices["fetchImage"] {
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: config.webhookAllowHttp,
+  });
+  const download = createEgressDownload({ guard });
+  const fetchOnce: ImageServices["fetchImage"] = async (url, { maxBytes, signal }) => {
+    try {
+      return await download(url, { maxBytes, signal, timeoutMs: FETCH_TIMEOUT_MS });
+    } catch (cause) {
+      if (signal.aborted) throw new ProviderFailure("aborted", "the call was aborted", { cause });
+      const why = cause instanceof Error ? cause.message : "it failed";
+      const message = `an image could not be fetched from where the provider keeps it: ${why}`;
+      // Each try of the provider makes, and bills, the image again.
+      const isLasting = cause instanceof EgressRefused;
+      throw new ProviderFailure("unavailable", message, { cause, isLasting });
+    }
+  };
+  return (url, options) =>
+    fetchOnce(url, options).catch((error: ProviderFailure) => {
+      if (error.kind === "aborted" || error.isLasting) throw error;
+      return fetchOnce(url, options);
+    });
 }

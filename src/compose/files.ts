@@ -9,6 +9,7 @@ import { FileUploads } from "../files/file-uploads.ts";
 import { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
+import { MediaLinks } from "../media-links/media-links.ts";
 import { DiskStorage } from "../storage/disk.ts";
 import type { FileStorage } from "../storage/interface.ts";
 import { S3Storage } from "../storage/s3.ts";
@@ -18,6 +19,8 @@ export interface FileParts {
   readonly library: FileLibrary;
   /** For jobs that read files for longer than a request, and write some. */
   readonly jobFiles: JobFiles;
+  /** What models have made, for an hour. */
+  readonly media: MediaLinks;
   close(): Promise<void>;
 }
 
@@ -45,6 +48,7 @@ export function composeFiles(dependencies: {
     uploads,
     library: new FileLibrary({ sql, storage, links, clock, onDeleted: cleanSoon }),
     jobFiles: new JobFiles({ sql: background, storage, uploads, onReleased: cleanSoon }),
+    media: new MediaLinks({ sql, storage, onError }),
     async close() {
       uploads.close();
       await cleaning.close();

@@ -42,6 +42,25 @@ const Weight = Type.Number({
   maximum: 1_000_000,
   description: "a weight from 0 to 1000000",
 });
+const ParallelRequests = Type.Integer({
+  minimum: 1,
+  maximum: 1_000_000,
+  description: "a whole number of calls from 1 to 1000000",
+});
+
+/** How Amazon Bedrock is reached. */
+const AwsAccess = Type.Object(
+  {
+    region: Type.Optional(Text(32)),
+    access_key_id: Type.Optional(ApiKey),
+    access_key_id_env: Type.Optional(VariableName),
+    secret_access_key: Type.Optional(ApiKey),
+    secret_access_key_env: Type.Optional(VariableName),
+    session_token: Type.Optional(ApiKey),
+    session_token_env: Type.Optional(VariableName),
+  },
+  { additionalProperties: false, description: "an object" },
+);
 
 const ProviderEntry = Type.Object(
   {
@@ -63,7 +82,21 @@ const ProviderEntry = Type.Object(
         { minItems: 1, maxItems: 64, description: "a list of 1 to 64 keys" },
       ),
     ),
+    aws: Type.Optional(AwsAccess),
     data_collection: Type.Optional(Type.Enum(["allow", "deny"], { description: "allow or deny" })),
+    // Of Vertex AI
+    project: Type.Optional(Text(100)),
+    location: Type.Optional(Text(64)),
+    credentials_file: Type.Optional(Text(4096)),
+    // Of Azure
+    api_version: Type.Optional(Text(64)),
+    deployments: Type.Optional(
+      Type.Record(Text(256), Text(256), {
+        maxProperties: 1000,
+        description: "an object of at most 1000 names of models and their deployments",
+      }),
+    ),
+    max_parallel_requests: Type.Optional(ParallelRequests),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -76,6 +109,36 @@ const Capabilities = Type.Array(
   { maxItems: 32, description: "a list of at most 32 capabilities" },
 );
 
+/** What images of a size and a quality cost; what is left out stands for any. */
+const ImagePrice = Type.Object(
+  {
+    size: Type.Optional(
+      Type.String({
+        pattern: "^\\d{1,5}x\\d{1,5}$",
+        description: "a size in pixels like 1024x1536",
+      }),
+    ),
+    quality: Type.Optional(Text(32)),
+    cost_per_image: Type.Optional(Cost),
+    max_tokens: Type.Optional(Tokens),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+const imagePrices = {
+  cost_per_image: Type.Optional(Cost),
+  image_prices: Type.Optional(
+    Type.Array(ImagePrice, {
+      minItems: 1,
+      maxItems: 64,
+      description: "a list of 1 to 64 sizes and qualities with their costs",
+    }),
+  ),
+  cost_per_pixel: Type.Optional(Cost),
+  cost_per_input_image: Type.Optional(Cost),
+  image_input_cost_per_token: Type.Optional(Cost),
+  image_output_cost_per_token: Type.Optional(Cost),
+};
+
 const EndpointEntry = Type.Object(
   {
     provider: Id,
@@ -86,11 +149,12 @@ const EndpointEntry = Type.Object(
     output_cost_per_token: Type.Optional(Cost),
     cached_input_cost_per_token: Type.Optional(Cost),
     cache_write_input_cost_per_token: Type.Optional(Cost),
-    cost_per_image: Type.Optional(Cost),
+    ...imagePrices,
     cost_per_character: Type.Optional(Cost),
     cost_per_second: Type.Optional(Cost),
     capabilities: Type.Optional(Capabilities),
     weight: Type.Optional(Weight),
+    max_parallel_requests: Type.Optional(ParallelRequests),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -115,7 +179,7 @@ const ModelEntry = Type.Object(
     output_cost_per_token: Type.Optional(Cost),
     cached_input_cost_per_token: Type.Optional(Cost),
     cache_write_input_cost_per_token: Type.Optional(Cost),
-    cost_per_image: Type.Optional(Cost),
+    ...imagePrices,
     cost_per_character: Type.Optional(Cost),
     cost_per_second: Type.Optional(Cost),
     training_cost_per_token: Type.Optional(Cost),

@@ -1,41 +1,35 @@
 import { AddressPolicy, addressOfHost } from "../lib/public-address.ts";
+import { AWS_KEY_VARIABLES, isEnabledByAws } from "./aws-access.ts";
+import { type CloudSettings, cloudSettings, credential, usualAddress } from "./cloud-settings.ts";
 import { ConfigError, type ConfigFaults, MASKED, refuse } from "./config-error.ts";
-import { type Environment, httpUrl, secretToken, variable } from "./environment.ts";
+import { type Environment, httpUrl, variable } from "./environment.ts";
 import type { FileContents } from "./file.ts";
 import type { ProviderEntry } from "./file-schema.ts";
-import {
-  PROVIDER_TYPES,
-  type ProviderType,
-  providerType,
-  UNSUPPORTED_PROVIDER_TYPES,
-} from "./provider-types.ts";
+import { PROVIDER_TYPES, type ProviderType, providerType } from "./provider-types.ts";
 
 /** The provider that is always there unless the file says `"sandbox": false`. */
 export const SANDBOX_PROVIDER_ID = "sandbox";
 
 /** An enabled provider. */
-export interface ProviderConfig {
+export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
   readonly id: string;
   /** A key of PROVIDER_TYPES. */
   readonly type: string;
   /** Without a trailing slash; empty for the sandbox. */
   readonly baseUrl: string;
-  /** Without one no Authorization header is sent. */
+  /** Without one no Authorization header is sent, but for a cloud whose machines have an identity. */
   readonly apiKey?: string;
   /** Where it has several: all of them, `apiKey` first. */
   readonly apiKeys?: readonly WeightedKey[];
   /** Stated: it neither keeps prompts nor trains on them. */
   readonly collectsNoData?: boolean;
+  /** Calls that may run there at once, over all instances. */
+  readonly maxParallelRequests?: number;
 }
 
 interface WeightedKey {
   readonly key: string;
   readonly weight: number;
-}
-
-interface EnabledProviders {
-  readonly providers: readonly ProviderConfig[];
-  readonly warnings: readonly string[];
 }
 
 /**
@@ -46,20 +40,19 @@ export function enabledProviders(
   environment: Environment,
   file: FileContents,
   faults: ConfigFaults,
-): EnabledProviders {
+): ProviderConfig[] {
   const fromFile = file.providers.flatMap((entry, index) => {
     const source = `${file.path} /providers/${index}`;
     return faults.attempt(() => [providerOfFile(environment, entry, source, file.sandbox)], []);
   });
-  const { providers: builtIn, warnings } = builtInProviders(environment, file.providers, faults);
-  const providers = [...fromFile, ...builtIn];
+  const providers = [...fromFile, ...builtInProviders(environment, file.providers, faults)];
   if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
     providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
   }
   // An entry that is itself wrong still counts as known.
   const known = new Set([...file.providers, ...providers].map(({ id }) => id));
   refuseUnknownEndpoints(file, [...known], faults);
-  return { providers, warnings };
+  return providers;
 }
 
 function providerOfFile(
@@ -70,39 +63,72 @@ function providerOfFile(
 ): ProviderConfig {
   const { id, type: typeName } = entry;
   const type = supportedType(typeName, `${source}/type`);
-  if (type.wire === "sandbox") return { id, type: typeName, baseUrl: "" };
+  const { data_collection: collection, max_parallel_requests: maxParallelRequests } = entry;
+  const limited = maxParallelRequests === undefined ? {} : { maxParallelRequests };
+  if (type.wire === "sandbox") return { id, type: typeName, baseUrl: "", ...limited };
   if (sandbox && id === SANDBOX_PROVIDER_ID) {
     throw refuse(`${source}/id`, id, 'another id, unless the file says "sandbox": false');
   }
   // An entry under a built-in provider's own name takes what it leaves out from that provider's variables.
   const prefix = id === typeName ? type.environmentPrefix : undefined;
-  const fromEnvironment = prefix === undefined ? {} : variablesOf(environment, prefix);
-  const baseUrl =
-    entry.base_url === undefined
-      ? (fromEnvironment.baseUrl ?? type.defaultBaseUrl)
-      : httpUrl(`${source}/base_url`, entry.base_url);
-  if (baseUrl === undefined) {
-    throw refuse(`${source}/base_url`, undefined, `an http or https URL with type ${typeName}`);
-  }
+  const ofEnvironment = prefix === undefined ? {} : variablesOf(environment, prefix);
+  // The key of a hosted service is not shown to a server at the usual local address.
+  const isForHosted =
+    type.hostedBaseUrl !== undefined && (entry.base_url ?? ofEnvironment.baseUrl) === undefined;
+  const fromEnvironment = isForHosted ? {} : ofEnvironment;
   const apiKeys = keysOfFile(environment, entry, source);
   const apiKey = apiKeys[0]?.key ?? fromEnvironment.apiKey;
-  const collection = entry.data_collection;
+  const ownVariables = prefix === undefined ? {} : environment;
+  const stated =
+    entry.base_url === undefined ? undefined : httpUrl(`${source}/base_url`, entry.base_url);
+  const cloud = cloudSettings(typeName, {
+    environment,
+    ownVariables,
+    entry,
+    place: source,
+    apiKey,
+    statedUrl: stated ?? fromEnvironment.baseUrl,
+  });
+  if (stated !== undefined && entry.project !== undefined) {
+    throw new ConfigError(`${source} has both base_url and project, but must have one of them`);
+  }
+  const isPlaced = entry.project !== undefined || entry.aws?.region !== undefined;
+  const ofFile = stated ?? (isPlaced ? cloud.baseUrl : undefined);
+  const baseUrl =
+    ofFile ??
+    fromEnvironment.baseUrl ??
+    cloud.baseUrl ??
+    usualAddress(typeName, type, cloud.apiKey);
+  if (baseUrl === undefined) {
+    const url = `an http or https URL with type ${typeName}`;
+    const [member, accepted] = PLACE_MEMBERS[typeName] ?? ["base_url", url];
+    throw refuse(`${source}/${member}`, undefined, accepted);
+  }
   return {
     id,
     type: typeName,
+    ...cloud,
     baseUrl,
-    ...(apiKey !== undefined && { apiKey }),
     ...(apiKeys.length > 1 && { apiKeys }),
     ...(collection !== undefined && { collectsNoData: collection === "deny" }),
+    ...limited,
   };
 }
+
+/** By type, what tells where it is called: the member of an entry, or the variable, and what it must be. */
+const PLACE_MEMBERS: Readonly<Record<string, readonly [string, string]>> = {
+  vertex: ["project", "the id of a Google Cloud project"],
+  bedrock: ["aws/region", "a region like us-east-1"],
+};
+const PLACE_VARIABLES: Readonly<Record<string, readonly [string, string]>> = {
+  vertex: ["VERTEX_PROJECT", "the id of a Google Cloud project"],
+  bedrock: ["AWS_REGION", "a region like us-east-1 with a key of Amazon Bedrock"],
+};
 
 function supportedType(name: string, setting: string): ProviderType {
   const type = providerType(name);
   if (type !== undefined) return type;
-  const supported = `one of ${Object.keys(PROVIDER_TYPES).join(", ")}`;
-  if (!Object.hasOwn(UNSUPPORTED_PROVIDER_TYPES, name)) throw refuse(setting, name, supported);
-  throw new ConfigError(`${setting} is "${name}", which is not supported yet: use ${supported}`);
+  throw refuse(setting, name, `one of ${Object.keys(PROVIDER_TYPES).join(", ")}`);
 }
 
 /** The keys of an entry: one, as `api_key` or `api_key_env`, or the list `api_keys`. */
@@ -163,7 +189,7 @@ function statedKey(
     const shown = /^[A-Z0-9_]+$/.test(name) ? name : MASKED;
     throw refuse(shown, undefined, `the API key of ${providerId} (${source}/${nameMember})`);
   }
-  return secretToken(name, value);
+  return credential(name, value);
 }
 
 function variablesOf(
@@ -173,7 +199,7 @@ function variablesOf(
   const apiKey = variable(environment, `${prefix}_API_KEY`);
   const baseUrl = variable(environment, `${prefix}_BASE_URL`);
   return {
-    ...(apiKey === undefined ? {} : { apiKey: secretToken(`${prefix}_API_KEY`, apiKey) }),
+    ...(apiKey === undefined ? {} : { apiKey: credential(`${prefix}_API_KEY`, apiKey) }),
     ...(baseUrl === undefined ? {} : { baseUrl: httpUrl(`${prefix}_BASE_URL`, baseUrl) }),
   };
 }
@@ -187,27 +213,43 @@ function builtInProviders(
   environment: Environment,
   entries: readonly ProviderEntry[],
   faults: ConfigFaults,
-): EnabledProviders {
+): ProviderConfig[] {
   const providers: ProviderConfig[] = [];
   for (const [id, type] of Object.entries(PROVIDER_TYPES)) {
     const prefix = type.environmentPrefix;
     if (prefix === undefined) continue;
     const read = faults.attempt(() => variablesOf(environment, prefix), undefined);
     if (read === undefined) continue;
-    const { apiKey, baseUrl = type.defaultBaseUrl } = read;
-    const enabled = apiKey !== undefined || variable(environment, `${prefix}_BASE_URL`);
+    const { apiKey } = read;
+    const enabling = [`${prefix}_BASE_URL`, ...(id === "vertex" ? ["VERTEX_PROJECT"] : [])];
+    const enabled =
+      apiKey !== undefined ||
+      enabling.some((name) => variable(environment, name) !== undefined) ||
+      (id === "bedrock" && isEnabledByAws(environment));
+    const keyVariables = [`${prefix}_API_KEY`, ...(id === "bedrock" ? AWS_KEY_VARIABLES : [])];
     const taken = entries.some(
-      (entry) => entry.id === id || variablesUsed(entry).includes(`${prefix}_API_KEY`),
+      (entry) =>
+        entry.id === id || variablesUsed(entry).some((name) => keyVariables.includes(name)),
     );
     if (!enabled || taken) continue;
+    const { baseUrl: statedUrl } = read;
+    const source = { environment, ownVariables: environment, place: "", apiKey, statedUrl };
+    const cloud = faults.attempt(() => cloudSettings(id, source), undefined);
+    if (cloud === undefined) continue;
+    const baseUrl =
+      read.baseUrl ??
+      cloud.baseUrl ??
+      (apiKey === undefined ? undefined : type.hostedBaseUrl) ??
+      usualAddress(id, type, cloud.apiKey);
     if (baseUrl === undefined) {
-      const accepted = `an http or https URL with ${prefix}_API_KEY`;
-      faults.add(refuse(`${prefix}_BASE_URL`, undefined, accepted));
+      const url = `an http or https URL with ${prefix}_API_KEY`;
+      const [name, accepted] = PLACE_VARIABLES[id] ?? [`${prefix}_BASE_URL`, url];
+      faults.add(refuse(name, undefined, accepted));
       continue;
     }
-    providers.push({ id, type: id, baseUrl, ...(apiKey === undefined ? {} : { apiKey }) });
+    providers.push({ id, type: id, ...cloud, baseUrl });
   }
-  return { providers, warnings: unsupportedWarnings(environment, entries) };
+  return providers;
 }
 
 /** Checks the variables of built-in providers alone, for where the file does not tell what they are for. */
@@ -217,24 +259,10 @@ export function checkProviderVariables(environment: Environment, faults: ConfigF
   }
 }
 
-function unsupportedWarnings(
-  environment: Environment,
-  entries: readonly ProviderEntry[],
-): string[] {
-  return Object.entries(UNSUPPORTED_PROVIDER_TYPES).flatMap(([name, { environmentPrefix }]) =>
-    ["API_KEY", "BASE_URL"]
-      .map((suffix) => `${environmentPrefix}_${suffix}`)
-      .filter((one) => environmentPrefix !== undefined && variable(environment, one) !== undefined)
-      .filter((one) => !entries.some((entry) => variablesUsed(entry).includes(one)))
-      .map((one) => `${one} is ignored: provider type ${name} is not supported yet`),
-  );
-}
-
 /** Names of the variables that an entry takes its keys from. */
-function variablesUsed({ api_key_env: single, api_keys: list }: ProviderEntry): string[] {
-  return [single, ...(list ?? []).map(({ key_env }) => key_env)].filter(
-    (name) => name !== undefined,
-  );
+function variablesUsed({ api_key_env: single, api_keys: list, aws }: ProviderEntry): string[] {
+  const names = [single, aws?.secret_access_key_env, ...(list ?? []).map(({ key_env }) => key_env)];
+  return names.filter((name) => name !== undefined);
 }
 
 function refuseUnknownEndpoints(

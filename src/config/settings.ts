@@ -65,6 +65,8 @@ interface UpstreamTimeouts {
   readonly firstTokenMs: number;
   readonly idleMs: number;
   readonly totalMs: number;
+  /** For a place at an endpoint that is full. */
+  readonly fullMs: number;
 }
 
 /** Throws ConfigError. */
@@ -109,6 +111,7 @@ function upstreamTimeouts(reader: EnvironmentReader): UpstreamTimeouts {
     firstTokenMs: reader.integer("GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS", 1, MAX_DURATION_MS),
     idleMs: reader.integer("GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS", 1, MAX_DURATION_MS),
     totalMs: reader.integer("GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS", 1, MAX_DURATION_MS),
+    fullMs: reader.integer("GATEWAY_UPSTREAM_FULL_TIMEOUT_MS", 0, MAX_DURATION_MS),
   };
 }
 

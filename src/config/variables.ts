@@ -96,12 +96,14 @@ const SETTINGS = [
   {
     name: "GATEWAY_WEBHOOK_ALLOW_HTTP",
     default: "false",
-    meaning: "accept `http://` webhook URLs, for development",
+    meaning:
+      "accept `http://` webhook URLs, and such addresses of images at providers, for development",
   },
   {
     name: "GATEWAY_EGRESS_ALLOW",
     default: null,
-    meaning: "comma-separated CIDRs that user-supplied URLs may reach although not public",
+    meaning:
+      "comma-separated CIDRs that URLs of users, and of images at providers, may reach although not public",
   },
   {
     name: "GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS",
@@ -122,6 +124,12 @@ const SETTINGS = [
     name: "GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS",
     default: "600000",
     meaning: "until an answer is complete",
+  },
+  {
+    name: "GATEWAY_UPSTREAM_FULL_TIMEOUT_MS",
+    default: "10000",
+    meaning:
+      "how long a call waits where every endpoint is at its `max_parallel_requests`; 0: none waits",
   },
   {
     name: "GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND",
@@ -215,9 +223,11 @@ function providerVariables(): ConfigVariable[] {
       {
         name: `${type.environmentPrefix}_API_KEY`,
         default: null,
-        meaning: type.isSelfHosted
-          ? `key of ${type.displayName}, where it wants one; set, it enables it at its usual address`
-          : `enables ${type.displayName} with its built-in models`,
+        meaning: type.hostedBaseUrl
+          ? `key of ${type.displayName}; alone it enables ${type.hostedBaseUrl}`
+          : type.isSelfHosted
+            ? `key of ${type.displayName}, where it wants one; set, it enables it at its usual address`
+            : `enables ${type.displayName} with its built-in models`,
       },
       {
         name: `${type.environmentPrefix}_BASE_URL`,
@@ -228,8 +238,73 @@ function providerVariables(): ConfigVariable[] {
   });
 }
 
+export const DEFAULT_VERTEX_LOCATION = "global";
+
+/** Settings of Vertex AI, Azure and Bedrock besides key and address. Most have the names that the clouds' own tools read. */
+const CLOUD_VARIABLES = [
+  { name: "VERTEX_PROJECT", default: null, meaning: "project of Vertex AI; set, it enables it" },
+  {
+    name: "VERTEX_LOCATION",
+    default: DEFAULT_VERTEX_LOCATION,
+    meaning: "location of Vertex AI's models: a region, `us`, `eu` or `global`",
+  },
+  {
+    name: "GOOGLE_APPLICATION_CREDENTIALS",
+    default: null,
+    meaning:
+      "JSON of a service account for Vertex AI, or the file that holds it; unset, without `VERTEX_API_KEY`, the machine's metadata server issues tokens",
+  },
+  {
+    name: "GCE_METADATA_HOST",
+    default: "metadata.google.internal",
+    meaning: "host of that metadata server",
+  },
+  {
+    name: "AZURE_API_VERSION",
+    default: null,
+    meaning:
+      "version of Azure's interface, such as `2024-10-21`, for addresses that name the deployment",
+  },
+  {
+    name: "AZURE_TENANT_ID",
+    default: null,
+    meaning: "tenant of Entra ID, which issues tokens for Azure OpenAI where there is no key",
+  },
+  { name: "AZURE_CLIENT_ID", default: null, meaning: "application in that tenant" },
+  { name: "AZURE_CLIENT_SECRET", default: null, meaning: "secret of that application" },
+  {
+    name: "AZURE_AUTHORITY_HOST",
+    default: "https://login.microsoftonline.com",
+    meaning: "address of Entra ID",
+  },
+  {
+    name: "AWS_REGION",
+    default: null,
+    meaning:
+      "region of Amazon Bedrock, which gives its address; `AWS_DEFAULT_REGION` stands in for it",
+  },
+  {
+    name: "AWS_BEARER_TOKEN_BEDROCK",
+    default: null,
+    meaning: "an API key of Bedrock; with a region it enables Amazon Bedrock",
+  },
+  {
+    name: "AWS_ACCESS_KEY_ID",
+    default: null,
+    meaning: "with `AWS_SECRET_ACCESS_KEY` and a region it enables Amazon Bedrock",
+  },
+  { name: "AWS_SECRET_ACCESS_KEY", default: null, meaning: "secret of the access key" },
+  { name: "AWS_SESSION_TOKEN", default: null, meaning: "session of a temporary access key" },
+] as const satisfies readonly ConfigVariable[];
+
+export type CloudVariable = (typeof CLOUD_VARIABLES)[number]["name"];
+
 /** Every variable that the gateway reads, for its documentation. */
-export const CONFIG_VARIABLES: readonly ConfigVariable[] = [...SETTINGS, ...providerVariables()];
+export const CONFIG_VARIABLES: readonly ConfigVariable[] = [
+  ...SETTINGS,
+  ...providerVariables(),
+  ...CLOUD_VARIABLES,
+];
 
 /** The table of all variables in Markdown, as docs/configuration.md holds it. */
 export function variablesTable(): string {

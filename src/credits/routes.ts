@@ -69,6 +69,9 @@ const transactionDetails = Type.Object(
     images: usedCount("Images that were made"),
     characters: usedCount("Characters that were spoken"),
     seconds: Type.Optional(Type.Number({ description: "Seconds of sound" })),
+    speakers_seconds: Type.Optional(
+      Type.Number({ description: "Of these, seconds whose speakers were distinguished" }),
+    ),
     web_searches: usedCount("Searches of the web"),
     file_searches: usedCount("Searches of files"),
     user: nullableString,
@@ -224,8 +227,12 @@ function transactionShape(transaction: ListedTransaction) {
 /** Members such as `images`, where they are above zero; sound in seconds. */
 function quantitiesShape(quantities: Quantities | null): Record<string, number> {
   if (quantities?.duration_ms === undefined) return quantities ?? {};
-  const { duration_ms: durationMs, ...others } = quantities;
-  return { ...others, seconds: durationMs / MS_PER_SECOND };
+  const { duration_ms: durationMs, speakers_ms: speakersMs, ...others } = quantities;
+  return {
+    ...others,
+    seconds: durationMs / MS_PER_SECOND,
+    ...(speakersMs !== undefined && { speakers_seconds: speakersMs / MS_PER_SECOND }),
+  };
 }
 
 function detailsShape(transaction: ListedTransaction) {

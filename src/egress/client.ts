@@ -52,24 +52,45 @@ export function createEgressSend({
         : AbortSignal.any([timeout.signal, request.signal]);
     try {
       const target = await unlessAborted(guard.check(request.url), signal);
-      const response = await fetchFirst(target, {
-        method: request.method,
-        headers: { ...request.headers, host: target.url.host },
-        body: request.body,
-        redirect: "manual",
-        decompress: false,
-        signal,
-        tls: {
-          serverName: target.hostName,
-          ...(certificateAuthorities && { ca: [...certificateAuthorities] }),
-        },
-      });
+      const { method, headers, body } = request;
+      const response = await fetchTarget(
+        target,
+        { method, headers, body, signal },
+        certificateAuthorities,
+      );
       await discard(response);
       return { status: response.status };
     } finally {
       clearTimeout(timer);
     }
   };
+}
+
+interface TargetRequest {
+  readonly method: "GET" | "POST";
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly signal: AbortSignal;
+}
+
+/** Sends to a checked address: no redirect is followed, nothing is decompressed. */
+export function fetchTarget(
+  target: CheckedTarget,
+  { method, headers, body, signal }: TargetRequest,
+  certificateAuthorities: readonly string[] | undefined,
+): Promise<Response> {
+  return fetchFirst(target, {
+    method,
+    headers: { ...headers, host: target.url.host },
+    ...(body !== undefined && { body }),
+    redirect: "manual",
+    decompress: false,
+    signal,
+    tls: {
+      serverName: target.hostName,
+      ...(certificateAuthorities && { ca: [...certificateAuthorities] }),
+    },
+  });
 }
 
 /** By the first address that can be reached: of several, such as one of each family, some often cannot. */
@@ -114,7 +135,7 @@ async function discard(response: Response): Promise<void> {
 }
 
 /** A resolver cannot be called off, but it need not be waited for. */
-function unlessAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
+export function unlessAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
     const stop = () => reject(signal.reason);
@@ -123,6 +144,6 @@ function unlessAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Pro
   });
 }
 
-function timeoutError(): DOMException {
+export function timeoutError(): DOMException {
   return new DOMException("no answer came in time", "TimeoutError");
 }

@@ -4,31 +4,59 @@ import type { PaidCall } from "../calls/run-call.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
 
+/** What an endpoint accepts in the place of the body, and the headers of the rate where it was taken. */
+export interface PreparedBody {
+  readonly body: unknown;
+  readonly takenRate: RequestContext["takenRate"];
+}
+
+/**
+ * Brings what a request builds on besides its body. What is long to read waits for `admit`, which takes the request's
+ * place in the rate window and rejects where its key has no money left. Throws, or rejects with, what refuses it.
+ */
+export type Prepare = (
+  context: RequestContext,
+  admit: () => Promise<PreparedBody["takenRate"]>,
+) => PreparedBody | Promise<PreparedBody>;
+
 /** The route of a billed endpoint, which runs each of its requests through the paid call. */
 export function paidRoute<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
+  prepare?: Prepare,
 ): RouteDefinition {
   return {
     ...description,
     method: "POST",
     takesIdempotencyKey: true,
     handle(context) {
-      const answered = call.run({
-        caller: context.caller,
-        requestId: context.requestId,
-        startedMs: context.startedMs,
-        takenRate: context.takenRate,
-        request: call.endpoint.accept(context.body),
-        bodyText: context.bodyText,
-        idempotencyHeader: context.request.headers.get("idempotency-key"),
-        clientSignal: context.request.signal,
-        log: context.log,
-        admitAgain: () => context.admitAgain(),
-      });
+      const prepared = prepare?.(context, () => call.admitReading(context)) ?? context;
+      const answered =
+        prepared instanceof Promise
+          ? prepared.then((body) => run(call, context, body))
+          : run(call, context, prepared);
       return answered.then((outcome) => responseOf(context, outcome));
     },
   };
+}
+
+function run<Request extends AcceptedRequest, Answer>(
+  call: PaidCall<Request, Answer>,
+  context: RequestContext,
+  { body, takenRate }: PreparedBody,
+): Promise<CallOutcome> {
+  return call.run({
+    caller: context.caller,
+    requestId: context.requestId,
+    startedMs: context.startedMs,
+    takenRate,
+    request: call.endpoint.accept(body, context.request.headers),
+    bodyText: context.bodyText,
+    idempotencyHeader: context.request.headers.get("idempotency-key"),
+    clientSignal: context.request.signal,
+    log: context.log,
+    admitAgain: () => context.admitAgain(),
+  });
 }
 
 function responseOf(context: RequestContext, outcome: CallOutcome): Response {
@@ -39,8 +67,16 @@ function responseOf(context: RequestContext, outcome: CallOutcome): Response {
       "x-gateway-latency-ms": String(Math.round(performance.now() - context.startedMs)),
       "x-gateway-idempotent-replay": "true",
     };
-    return context.respond(bodyInPieces(outcome.body), headers, outcome.status);
+    return context.respond(bodyOf(outcome), headers, outcome.status);
   }
-  const body = outcome.kind === "stream" ? outcome.body : bodyInPieces(outcome.body);
+  const body = outcome.kind === "stream" ? outcome.body : bodyOf(outcome);
   return context.respond(body, outcome.headers);
+}
+
+const SOUND = /^audio\//;
+
+/** Sound in one piece, which has a Content-Length: players show it. In pieces Bun sends chunks. */
+function bodyOf({ body, headers }: Exclude<CallOutcome, { readonly kind: "stream" }>): BodyInit {
+  const isSound = body instanceof Uint8Array && SOUND.test(headers["content-type"] ?? "");
+  return isSound ? (body as Uint8Array<ArrayBuffer>) : bodyInPieces(body);
 }

@@ -1,13 +1,43 @@
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
+import type { FairWorkThread } from "../lib/work-thread.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
-import type { LongBodies } from "./chat-completions/long-body.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
+import type { ImageServices } from "./images/endpoint.ts";
+import { imageRoutes } from "./images/routes.ts";
+import type { LongBodies } from "./long-bodies.ts";
+import { countTokensRoute } from "./messages/count-tokens.ts";
+import { messagesRoute } from "./messages/endpoint.ts";
+import { countInputRoute } from "./responses/count-input.ts";
+import { responsesRoute } from "./responses/endpoint.ts";
+import type { ResponseStore } from "./responses/response-store.ts";
+import { storedResponseRoutes } from "./responses/stored-routes.ts";
+import { speechRoute } from "./speech/endpoint.ts";
+import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
+
+/** What single endpoints need besides the paid call. */
+interface EndpointServices {
+  readonly longBodies: LongBodies;
+  readonly workThread: FairWorkThread;
+  readonly images: ImageServices;
+  readonly responses: ResponseStore;
+}
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  longBodies: LongBodies,
+  { longBodies, workThread, images, responses }: EndpointServices,
 ): RouteDefinition[] {
-  return [chatRoute(dependencies, longBodies), embeddingsRoute(dependencies)];
+  return [
+    chatRoute(dependencies, longBodies),
+    embeddingsRoute(dependencies),
+    ...imageRoutes(dependencies, images),
+    speechRoute(dependencies),
+    ...transcriptionRoutes(dependencies, workThread),
+    messagesRoute(dependencies, longBodies, workThread),
+    countTokensRoute(dependencies, longBodies, workThread),
+    responsesRoute(dependencies, longBodies, workThread, responses),
+    countInputRoute(dependencies, longBodies, workThread, responses),
+    ...storedResponseRoutes(responses, workThread),
+  ];
 }

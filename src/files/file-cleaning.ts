@@ -6,6 +6,7 @@ import {
   forgetRemoval,
   haveRemovals,
 } from "../../db/queries/files.ts";
+import { deleteExpiredMediaLinks } from "../../db/queries/media-links.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FileStorage } from "../storage/interface.ts";
 
@@ -27,7 +28,7 @@ const MAX_CLOSE_WAIT_MS = 500;
 const SILENT_SECONDS = 60;
 
 /**
- * Removes what has no owner: expired files, uploads of dead instances, and the bytes of both
+ * Removes what has no owner: expired files and links, uploads of dead instances, and the bytes of both
  * and of deleted files. At the start, now and then, and when it is asked.
  */
 export class FileCleaning {
@@ -79,6 +80,7 @@ export class FileCleaning {
     const { sql } = this.#dependencies;
     const dead = { silentSeconds: SILENT_SECONDS, limit: DEAD_UPLOADS_BATCH };
     await this.#repeat(EXPIRY_BATCH, () => deleteExpiredFiles(sql, EXPIRY_BATCH));
+    await this.#repeat(EXPIRY_BATCH, () => deleteExpiredMediaLinks(sql, EXPIRY_BATCH));
     await this.#repeat(DEAD_UPLOADS_BATCH, () => abandonDeadUploads(sql, dead));
     if (!(await haveRemovals(sql))) return;
     // Nothing is claimed from those who could do it.

@@ -12,11 +12,11 @@ import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord } from "../lib/file-record.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import {
+  asStorageFailure,
   type ByteRange,
   type FileStorage,
   ObjectMissingError,
   type SignedAddress,
-  StorageError,
 } from "../storage/interface.ts";
 
 interface FileLibraryDependencies {
@@ -160,17 +160,6 @@ export class DownloadLinks {
     this.#signingKeys.set(masterKey, key);
     return key;
   }
-}
-
-const RETRY_AFTER_SECONDS = 5;
-
-/** A failure of the store as the caller may see it; any other error as it is. */
-export function asStorageFailure(error: unknown): unknown {
-  if (!(error instanceof StorageError)) return error;
-  return new GatewayError("overloaded", "The file storage cannot be reached at the moment.", {
-    cause: error,
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
 }
 
 const GIGABYTE = 1024 ** 3;

@@ -15,9 +15,9 @@ import { GatewayError } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import type { FileRecord, UploadPurpose } from "../lib/file-record.ts";
 import { newId, timeOfId } from "../lib/ids.ts";
-import type { FileStorage, StorageWriter } from "../storage/interface.ts";
+import { asStorageFailure, type FileStorage, type StorageWriter } from "../storage/interface.ts";
 import { isUploadPurpose, lifetimeSeconds, MAX_FILE_BYTES, maxBytes } from "./file-check.ts";
-import { asStorageFailure, quotaOfTerms } from "./file-library.ts";
+import { quotaOfTerms } from "./file-library.ts";
 import { CheckingThread, type ThreadedCheck } from "./threaded-check.ts";
 
 const RENEW_MS = 10_000;

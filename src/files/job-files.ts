@@ -12,8 +12,8 @@ import {
 import { GatewayError } from "../lib/errors.ts";
 import type { FileRecord, FileStatus } from "../lib/file-record.ts";
 import { timeOfId } from "../lib/ids.ts";
-import type { FileStorage } from "../storage/interface.ts";
-import { asStorageFailure } from "./file-library.ts";
+import { asStorageFailure, type FileStorage } from "../storage/interface.ts";
+
 import type { FileUploads } from "./file-uploads.ts";
 
 interface JobFilesDependencies {

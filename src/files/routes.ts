@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { attachment, downloadResponse } from "../http/download.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import { type FormReading, leastFileBytes, readForm } from "../http/multipart.ts";
+import { leastFileBytes, oneFileLimits, type Pace, readForm } from "../http/multipart.ts";
 import { publicUrl } from "../http/request-headers.ts";
 import { type Access, nullable, type RequestContext, type RouteDefinition } from "../http/route.ts";
 import { type Clock, steady } from "../lib/clock.ts";
@@ -239,10 +239,10 @@ async function list(context: RequestContext, files: FileLibrary): Promise<Respon
 export async function receiveUpload(
   context: RequestContext,
   uploads: Pick<FileUploads, "run">,
-  receiving: Pick<FormReading, "clock" | "minBytesPerSecond">,
+  receiving: Pace,
 ): Promise<FileRecord> {
   const { request } = context;
-  const limits = { maxFileBytes: MAX_FILE_BYTES };
+  const limits = oneFileLimits(MAX_FILE_BYTES);
   const leastBytes = leastFileBytes(request, limits);
   // A slow store may hold the client back for longer than a quiet connection may last.
   const closeWhenIdle = context.keepOpen();

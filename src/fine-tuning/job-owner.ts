@@ -15,6 +15,7 @@ import type { JobFiles } from "../files/job-files.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../lib/fine-tuning-job.ts";
+import { Semaphore } from "../lib/semaphore.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
 import type { MoneyPort } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
@@ -332,30 +333,6 @@ class JobRun {
     } finally {
       stopTimer();
       this.#abandoned.signal.removeEventListener("abort", abort);
-    }
-  }
-}
-
-/** Lets so many through at a time; the others wait in the order in which they came. */
-class Semaphore {
-  readonly #places: number;
-  #taken = 0;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(places: number) {
-    this.#places = places;
-  }
-
-  async pass<Result>(run: () => Promise<Result>): Promise<Result> {
-    if (this.#taken < this.#places) this.#taken += 1;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await run();
-    } finally {
-      // The place goes to the longest waiter, or is free.
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#taken -= 1;
-      else next();
     }
   }
 }

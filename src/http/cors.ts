@@ -9,6 +9,7 @@ const HEADER_NAMES = /^[\w!#$%&'*+.^`|~,\s-]{1,4096}$/;
 const EXPOSED_HEADERS = [
   "x-gateway-request-id",
   "x-request-id",
+  "request-id",
   "x-gateway-provider",
   "x-gateway-model",
   "x-gateway-cost",

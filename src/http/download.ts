@@ -5,6 +5,8 @@ import type { RequestContext } from "./route.ts";
 interface Download {
   readonly filename: string;
   readonly bytes: number;
+  /** A browser that is led to it may show it instead of saving it. */
+  readonly isShown?: boolean;
   /** Content types that it may be called by, the usual one first. */
   readonly contentTypes: readonly string[];
   /** Strong, with its quotes; undefined where there is no content yet. */
@@ -30,7 +32,7 @@ export async function downloadResponse(
   const { etag, bytes } = download;
   const headers: Record<string, string> = {
     "content-type": acceptedType(request.headers.get("accept"), download.contentTypes),
-    "content-disposition": attachment(download.filename),
+    "content-disposition": disposition(download),
     "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'; sandbox",
     "cache-control": "private, no-cache",
@@ -154,6 +156,12 @@ function namesEntity(header: string | null, etag: string): boolean {
 /** True where a list of entity tags (If-Match) names this one, strongly compared: a weak tag names none. */
 function namesExactly(header: string, etag: string): boolean {
   return header.trim() === "*" || header.split(",").some((tag) => tag.trim() === etag);
+}
+
+function disposition({ filename, isShown }: Download): string {
+  return isShown === true
+    ? attachment(filename).replace(/^attachment/, "inline")
+    : attachment(filename);
 }
 
 /**

@@ -32,16 +32,27 @@ export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnve
   };
 }
 
+/** What a route's errors look like where its clients speak another wire than the gateway's own. */
+export interface ClientWire {
+  /** Names the request's id, besides the gateway's own headers. */
+  readonly requestIdHeader: string;
+  /** The error as this wire knows it. */
+  errorOf(error: GatewayError): GatewayError;
+  envelope(error: GatewayError, requestId: string): unknown;
+}
+
 export function errorResponse(
   error: GatewayError,
   requestId: string,
   alwaysSent: Readonly<Record<string, string>> = {},
+  wire?: ClientWire,
 ): Response {
   const { status } = ERROR_TABLE[error.code];
   const headers: Record<string, string> = {
     "content-type": "application/json",
     "x-gateway-request-id": requestId,
     "x-request-id": requestId,
+    ...(wire !== undefined && { [wire.requestIdHeader]: requestId }),
     ...alwaysSent,
     ...error.headers,
   };
@@ -50,7 +61,8 @@ export function errorResponse(
   // SDKs send these again on their own, which cannot help.
   if (status === 408 || status === 409) headers["x-should-retry"] = "false";
   if (status === 401) headers["www-authenticate"] = "Bearer";
-  return new Response(JSON.stringify(errorEnvelope(error, requestId)), { status, headers });
+  const envelope = wire?.envelope(error, requestId) ?? errorEnvelope(error, requestId);
+  return new Response(JSON.stringify(envelope), { status, headers });
 }
 
 type ErrorType =
@@ -81,9 +93,11 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   invalid_header: entry(400, "invalid_request_error"),
   invalid_jsonl: entry(400, "invalid_request_error"),
   invalid_provider_key: entry(400, "invalid_request_error"),
+  previous_response_not_found: entry(400, "invalid_request_error"),
   content_policy_violation: entry(400, "invalid_request_error"),
   unsupported_parameter: entry(400, "invalid_request_error"),
   unsupported_model: entry(400, "invalid_request_error"),
+  vector_store_expired: entry(400, "invalid_request_error"),
   provider_rejected: entry(400, "invalid_request_error"),
   context_length_exceeded: entry(400, "invalid_request_error"),
   missing_api_key: entry(401, "authentication_error"),
@@ -102,12 +116,16 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   model_not_found: entry(404, "not_found_error"),
   key_not_found: entry(404, "not_found_error"),
   file_not_found: entry(404, "not_found_error"),
+  media_not_found: entry(404, "not_found_error"),
   organization_not_found: entry(404, "not_found_error"),
   transaction_not_found: entry(404, "not_found_error"),
   job_not_found: entry(404, "not_found_error"),
   webhook_not_found: entry(404, "not_found_error"),
   delivery_not_found: entry(404, "not_found_error"),
   provider_key_not_found: entry(404, "not_found_error"),
+  vector_store_not_found: entry(404, "not_found_error"),
+  vector_store_batch_not_found: entry(404, "not_found_error"),
+  response_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),
   provider_timeout: entry(408, "timeout_error"),
@@ -130,7 +148,12 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
 
 /** A JSON answer. What every response carries is added behind the route. */
 export function jsonResponse(body: unknown, status = 200): Response {
-  return new Response(bodyInPieces(JSON.stringify(body)), {
+  return jsonTextResponse(JSON.stringify(body), status);
+}
+
+/** The same of what is JSON already. */
+export function jsonTextResponse(text: string, status = 200): Response {
+  return new Response(bodyInPieces(text), {
     status,
     headers: { "content-type": "application/json" },
   });

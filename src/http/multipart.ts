@@ -5,42 +5,68 @@ import { bodyTooSlow, clientClosed, GatewayError } from "../lib/errors.ts";
 import { assertPlainBody, assertPlainPart } from "./read-body.ts";
 
 /** What takes the parts of a form, in the order in which they come. */
-interface FormReceiver {
+export interface FormReceiver {
   /** Throws to refuse it. */
   field(name: string, value: string): void;
   /** Throws to refuse it. What is returned takes the file's bytes. */
   file(name: string, heading: FormFileHeading): Promise<FormFileReceiver>;
 }
 
-interface FormFileHeading {
+export interface FormFileHeading {
   readonly filename: string;
   readonly contentType: string;
 }
 
-interface FormFileReceiver {
+export interface FormFileReceiver {
   /** Resolves when it can take more: a slow one holds the client back. The piece is gone then. */
   write(piece: Uint8Array): Promise<void>;
   /** Rejects to refuse the file as a whole. */
   end(): Promise<void>;
 }
 
-interface FormLimits {
-  readonly maxFileBytes: number;
+/** What a form may have at most. */
+export interface FormLimits {
+  readonly files: number;
+  /** Of all files together. */
+  readonly fileBytes: number;
+  readonly fields: number;
+  readonly fieldBytes: number;
+  /** Boundaries, headings and fields: everything that is not in a file. */
+  readonly otherBytes: number;
+  /** What a form with more bytes is refused with. */
+  tooLarge(): GatewayError;
 }
 
 export interface FormReading extends FormLimits, Pace {}
 
-/** Boundaries, headings and fields: everything that is not the file. */
-const MAX_FRAMING_BYTES = 64 * 1024;
-const MAX_FIELDS = 16;
-const MAX_FIELD_BYTES = 4 * 1024;
+/** Of a form with one file and a few words. */
+export function oneFileLimits(fileBytes: number): FormLimits {
+  return {
+    files: 1,
+    fileBytes,
+    fields: 16,
+    fieldBytes: 4 * 1024,
+    otherBytes: 64 * 1024,
+    tooLarge: () =>
+      new GatewayError(
+        "payload_too_large",
+        `A file may have at most ${fileBytes / 1024 / 1024} MB.`,
+        { param: "file" },
+      ),
+  };
+}
+
 const MAX_HEADING_BYTES = 8 * 1024;
 const MAX_HEADING_LINES = 32;
 const MULTIPART = /^multipart\/form-data\s*(?:;|$)/i;
 
-/** How large a form says that its file is at least; 0 where it does not say. Throws 413, 415. */
-export function leastFileBytes(request: Request, { maxFileBytes }: FormLimits): number {
-  if (!MULTIPART.test(request.headers.get("content-type") ?? "")) {
+export function isForm(headers: Headers): boolean {
+  return MULTIPART.test(headers.get("content-type") ?? "");
+}
+
+/** How large a form says that its files are at least; 0 where it does not say. Throws 415, and what is too large. */
+export function leastFileBytes(request: Request, limits: FormLimits): number {
+  if (!isForm(request.headers)) {
     throw new GatewayError(
       "unsupported_media_type",
       "The request body must be a form, with Content-Type: multipart/form-data.",
@@ -49,32 +75,31 @@ export function leastFileBytes(request: Request, { maxFileBytes }: FormLimits): 
   assertPlainBody(request.headers);
   // Of the two framings a message in chunks follows the chunks (RFC 9112, section 6.3).
   if (request.headers.has("transfer-encoding")) return 0;
-  const leastBytes = Number(request.headers.get("content-length") ?? 0) - MAX_FRAMING_BYTES;
-  if (leastBytes > maxFileBytes) throw tooLarge(maxFileBytes);
+  const leastBytes = Number(request.headers.get("content-length") ?? 0) - limits.otherBytes;
+  if (leastBytes > limits.fileBytes) throw limits.tooLarge();
   return Math.max(0, leastBytes);
 }
 
 /**
- * Reads a form with at most one file (RFC 7578) as it comes, keeping none of it: a receiver that waits
- * holds the client back. Throws what the receiver throws, 400, 413, and 499 where the client goes away,
- * falls silent or is too slow.
+ * Reads a form (RFC 7578) as it comes, keeping none of it: a receiver that waits holds the client back.
+ * Throws what the receiver throws, 400, what is too large, and 499 where the client goes away, falls silent
+ * or is too slow.
  */
 export async function readForm(
   request: Request,
   receiver: FormReceiver,
-  { maxFileBytes, ...pace }: FormReading,
+  reading: FormReading,
 ): Promise<void> {
-  const parser = createParser(request.headers.get("content-type") ?? "");
+  const parser = createParser(request.headers.get("content-type") ?? "", reading);
   const failure = new Failure();
   const fail = (error: unknown): void => failure.set(error);
   const finished = new Promise<void>((resolve) => parser.once("finish", resolve));
   const memory = new PieceMemory();
   let fileBytes = 0;
-  let receiving: Promise<void> | undefined;
-  let fileStream: BusboyFileStream | undefined;
-  listen(parser, receiver, fail, (name, stream, heading) => {
-    fileStream = stream;
-    receiving = receiveFile(
+  const receiving: Promise<void>[] = [];
+  const fileStreams: BusboyFileStream[] = [];
+  listen(parser, receiver, fail, reading, (name, stream, heading) => {
+    const received = receiveFile(
       stream,
       async () => {
         assertPlainPart(name, heading.transferEncoding);
@@ -85,31 +110,33 @@ export async function readForm(
         memory.giveBack(piece);
       },
     );
-    receiving.catch(fail);
+    received.catch(fail);
+    receiving.push(received);
+    fileStreams.push(stream);
   });
-  const body = request.body ? new PacedReader(request.body, pace) : undefined;
+  const body = request.body ? new PacedReader(request.body, reading) : undefined;
   let readBytes = 0;
   try {
     for (;;) {
       const piece = body && (await failure.or(body.read()));
       if (piece === undefined) break;
       readBytes += piece.byteLength;
-      if (readBytes > maxFileBytes + MAX_FRAMING_BYTES) throw tooLarge(maxFileBytes);
+      if (readBytes > reading.fileBytes + reading.otherBytes) throw reading.tooLarge();
       memory.lend(piece);
       await failure.or(feed(parser, piece));
     }
     parser.end();
     await failure.or(finished);
-    await receiving;
-    if (readBytes - fileBytes > MAX_FRAMING_BYTES) {
-      throw unreadable("there is too much around its parts");
+    await Promise.all(receiving);
+    if (readBytes - fileBytes > reading.otherBytes) {
+      throw unreadable("there is too much around its files");
     }
   } catch (error) {
     parser.destroy();
-    fileStream?.destroy(clientClosed());
+    for (const stream of fileStreams) stream.destroy(clientClosed());
     await body?.cancel();
     // Nothing may be written any more when the caller clears up.
-    await receiving?.catch(() => {});
+    await Promise.allSettled(receiving);
     throw error;
   }
 }
@@ -139,7 +166,7 @@ class Failure {
 
 const FILE_BUFFER_BYTES = 64 * 1024;
 
-function createParser(contentType: string): BusboyInstance {
+function createParser(contentType: string, limits: FormLimits): BusboyInstance {
   try {
     return new Busboy({
       headers: { "content-type": contentType },
@@ -147,9 +174,9 @@ function createParser(contentType: string): BusboyInstance {
       // Its name tells a file (RFC 7578, section 4.2), not the type that some clients give every part.
       isPartAFile: (_, __, filename) => filename !== undefined,
       limits: {
-        fields: MAX_FIELDS,
-        fieldSize: MAX_FIELD_BYTES,
-        files: 1,
+        fields: limits.fields,
+        fieldSize: limits.fieldBytes,
+        files: limits.files,
         headerPairs: MAX_HEADING_LINES,
         headerSize: MAX_HEADING_BYTES,
       },
@@ -167,6 +194,7 @@ function listen(
   parser: BusboyInstance,
   receiver: FormReceiver,
   fail: (error: unknown) => void,
+  limits: FormLimits,
   onFile: (name: string, stream: BusboyFileStream, heading: PartHeading) => void,
 ): void {
   parser.on("field", (name: string | undefined, value: string, _, isCut, transferEncoding) => {
@@ -194,7 +222,13 @@ function listen(
         transferEncoding,
       }),
   );
-  parser.on("filesLimit", () => fail(invalidField("file", "is given more than once")));
+  parser.on("filesLimit", () =>
+    fail(
+      limits.files === 1
+        ? invalidField("file", "is given more than once")
+        : unreadable(`it has more than ${limits.files} files`),
+    ),
+  );
   parser.on("fieldsLimit", () => fail(unreadable("it has too many parts")));
   parser.on("error", (error: unknown) => fail(unreadable("its parts are malformed", error)));
 }
@@ -238,15 +272,7 @@ function invalidField(name: string, what: string): GatewayError {
   return new GatewayError("invalid_body", `${param} ${what}.`, { param });
 }
 
-function tooLarge(maxFileBytes: number): GatewayError {
-  return new GatewayError(
-    "payload_too_large",
-    `A file may have at most ${maxFileBytes / 1024 / 1024} MB.`,
-    { param: "file" },
-  );
-}
-
-interface Pace {
+export interface Pace {
   /** A monotonic one. */
   readonly clock: Clock;
   /** A client that sends less is given up when it has been waited for a minute longer than it may need. */

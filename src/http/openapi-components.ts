@@ -1,14 +1,27 @@
 import { ERROR_TABLE } from "./error-response.ts";
 
-export const SECURITY_SCHEME = "apiKey";
+const BEARER_SCHEME = "apiKey";
+const HEADER_SCHEME = "apiKeyHeader";
 
 export const AUTHENTICATION = {
-  [SECURITY_SCHEME]: {
+  [BEARER_SCHEME]: {
     type: "http",
     scheme: "bearer",
     description: "A secret key (`gateway_sk_…`) or a management key (`gateway_mgmt_…`).",
   },
+  [HEADER_SCHEME]: {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+    description:
+      "The same key as clients of Anthropic's API send it; not read beside Authorization.",
+  },
 };
+
+/** The key, in either header, with the scope that it needs. */
+export function keyInEitherHeader(scopes: readonly string[]): object[] {
+  return [{ [BEARER_SCHEME]: scopes }, { [HEADER_SCHEME]: scopes }];
+}
 
 const TITLES: Readonly<Record<number, string>> = {
   400: "The request is not valid",
@@ -123,7 +136,9 @@ function example(code: keyof typeof ERROR_TABLE, message: string): object {
 }
 
 function errorSchema(): object {
-  const types = [...new Set(Object.values(ERROR_TABLE).map((entry) => entry.type))];
+  const types = new Set<string>(Object.values(ERROR_TABLE).map((entry) => entry.type));
+  // Of 413 to clients of Anthropic.
+  types.add("request_too_large");
   return {
     type: "object",
     description: "The shape of every error.",
@@ -134,7 +149,7 @@ function errorSchema(): object {
         required: ["message", "type", "param", "code"],
         properties: {
           message: { type: "string", description: "For people; may change." },
-          type: { type: "string", enum: types },
+          type: { type: "string", enum: [...types] },
           param: {
             type: ["string", "null"],
             description: "The field, header or query parameter at fault.",

@@ -1,14 +1,15 @@
 import type { TSchema } from "typebox";
 import type { EventDefinition } from "../events/definition.ts";
 import { EVENT_DEFINITIONS } from "../events/event-types.ts";
+import type { ModelForm } from "./model-form.ts";
 import {
   AUTHENTICATION,
   CALL_HEADERS,
   ERROR_COMPONENTS,
   errorDescription,
   errorReference,
+  keyInEitherHeader,
   REQUEST_HEADERS,
-  SECURITY_SCHEME,
 } from "./openapi-components.ts";
 import type { Access, ResponseDescription, RouteDefinition } from "./route.ts";
 
@@ -19,7 +20,7 @@ interface DescriptionInfo {
 
 const INTRODUCTION = `One HTTP interface, in the conventions of OpenAI's API, in front of many AI providers.
 
-Every request carries an API key as \`Authorization: Bearer <key>\`. A **secret key** (\`gateway_sk_…\`) calls models, and administrative endpoints whose scope it holds; a **management key** (\`gateway_mgmt_…\`) administers and calls no models.
+Every request carries an API key as \`Authorization: Bearer <key>\`, or as \`x-api-key: <key>\`. A **secret key** (\`gateway_sk_…\`) calls models, and administrative endpoints whose scope it holds; a **management key** (\`gateway_mgmt_…\`) administers and calls no models.
 
 Errors of every endpoint have one shape, and its \`code\` is stable. Every response carries \`X-Gateway-Request-ID\`.`;
 
@@ -49,7 +50,7 @@ export function openApiDocument(
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],
-    security: [{ [SECURITY_SCHEME]: [] }],
+    security: keyInEitherHeader([]),
     tags: [...new Set(routes.map((route) => route.tag))].map((name) => ({ name })),
     paths: Object.fromEntries(
       [...paths.values()].map(({ path, operations }) => [path, operations]),
@@ -106,7 +107,7 @@ const IDEMPOTENCY_KEY = {
 
 /** The operation object of a route. @param path with its parameters in braces */
 function describeOperation(route: RouteDefinition, path: string): object {
-  const isCall = route.access.kind === "model" && route.body !== undefined;
+  const isCall = route.access.kind === "model" && (route.body ?? route.modelForm) !== undefined;
   const parameters = [
     ...pathParameters(path),
     ...queryParameters(route),
@@ -120,15 +121,10 @@ function describeOperation(route: RouteDefinition, path: string): object {
     security:
       route.access.kind === "public"
         ? []
-        : [{ [SECURITY_SCHEME]: "scope" in route.access ? [route.access.scope] : [] }],
+        : keyInEitherHeader("scope" in route.access ? [route.access.scope] : []),
     ...(parameters.length > 0 && { parameters }),
     ...(route.body && { requestBody: requestBody(route.body, route.allowsUnknownFields ?? false) }),
-    ...(route.form && {
-      requestBody: {
-        required: true,
-        content: { [FORM_TYPE]: { schema: describeSchema(route.form) } },
-      },
-    }),
+    ...formBody(route),
     responses: {
       ...Object.fromEntries(errorStatuses(route, path, isCall).map((s) => [s, errorReference(s)])),
       ...Object.fromEntries(
@@ -182,13 +178,43 @@ function queryParameters(route: RouteDefinition): object[] {
   }));
 }
 
-function requestBody(body: TSchema, allowsUnknownFields: boolean): object {
+function requestBody(body: TSchema, allowsUnknownFields: boolean) {
   const { examples, ...schema } = describeSchema(body);
   if (schema.type === "object" && !allowsUnknownFields) schema.additionalProperties ??= false;
   return {
     required: true,
     ...(allowsUnknownFields && { description: "Other members are passed on to the provider." }),
     content: { [JSON_TYPE]: { schema, ...exampleOf(examples) } },
+  };
+}
+
+/** The form that a route takes; a route may take JSON as well. */
+function formBody({ body, form, modelForm, allowsUnknownFields }: RouteDefinition): object {
+  const described =
+    form === undefined ? modelForm && describeModelForm(modelForm) : describeSchema(form);
+  if (described === undefined) return {};
+  const json = body && requestBody(body, allowsUnknownFields ?? false);
+  return {
+    requestBody: {
+      required: true,
+      ...(allowsUnknownFields && { description: "Other members are passed on to the provider." }),
+      content: { ...json?.content, [FORM_TYPE]: { schema: described } },
+    },
+  };
+}
+
+function describeModelForm({ fields, files }: ModelForm): JsonSchema {
+  const { examples: _, properties = {}, required = [], ...schema } = describeSchema(fields);
+  const parts = Object.entries(files).map(([name, { maxFiles, maxBytes, typeNames }]) => {
+    const description = `${typeNames[0]!.toUpperCase()}${typeNames.slice(1)}, at most ${maxBytes / 1024 / 1024} MB.`;
+    const file = { type: "string", format: "binary", description };
+    return [name, maxFiles === 1 ? file : { type: "array", maxItems: maxFiles, items: file }];
+  });
+  const requiredFiles = Object.keys(files).filter((name) => files[name]!.isRequired);
+  return {
+    ...schema,
+    properties: { ...Object.fromEntries(parts), ...properties },
+    required: [...requiredFiles, ...required],
   };
 }
 
@@ -208,7 +234,7 @@ function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): n
   const statuses = [400, 500];
   if (route.access.kind !== "public") statuses.push(401, 403, 503);
   if (path.includes("{")) statuses.push(404);
-  if (route.body ?? route.form) statuses.push(413, 415);
+  if (route.body ?? route.form ?? route.modelForm) statuses.push(413, 415);
   if (isCall) statuses.push(402, 404, 408, 409, 429, 502);
   return [...new Set(statuses)];
 }

@@ -10,7 +10,9 @@ import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
-import { ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
+import { type ClientWire, ERROR_TABLE, errorResponse, isFault } from "./error-response.ts";
+import { createFormReader, type FormDependencies } from "./model-form.ts";
+import { isForm } from "./multipart.ts";
 import {
   type BodyConnection,
   type BodyLimits,
@@ -23,7 +25,7 @@ import {
   textOfShared,
   turnOfLoop,
 } from "./read-body.ts";
-import type { Access, RequestContext, RouteDefinition } from "./route.ts";
+import { type Access, type RequestContext, type RouteDefinition, wireOf } from "./route.ts";
 import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } from "./validate.ts";
 
 /** What the way of every request needs. */
@@ -37,6 +39,7 @@ export interface PipelineDependencies {
   /** Throws 503 where calls of models are more than can be served. */
   readonly loadGate: { admit(): void };
   readonly bodies: BodyBudget;
+  readonly forms: FormDependencies;
   /** Throws 429 where the organization made too many administrative calls. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   readonly admission: Pick<CallAdmission, "admitLongBody">;
@@ -51,6 +54,7 @@ interface CompiledRoute {
   readonly readQuery: (url: string) => Readonly<Record<string, unknown>>;
   readonly checkBody: Check | undefined;
   readonly bodyLimits: BodyLimits;
+  readonly readForm: ReturnType<typeof createFormReader> | undefined;
   readonly dependencies: PipelineDependencies;
 }
 
@@ -61,16 +65,19 @@ export function compileRoute(
   definition: RouteDefinition,
   dependencies: PipelineDependencies,
 ): CompiledRoute {
-  const { access, body } = definition;
+  const { access, body, modelForm } = definition;
   if (access.kind === "model" && body !== undefined) validatorOf(body);
   return {
     definition,
     readQuery: createQueryReader(definition.query ?? NO_PARAMETERS),
     checkBody: body && createCheck(body, "invalid_body", "Request body"),
     bodyLimits: {
-      bytes: access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES,
+      bytes:
+        definition.maxBodyBytes ??
+        (access.kind === "model" ? MAX_MODEL_JSON_BYTES : MAX_JSON_BYTES),
       json: definition.allowsUnknownFields ? JSON_LIMITS : STRICT_JSON_LIMITS,
     },
+    readForm: modelForm && createFormReader(modelForm),
     dependencies,
   };
 }
@@ -137,7 +144,7 @@ export class RequestRun implements RequestContext, BodyConnection {
    * size, body, rate of administrative calls; what follows is the route's own. Never rejects.
    */
   async answer(): Promise<Response> {
-    const { definition, dependencies, checkBody, bodyLimits } = this.#route;
+    const { definition, dependencies, checkBody, bodyLimits, readForm } = this.#route;
     const { access } = definition;
     dependencies.inFlight.begin();
     try {
@@ -147,7 +154,9 @@ export class RequestRun implements RequestContext, BodyConnection {
         if (admitted instanceof Promise) await admitted;
       }
       assertStorable(this.params);
-      if (checkBody !== undefined) {
+      if (readForm !== undefined && (checkBody === undefined || isForm(this.request.headers))) {
+        await this.#readForm(readForm);
+      } else if (checkBody !== undefined) {
         const { bodies } = dependencies;
         const read = await readJsonBody(this.request, this, bodies, bodyLimits);
         if (typeof read !== "string" && definition.readLongBody !== undefined) {
@@ -211,15 +220,29 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (this.#isKeyOld()) await this.#admit();
   }
 
+  async #readForm(readForm: NonNullable<CompiledRoute["readForm"]>): Promise<void> {
+    const read = await readForm(this.request, this, this.#route.dependencies.forms);
+    this.log.releaseBody = () => read.release();
+    this.body = read.body;
+    this.bodyText = read.text;
+    if (this.#isKeyOld()) await this.#admit();
+  }
+
   #closeWhenIdle(): void {
     this.#server?.timeout(this.request, IDLE_TIMEOUT_SECONDS);
   }
 
   respond(body: BodyInit, headers: Record<string, string>, status = 200): Response {
+    const wire = this.#wire;
     headers["x-gateway-request-id"] = this.requestId;
     headers["x-request-id"] = this.requestId;
+    if (wire !== undefined) headers[wire.requestIdHeader] = this.requestId;
     this.#named = new Response(body, { status, headers });
     return this.#named;
+  }
+
+  get #wire(): ClientWire | undefined {
+    return wireOf(this.#route.definition.wire, this.request);
   }
 
   /** Notes the caller as it stands now, at once where that is known. Throws where its key may not call this route. */
@@ -233,7 +256,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   #authenticate(): void | Promise<void> {
     const { definition, dependencies } = this.#route;
     const { authentication } = dependencies;
-    const authorization = this.request.headers.get("authorization");
+    const authorization = credentialsOf(this.request.headers);
     if (definition.access.kind === "operator") {
       return authentication.authenticateOperator(authorization).then(({ id }) => {
         this.#operatorKeyId = id;
@@ -258,6 +281,8 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (response !== this.#named) {
       response.headers.set("x-gateway-request-id", this.requestId);
       response.headers.set("x-request-id", this.requestId);
+      const wire = this.#wire;
+      if (wire !== undefined) response.headers.set(wire.requestIdHeader, this.requestId);
     }
     if (this.#route.dependencies.inFlight.isStopping) response.headers.set("connection", "close");
     if (log.isDeferred) this.#finishLater(response.status);
@@ -274,11 +299,13 @@ export class RequestRun implements RequestContext, BodyConnection {
 
   #refuse(thrown: unknown): Response {
     const { inFlight, onInternalError } = this.#route.dependencies;
-    const error = asGatewayError(thrown);
+    const wire = this.#wire;
+    const failure = asGatewayError(thrown);
+    const error = wire?.errorOf(failure) ?? failure;
     this.log.errorCode = error.code;
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
-    const refused = errorResponse(error, this.requestId, this.log.headers);
+    const refused = errorResponse(error, this.requestId, this.log.headers, wire);
     if (inFlight.isStopping) refused.headers.set("connection", "close");
     return refused;
   }
@@ -309,6 +336,14 @@ export class RequestRun implements RequestContext, BodyConnection {
       errorCode: log.errorCode,
     });
   }
+}
+
+/** As an Authorization header has them. Anthropic's clients send their key alone, in a header of its own. */
+function credentialsOf(headers: Headers): string | null {
+  const authorization = headers.get("authorization");
+  if (authorization !== null) return authorization;
+  const key = headers.get("x-api-key");
+  return key === null ? null : `Bearer ${key}`;
 }
 
 /** No id holds a NUL, and no database takes one. */

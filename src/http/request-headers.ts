@@ -72,9 +72,13 @@ const HOST =
  * host that the caller asked for, who then gets no other address than the one he uses. What a proxy adds,
  * such as X-Forwarded-Host, anybody can send: it is not looked at. Throws 400.
  */
-export function publicUrl(path: string, request: Request, publicBase: string | undefined): string {
+export function publicUrl(
+  path: string,
+  { headers }: Pick<Request, "headers">,
+  publicBase: string | undefined,
+): string {
   if (publicBase !== undefined) return publicBase + path;
-  const host = request.headers.get("host") ?? "";
+  const host = headers.get("host") ?? "";
   if (!HOST.test(host)) {
     throw new GatewayError(
       "invalid_header",

@@ -3,6 +3,8 @@ import type { Caller } from "../calls/admission.ts";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
+import type { ClientWire } from "./error-response.ts";
+import type { ModelForm } from "./model-form.ts";
 
 /** Who may call a route. */
 export type Access =
@@ -49,9 +51,9 @@ export interface RequestContext {
   readonly operatorKeyId: string;
   /** The same as it stands now, for who has waited. Rejects where the key may not call any more. */
   admitAgain(): Promise<Caller>;
-  /** The parsed body, checked against the route's schema. */
+  /** The parsed body, checked against the route's schema; a ReceivedForm where the route has a `modelForm`. */
   readonly body: unknown;
-  /** The body as it came; "" for one that `readLongBody` has read. */
+  /** The body as it came; "" for one that `readLongBody` has read; of a form what tells it from others. */
   readonly bodyText: string;
   /**
    * The headers of the rate window where the body took its place in it, because it was long: the handler
@@ -86,13 +88,22 @@ export interface RouteDefinition {
   readonly access: Access;
   readonly query?: TSchema;
   readonly body?: TSchema;
+  /** Of the body; a longer one is 413. Absent: what any body of its kind may have. */
+  readonly maxBodyBytes?: number;
   /** The request may carry an Idempotency-Key. */
   readonly takesIdempotencyKey?: boolean;
   /** Unknown members of the body are passed on to the provider instead of refused. */
   readonly allowsUnknownFields?: boolean;
   /** The parts of a form (multipart/form-data), which the handler reads as they come; for the description. */
   readonly form?: TSchema;
+  /**
+   * The form that the pipeline reads before `handle`: its files are on disk until the request ends. Where the
+   * route has a `body` too, the content type of a request says which of the two it brings.
+   */
+  readonly modelForm?: ModelForm;
   readonly responses: Readonly<Record<number, ResponseDescription>>;
+  /** The wire of its clients, where that is not the gateway's own; of each request, where that tells it. */
+  readonly wire?: ClientWire | ((request: Request) => ClientWire | undefined);
   /**
    * Parses and checks, away from the event loop, a body that would hold it for too long, by the schema and by
    * what `handle` checks of other bodies. Where it is left out such bodies are parsed on the loop.
@@ -101,6 +112,11 @@ export interface RouteDefinition {
    */
   readLongBody?(bytes: SharedBytes, owner: string, signal: AbortSignal): Promise<LongRead>;
   handle(context: RequestContext): Response | Promise<Response>;
+}
+
+/** The wire that a request's client speaks; undefined for the gateway's own. */
+export function wireOf(wire: RouteDefinition["wire"], request: Request): ClientWire | undefined {
+  return typeof wire === "function" ? wire(request) : wire;
 }
 
 /** Parts of the schemas of several groups. */

@@ -225,7 +225,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-const INTEGER = /^-?(?:0|[1-9]\d*)$/;
+export const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 
 /**
  * Reads a query strictly: integers in plain digits (no 1e2), booleans as true or false, no parameter

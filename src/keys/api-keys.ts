@@ -250,6 +250,7 @@ export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyReq
     rateLimitRpm: settings.rateLimitRpm ?? null,
     dailyBudgetNano: settings.dailyBudgetNano ?? null,
     monthlyBudgetNano: settings.monthlyBudgetNano ?? null,
+    budgetIncludesByok: settings.budgetIncludesByok ?? false,
     allowedModels: settings.allowedModels ?? null,
     expiresAtMs: settings.expiresAtMs ?? null,
     isActive: settings.isActive ?? true,

@@ -42,6 +42,12 @@ const optionalLimits = {
   rate_limit_rpm: optional(rateLimit),
   daily_budget_usd: optional(budgetUsd),
   monthly_budget_usd: optional(budgetUsd),
+  budget_includes_byok: Type.Optional(
+    Type.Boolean({
+      description:
+        "Budgets count calls with the organization's own provider keys too, by their list prices",
+    }),
+  ),
   allowed_models: optional(allowedModels),
   expires_at: optional(time),
 };
@@ -87,6 +93,7 @@ const shared = {
   rate_limit_rpm: nullable(Type.Integer()),
   daily_budget_usd: nullable(Type.Number()),
   monthly_budget_usd: nullable(Type.Number()),
+  budget_includes_byok: Type.Boolean(),
   is_active: Type.Boolean(),
   created_at: Type.String(),
 };
@@ -132,6 +139,7 @@ function settingsShape(record: ApiKeyRecord) {
     daily_budget_usd: record.dailyBudgetNano === null ? null : usdNumber(record.dailyBudgetNano),
     monthly_budget_usd:
       record.monthlyBudgetNano === null ? null : usdNumber(record.monthlyBudgetNano),
+    budget_includes_byok: record.budgetIncludesByok,
     allowed_models: record.allowedModels,
     expires_at: record.expiresAtMs === null ? null : isoTime(record.expiresAtMs),
     is_active: record.isActive,
@@ -298,6 +306,7 @@ interface KeyBody {
   readonly rate_limit_rpm?: number | null;
   readonly daily_budget_usd?: number | null;
   readonly monthly_budget_usd?: number | null;
+  readonly budget_includes_byok?: boolean;
   readonly allowed_models?: readonly string[] | null;
   readonly expires_at?: string | null;
   readonly is_active?: boolean;
@@ -316,6 +325,9 @@ function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   }
   if (body.monthly_budget_usd !== undefined) {
     settings.monthlyBudgetNano = budget(body.monthly_budget_usd, "monthly_budget_usd");
+  }
+  if (body.budget_includes_byok !== undefined) {
+    settings.budgetIncludesByok = body.budget_includes_byok;
   }
   if (body.allowed_models !== undefined) settings.allowedModels = body.allowed_models;
   if (body.expires_at !== undefined) settings.expiresAtMs = futureTime(body.expires_at, nowMs);

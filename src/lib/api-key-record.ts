@@ -46,6 +46,8 @@ export interface ApiKeyRecord {
   readonly rateLimitRpm: number | null;
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
+  /** Budgets count calls with the organization's own provider keys, by their list prices. */
+  readonly budgetIncludesByok: boolean;
   readonly allowedModels: readonly string[] | null;
   readonly expiresAtMs: number | null;
   readonly isActive: boolean;
@@ -59,6 +61,7 @@ export interface ApiKeySettings {
   readonly rateLimitRpm: number | null;
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
+  readonly budgetIncludesByok: boolean;
   readonly allowedModels: readonly string[] | null;
   readonly expiresAtMs: number | null;
   readonly isActive: boolean;
@@ -101,6 +104,7 @@ export const SETTING_FIELDS: Readonly<Record<keyof ApiKeySettings, string>> = {
   rateLimitRpm: "rate_limit_rpm",
   dailyBudgetNano: "daily_budget_usd",
   monthlyBudgetNano: "monthly_budget_usd",
+  budgetIncludesByok: "budget_includes_byok",
   allowedModels: "allowed_models",
   expiresAtMs: "expires_at",
   isActive: "is_active",

@@ -10,29 +10,56 @@ export interface TokenPrices {
   readonly cacheWriteTokenFemto: FemtoUsd;
 }
 
-/** What all tokens of a call cost, those of the answer too, whose prompt has more tokens than `beyondTokens`. */
-export interface LongPromptPrices extends TokenPrices {
-  readonly beyondTokens: number;
-}
-
-/** Prices in femto-USD; absent means that the model has no such kind of use. */
-export interface ModelPrices extends TokenPrices {
-  /** Absent where the length of the prompt makes no difference. */
-  readonly longPrompt?: LongPromptPrices;
+/** Prices of single tokens that cost what those of text do where these are absent, in femto-USD. */
+export interface TokenKindPrices {
   /** Prompt tokens written to a cache that lasts an hour; where it is absent, requests for one are refused. */
   readonly cacheWriteHourTokenFemto?: FemtoUsd;
-  /** Absent where reasoning costs what the rest of the answer does. */
   readonly reasoningTokenFemto?: FemtoUsd;
-  /** Tokens of sound and images, where they do not cost what tokens of text do. */
   readonly audioInputTokenFemto?: FemtoUsd;
   readonly cachedAudioInputTokenFemto?: FemtoUsd;
   readonly audioOutputTokenFemto?: FemtoUsd;
   readonly imageInputTokenFemto?: FemtoUsd;
   readonly cachedImageInputTokenFemto?: FemtoUsd;
   readonly imageOutputTokenFemto?: FemtoUsd;
+}
+
+/** What all tokens of a call cost, those of the answer too, whose prompt has more tokens than `beyondTokens`. */
+export interface LongPromptPrices extends TokenPrices, TokenKindPrices {
+  readonly beyondTokens: number;
+}
+
+/** The images of a size and a quality. Absent, each of them stands for any. */
+export interface ImageVariant {
+  /** In pixels: `1024x1536`. */
+  readonly size?: string;
+  readonly quality?: string;
+  /** One such image, where images have a price of their own. */
   readonly imageFemto?: FemtoUsd;
+  /** The most output tokens that one such image has, where images are priced by tokens. */
+  readonly maxTokens?: number;
+}
+
+/** Prices in femto-USD; absent means that the model has no such kind of use. */
+export interface ModelPrices extends TokenPrices, TokenKindPrices {
+  /** Absent where the length of the prompt makes no difference. */
+  readonly longPrompt?: LongPromptPrices;
+  /** One image that no variant fits. Lists of models show it, and routing by price compares it. */
+  readonly imageFemto?: FemtoUsd;
+  /**
+   * Images whose size or quality decides the price, or the tokens. The first that fits counts, so of variants
+   * that neither the request nor the answer tells apart the model's default comes first.
+   */
+  readonly imageVariants?: readonly ImageVariant[];
+  /** A pixel of an image that is made, where those are what is priced. */
+  readonly imagePixelFemto?: FemtoUsd;
+  /** An image that comes with the request, a mask included. */
+  readonly inputImageFemto?: FemtoUsd;
   readonly characterFemto?: FemtoUsd;
   readonly secondFemto?: FemtoUsd;
+  /** What sound that is priced by the second costs at least, however short it is. */
+  readonly leastSoundFemto?: FemtoUsd;
+  /** A second of sound whose speakers are distinguished, on top of the others. */
+  readonly speakersSecondFemto?: FemtoUsd;
   /** One search by the provider's own tools; requests that bring those are refused. */
   readonly webSearchFemto?: FemtoUsd;
   readonly fileSearchFemto?: FemtoUsd;
@@ -63,6 +90,8 @@ export interface ModelEndpoint extends ModelTerms {
   readonly model: string;
   /** Its share of the calls where the configuration states one. */
   readonly weight?: number;
+  /** Calls that may run there at once, over all instances, where the configuration states it. */
+  readonly maxParallelRequests?: number;
 }
 
 export type ModelCategory = "chat" | "embedding" | "image" | "code" | "audio";

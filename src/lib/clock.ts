@@ -6,6 +6,11 @@ export interface Clock {
   after(delayMs: number, run: () => void): () => void;
 }
 
+/** Whole seconds since the Unix epoch. */
+export function secondsNow(clock: Clock): number {
+  return Math.floor(clock.nowMs() / 1_000);
+}
+
 /** Resolves after `delayMs`. */
 export function sleep(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => void clock.after(delayMs, resolve));

@@ -100,20 +100,26 @@ const BYTE_ORDER_MARK = "\xef\xbb\xbf";
 /** Smaller pieces are joined, so that a stream of single bytes does not become millions of strings. */
 const SMALL_PIECE = 4_096;
 
+/** Most events have one line of data, some with a line of their name before it: nothing else is copied. */
 function emit(text: string, start: number, end: number, onData: (data: string) => void): void {
-  if (text.startsWith("data: ", start)) {
-    const lineEnd = text.indexOf("\n", start);
-    if (lineEnd < 0 || lineEnd >= end) {
-      onData(text.slice(start + 6, end));
-      return;
+  let data: string | undefined;
+  for (let at = start; at < end; ) {
+    const found = text.indexOf("\n", at);
+    const lineEnd = found < 0 || found > end ? end : found;
+    if (text.startsWith("data", at)) {
+      const line = lineData(text, at + 4, lineEnd);
+      if (line !== undefined) data = data === undefined ? line : `${data}\n${line}`;
     }
+    at = lineEnd + 1;
   }
-  const lines: string[] = [];
-  for (const line of text.slice(start, end).split("\n")) {
-    if (line === "data") lines.push("");
-    else if (line.startsWith("data:")) lines.push(line.slice(line[5] === " " ? 6 : 5));
-  }
-  if (lines.length > 0) onData(lines.join("\n"));
+  if (data !== undefined) onData(data);
+}
+
+/** What stands behind `data` in its line; undefined where the name of the field goes on. */
+function lineData(text: string, at: number, lineEnd: number): string | undefined {
+  if (at === lineEnd) return "";
+  if (text[at] !== ":") return undefined;
+  return text.slice(text[at + 1] === " " ? at + 2 : at + 1, lineEnd);
 }
 
 export function latin1(bytes: Uint8Array): string {

@@ -14,7 +14,10 @@ export type IdPrefix =
   | "sto"
   | "ftjob"
   | "whk"
-  | "pk";
+  | "pk"
+  | "vs"
+  | "vsf"
+  | "vsfb";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

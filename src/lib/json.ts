@@ -3,6 +3,25 @@ export function isFields(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** What a JSON text says; undefined for what is no JSON. The parser's own error would quote the text. */
+export function jsonValue(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The JSON of an object, which has members, with further ones before them. */
+export function withMembers(members: object, json: Uint8Array): Uint8Array {
+  const head = Buffer.from(JSON.stringify(members));
+  const joined = new Uint8Array(head.length + json.length - 1);
+  joined.set(head);
+  joined[head.length - 1] = COMMA;
+  joined.set(json.subarray(1), head.length);
+  return joined;
+}
+
 /**
  * With more of either, or more bytes, parsing and checking a text may hold a thread for longer than an event
  * loop may be held.

@@ -9,6 +9,8 @@ export interface Usage extends RareUse {
   readonly reasoningTokens: number;
   /** True where the gateway counted, because the provider reported no usage. */
   readonly estimated: boolean;
+  /** Which of the model's `imageVariants` the images are, as far as that is known. */
+  readonly imageVariant?: { readonly size?: string; readonly quality?: string };
 }
 
 /** Kinds that most calls do not have; absent is none. Whole numbers. */
@@ -24,10 +26,17 @@ interface RareUse {
   /** Part of `completionTokens`. */
   readonly audioCompletionTokens?: number;
   readonly imageCompletionTokens?: number;
+  /** That were made. */
   readonly images?: number;
+  /** Of all of them together. */
+  readonly imagePixels?: number;
+  /** That came with the request. */
+  readonly inputImages?: number;
   readonly characters?: number;
   /** Of sound. Priced by the second, and kept in milliseconds because providers report fractions. */
   readonly durationMs?: number;
+  /** Part of `durationMs`: its speakers were distinguished. */
+  readonly speakersMs?: number;
   readonly webSearches?: number;
   readonly fileSearches?: number;
 }
@@ -69,8 +78,11 @@ const STORED_NAMES: readonly (readonly [QuantityKind, string])[] = [
   ["audioCompletionTokens", "audio_completion_tokens"],
   ["imageCompletionTokens", "image_completion_tokens"],
   ["images", "images"],
+  ["imagePixels", "image_pixels"],
+  ["inputImages", "input_images"],
   ["characters", "characters"],
   ["durationMs", "duration_ms"],
+  ["speakersMs", "speakers_ms"],
   ["webSearches", "web_searches"],
   ["fileSearches", "file_searches"],
 ];

@@ -18,6 +18,11 @@ import {
   type ModelDetail,
 } from "../providers/catalogue/describe-model.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
+import {
+  type OpenRouterFields,
+  openRouterFields,
+  type ProvidersWithFields,
+} from "../providers/catalogue/openrouter-fields.ts";
 
 /** Exact and case-sensitive; what is undefined restricts nothing. */
 interface ModelFilter {
@@ -45,31 +50,58 @@ type ModelComparison = Pick<
   | "capabilities"
 >;
 
+interface ModelCatalogueDependencies {
+  readonly tunedModels: TunedModels;
+  readonly providers: ProvidersWithFields;
+  readonly sql: Database;
+}
+
+/** A model in a list: this gateway's own fields, and those that clients of OpenRouter read besides. */
+type ListedModel = OpenRouterFields & ModelDescription;
+
 /**
  * What callers may learn of the models (spec 4.4): the catalogue, and the tuned models of their own
  * organization. Keys that may not use a model may still read of it.
  */
 export class ModelCatalogue {
   readonly #tunedModels: TunedModels;
+  readonly #providers: ProvidersWithFields;
   readonly #sql: Database;
+  /** What lists say of a model, in JSON: made once, since a list of a thousand models has a megabyte. */
+  readonly #listed = new WeakMap<CatalogueModel, string>();
 
-  constructor(dependencies: { readonly tunedModels: TunedModels; readonly sql: Database }) {
+  constructor(dependencies: ModelCatalogueDependencies) {
     this.#tunedModels = dependencies.tunedModels;
+    this.#providers = dependencies.providers;
     this.#sql = dependencies.sql;
   }
 
-  async list(organizationId: string, filter: ModelFilter): Promise<ModelDescription[]> {
+  async list(organizationId: string, filter: ModelFilter): Promise<CatalogueModel[]> {
     const models = await this.#tunedModels.index(organizationId);
-    return models
-      .all()
-      .filter((model) => matches(model, filter))
-      .map(describeModel);
+    return models.all().filter((model) => matches(model, filter));
+  }
+
+  /** A `ListedModel` in JSON. */
+  listed(model: CatalogueModel): string {
+    let text = this.#listed.get(model);
+    if (text === undefined) {
+      const listed: ListedModel = {
+        ...openRouterFields(model, this.#providers),
+        ...describeModel(model),
+      };
+      text = JSON.stringify(listed);
+      this.#listed.set(model, text);
+    }
+    return text;
+  }
+
+  detail(model: CatalogueModel): ListedModel & ModelDetail {
+    return { ...openRouterFields(model, this.#providers), ...describeModelDetail(model) };
   }
 
   /** Throws 404 model_not_found. */
-  async detail(organizationId: string, name: string): Promise<ModelDetail> {
-    const models = await this.#tunedModels.indexFor(organizationId, [name]);
-    return describeModelDetail(findModel(models, name));
+  async find(organizationId: string, name: string): Promise<CatalogueModel> {
+    return findModel(await this.#tunedModels.indexFor(organizationId, [name]), name);
   }
 
   /** Each model once, in the order of the names. Throws 404 model_not_found. */
@@ -90,13 +122,10 @@ export class ModelCatalogue {
   async search(
     organizationId: string,
     search: ModelSearch,
-  ): Promise<{ models: ModelDescription[]; total: number }> {
+  ): Promise<{ models: CatalogueModel[]; total: number }> {
     const found = await this.#find(organizationId, search.text);
     const matching = found.filter((model) => matches(model, search));
-    return {
-      models: matching.slice(0, search.limit).map(describeModel),
-      total: matching.length,
-    };
+    return { models: matching.slice(0, search.limit), total: matching.length };
   }
 
   /**

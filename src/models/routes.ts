@@ -1,140 +1,43 @@
 import { Type } from "typebox";
-import { jsonResponse } from "../http/error-response.ts";
+import { anthropicWire } from "../http/anthropic-wire.ts";
+import { jsonResponse, jsonTextResponse } from "../http/error-response.ts";
+import { turnOfLoop } from "../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
+import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
+import {
+  type AnthropicPage,
+  anthropicList,
+  anthropicModel,
+  asksAsAnthropic,
+} from "./anthropic-list.ts";
 import type { ModelCatalogue } from "./model-catalogue.ts";
+import {
+  anthropicModelList,
+  anthropicModelSchema,
+  compareModelsQuery,
+  comparison,
+  countModelsQuery,
+  DEFAULT_FOUND,
+  deletedModel,
+  foundModels,
+  listModelsQuery,
+  MAX_COMPARED,
+  modelCount,
+  modelDetail,
+  modelList,
+  searchModelsQuery,
+} from "./schemas.ts";
 
-const DEFAULT_FOUND = 20;
-const MAX_FOUND = 100;
-const MAX_COMPARED = 20;
-
-const filter = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, description: `${description}, exactly` }));
-const active = Type.Optional(
-  Type.Boolean({ default: true, description: "false: those that are not available" }),
-);
-
-const listModelsQuery = Type.Object(
-  {
-    provider: filter("Provider"),
-    category: filter("Category"),
-    capability: filter("A capability that the model has"),
-    active,
-  },
-  { additionalProperties: false },
-);
-
-const searchModelsQuery = Type.Object(
-  {
-    q: Type.Optional(
-      Type.String({
-        description:
-          "Words, or beginnings of words, that are all to be found; without any, all models",
-      }),
-    ),
-    provider: filter("Provider"),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FOUND, default: DEFAULT_FOUND })),
-    active,
-  },
-  { additionalProperties: false },
-);
-
-const compareModelsQuery = Type.Object(
-  {
-    models: Type.String({
-      description: `1 to ${MAX_COMPARED} model ids, separated by commas`,
-    }),
-  },
-  { additionalProperties: false },
-);
-
-const shared = {
-  id: Type.String(),
-  provider: Type.String(),
-  context_length: Type.Integer(),
-  input_cost_per_token: Type.Number({ description: "USD" }),
-  output_cost_per_token: Type.Number({ description: "USD" }),
-  capabilities: Type.Array(Type.String()),
-};
-
-const pricing = Type.Record(Type.String(), Type.String(), {
-  description: "USD for one of each kind, in plain decimals",
-});
-const longPromptPricing = Type.Optional(
-  Type.Object(
-    {
-      above_tokens: Type.Integer(),
-      prompt: Type.String(),
-      completion: Type.String(),
-      input_cache_read: Type.String(),
-      input_cache_write: Type.String(),
-    },
-    {
-      description: "What all tokens cost where the prompt has more than so many, if that differs",
-    },
-  ),
-);
-
-const modelFields = {
-  ...shared,
-  object: Type.Literal("model"),
-  name: Type.String(),
-  description: Type.String(),
-  owned_by: Type.String(),
-  pricing,
-  long_prompt_pricing: longPromptPricing,
-  is_active: Type.Boolean(),
-  category: Type.String(),
-  created: Type.Integer({ description: "Unix seconds" }),
-};
-
-const model = Type.Object(modelFields);
-
-const modelDetail = Type.Object({
-  ...modelFields,
-  canonical_id: Type.Optional(
-    Type.String({ description: "The model that this is one provider's endpoint of" }),
-  ),
-  endpoints: Type.Array(
-    Type.Object({
-      provider: Type.String(),
-      model: Type.String({ description: "The provider's name for it" }),
-      context_length: Type.Integer(),
-      max_output_tokens: Type.Integer(),
-      pricing,
-      long_prompt_pricing: longPromptPricing,
-      capabilities: Type.Array(Type.String()),
-    }),
-    { description: "The providers that serve it, in the order in which they are tried" },
-  ),
-  max_output_tokens: Type.Integer(),
-  supports_streaming: Type.Boolean(),
-  supports_function_calling: Type.Boolean(),
-  supports_vision: Type.Boolean(),
-  supports_json_mode: Type.Boolean(),
-});
-
-const modelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(model) });
-
-const foundModels = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(model),
-  total: Type.Integer({ description: "How many were found, however many are shown" }),
-});
-
-const deletedModel = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("model"),
-  deleted: Type.Literal(true),
-});
-
-const comparison = Type.Object({ models: Type.Array(Type.Object(shared)) });
-
-interface ListQuery {
+interface FilterQuery {
   readonly provider?: string;
   readonly category?: string;
   readonly capability?: string;
   readonly active?: boolean;
+}
+
+interface ListQuery extends FilterQuery, AnthropicPage {
+  readonly offset?: number;
 }
 
 interface SearchQuery {
@@ -147,12 +50,14 @@ interface SearchQuery {
 const common = {
   tag: "Models",
   access: { kind: "catalogue", scope: "models:read" },
+  wire: (request: Request) => (asksAsAnthropic(request) ? anthropicWire : undefined),
 } as const;
 
 /** The catalogue of models (spec 4.4). A model's id has slashes, hence the wildcards. */
 export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
   return [
     listRoute(catalogue),
+    countRoute(catalogue),
     searchRoute(catalogue),
     compareRoute(catalogue),
     {
@@ -161,11 +66,17 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       path: "/v1/models/*",
       summary: "Retrieve a model by its id, or by a slug that only one model has",
       responses: {
-        200: { description: "The model", schema: modelDetail },
+        200: {
+          description: "The model; as Anthropic describes it with an anthropic-version header",
+          schema: Type.Union([modelDetail, anthropicModelSchema]),
+        },
         404: { description: "There is no such model" },
       },
       async handle(context) {
-        return jsonResponse(await catalogue.detail(organizationOf(context), askedName(context)));
+        const model = await catalogue.find(organizationOf(context), askedName(context));
+        return jsonResponse(
+          asksAsAnthropic(context.request) ? anthropicModel(model) : catalogue.detail(model),
+        );
       },
     },
     {
@@ -194,14 +105,84 @@ function listRoute(catalogue: ModelCatalogue): RouteDefinition {
     path: "/v1/models",
     summary: "List models",
     query: listModelsQuery,
-    responses: { 200: { description: "All models that match", schema: modelList } },
+    responses: {
+      200: {
+        description:
+          "The models that match; as Anthropic lists them with an anthropic-version header",
+        schema: Type.Union([modelList, anthropicModelList]),
+      },
+    },
     async handle(context) {
-      const { active = true, ...filter } = context.query as ListQuery;
-      const wish = { ...filter, isActive: active };
-      const data = await catalogue.list(organizationOf(context), wish);
-      return jsonResponse({ object: "list", data });
+      const query = context.query as ListQuery;
+      const models = await filtered(catalogue, context, query);
+      const isAnthropic = asksAsAnthropic(context.request);
+      assertOwnPaging(query, isAnthropic);
+      if (isAnthropic) return jsonResponse(anthropicList(models, query));
+      const { offset = 0, limit = models.length } = query;
+      const page = models.slice(offset, offset + limit);
+      const next = offset + page.length < models.length ? nextPath(context, offset + limit) : null;
+      return listResponse(catalogue, page, { links: { next }, total_count: models.length });
     },
   };
+}
+
+function countRoute(catalogue: ModelCatalogue): RouteDefinition {
+  return {
+    ...common,
+    method: "GET",
+    path: "/v1/models/count",
+    summary: "Count models",
+    query: countModelsQuery,
+    responses: { 200: { description: "How many models match", schema: modelCount } },
+    async handle(context) {
+      const models = await filtered(catalogue, context, context.query as FilterQuery);
+      return jsonResponse({ data: { count: models.length } });
+    },
+  };
+}
+
+function filtered(
+  catalogue: ModelCatalogue,
+  context: RequestContext,
+  { provider, category, capability, active = true }: FilterQuery,
+): Promise<CatalogueModel[]> {
+  const filter = { provider, category, capability, isActive: active };
+  return catalogue.list(organizationOf(context), filter);
+}
+
+/** Each of the two ways to page belongs to one form of the list. */
+function assertOwnPaging(query: ListQuery, isAnthropic: boolean): void {
+  const foreign = (isAnthropic ? ["offset"] : ["after_id", "before_id"]) as (keyof ListQuery)[];
+  const param = foreign.find((name) => query[name] !== undefined);
+  if (param === undefined) return;
+  const what = isAnthropic
+    ? "page by after_id or before_id"
+    : "it needs an anthropic-version header";
+  throw new GatewayError("invalid_query", `Query parameter "${param}": ${what}.`, { param });
+}
+
+function nextPath({ request }: RequestContext, offset: number): string {
+  const { pathname, searchParams } = new URL(request.url);
+  searchParams.set("offset", String(offset));
+  return `${pathname}?${searchParams}`;
+}
+
+/** Models described before the event loop gets its turn: those that no list had yet take 0.1 ms each. */
+const DESCRIBED_AT_ONCE = 200;
+
+async function listResponse(
+  catalogue: ModelCatalogue,
+  models: readonly CatalogueModel[],
+  rest: object,
+): Promise<Response> {
+  const data: string[] = [];
+  for (const model of models) {
+    data.push(catalogue.listed(model));
+    if (data.length % DESCRIBED_AT_ONCE === 0) await turnOfLoop();
+  }
+  return jsonTextResponse(
+    `{"object":"list","data":[${data.join(",")}],${JSON.stringify(rest).slice(1)}`,
+  );
 }
 
 function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
@@ -220,7 +201,7 @@ function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
         isActive: query.active ?? true,
         limit: query.limit ?? DEFAULT_FOUND,
       });
-      return jsonResponse({ object: "list", data: models, total });
+      return listResponse(catalogue, models, { total });
     },
   };
 }

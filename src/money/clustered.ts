@@ -1,7 +1,7 @@
 import { sqlState } from "../../db/client.ts";
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import { keepHoldEffect, placeLongHoldEffect } from "../../db/ledger/long-holds.ts";
-import type { Settlement } from "../../db/ledger/rows.ts";
+import type { DemandedAmounts, Settlement } from "../../db/ledger/rows.ts";
 import { FENCED } from "../../db/ledger/settle-batch.ts";
 import { ChurningMap } from "../lib/churning-map.ts";
 import { isFree } from "./decide-hold.ts";
@@ -64,7 +64,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     while (running?.extending !== undefined) await running.extending.catch(() => {});
     if (running === undefined || running.settling !== undefined) return false;
     if (this.#running.get(requestId) !== running) return false;
-    const extending = this.#extend(running.hold, running.hold.holdNano + moreNano);
+    const extending = this.#extend(running.hold, moreNano);
     running.extending = extending;
     try {
       return await extending;
@@ -74,8 +74,10 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   }
 
   /** The hold of what has cost nothing so far has no row yet: it is placed as any other. */
-  async #extend(hold: RunnableHold, toNano: bigint): Promise<boolean> {
+  async #extend(hold: RunnableHold, moreNano: bigint): Promise<boolean> {
     const { requestId, organizationId, keyId, orgAccount, dayAccount, monthAccount } = hold;
+    const toNano = hold.holdNano + moreNano;
+    const toBudgetNano = hold.budgetNano === undefined ? undefined : hold.budgetNano + moreNano;
     const verdict = await this.holdQueue.decideExtension({
       requestId,
       organizationId,
@@ -83,14 +85,14 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       orgAccount,
       dayAccount,
       monthAccount,
-      fullNano: toNano,
-      leastNano: toNano,
-      mostNano: toNano,
+      ...amountsOf(toNano),
+      ...(toBudgetNano !== undefined && { budget: amountsOf(toBudgetNano) }),
       manner: "last",
-      ...(hold.holdNano > 0n && { extends: true as const }),
+      ...(holdsAnything(hold) && { extends: true as const }),
     });
     if (verdict.kind !== "granted") return false;
     hold.holdNano = toNano;
+    hold.budgetNano = toBudgetNano;
     return true;
   }
 
@@ -174,7 +176,8 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
 
   /** What costs nothing needs no row. */
   #holdNothing(request: HoldRequest): Hold {
-    const size = { holdNano: 0n, outputTokens: request.outputTokens };
+    const budgetNano = request.budget && 0n;
+    const size = { holdNano: 0n, budgetNano, outputTokens: request.outputTokens };
     const accounts = this.holdQueue.accounts.of(request);
     const hold = holdOf(request, accounts, size, this.dependencies.clock.nowMs());
     this.#begin(hold);
@@ -193,7 +196,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
 
   /** Ends a hold without a charge. Retried until it is written; what dies with this instance is left to a reaper. */
   #giveBack(hold: Hold, hasAttempt: boolean): void {
-    if (hold.holdNano === 0n && !hasAttempt) return;
+    if (!holdsAnything(hold) && !hasAttempt) return;
     const { requestId, orgAccount, dayAccount, monthAccount, organizationId } = hold;
     const release = { requestId, orgAccount, dayAccount, monthAccount, hasAttempt };
     this.ledger.submit([{ kind: "release", release }]).then(
@@ -232,6 +235,15 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       });
     });
   }
+}
+
+/** What costs nothing has no row. */
+function holdsAnything({ holdNano, budgetNano = 0n }: Hold): boolean {
+  return holdNano > 0n || budgetNano > 0n;
+}
+
+function amountsOf(nano: bigint): DemandedAmounts {
+  return { fullNano: nano, leastNano: nano, mostNano: nano };
 }
 
 /** A hold ends only when it is known what it has come to. */

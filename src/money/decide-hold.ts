@@ -1,3 +1,4 @@
+import type { DemandedAmounts } from "../../db/ledger/rows.ts";
 import { plus, times } from "../lib/exact-integer.ts";
 import { holdNanoUsd, type NanoUsd } from "../lib/money.ts";
 import type { HoldRequest } from "./interface.ts";
@@ -9,6 +10,11 @@ export const MIN_OUTPUT_TOKENS = 256;
 
 const FEMTO_PER_NANO = 1_000_000n;
 const BASIS_POINTS = 10_000n;
+
+/** As the budgets of its key count it. */
+export function budgetOf(request: HoldRequest): HoldRequest {
+  return request.budget ?? request;
+}
 
 export type HoldDecision =
   | { readonly isHeld: true; readonly holdNano: NanoUsd; readonly outputTokens: number }
@@ -32,13 +38,11 @@ export function affordableTokens(request: HoldRequest, freeNano: NanoUsd): numbe
   return tokens > BigInt(request.outputTokens) ? request.outputTokens : Number(tokens);
 }
 
-/** What is held for a request: the full amount where it is free; else all that is free, within bounds. */
-export interface HoldSize {
-  readonly fullNano: NanoUsd;
-  /** The least that will do, and the most of a hold that is lowered: both `fullNano` where it may not be. */
-  readonly leastNano: NanoUsd;
-  readonly mostNano: NanoUsd;
-}
+/**
+ * What is held for a request: the full amount where it is free; else all that is free, within bounds, which are
+ * both `fullNano` where it may not be lowered.
+ */
+export type HoldSize = DemandedAmounts;
 
 /**
  * The amounts that a hold of either engine is decided by: the full limit; else, where the caller set none,
@@ -81,5 +85,6 @@ export function leastHold(request: HoldRequest): NanoUsd {
 
 /** Takes nothing from anyone, so it neither waits nor is waited for. */
 export function isFree(request: HoldRequest): boolean {
-  return holdFor(request, request.outputTokens) === 0n;
+  const isOneFree = holdFor(request, request.outputTokens) === 0n;
+  return isOneFree && (request.budget === undefined || isFree(request.budget));
 }

@@ -172,7 +172,7 @@ export class HoldQueue implements HoldSource {
     const demand = pending.demand!;
     if (verdict.kind === "granted") {
       this.#leave(pending);
-      pending.grant(verdict.holdNano, this.#clock.nowMs());
+      pending.grant(verdict.holdNano, verdict.budgetNano, this.#clock.nowMs());
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
     } else if (verdict.kind !== "short") this.#stay(pending, "key");

@@ -17,6 +17,8 @@ export interface HoldRequest {
   /** True where the caller set the limit: then it is not lowered. */
   readonly isLimitExplicit: boolean;
   readonly feeBasisPoints: bigint;
+  /** The same request as the budgets of its key count it, where that is not what it costs. */
+  readonly budget?: HoldRequest | undefined;
 }
 
 /** Money set aside for one request until it is settled or released. */
@@ -26,6 +28,8 @@ export interface Hold extends RequestAccounts {
   readonly keyId: string;
   /** Grows with each extension. */
   readonly holdNano: NanoUsd;
+  /** What is held of the budgets of the key, where that is not the same. */
+  readonly budgetNano: NanoUsd | undefined;
   readonly feeBasisPoints: bigint;
   /** The limit of output tokens that the hold covers. */
   readonly outputTokens: number;
@@ -37,6 +41,8 @@ export interface Hold extends RequestAccounts {
 /** What was delivered of a request, and what that costs. */
 export interface ChargeFigures extends UsageFigures {
   readonly chargeNano: NanoUsd;
+  /** What the budgets of the key count, where that is not the charge. */
+  readonly budgetNano?: NanoUsd | undefined;
   /** What the provider's figures would have cost beyond the hold. */
   readonly clampedNano: NanoUsd;
   readonly model: string;

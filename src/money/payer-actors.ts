@@ -8,6 +8,9 @@ import type { Hold, HoldRequest } from "./interface.ts";
 import type { PendingCharge } from "./pending-charge.ts";
 import type { Headroom } from "./refusal.ts";
 
+/** What is held, and the limit of output tokens that it covers. */
+export type GrantedAmounts = Pick<Hold, "holdNano" | "budgetNano" | "outputTokens">;
+
 /** A hold in memory that has not ended. */
 export class SingleNodeHold implements Hold, Attempted {
   readonly requestId: string;
@@ -17,6 +20,7 @@ export class SingleNodeHold implements Hold, Attempted {
   readonly dayAccount: string;
   readonly monthAccount: string;
   holdNano: NanoUsd;
+  budgetNano: NanoUsd | undefined;
   readonly feeBasisPoints: bigint;
   readonly outputTokens: number;
   readonly isLowered: boolean;
@@ -29,8 +33,7 @@ export class SingleNodeHold implements Hold, Attempted {
     request: HoldRequest,
     orgAccount: string,
     { day, month }: KeyPeriods,
-    holdNano: NanoUsd,
-    outputTokens: number,
+    { holdNano, budgetNano, outputTokens }: GrantedAmounts,
     admittedAtMs: number,
   ) {
     this.requestId = request.requestId;
@@ -40,6 +43,7 @@ export class SingleNodeHold implements Hold, Attempted {
     this.dayAccount = day.accountId;
     this.monthAccount = month.accountId;
     this.holdNano = holdNano;
+    this.budgetNano = budgetNano;
     this.feeBasisPoints = request.feeBasisPoints;
     this.outputTokens = outputTokens;
     this.isLowered = outputTokens < request.outputTokens;
@@ -90,21 +94,17 @@ export class PayerActors {
    * Holds so much of both, in one step. Undefined, with nothing held, where one of them has not so much
    * free, or the key may not be used.
    */
-  hold(
-    request: HoldRequest,
-    holdNano: bigint,
-    outputTokens: number,
-    nowMs: number,
-  ): SingleNodeHold | undefined {
+  hold(request: HoldRequest, granted: GrantedAmounts, nowMs: number): SingleNodeHold | undefined {
+    const { holdNano, budgetNano = holdNano } = granted;
     const key = this.#key(request);
-    const periods = key?.turn("hold", holdNano);
+    const periods = key?.turn("hold", budgetNano);
     if (periods === undefined) return undefined;
     const orgAccount = this.#organization(request)?.turn("hold", holdNano);
     if (orgAccount !== undefined) {
-      return new SingleNodeHold(request, orgAccount, periods, holdNano, outputTokens, nowMs);
+      return new SingleNodeHold(request, orgAccount, periods, granted, nowMs);
     }
     const { day, month } = periods;
-    const back = { dayAccount: day.accountId, monthAccount: month.accountId, byNano: -holdNano };
+    const back = { dayAccount: day.accountId, monthAccount: month.accountId, byNano: -budgetNano };
     key!.turn("changeHeld", back);
     return undefined;
   }
@@ -121,29 +121,31 @@ export class PayerActors {
 
   /** Frees what a hold has held, where an actor that knows of the hold is in memory. */
   release(hold: Hold): void {
-    this.#free(hold, hold.holdNano);
+    this.#free(hold, hold.holdNano, ofBudget(hold));
   }
 
   releaseAll(holds: readonly Hold[]): void {
     // Most of a batch has its accounts in common with its neighbour.
     let last: Hold | undefined;
     let sumNano = 0n;
+    let budgetNano = 0n;
     for (const hold of holds) {
       if (last !== undefined && !isSamePayer(last, hold)) {
-        this.#free(last, sumNano);
+        this.#free(last, sumNano, budgetNano);
         sumNano = 0n;
+        budgetNano = 0n;
       }
       last = hold;
       sumNano += hold.holdNano;
+      budgetNano += ofBudget(hold);
     }
-    if (last !== undefined) this.#free(last, sumNano);
+    if (last !== undefined) this.#free(last, sumNano, budgetNano);
   }
 
-  #free(hold: Hold, nano: bigint): void {
+  #free(hold: Hold, nano: bigint, budgetNano: bigint): void {
     const { dayAccount, monthAccount } = hold;
-    const byNano = -nano;
-    this.#organization(hold)?.turn("changeHeld", { byNano });
-    this.#key(hold)?.turn("changeHeld", { dayAccount, monthAccount, byNano });
+    this.#organization(hold)?.turn("changeHeld", { byNano: -nano });
+    this.#key(hold)?.turn("changeHeld", { dayAccount, monthAccount, byNano: -budgetNano });
   }
 
   /** Notes what a durable batch has spent. */
@@ -177,6 +179,10 @@ export class PayerActors {
     const organization = this.#organizations.peek(organizationId);
     return organization?.isLoaded === true ? organization : undefined;
   }
+}
+
+function ofBudget({ holdNano, budgetNano = holdNano }: Hold): bigint {
+  return budgetNano;
 }
 
 /** In memory, and nothing of it waiting to become durable. */

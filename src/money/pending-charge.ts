@@ -157,11 +157,20 @@ function silent(): GatewayError {
 /** Of a hold, what its charge is made from. */
 interface Chargeable extends LedgerRequest {
   readonly holdNano: NanoUsd;
+  readonly budgetNano?: NanoUsd | undefined;
 }
 
 /** A charge is never larger than its hold, whatever its caller has worked out. */
-function withinHold(hold: { readonly holdNano: NanoUsd }, chargeNano: NanoUsd): NanoUsd {
-  return chargeNano > hold.holdNano ? hold.holdNano : chargeNano;
+function within(holdNano: NanoUsd, chargeNano: NanoUsd): NanoUsd {
+  return chargeNano > holdNano ? holdNano : chargeNano;
+}
+
+/** What a hold covers of a charge that the budgets of its key count as it is. */
+export function chargeableNano({
+  holdNano,
+  budgetNano = holdNano,
+}: Pick<Chargeable, "holdNano" | "budgetNano">): NanoUsd {
+  return within(holdNano, budgetNano);
 }
 
 /** What a hold is charged: the same in a checkpoint and in a settlement. */
@@ -173,7 +182,14 @@ function chargeOf(hold: Chargeable, figures: ChargeFigures) {
     orgAccount: hold.orgAccount,
     dayAccount: hold.dayAccount,
     monthAccount: hold.monthAccount,
-    chargeNano: withinHold(hold, figures.chargeNano),
+    chargeNano: within(
+      figures.budgetNano === undefined ? chargeableNano(hold) : hold.holdNano,
+      figures.chargeNano,
+    ),
+    budgetNano:
+      figures.budgetNano === undefined
+        ? undefined
+        : within(hold.budgetNano ?? hold.holdNano, figures.budgetNano),
     model: figures.model,
     provider: figures.provider,
     promptTokens: figures.promptTokens,
@@ -191,7 +207,8 @@ function chargeOf(hold: Chargeable, figures: ChargeFigures) {
 /** What the ledger keeps of a hold whose request runs, for the instance that may have to end it. */
 export function checkpointOf(hold: Hold, figures: ChargeFigures): Checkpoint {
   const charge = chargeOf(hold, figures);
-  return { ...charge, holdNano: hold.holdNano, startedAtMs: hold.admittedAtMs };
+  const { holdNano, budgetNano: budgetHoldNano } = hold;
+  return { ...charge, holdNano, budgetHoldNano, startedAtMs: hold.admittedAtMs };
 }
 
 /** What the ledger receives for a hold that ends with a charge. */

@@ -1,6 +1,6 @@
 import type { HoldDemand, RequestAccounts } from "../../db/ledger/rows.ts";
 import type { Aged } from "../lib/age-order.ts";
-import { grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
+import { budgetOf, grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";
 
@@ -20,6 +20,8 @@ export class PendingHold implements Aged<PendingHold> {
   newer: PendingHold | undefined;
   readonly request: HoldRequest;
   readonly size: HoldSize;
+  /** Of the budgets of the key, where that is not the same. */
+  readonly budgetSize: HoldSize | undefined;
   place: "queued" | "taken" | "waiting" | "ended" = "queued";
   /** Cancels it; if it is granted nevertheless, it is released. */
   isGivenUp = false;
@@ -43,6 +45,7 @@ export class PendingHold implements Aged<PendingHold> {
     this.request = request;
     this.#told = told;
     this.size = holdSize(request);
+    this.budgetSize = request.budget && holdSize(request.budget);
   }
 
   /** What the database is asked. */
@@ -54,15 +57,21 @@ export class PendingHold implements Aged<PendingHold> {
       organizationId: request.organizationId,
       keyId: request.keyId,
       ...this.size,
+      ...(this.budgetSize && { budget: this.budgetSize }),
       manner: this.isDue ? "last" : "waiting",
     };
     return this.demand;
   }
 
-  grant(holdNano: bigint, nowMs: number): void {
+  grant(holdNano: bigint, budgetNano: bigint, nowMs: number): void {
     this.place = "ended";
-    const outputTokens = grantedTokens(this.request, this.size, holdNano);
-    this.#told.granted(holdOf(this.request, this.demand!, { holdNano, outputTokens }, nowMs));
+    const { request, size, budgetSize = size } = this;
+    const outputTokens = Math.min(
+      grantedTokens(request, size, holdNano),
+      grantedTokens(budgetOf(request), budgetSize, budgetNano),
+    );
+    const granted = { holdNano, budgetNano: this.budgetSize && budgetNano, outputTokens };
+    this.#told.granted(holdOf(request, this.demand!, granted, nowMs));
   }
 
   /** `headroom` is what the refusal was worked out from. */
@@ -75,12 +84,13 @@ export class PendingHold implements Aged<PendingHold> {
 /** A hold whose amount its engine raises. */
 export interface RunnableHold extends Hold {
   holdNano: bigint;
+  budgetNano: bigint | undefined;
 }
 
 export function holdOf(
   request: HoldRequest,
   accounts: RequestAccounts,
-  size: { readonly holdNano: bigint; readonly outputTokens: number },
+  size: Pick<Hold, "holdNano" | "budgetNano" | "outputTokens">,
   admittedAtMs: number,
 ): RunnableHold {
   return {
@@ -91,6 +101,7 @@ export function holdOf(
     dayAccount: accounts.dayAccount,
     monthAccount: accounts.monthAccount,
     holdNano: size.holdNano,
+    budgetNano: size.budgetNano,
     feeBasisPoints: request.feeBasisPoints,
     outputTokens: size.outputTokens,
     isLowered: size.outputTokens < request.outputTokens,

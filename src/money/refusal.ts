@@ -5,8 +5,8 @@ import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../db/ledger/r
 import { GatewayError } from "../lib/errors.ts";
 import { usdText } from "../lib/money.ts";
 import { isoTime, utcDay, utcMonth } from "../lib/utc-time.ts";
-import { affordableTokens, decideHold, leastHold } from "./decide-hold.ts";
-import type { HoldRequest } from "./interface.ts";
+import { affordableTokens, budgetOf, decideHold, leastHold } from "./decide-hold.ts";
+import type { Hold, HoldRequest } from "./interface.ts";
 
 /** Everything that limits one request: the balance, and the budgets of its key. */
 export interface Headroom {
@@ -14,16 +14,44 @@ export interface Headroom {
   readonly organization: Pick<OrganizationHeadroom, "unspentNano" | "freeNano">;
 }
 
-/** What the tightest limit leaves free, holds counted. */
-export function freeNano({ key, organization }: Headroom): bigint {
-  let free = organization.freeNano;
-  for (const limit of key.limits) if (limit.freeNano < free) free = limit.freeNano;
+/** What the tightest budget leaves free, holds counted; undefined where there is none. */
+function freeOfBudgets({ key }: Headroom): bigint | undefined {
+  let free: bigint | undefined;
+  for (const { freeNano } of key.limits) if (free === undefined || freeNano < free) free = freeNano;
   return free;
+}
+
+/** What is held where the headroom allows it; undefined where it does not. */
+export function decideAmounts(
+  request: HoldRequest,
+  headroom: Headroom,
+): Pick<Hold, "holdNano" | "budgetNano" | "outputTokens"> | undefined {
+  const { freeNano } = headroom.organization;
+  const budgetFree = freeOfBudgets(headroom) ?? UNLIMITED_NANO;
+  if (request.budget === undefined) {
+    const decision = decideHold(request, freeNano < budgetFree ? freeNano : budgetFree);
+    return decision.isHeld ? { ...decision, budgetNano: undefined } : undefined;
+  }
+  const ofBalance = decideHold(request, freeNano);
+  const ofBudget = decideHold(request.budget, budgetFree);
+  if (!ofBalance.isHeld || !ofBudget.isHeld) return undefined;
+  return {
+    holdNano: ofBalance.holdNano,
+    budgetNano: ofBudget.holdNano,
+    outputTokens: Math.min(ofBalance.outputTokens, ofBudget.outputTokens),
+  };
+}
+
+/** Output tokens that balance and budgets pay for. */
+function affordable(request: HoldRequest, headroom: Headroom): number {
+  const ofBudget = affordableTokens(budgetOf(request), freeOfBudgets(headroom) ?? UNLIMITED_NANO);
+  return Math.max(0, Math.min(affordableTokens(request, headroom.organization.freeNano), ofBudget));
 }
 
 /** The periods in which the request would be refused even if nothing were held. */
 function shortPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
-  return headroom.key.limits.filter((limit) => !decideHold(request, limit.unspentNano).isHeld);
+  const ofBudget = budgetOf(request);
+  return headroom.key.limits.filter((limit) => !decideHold(ofBudget, limit.unspentNano).isHeld);
 }
 
 /**
@@ -31,8 +59,9 @@ function shortPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[
  * that is larger than the whole budget is refused whatever was spent, and reaches nothing.
  */
 function exhaustedPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
+  const ofBudget = budgetOf(request);
   return shortPeriods(headroom, request).filter(
-    ({ budgetNano }) => budgetNano === 0n || decideHold(request, budgetNano).isHeld,
+    ({ budgetNano }) => budgetNano === 0n || decideHold(ofBudget, budgetNano).isHeld,
   );
 }
 
@@ -46,9 +75,11 @@ export function isShortBySpend(headroom: Headroom, request: HoldRequest): boolea
 
 /** The 402 of a request, which says what is missing, what would help, and what would have been affordable. */
 export function refusal(headroom: Headroom, request: HoldRequest): GatewayError {
-  const tightest = headroom.key.limits.find((limit) => !decideHold(request, limit.freeNano).isHeld);
-  const available = freeNano(headroom);
-  const tokens = Math.max(0, affordableTokens(request, available));
+  const ofBudget = budgetOf(request);
+  const tightest = headroom.key.limits.find(
+    (limit) => !decideHold(ofBudget, limit.freeNano).isHeld,
+  );
+  const tokens = affordable(request, headroom);
   const afford =
     request.outputTokens === 0
       ? ""
@@ -59,7 +90,7 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
     const period = tightest.kind === "day" ? "daily" : "monthly";
     return new GatewayError(
       "budget_exhausted",
-      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left. ${budgetRemedy(tightest, request)}${afford}`,
+      `The ${period} budget of this API key does not cover this request: ${usdText(positive(tightest.freeNano))} USD is left. ${budgetRemedy(tightest, ofBudget)}${afford}`,
     );
   }
   const { freeNano: free, unspentNano } = headroom.organization;

@@ -12,9 +12,9 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "./interface.ts";
-import { PayerActors, type SingleNodeHold } from "./payer-actors.ts";
+import { type GrantedAmounts, PayerActors, type SingleNodeHold } from "./payer-actors.ts";
 import { notHeld } from "./pending-charge.ts";
-import { freeNano, isShortBySpend, refusal, revoked, tellExhausted } from "./refusal.ts";
+import { decideAmounts, isShortBySpend, refusal, revoked, tellExhausted } from "./refusal.ts";
 import { MAX_WAITING_REQUESTS, type ShortOf, WaitQueue, type WaitVerdict } from "./waiting-line.ts";
 
 /**
@@ -43,7 +43,9 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     const queue = this.#queues.get(request.organizationId);
     if (queue?.standsBefore(request.keyId) && !isFree(request)) return this.#wait(request, "key");
     const fullNano = holdFor(request, request.outputTokens);
-    const hold = this.#tryHold(request, fullNano, request.outputTokens);
+    const budgetNano = request.budget && holdFor(request.budget, request.outputTokens);
+    const full = { holdNano: fullNano, budgetNano, outputTokens: request.outputTokens };
+    const hold = this.#tryHold(request, full);
     if (hold !== undefined) return hold;
     const verdict = this.#look(request);
     if (verdict.kind === "held") return verdict.hold;
@@ -69,6 +71,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
       if (settled === undefined) {
         if (!this.#payers.extend(hold, moreNano)) return false;
         hold.holdNano += moreNano;
+        if (hold.budgetNano !== undefined) hold.budgetNano += moreNano;
         return true;
       }
       await settled;
@@ -146,9 +149,9 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   #look(request: HoldRequest): WaitVerdict {
     const headroom = this.#payers.headroom(request);
     if (headroom.key.isActive !== true) return { kind: "refused", error: revoked(headroom) };
-    const decision = decideHold(request, freeNano(headroom));
-    if (decision.isHeld) {
-      const hold = this.#tryHold(request, decision.holdNano, decision.outputTokens);
+    const decision = decideAmounts(request, headroom);
+    if (decision !== undefined) {
+      const hold = this.#tryHold(request, decision);
       if (hold !== undefined) return { kind: "held", hold };
     }
     const error = refusal(headroom, request);
@@ -158,9 +161,8 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   }
 
   /** Undefined where key and organization do not both have so much free, or the key may not be used. */
-  #tryHold(request: HoldRequest, holdNano: bigint, outputTokens: number): Hold | undefined {
-    const nowMs = this.dependencies.clock.nowMs();
-    const hold = this.#payers.hold(request, holdNano, outputTokens, nowMs);
+  #tryHold(request: HoldRequest, amounts: GrantedAmounts): Hold | undefined {
+    const hold = this.#payers.hold(request, amounts, this.dependencies.clock.nowMs());
     if (hold !== undefined) this.#holds.set(hold.requestId, hold);
     return hold;
   }

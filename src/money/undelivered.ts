@@ -82,7 +82,7 @@ export class Refunds {
   give(settlement: Settlement): void {
     const { clock, notes, submit, onGiven, onError } = this.#dependencies;
     const given =
-      settlement.chargeNano === 0n
+      settlement.chargeNano === 0n && (settlement.budgetNano ?? 0n) === 0n
         ? Promise.resolve()
         : writtenInTheEnd(clock, () => submit(refundEffect(settlement)), always);
     given.then(() => {

@@ -1,7 +1,8 @@
 import type { UsageFigures } from "../../db/ledger/rows.ts";
-import type { ModelPrices, TokenPrices } from "../lib/catalogue-model.ts";
+import type { LongPromptPrices, ModelPrices } from "../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
 import { quantitiesOf, type Usage } from "../lib/usage.ts";
+import { imagePriceFemto } from "./image-prices.ts";
 
 /** What the provider asks for this use, in femto-USD. A kind that the model has no price for costs nothing. */
 export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
@@ -19,7 +20,7 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
   }
   for (const [kind, price, basis] of TOKENS_PRICED_APART) {
     const count = usage[kind];
-    const priceFemto = model[price];
+    const priceFemto = prices[price] ?? model[price];
     // The sums above have counted these tokens at the price of text.
     if (count && priceFemto !== undefined) {
       cost = plus(cost, times(count, exact(priceFemto - prices[basis])));
@@ -29,8 +30,11 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
     const count = usage[kind];
     if (count) cost = plus(cost, times(count, exact(model[price] ?? 0n)));
   }
-  const { durationMs } = usage;
-  return durationMs ? plus(cost, durationCostFemto(durationMs, model.secondFemto ?? 0n)) : cost;
+  if (usage.images) {
+    const priceFemto = imagePriceFemto(model, usage.imageVariant ?? {});
+    cost = plus(cost, times(usage.images, exact(priceFemto)));
+  }
+  return usage.durationMs ? plus(cost, soundCostFemto(usage.durationMs, usage, model)) : cost;
 }
 
 /** Tokens that cost what those of text do unless the model has a price for them. */
@@ -46,11 +50,22 @@ const TOKENS_PRICED_APART = [
 ] as const;
 
 const PRICED_BY_UNIT = [
-  ["images", "imageFemto"],
+  ["imagePixels", "imagePixelFemto"],
+  ["inputImages", "inputImageFemto"],
   ["characters", "characterFemto"],
   ["webSearches", "webSearchFemto"],
   ["fileSearches", "fileSearchFemto"],
 ] as const;
+
+function soundCostFemto(
+  durationMs: number,
+  { speakersMs = 0 }: Usage,
+  { secondFemto = 0n, speakersSecondFemto = 0n, leastSoundFemto = 0n }: ModelPrices,
+): ExactInteger {
+  const plain = durationCostFemto(durationMs, secondFemto);
+  const least = BigInt(plain) < leastSoundFemto ? exact(leastSoundFemto) : plain;
+  return plus(least, durationCostFemto(speakersMs, speakersSecondFemto));
+}
 
 const MS_PER_SECOND = 1_000n;
 
@@ -76,7 +91,7 @@ export function usageFigures(usage: Usage): UsageFigures {
 export function longPromptPrices(
   { longPrompt }: ModelPrices,
   promptTokens: number,
-): TokenPrices | undefined {
+): LongPromptPrices | undefined {
   return longPrompt !== undefined && promptTokens > longPrompt.beyondTokens
     ? longPrompt
     : undefined;

@@ -12,7 +12,7 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { Keyring } from "../lib/keyring.ts";
-import { ProviderFailure } from "../providers/interface.ts";
+import { type Provider, ProviderFailure } from "../providers/interface.ts";
 
 /** Of one organization. */
 export const MAX_PROVIDER_KEYS = 100;
@@ -106,7 +106,21 @@ export class ProviderKeys {
 
   async #assertTaken({ provider: providerId, key }: NewKey, baseUrl: string | null) {
     const { ownProviders } = this.#dependencies;
-    const provider = ownProviders.make({ providerId, apiKey: key, baseUrl });
+    if (baseUrl === null && ownProviders.needsBaseUrl(providerId)) {
+      const message =
+        "base_url is required: the gateway's own server of this provider has no keys.";
+      throw new GatewayError("invalid_body", message, { param: "base_url" });
+    }
+    let provider: Provider | undefined;
+    try {
+      provider = ownProviders.make({ providerId, apiKey: key, baseUrl });
+    } catch (error) {
+      throw new GatewayError(
+        "invalid_provider_key",
+        "The key is not of a form that the provider takes.",
+        { param: "key", cause: error },
+      );
+    }
     if (provider === undefined) {
       throw new GatewayError(
         "invalid_body",

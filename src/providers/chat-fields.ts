@@ -1,6 +1,7 @@
 import { isSelfHosted } from "../config/provider-types.ts";
 import type { ChatRequestFields } from "./chat-body.ts";
-import { wireDialect } from "./openai/wire-dialects.ts";
+import { speaksResponses, wireDialect } from "./openai/wire-dialects.ts";
+import { type PartKind, takesPart } from "./part-kinds.ts";
 
 /**
  * `answer`: the field changes what an answer is, so a candidate without it cannot serve the request.
@@ -77,6 +78,13 @@ const isEmpty = (value: unknown): boolean =>
   (typeof value === "object" && value !== null && Object.keys(value).length === 0);
 const typeOf = (value: unknown): unknown => (value as { type?: unknown } | null)?.type;
 
+/** Longer names of users are answered with 400, as reports say; no reference states it. */
+const MAX_USER_CHARACTERS: Readonly<Record<string, number>> = {
+  openai: 64,
+  azure: 64,
+  openrouter: 128,
+};
+
 const noSampling = ofOpenAi(OPENAI_REASONING);
 
 /**
@@ -128,12 +136,15 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
     isLacked: noSampling,
     asksNothing: is(0),
   },
-  // Other modalities than text are refused before.
+  // Which models answer with images, their endpoints in the catalogue tell.
   modalities: {
     kind: "answer",
     lackedBy: allBut("openai", "azure", "openrouter", "sandbox"),
     asksNothing: (value) => Array.isArray(value) && value.every((one) => one === "text"),
   },
+  // How the answer is spoken that `modalities` asks for.
+  audio: { kind: "answer", lackedBy: allBut("openai", "azure") },
+  image_config: { kind: "answer", lackedBy: allBut("openrouter"), asksNothing: isEmpty },
   stop: {
     kind: "answer",
     lackedBy: lackedBy(),
@@ -190,6 +201,13 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
     lackedBy: lackedBy("moonshot", "zai"),
     isLacked: ofOpenAi(OPENAI_WITHOUT_REASONING),
   },
+  // Thinking between calls of tools, which other wires have no switch for.
+  interleaved_thinking: {
+    kind: "hint",
+    lackedBy: lackedBy(),
+    isLacked: () => true,
+    asksNothing: is(false),
+  },
   verbosity: {
     kind: "hint",
     lackedBy: allBut("openai", "azure", "openrouter"),
@@ -201,7 +219,11 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
     lackedBy: allBut("openai", "azure", "mistral", "openrouter", "fireworks", "cerebras"),
     isLacked: noSampling,
   },
-  user: { kind: "hint", lackedBy: lackedBy("mistral", "deepseek", "perplexity", "zai") },
+  user: {
+    kind: "hint",
+    lackedBy: lackedBy("mistral", "deepseek", "perplexity", "zai"),
+    isLacked: (type, value) => (value as string).length > (MAX_USER_CHARACTERS[type] ?? Infinity),
+  },
   safety_identifier: { kind: "hint", lackedBy: allBut("openai", "azure", "moonshot") },
   prompt_cache_key: {
     kind: "hint",
@@ -216,9 +238,27 @@ const FIELDS: Readonly<Record<string, ChatField>> = {
   },
 };
 
+/** Fields of chats that OpenAI's Responses interface lacks, and sampling, which its models refuse. */
+const NOT_IN_RESPONSES: ReadonlySet<string> = new Set([
+  "frequency_penalty",
+  "function_call",
+  "functions",
+  "logit_bias",
+  "logprobs",
+  "n",
+  "prediction",
+  "presence_penalty",
+  "seed",
+  "stop",
+  "temperature",
+  "top_logprobs",
+  "top_p",
+]);
+
 /** Fields that are one provider's own, and the types that have them, besides self-hosted servers. */
 const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   chat_template_kwargs: ["together", "deepinfra", "sambanova", "nvidia", "hyperbolic"],
+  citation_options: ["cohere"],
   clear_thinking: ["cerebras"],
   compliance: ["together"],
   context_length_exceeded_behavior: ["together", "fireworks"],
@@ -226,12 +266,17 @@ const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   disable_search: ["perplexity"],
   disable_tool_validation: ["groq"],
   do_sample: ["zai", "sambanova"],
+  documents: ["cohere"],
   enable_search_classifier: ["perplexity"],
   include_obfuscation: ["openai"],
+  keep_alive: ["ollama"],
   language_preference: ["perplexity"],
   mirostat_lr: ["fireworks"],
   mirostat_target: ["fireworks"],
+  num_ctx: ["ollama"],
+  options: ["ollama"],
   perf_metrics_in_response: ["fireworks"],
+  priority: ["cohere"],
   prompt_mode: ["mistral"],
   random_seed: ["mistral"],
   reasoning_format: ["groq", "cerebras"],
@@ -240,7 +285,9 @@ const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   return_images: ["perplexity"],
   return_related_questions: ["perplexity"],
   safe_prompt: ["mistral"],
+  safety_mode: ["cohere"],
   safety_model: ["together"],
+  safety_settings: ["google"],
   search_after_date_filter: ["perplexity"],
   search_before_date_filter: ["perplexity"],
   search_domain_filter: ["perplexity"],
@@ -248,6 +295,7 @@ const OWN_FIELDS: Readonly<Record<string, readonly string[]>> = {
   search_parameters: ["xai"],
   search_recency_filter: ["perplexity"],
   structured_outputs: ["openrouter"],
+  think: ["ollama"],
   thinking: ["deepseek", "moonshot", "zai", "fireworks"],
   tool_stream: ["zai"],
   typical_p: ["fireworks"],
@@ -270,6 +318,10 @@ export interface ChatFields {
     isSingleNode: boolean,
     request: ChatRequestFields,
   ): readonly string[];
+  /** Whether its models take content parts of a kind. */
+  takesPart(kind: PartKind, model: FieldModel): boolean;
+  /** Whether its models take parts in base64 alone, and no web addresses of them. */
+  lacksWebAddresses?(model: FieldModel): boolean;
 }
 
 /**
@@ -302,6 +354,9 @@ export function chatFieldsOf(type: string): ChatFields {
   return {
     type,
     missing(field, value, model, isSingleNode) {
+      const isByResponses = speaksResponses(type, model);
+      if (isByResponses && NOT_IN_RESPONSES.has(field)) return [field];
+      if (field === "reasoning" && isByResponses) return missingOfResponses(value);
       if (field === "reasoning" && reasoning !== "object") {
         const takesEffort =
           reasoning === "effort" && !isLacked(FIELDS.reasoning_effort!, type, value, model);
@@ -314,6 +369,7 @@ export function chatFieldsOf(type: string): ChatFields {
           : isLacked(known, type, value, model);
       return lacks ? [field] : NOTHING;
     },
+    takesPart: (kind) => takesPart(type, kind),
   };
 }
 
@@ -325,6 +381,16 @@ function takesUnknown(type: string, field: string, isSingleNode: boolean): boole
   if (isSelfHosted(type)) return true;
   if (Object.hasOwn(OWN_FIELDS, field)) return OWN_FIELDS[field]!.includes(type);
   return isSingleNode && type !== "sandbox";
+}
+
+const RESPONSES_REASONING: ReadonlySet<string> = new Set(["effort", "summary", "exclude"]);
+
+/** Members of `reasoning` that OpenAI's Responses interface lacks; its models always reason. */
+function missingOfResponses(value: unknown): readonly string[] {
+  return Object.entries(value as Readonly<Record<string, unknown>>)
+    .filter(([name, member]) => member !== null && !RESPONSES_REASONING.has(name))
+    .filter(([name, member]) => !(name === "enabled" && member === true))
+    .map(([name]) => `reasoning.${name}`);
 }
 
 /** Members of `reasoning` that a provider without the object lacks; the gateway itself does `exclude`. */

@@ -1,9 +1,23 @@
 import type { GrowingBytes } from "../lib/growing-bytes.ts";
 import type { Usage } from "../lib/usage.ts";
+import type { AudioFields } from "./audio/fields.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { ChatFields } from "./chat-fields.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
-import type { StreamedAnswer } from "./streamed-answer.ts";
+import type { ImageFields } from "./image-fields.ts";
+import type {
+  GeneratedImages,
+  ImageCall,
+  ImageStream,
+  Speech,
+  SpeechCall,
+  Transcript,
+  TranscriptionCall,
+  TranscriptStream,
+} from "./media.ts";
+import type { MessagesProvider } from "./messages-provider.ts";
+import type { MediaTokens, StreamedAnswer } from "./streamed-answer.ts";
+import type { CompletionRender } from "./thread-work.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
 
 /** What every call of a model says, whatever it asks the model for. */
@@ -52,7 +66,12 @@ export async function nextPiece<Piece>(reader: PieceReader<Piece>): Promise<Piec
  * reads from it, in passing, what the gateway has to know; any other gives it in typed form. A provider may
  * answer a call in both ways, whichever is at hand.
  */
-export type ChatAnswer = TypedCompletion | TypedStream | RawCompletion | RawStream;
+export type ChatAnswer =
+  | TypedCompletion
+  | LongTypedCompletion
+  | TypedStream
+  | RawCompletion
+  | RawStream;
 
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
@@ -78,7 +97,12 @@ export type ReasoningDetail = ReasoningDetailForm & {
 
 type ReasoningDetailForm =
   | { readonly type: "reasoning.text"; readonly text?: string; readonly signature?: string }
-  | { readonly type: "reasoning.summary"; readonly summary: string }
+  | {
+      readonly type: "reasoning.summary";
+      readonly summary: string;
+      /** Of a summary in several parts, which one, from 0 (where it may be absent); a blank line begins the others. */
+      readonly part?: number;
+    }
   | { readonly type: "reasoning.encrypted"; readonly data: string };
 
 /** A whole answer. */
@@ -91,16 +115,35 @@ export interface TypedCompletion {
   readonly created?: number | undefined;
 }
 
+/** A whole answer that is too long for the event loop. */
+export interface LongTypedCompletion {
+  readonly kind: "long-typed-completion";
+  /**
+   * Reads the answer in a work thread, and returns what the render makes of it there. Rejects with
+   * ProviderFailure where it is no answer, and with GatewayError 503 where the thread has too much to do.
+   */
+  render<Options, Result>(
+    render: CompletionRender<Options, Result>,
+    options: Options,
+  ): Promise<Result>;
+}
+
 export interface TypedChoice {
   readonly text?: string | undefined;
   readonly reasoning?: string | undefined;
   readonly reasoningDetails?: readonly ReasoningDetail[] | undefined;
   readonly refusal?: string | undefined;
   readonly toolCalls?: readonly ToolCall[] | undefined;
+  /** That the model has made, as data URLs. */
+  readonly images?: readonly string[] | undefined;
   /** In OpenAI's form. */
   readonly annotations?: readonly unknown[] | undefined;
   readonly logprobs?: unknown;
+  /** All of the above as events in their order, where the wire has items, which the members do not tell apart. */
+  readonly pieces?: readonly ChatEvent[] | undefined;
   readonly finish: FinishReason;
+  /** The one that ended it, where the provider says so. */
+  readonly stopSequence?: string | undefined;
 }
 
 /** An answer in typed events, in the batches in which they came. It is complete when the reader is done. */
@@ -109,11 +152,15 @@ export interface TypedStream {
   reader(): PieceReader<readonly ChatEvent[]>;
 }
 
-/** `choice` counts the answers that were asked for, from 0. */
+/**
+ * `choice` counts the answers that were asked for, from 0. Where a wire divides an answer into items, `item` counts
+ * them, calls included: texts of several items are several messages.
+ */
 export type ChatEvent =
   | {
       readonly type: "text";
       readonly choice: number;
+      readonly item?: number;
       readonly text: string;
       /** In OpenAI's form, of this piece. */
       readonly logprobs?: unknown;
@@ -122,11 +169,19 @@ export type ChatEvent =
   | {
       readonly type: "reasoning";
       readonly choice: number;
+      readonly item?: number;
       /** Empty where the details bring no text, as a signature does. */
       readonly text: string;
       readonly details?: readonly ReasoningDetail[];
     }
-  | { readonly type: "refusal"; readonly choice: number; readonly text: string }
+  | {
+      readonly type: "refusal";
+      readonly choice: number;
+      readonly item?: number;
+      readonly text: string;
+    }
+  /** An image that the model has made, as a data URL. */
+  | { readonly type: "image"; readonly choice: number; readonly url: string }
   /** A piece of the call number `index` of its choice; the first one brings id and name. */
   | {
       readonly type: "tool_call";
@@ -139,7 +194,13 @@ export type ChatEvent =
       /** With the first piece. */
       readonly extraContent?: unknown;
     }
-  | { readonly type: "finish"; readonly choice: number; readonly reason: FinishReason }
+  | {
+      readonly type: "finish";
+      readonly choice: number;
+      readonly reason: FinishReason;
+      /** The one that ended it, where the provider says so. */
+      readonly stopSequence?: string | undefined;
+    }
   /** What everything up to here has used; it replaces what was reported before. */
   | { readonly type: "usage"; readonly usage: Usage }
   /** The provider reports an error. Only usage is read of what follows. */
@@ -175,6 +236,8 @@ export interface ClientCompletion {
   readonly usage: Usage | undefined;
   /** Tokens of the answer, counted here where the usage is undefined. */
   readonly estimatedTokens: number;
+  /** Those among them that are none of text. */
+  readonly estimatedMedia?: MediaTokens | undefined;
 }
 
 /** A stream of the client's wire, in pieces cut anywhere. */
@@ -195,8 +258,10 @@ export interface RawStream {
 export interface Provider {
   /** Which fields of a chat request its models have; absent: all of them. */
   readonly fields?: ChatFields | undefined;
-  /** Its wire demands a limit of output tokens: where the caller states none, the model's own is sent. */
-  readonly needsOutputLimit?: true;
+  /** Which requests for speech and transcripts its models can serve. */
+  readonly audio?: AudioFields;
+  /** The wire of that model demands a limit of output tokens: where the caller states none, the model's is sent. */
+  needsOutputLimit?(model: string, modelId?: string): boolean;
   /**
    * Its usage tells for how long the tokens written to a cache are kept. Without it a request that asks for
    * more than five minutes is refused, because its price could not be told.
@@ -208,7 +273,14 @@ export interface Provider {
    */
   readonly metersMedia?: true;
   chat?(call: ChatCall): Promise<ChatAnswer>;
+  /** It has Anthropic's Messages API, for some models at least: what clients of that API send passes as it came. */
+  readonly messages?: MessagesProvider;
   embed?(call: EmbedCall): Promise<Embeddings>;
+  image?(call: ImageCall): Promise<GeneratedImages | ImageStream>;
+  /** Which fields of an image request its models have; absent: all of them. */
+  readonly imageFields?: ImageFields | undefined;
+  speak?(call: SpeechCall): Promise<Speech>;
+  transcribe?(call: TranscriptionCall): Promise<Transcript | TranscriptStream>;
   readonly train?: FineTuningProvider;
   /**
    * Resolves where the provider takes the key, or nothing tells before a call. Rejects with ProviderFailure:
@@ -219,6 +291,8 @@ export interface Provider {
   readonly keys?: readonly ProviderKey[];
   /** The operator has stated that it neither keeps prompts nor trains on them; a server of one's own. */
   readonly collectsNoData?: boolean;
+  /** Calls that may run there at once, over all instances and models; stated by the operator. */
+  readonly maxParallelRequests?: number | undefined;
 }
 
 /** One of several keys of a provider. */
@@ -231,7 +305,7 @@ export interface ProviderKey {
 }
 
 /** What models can be asked for; each endpoint needs one of these. */
-export type Capability = "chat" | "embed";
+export type Capability = "chat" | "embed" | "image" | "speak" | "transcribe";
 
 /** A provider that has the capability to chat. */
 export type ChatProvider = Provider & Required<Pick<Provider, "chat">>;
@@ -324,6 +398,17 @@ export interface ProviderSettings {
   readonly apiKeys?: readonly { readonly key: string; readonly weight: number }[] | undefined;
   /** Stated by the operator, or known of a server of one's own. */
   readonly collectsNoData?: boolean | undefined;
+  /** Of Amazon Bedrock, where the address does not tell it. */
+  readonly region?: string | undefined;
+  /** The key is an access token, which has a header of its own. */
+  readonly keyIsToken?: true | undefined;
+  /** Azure: of its interface. */
+  readonly apiVersion?: string | undefined;
+  /** Vertex AI: where the machine's metadata server is asked for tokens, if not at its usual name. */
+  readonly metadataHost?: string | undefined;
+  /** The key is an organization's; what it says of addresses is not followed. */
+  readonly ownKey?: { readonly atOperatorsAddress: boolean } | undefined;
+  readonly maxParallelRequests?: number | undefined;
   /** Milliseconds until a connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;
 }

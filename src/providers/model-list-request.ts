@@ -3,12 +3,16 @@ import {
   MODEL_LIST_QUERY as ANTHROPICS_QUERY,
   requestHeaders,
 } from "./anthropic/request-headers.ts";
+import { modelListUrl as coheresListUrl } from "./cohere/model-list.ts";
 import { MODEL_LIST_QUERY as GOOGLES_QUERY } from "./gemini/model-list.ts";
+import { ollamaAddresses } from "./ollama/addresses.ts";
 import { wireDialect } from "./openai/wire-dialects.ts";
 import { endpointUrl } from "./transport/request-head.ts";
 
 /** Where a provider of that type has its list of models. */
 export function modelListUrl(type: string, baseUrl: string): string {
+  if (wireOf(type) === "cohere") return coheresListUrl(baseUrl);
+  if (wireOf(type) === "ollama") return ollamaAddresses(baseUrl).models;
   const url = endpointUrl(baseUrl, "/models");
   const query = LIST_QUERIES[wireOf(type) ?? ""];
   if (query === undefined) return url;

@@ -1,8 +1,19 @@
 import { type ProviderType, providerType } from "../config/provider-types.ts";
 import { createAnthropicProvider } from "./anthropic/chat-provider.ts";
+import { withAudioFields } from "./audio/fields.ts";
+import { createAzureProvider } from "./azure/azure-provider.ts";
+import { createBedrockProvider } from "./bedrock/bedrock-provider.ts";
+import { createBflProvider } from "./bfl/bfl-provider.ts";
+import { createCohereProvider } from "./cohere/cohere-provider.ts";
+import { createDeepgramProvider } from "./deepgram/deepgram-provider.ts";
+import { createElevenLabsProvider } from "./elevenlabs/elevenlabs-provider.ts";
+import { createFalProvider } from "./fal/fal-provider.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import { createGeminiProvider } from "./gemini/gemini-provider.ts";
+import { imageFieldsOf, makesImages } from "./image-fields.ts";
 import type { Provider, ProviderSettings } from "./interface.ts";
+import { mistralAudio } from "./mistral/audio.ts";
+import { createOllamaProvider } from "./ollama/ollama-provider.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { wireDialect } from "./openai/wire-dialects.ts";
@@ -11,9 +22,12 @@ import {
   SandboxFineTuning,
   type SandboxTuningDependencies,
 } from "./sandbox/tuning/fine-tuning-provider.ts";
+import { createStabilityProvider } from "./stability/stability-provider.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
 import { endpointUrl } from "./transport/request-head.ts";
+import { createVertexProvider } from "./vertex/vertex-provider.ts";
+import { xaiAudio } from "./xai/audio.ts";
 
 export interface ProviderDependencies extends SandboxTuningDependencies {
   /** Shared between providers. */
@@ -25,29 +39,56 @@ export interface ProviderDependencies extends SandboxTuningDependencies {
 /** A wire format: makes the capabilities of a provider that speaks it. */
 export type Wire = (settings: ProviderSettings, dependencies: ProviderDependencies) => Provider;
 
+/** Of types whose chats are in OpenAI's form, and whose sound is not. */
+const AUDIO_APART: Readonly<
+  Record<
+    string,
+    (settings: ProviderSettings, dependencies: ProviderDependencies) => Partial<Provider>
+  >
+> = { mistral: mistralAudio, xai: xaiAudio };
+
 const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
   anthropic: createAnthropicProvider,
+  azure: createAzureProvider,
+  bedrock: createBedrockProvider,
+  bfl: createBflProvider,
+  cohere: createCohereProvider,
+  deepgram: createDeepgramProvider,
+  elevenlabs: createElevenLabsProvider,
+  fal: createFalProvider,
   gemini: createGeminiProvider,
+  ollama: createOllamaProvider,
   openai(settings, dependencies) {
     const provider = createOpenAiProvider(settings, dependencies);
     // What others of the wire format answer to training is not known.
     const trains = providerType(settings.type)?.trains === true;
     return {
       fields: provider.fields,
+      // Of others it is not known whether their usage has tokens of sound.
+      ...(settings.type === "openai" && { metersMedia: true as const }),
       chat: (call) => provider.chat(call),
       embed: provider.embed,
+      speak: provider.speak,
+      transcribe: provider.transcribe,
+      ...(makesImages(settings.type) && {
+        image: provider.image,
+        imageFields: imageFieldsOf(settings.type),
+      }),
       checkKey: () =>
         checkKeyByModelList(
           dependencies.httpClient,
           endpointUrl(settings.baseUrl, "/models"),
           requestHeaders(settings, wireDialect(settings.type)),
         ),
+      ...AUDIO_APART[settings.type]?.(settings, dependencies),
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
     };
   },
   sandbox(_settings, dependencies) {
     return { ...createSandboxProvider(dependencies), train: new SandboxFineTuning(dependencies) };
   },
+  stability: createStabilityProvider,
+  vertex: createVertexProvider,
 };
 
 /**
@@ -76,10 +117,11 @@ function withKeys(
   entry: ProviderSettings,
   dependencies: ProviderDependencies,
 ): Provider {
-  const { apiKeys = [], collectsNoData = false } = entry;
+  const { apiKeys = [], collectsNoData = false, maxParallelRequests } = entry;
   const ofKey = (apiKey: string | undefined): Provider => ({
-    ...wire({ ...entry, apiKey }, dependencies),
+    ...withAudioFields(entry.type, wire({ ...entry, apiKey }, dependencies)),
     collectsNoData,
+    ...(maxParallelRequests !== undefined && { maxParallelRequests }),
   });
   const first = ofKey(entry.apiKey);
   if (apiKeys.length < 2) return first;

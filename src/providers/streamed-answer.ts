@@ -3,6 +3,20 @@ import { tokensOfDelta } from "../lib/token-estimate.ts";
 import type { Usage } from "../lib/usage.ts";
 import { ProviderFailure } from "./interface.ts";
 
+/** Of an image in a chat, where its provider reports none: what Gemini's of 1024x1024 pixels have. */
+export const TOKENS_OF_IMAGE = 1_290;
+
+/** Tokens of an answer that are none of text. */
+export type MediaTokens = Pick<Usage, "imageCompletionTokens" | "audioCompletionTokens">;
+
+/** OpenAI's sound has a token for each 50 ms, and its streams are of 16 bits at 24 kHz. */
+const BYTES_OF_SOUND_TOKEN = 2_400;
+
+/** Tokens of streamed sound of so many bytes. */
+function tokensOfSound(bytes: number): number {
+  return Math.ceil(bytes / BYTES_OF_SOUND_TOKEN);
+}
+
 /**
  * A streamed answer while it is relayed: takes the pieces of the provider's stream, adds what the client
  * gets to the output, as whole frames of the client's wire, and keeps count of the answer. Subclasses know
@@ -19,6 +33,9 @@ export abstract class StreamedAnswer<Piece = unknown> {
   protected finishedChoices = 0;
   #reportedUsage: Usage | undefined;
   #outputTokens = 0;
+  /** Those of images and of sound among them that the reported usage does not include. */
+  #newImageTokens = 0;
+  #newSoundTokens = 0;
   /** The output tokens that the reported usage includes. */
   #reportedTokens = 0;
   #outputBytes = 0;
@@ -39,12 +56,24 @@ export abstract class StreamedAnswer<Piece = unknown> {
     const usage = this.#reportedUsage;
     const newTokens = this.#outputTokens - this.#reportedTokens;
     if (usage === undefined || newTokens === 0) return usage;
-    return { ...usage, completionTokens: usage.completionTokens + newTokens, estimated: true };
+    const images = (usage.imageCompletionTokens ?? 0) + this.#newImageTokens;
+    const sound = (usage.audioCompletionTokens ?? 0) + this.#newSoundTokens;
+    return {
+      ...usage,
+      completionTokens: usage.completionTokens + newTokens,
+      estimated: true,
+      ...mediaTokens(images, sound),
+    };
   }
 
   /** Tokens of the answer so far, counted here. */
   get outputTokens(): number {
     return this.#outputTokens;
+  }
+
+  /** Those among them that are none of text. */
+  get mediaTokens(): MediaTokens {
+    return mediaTokens(this.#newImageTokens, this.#newSoundTokens);
   }
 
   get outputBytes(): number {
@@ -132,10 +161,23 @@ export abstract class StreamedAnswer<Piece = unknown> {
     this.#hasBegun = true;
   }
 
-  /** Counts bytes of the answer that came in one piece. */
-  protected meter(bytes: number): void {
+  /** Counts bytes of the answer that came in one piece, and the tokens that they are: of text, unless stated. */
+  protected meter(bytes: number, tokens = tokensOfDelta(bytes)): void {
     this.#outputBytes += bytes;
-    this.#outputTokens += tokensOfDelta(bytes);
+    this.#outputTokens += tokens;
+  }
+
+  /** Counts an image of the answer. */
+  protected meterImage(): void {
+    this.#newImageTokens += TOKENS_OF_IMAGE;
+    this.meter(0, TOKENS_OF_IMAGE);
+  }
+
+  /** Counts sound of the answer, in bytes as they are behind the base64. */
+  protected meterSound(bytes: number): void {
+    const tokens = tokensOfSound(bytes);
+    this.#newSoundTokens += tokens;
+    this.meter(bytes, tokens);
   }
 
   protected get reportedUsage(): Usage | undefined {
@@ -146,6 +188,8 @@ export abstract class StreamedAnswer<Piece = unknown> {
   protected noteUsage(usage: Usage): void {
     this.#reportedUsage = usage;
     this.#reportedTokens = this.#outputTokens;
+    this.#newImageTokens = 0;
+    this.#newSoundTokens = 0;
   }
 
   /** The provider reported an error in its stream. */
@@ -171,4 +215,12 @@ export abstract class StreamedAnswer<Piece = unknown> {
   #throwAtOnce(lengthBefore: number): void {
     if (this.#failure !== undefined && this.output.length === lengthBefore) throw this.#failure;
   }
+}
+
+/** Kinds that are there. */
+export function mediaTokens(images: number, sound: number): MediaTokens {
+  return {
+    ...(images > 0 && { imageCompletionTokens: images }),
+    ...(sound > 0 && { audioCompletionTokens: sound }),
+  };
 }

@@ -1,6 +1,7 @@
 import { decodeShared, type SharedBytes } from "../lib/shared-bytes.ts";
-import { ProviderFailure } from "./interface.ts";
+import { type ChatAnswer, ProviderFailure, type TypedCompletion } from "./interface.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
+import { failureOfThrown } from "./transport/call-failures.ts";
 
 /**
  * What work threads do for wires: they import a module that a wire names and call the pure function that it
@@ -73,11 +74,27 @@ export class AnswerRead<Options, Result> {
   }
 }
 
+/**
+ * What an endpoint makes of a typed answer, in the form of AnswerRead: where the thread reads a long one, it
+ * goes on with this, so that no long text passes between the threads but in the member `body`.
+ */
+export class CompletionRender<Options, Result> {
+  readonly module: string;
+  readonly render: (completion: TypedCompletion, options: Options) => Result;
+
+  constructor(module: string, render: (completion: TypedCompletion, options: Options) => Result) {
+    this.module = module;
+    this.render = render;
+  }
+}
+
 export interface ReadAnswerCall {
   readonly kind: "provider.read-answer";
   readonly module: string;
   readonly bytes: SharedBytes;
   readonly options: unknown;
+  /** What is made of the answer in the same go: the module of a CompletionRender, and its options. */
+  readonly next?: { readonly module: string; readonly options: unknown };
 }
 
 /** The thread that reads long answers: a FairWorkThread. */
@@ -110,9 +127,47 @@ export function readAnswerText<Options, Result>(
   return thread.call<ThreadOutcome>(owner, call, signal).then(resultOf<Result>);
 }
 
+/**
+ * A chat's whole answer in typed form: a short one is read at once, and throws ProviderFailure where it is
+ * none; a long one is read when it is rendered.
+ */
+export function typedAnswer<Options>(
+  { thread, owner }: AnswerReading,
+  { module, read }: AnswerRead<Options, TypedCompletion>,
+  text: AnswerText,
+  options: Options,
+  signal: AbortNotice,
+): ChatAnswer {
+  if (typeof text === "string") return read(text, options);
+  return {
+    kind: "long-typed-completion",
+    async render(next, nextOptions) {
+      if (thread === undefined) {
+        return next.render(read(decodeShared(text, "lossy"), options), nextOptions);
+      }
+      const call: ReadAnswerCall = {
+        kind: "provider.read-answer",
+        module,
+        bytes: text,
+        options,
+        next: { module: next.module, options: nextOptions },
+      };
+      try {
+        return resultOf(await thread.call<ThreadOutcome>(owner, call, signal));
+      } catch (error) {
+        throw failureOfThrown(error, signal);
+      }
+    },
+  };
+}
+
 /** In the thread. */
 export async function doReadAnswer(call: ReadAnswerCall): Promise<ThreadOutcome> {
-  const { module, bytes, options } = call;
+  const { module, bytes, options, next } = call;
   const { read } = await exportOf<AnswerRead<unknown, unknown>>(module, AnswerRead);
-  return threadOutcome(() => read(decodeShared(bytes, "lossy"), options));
+  const text = () => decodeShared(bytes, "lossy");
+  if (next === undefined) return threadOutcome(() => read(text(), options));
+  type Render = CompletionRender<unknown, unknown>;
+  const { render } = await exportOf<Render>(next.module, CompletionRender);
+  return threadOutcome(() => render(read(text(), options) as TypedCompletion, next.options));
 }

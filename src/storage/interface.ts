@@ -1,3 +1,5 @@
+import { GatewayError } from "../lib/errors.ts";
+
 /** Bytes from `start` up to, not including, `end`. */
 export interface ByteRange {
   readonly start: number;
@@ -55,6 +57,17 @@ export class ObjectMissingError extends StorageError {
     super(`nothing is stored under ${key}`);
     this.name = "ObjectMissingError";
   }
+}
+
+const RETRY_AFTER_SECONDS = 5;
+
+/** A failure of the store as the caller may see it; any other error as it is. */
+export function asStorageFailure(error: unknown): unknown {
+  if (!(error instanceof StorageError)) return error;
+  return new GatewayError("overloaded", "The file storage cannot be reached at the moment.", {
+    cause: error,
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
 }
 
 const KEY = /^[a-z0-9_]{8,80}$/;

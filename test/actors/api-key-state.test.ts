@@ -28,6 +28,7 @@ function record(over: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
     rateLimitRpm: null,
     dailyBudgetNano: 1_000n,
     monthlyBudgetNano: 5_000n,
+    budgetIncludesByok: false,
     allowedModels: null,
     expiresAtMs: null,
     isActive: true,

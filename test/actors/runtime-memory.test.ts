@@ -36,6 +36,7 @@ test("100,000 idle actors fit in a process, at less than 1.25 KB each", async ()
         rate_limit_rpm: 60,
         daily_budget_nano: 1_000_000_000n,
         monthly_budget_nano: 10_000_000_000n,
+        budget_includes_byok: false,
         allowed_models: null,
         expires_at: null,
         is_active: true,

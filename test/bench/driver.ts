@@ -1,7 +1,8 @@
 import type { Child } from "./children.ts";
 import type { AbortResult, AbortSpec, LoadResult, LoadSpec } from "./load-protocol.ts";
+import { MESSAGES_PATH, messagesRequest, verifyMessages } from "./messages-wire.ts";
 import { readUsage, resetPeak } from "./process-usage.ts";
-import { CHAT_PATH, type ModelName, requestBody, verifyAnswer } from "./wire.ts";
+import { CHAT_PATH, MODELS, type ModelName, requestBody, verifyAnswer } from "./wire.ts";
 
 /** One of the two that are compared. */
 export interface Target {
@@ -102,12 +103,12 @@ export class Driver {
     const expected = await this.#expectedOf(target, workload);
     const quietMb = readUsage(target.pid).residentMb;
     resetPeak(target.pid);
-    const isTimed = workload.model === "live";
+    const isTimed = workload.model === "live" || workload.model === "messagesLive";
     const result = await this.#order<LoadResult>({
       kind: "load",
       port: target.port,
       keys: run.keys ?? [target.key],
-      body: requestBody(workload.model, workload.isStream),
+      ...requestOf(target, workload),
       connections: run.connections,
       spreadMs: run.spreadMs ?? 0,
       warmupMs: run.warmupMs,
@@ -130,7 +131,7 @@ export class Driver {
       kind: "abort",
       port: target.port,
       keys: [target.key],
-      body: requestBody("endless", true),
+      ...requestOf(target, { model: "endless", isStream: true }),
       connections,
       streams,
     });
@@ -154,24 +155,39 @@ export class Driver {
   }
 
   /** One answer is read in full; those of a load are compared with its length and end. */
-  async #expectedOf(target: Target, { model, isStream }: Workload): Promise<ExpectedBody> {
+  async #expectedOf(target: Target, workload: Workload): Promise<ExpectedBody> {
+    const { model, isStream } = workload;
     const id = `${target.name} ${model} ${isStream}`;
     const known = this.#expected.get(id);
     if (known !== undefined) return known;
-    const answer = await fetch(`http://127.0.0.1:${target.port}${CHAT_PATH}`, {
+    const { path, body } = requestOf(target, workload);
+    const answer = await fetch(`http://127.0.0.1:${target.port}${path}`, {
       method: "POST",
       headers: { "content-type": "application/json", authorization: `Bearer ${target.key}` },
-      body: requestBody(model, isStream),
+      body,
     });
     const bytes = await answer.bytes();
     const text = new TextDecoder().decode(bytes);
     if (!answer.ok) throw new Error(`${target.name} answered ${answer.status}: ${text}`);
-    verifyAnswer(text, isStream);
+    if (path === MESSAGES_PATH) verifyMessages(text, isStream);
+    else verifyAnswer(text, isStream);
     if (target.name === "gateway") this.#gatewayAnswers++;
     const expected = { bytes: bytes.length, ending: text.slice(-ENDING_BYTES) };
     this.#expected.set(id, expected);
     return expected;
   }
+}
+
+/** Whether the upstream serves a model in Anthropic's wire. */
+export function isOfMessages(model: ModelName): boolean {
+  return model === "messages" || model === "messagesLive";
+}
+
+/** The gateway is asked for chats. What is no chat at the upstream the bare proxy is asked for as it is there. */
+function requestOf({ name }: Target, { model, isStream }: Workload) {
+  return isOfMessages(model) && name === "bare"
+    ? { path: MESSAGES_PATH, body: messagesRequest(MODELS[model], isStream) }
+    : { path: CHAT_PATH, body: requestBody(model, isStream) };
 }
 
 function measurementOf(result: LoadResult): Omit<Measurement, "quietMb" | "residentMb" | "peakMb"> {

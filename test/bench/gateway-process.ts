@@ -131,16 +131,14 @@ function settings(
   };
 }
 
-/** One provider, the upstream, and its models, with prices. */
+/** The upstream in each of its wires, and its models, with prices. */
 function gatewayConfig(upstreamPort: number): string {
+  const base_url = `${upstreamUrl(upstreamPort)}/v1`;
+  const api_key = "upstream-key";
   return JSON.stringify({
     providers: [
-      {
-        id: "bench",
-        type: "openai-compatible",
-        base_url: `${upstreamUrl(upstreamPort)}/v1`,
-        api_key: "upstream-key",
-      },
+      { id: "bench", type: "openai-compatible", base_url, api_key },
+      { id: "bench-anthropic", type: "anthropic", base_url, api_key },
     ],
     models: Object.values(MODELS).map((id) => ({
       id,
@@ -150,7 +148,9 @@ function gatewayConfig(upstreamPort: number): string {
       input_cost_per_token: 1.5e-7,
       output_cost_per_token: 6e-7,
       capabilities: ["streaming"],
-      endpoints: [{ provider: "bench", model: id }],
+      endpoints: [
+        { provider: id.startsWith(MODELS.messages) ? "bench-anthropic" : "bench", model: id },
+      ],
     })),
   });
 }

@@ -1,12 +1,11 @@
 import { type AbortResult, type AbortSpec, requestBytes } from "./load-protocol.ts";
-import { CHAT_PATH } from "./wire.ts";
 
 const TOKEN = '"content":" tok"';
 const STATUS_OK = "HTTP/1.1 200";
 
 /** Opens streams, and goes away from each one without a word once the first tokens have come. */
 export async function runAborts(spec: AbortSpec): Promise<AbortResult> {
-  const [request = Buffer.alloc(0)] = requestBytes(spec, CHAT_PATH);
+  const [request = Buffer.alloc(0)] = requestBytes(spec);
   const startedMs = performance.now();
   let started = 0;
   let aborted = 0;

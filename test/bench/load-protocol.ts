@@ -2,6 +2,7 @@
 
 interface Target {
   readonly port: number;
+  readonly path: string;
   /** Requests go around them in turn. */
   readonly keys: readonly string[];
   readonly body: string;
@@ -58,10 +59,10 @@ export interface AbortResult {
   readonly tookMs: number;
 }
 
-export function requestBytes(target: Target, path: string): Buffer[] {
+export function requestBytes(target: Target): Buffer[] {
   return target.keys.map((key) =>
     Buffer.from(
-      `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${target.port}\r\nContent-Type: application/json\r\n` +
+      `POST ${target.path} HTTP/1.1\r\nHost: 127.0.0.1:${target.port}\r\nContent-Type: application/json\r\n` +
         `Authorization: Bearer ${key}\r\nContent-Length: ${Buffer.byteLength(target.body)}\r\n\r\n${target.body}`,
     ),
   );

@@ -2,7 +2,6 @@ import { EventClock } from "./event-clock.ts";
 import { type LoadResult, type LoadSpec, requestBytes } from "./load-protocol.ts";
 import { readMachineCpuSeconds, readUsage } from "./process-usage.ts";
 import { ResponseReader } from "./response-reader.ts";
-import { CHAT_PATH } from "./wire.ts";
 
 const WARMUP_CHECK_MS = 20;
 const PAUSE_MS = 40;
@@ -27,7 +26,7 @@ export class LoadRun {
 
   constructor(spec: LoadSpec) {
     this.#spec = spec;
-    this.#requests = requestBytes(spec, CHAT_PATH);
+    this.#requests = requestBytes(spec);
   }
 
   async run(): Promise<LoadResult> {

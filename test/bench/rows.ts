@@ -6,6 +6,9 @@ export const CHAT: Workload = { model: "instant", isStream: false };
 export const STREAM: Workload = { model: "instant", isStream: true };
 export const LIVE: Workload = { model: "live", isStream: true };
 const DELAYED: Workload = { model: "delayed", isStream: false };
+const MESSAGES_CHAT: Workload = { model: "messages", isStream: false };
+const MESSAGES_STREAM: Workload = { model: "messages", isStream: true };
+const MESSAGES_LIVE: Workload = { model: "messagesLive", isStream: true };
 
 const LIMIT_CONNECTIONS = 256;
 const DEPLOYED_CONNECTIONS = 500;
@@ -16,6 +19,15 @@ export const ROWS = [
   row("chat", "chat, limit", CHAT, LIMIT_CONNECTIONS, 0),
   row("stream", "streams, limit", STREAM, LIMIT_CONNECTIONS, 0),
   row("chat-32", "chat", CHAT, 32, 0),
+  row(
+    "anthropic-live",
+    "live streams over Anthropic's wire",
+    MESSAGES_LIVE,
+    DEPLOYED_CONNECTIONS,
+    LIVE_STREAM_MS,
+  ),
+  row("anthropic-chat", "chat over Anthropic's wire", MESSAGES_CHAT, LIMIT_CONNECTIONS, 0),
+  row("anthropic-stream", "streams over Anthropic's wire", MESSAGES_STREAM, LIMIT_CONNECTIONS, 0),
 ] as const;
 
 function row<Name extends string>(

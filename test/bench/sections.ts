@@ -2,7 +2,7 @@ import type { Database } from "../../db/client.ts";
 import { measureAbortedStreams } from "./aborted-streams.ts";
 import { commitLatencyMs } from "./commit-latency.ts";
 import { type Comparison, compare, type Row } from "./compare.ts";
-import type { Driver, Target } from "./driver.ts";
+import { type Driver, isOfMessages, type Target } from "./driver.ts";
 import { measureManyKeys } from "./many-keys.ts";
 import type { BenchOptions } from "./options.ts";
 import type { BenchResults } from "./results.ts";
@@ -58,12 +58,14 @@ export async function measureSections(
 async function warmUp(stage: Stage, rows: readonly Row[]): Promise<void> {
   const { options, driver, gateway, bare, say } = stage;
   const { sections } = options;
-  const usesStreams = sections.has("aborts") || rows.some(({ workload }) => workload.isStream);
-  const usesChat = sections.has("keys") || rows.some(({ workload }) => !workload.isStream);
+  const chats = rows.filter(({ workload }) => !isOfMessages(workload.model));
+  const usesStreams = sections.has("aborts") || chats.some(({ workload }) => workload.isStream);
+  const usesChat = sections.has("keys") || chats.some(({ workload }) => !workload.isStream);
   const workloads = [
     ...(usesChat ? [CHAT] : []),
     ...(usesStreams ? [STREAM] : []),
     ...(sections.has("live") ? [LIVE] : []),
+    ...rows.map(({ workload }) => workload).filter(({ model }) => isOfMessages(model)),
   ];
   say("warming up");
   const connections = SIDE_CONNECTIONS;

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { MESSAGES_PATH, messageEvents, wholeMessage } from "./messages-wire.ts";
 import { RequestReader } from "./request-reader.ts";
 import { UPSTREAM_CERTIFICATE_PATH, UPSTREAM_KEY_PATH } from "./upstream-address.ts";
 import {
@@ -27,17 +28,18 @@ const STREAM_HEAD = `${HEAD}text/event-stream; charset=utf-8\r\ntransfer-encodin
 
 interface Answers {
   readonly completion: Buffer;
-  /** By whether usage was asked: head, then one HTTP chunk for each event, then the end. */
+  /** By whether usage was asked. */
   readonly streams: readonly [Buffer[], Buffer[]];
 }
 
 function encodeAnswers(model: string): Answers {
-  const stream = (includesUsage: boolean) => [
-    Buffer.from(STREAM_HEAD),
-    ...streamEvents(model, includesUsage).map(httpChunk),
-    Buffer.from("0\r\n\r\n"),
-  ];
+  const stream = (includesUsage: boolean) => streamParts(streamEvents(model, includesUsage));
   return { completion: jsonAnswer(completion(model)), streams: [stream(false), stream(true)] };
+}
+
+/** Head, then one HTTP chunk for each event, then the end. */
+function streamParts(events: readonly string[]): Buffer[] {
+  return [Buffer.from(STREAM_HEAD), ...events.map(httpChunk), Buffer.from("0\r\n\r\n")];
 }
 
 function httpChunk(text: string): Buffer {
@@ -54,6 +56,11 @@ const instant = encodeAnswers(MODELS.instant);
 const delayed = encodeAnswers(MODELS.delayed);
 const live = encodeAnswers(MODELS.live);
 const endless = encodeAnswers(MODELS.endless);
+const message = {
+  whole: jsonAnswer(wholeMessage(MODELS.messages)),
+  stream: Buffer.concat(streamParts(messageEvents(MODELS.messages))),
+  live: streamParts(messageEvents(MODELS.messagesLive)),
+};
 const bursts = instant.streams.map((parts) => Buffer.concat(parts)) as [Buffer, Buffer];
 
 interface Client {
@@ -70,12 +77,19 @@ let openStreams = 0;
 function answer(socket: Socket, path: string, body: Buffer): void {
   const asksForUsage = body.indexOf('"include_usage":true') < 0 ? 0 : 1;
   if (path === OPEN_STREAMS_PATH) send(socket, jsonAnswer(JSON.stringify({ openStreams })));
+  else if (path === MESSAGES_PATH) answerMessages(socket, body);
   else if (body.indexOf(MODELS.delayed) >= 0)
     setTimeout(send, DELAY_MS, socket, delayed.completion);
   else if (body.indexOf('"stream":true') < 0) send(socket, instant.completion);
   else if (body.indexOf(MODELS.live) >= 0) writeLive(socket, live.streams[asksForUsage]);
   else if (body.indexOf(MODELS.endless) >= 0) writeEndless(socket, endless.streams[asksForUsage]);
   else send(socket, bursts[asksForUsage]);
+}
+
+function answerMessages(socket: Socket, body: Buffer): void {
+  if (body.indexOf('"stream":true') < 0) send(socket, message.whole);
+  else if (body.indexOf(MODELS.messagesLive) >= 0) writeLive(socket, message.live);
+  else send(socket, message.stream);
 }
 
 function send(socket: Socket, bytes: Buffer): void {
@@ -88,12 +102,13 @@ function send(socket: Socket, bytes: Buffer): void {
   if (written < bytes.length) data.unsent = bytes.subarray(written);
 }
 
-/** The head and the first event at once, the others one by one, what follows the last token with it. */
+/** The head and the first token at once, the others one by one, what follows the last token with it. */
 function writeLive(socket: Socket, parts: readonly Buffer[]): void {
   const lastToken = parts.findLastIndex((part) => part.indexOf(TIME_MARK) >= 0);
-  let next = 2;
+  const firstToken = parts.findIndex((part) => part.indexOf(TIME_MARK) >= 0);
+  let next = firstToken + 1;
   openStreams++;
-  send(socket, Buffer.concat([parts[0]!, stamped(parts[1]!)]));
+  send(socket, Buffer.concat([...parts.slice(0, firstToken), stamped(parts[firstToken]!)]));
   socket.data.timer = setInterval(() => {
     const event = stamped(parts[next]!);
     if (next < lastToken) {

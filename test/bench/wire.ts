@@ -1,6 +1,6 @@
 /** What the benchmark's upstream answers, and the requests that ask for it. */
 
-const CONTENT_EVENTS = 100;
+export const CONTENT_EVENTS = 100;
 /** Events of the stream that stays open, before it waits for the client to go away. */
 export const OPENING_EVENTS = 5;
 export const CHAT_PATH = "/v1/chat/completions";
@@ -13,12 +13,15 @@ export const LIVE_STREAM_MS = CONTENT_EVENTS * LIVE_INTERVAL_MS;
  * - `delayed`: a completion after DELAY_MS
  * - `live`: a stream with an event every LIVE_INTERVAL_MS, each of which holds the time of its sending
  * - `endless`: a stream that goes on slowly until its client goes away
+ * - `messages`, `messagesLive`: as `instant` and `live`, but in Anthropic's wire: see messages-wire.ts
  */
 export const MODELS = {
   instant: "bench/instant",
   delayed: "bench/delayed",
   live: "bench/live",
   endless: "bench/endless",
+  messages: "bench/messages",
+  messagesLive: "bench/messages-live",
 } as const;
 
 export type ModelName = keyof typeof MODELS;
@@ -40,8 +43,8 @@ export function requestBody(model: ModelName, isStream: boolean): string {
 const COMMON = { id: "chatcmpl-bench", created: 1_767_225_600, system_fingerprint: "fp_bench" };
 const USAGE = { prompt_tokens: 20, completion_tokens: CONTENT_EVENTS, total_tokens: 120 };
 
-/** Stands before the time of sending, which nothing else in an event can be mistaken for. */
-export const TIME_MARK = '"content":"@';
+/** Stands before the time of sending, which nothing else in an event of either wire can be mistaken for. */
+export const TIME_MARK = '":"@';
 /** Milliseconds since 1970 with three decimals: 13 digits, a point, 3 digits. */
 export const TIME_LENGTH = 17;
 
@@ -60,10 +63,15 @@ export function completion(model: string): string {
   });
 }
 
+/** The text of each event: that of a live stream holds a time. */
+export function tokenOf(model: string): string {
+  const isTimed = model === MODELS.live || model === MODELS.messagesLive;
+  return isTimed ? `@${"0".repeat(TIME_LENGTH)}` : " tok";
+}
+
 /** The events of a stream, each a whole SSE frame; `[DONE]` is the last one. */
 export function streamEvents(model: string, includesUsage: boolean): string[] {
-  const isTimed = model === MODELS.live;
-  const token = isTimed ? `@${"0".repeat(TIME_LENGTH)}` : " tok";
+  const token = tokenOf(model);
   const frame = (choices: unknown[], usage?: unknown) =>
     `data: ${JSON.stringify({
       ...COMMON,

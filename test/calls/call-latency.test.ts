@@ -6,6 +6,7 @@ import { CandidateTries } from "../../src/calls/routing/call-candidates.ts";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { CallAbort } from "../../src/providers/transport/call-abort.ts";
+import { noLimits } from "../support/no-limits.ts";
 
 const MEASURED_MS = 40;
 
@@ -30,6 +31,7 @@ test.each([
     endpoints,
     clock,
     steadyClock,
+    slots: noLimits,
     random: () => 0,
     onKeyRefused: () => undefined,
     isDown: () => false,

@@ -36,7 +36,7 @@ const plain: StreamForm<AcceptedChat> = {
   },
   usage: ({ outputTokens }) => estimatedUsage(0, outputTokens),
   ending: () => "",
-  failure: () => "",
+  failure: () => undefined,
 };
 
 const framed: StreamForm<AcceptedChat> = {
@@ -103,4 +103,34 @@ test("a form's error is the last that a broken stream sends, behind the charge o
   expect(await readUntil(reader, "event: error")).toBe("event: error\ndata: provider_error\n\n");
   expect(await bill()).toHaveLength(1);
   expect((await reader.read()).done).toBe(true);
+});
+
+test("a form without a keepalive sends nothing while its provider is silent", async () => {
+  const { provider, reader } = await opened(plain);
+  await readUntil(reader, '"one"');
+  let isRead = false;
+  const next = reader.read().then(({ value }) => {
+    isRead = true;
+    return Buffer.from(value!).toString();
+  });
+  owned.clock.advance(2 * KEEPALIVE_MS);
+  await Bun.sleep(0);
+  expect(isRead).toBe(false);
+  provider.say("two");
+  expect(await next).toContain('"two"');
+});
+
+test("a form without words for a failure has its connection cut, behind the charge of what was delivered", async () => {
+  for (const end of ["its provider breaks off", "the process stops"]) {
+    const { provider, stream, reader, bill } = await opened(plain);
+    await readUntil(reader, '"one"');
+    const next = reader.read().then(
+      () => "an end",
+      () => "a cut",
+    );
+    if (end === "the process stops") stream.cutShort();
+    else provider.breakOff();
+    expect(await next).toBe("a cut");
+    expect(await bill()).toHaveLength(1);
+  }
 });

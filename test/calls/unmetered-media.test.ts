@@ -37,7 +37,7 @@ describe("where sound or images cost something else than text, which no usage te
     ["text", "hi", ["sound", "images", "plain"]],
     ["parts of text", [text, text], ["sound", "images", "plain"]],
     ["an image", [text, { type: "image_url", image_url: { url: "data:" } }], ["sound", "plain"]],
-    ["sound", [text, { type: "input_audio", input_audio: {} }], ["plain"]],
+    ["sound", [text, { type: "input_audio", input_audio: {} }], ["images", "plain"]],
     ["a file, which may hold either", [{ type: "file", file: {} }], ["plain"]],
     ["a part of a type nobody knows", [{ type: "hologram" }], ["plain"]],
   ])("%s goes to those alone that meter it", (_what, content, expected) => {

@@ -42,6 +42,8 @@ test("keys create takes budgets, rate, models and expiry, of the only organizati
         "0",
         "--monthly-budget-usd",
         "2.000000001",
+        "--budget-includes-byok",
+        "true",
       ],
       ...["--models", "sandbox/chat, openai/gpt-4o", "--expires-at", FUTURE],
     ),
@@ -51,6 +53,7 @@ test("keys create takes budgets, rate, models and expiry, of the only organizati
     rate_limit_rpm: 60,
     daily_budget_usd: 0,
     monthly_budget_usd: 2.000000001,
+    budget_includes_byok: true,
     allowed_models: ["sandbox/chat", "openai/gpt-4o"],
     expires_at: FUTURE,
   });
@@ -162,6 +165,7 @@ test("what cannot be meant is one line and exit code 2", async () => {
   await misuse(...create, "--daily-budget-usd", "-1");
   await misuse(...create, "--daily-budget-usd", "0.0000000001");
   await misuse(...create, "--monthly-budget-usd", "much");
+  await misuse(...create, "--budget-includes-byok", "yes");
   await misuse(...create, "--models", "a,a");
   await misuse(...create, "--models", "");
   await misuse(...create, "--expires-at", "2001-01-01");

@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { CommandContext } from "../../src/cli/command.ts";
 import { COMMANDS, runCli } from "../../src/cli/run-cli.ts";
+import { PROVIDER_TYPES } from "../../src/config/provider-types.ts";
 import { parseApiKey } from "../../src/lib/api-key-format.ts";
 import { printed, runCliProcess } from "./cli-runs.ts";
 
@@ -180,6 +181,32 @@ test("models list needs no database, and shows what the environment enables", as
   const { output } = await run("models", "list", "--provider", "sandbox");
   expect(output).toContain("sandbox/chat ");
   expect(output).not.toContain("openai/");
+});
+
+test("models built-in counts the models of every type of provider, and says why others are left out", async () => {
+  const { exitCode, output } = await run("models", "built-in", "--json");
+  expect(exitCode).toBe(0);
+  const { data } = JSON.parse(output) as {
+    data: { type: string; total: number; models: object; left_out: { reason: string }[] }[];
+  };
+  expect(data.map(({ type }) => type)).toEqual(Object.keys(PROVIDER_TYPES));
+  for (const { type, total, models, left_out: leftOut } of data) {
+    expect(Object.values(models).reduce((sum, count) => sum + count, 0)).toBe(total);
+    for (const { reason } of leftOut) expect(reason).toMatch(/\S/);
+    const { genaiPricesId, bringsNone, isSelfHosted } = PROVIDER_TYPES[type]!;
+    // A type that brings none says why.
+    const isExplained = leftOut.length > 0 || (bringsNone ?? isSelfHosted) !== undefined;
+    expect({ type, isExplained: total > 0 || isExplained }).toEqual({ type, isExplained: true });
+    if (total === 0) expect(genaiPricesId === undefined || leftOut.length > 0).toBeTrue();
+  }
+  const { output: table } = await run(
+    "models",
+    "built-in",
+    "--provider",
+    "perplexity",
+    "--left-out",
+  );
+  expect(table).toMatch(/^perplexity +9 +Perplexity ended its chat completions/m);
 });
 
 test("models list says for each provider how many models it brings, and what is left out and why", async () => {

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { connectDatabase } from "../../db/client.ts";
+import { serviceAccount, startCloudUpstream } from "../support/cloud-upstream.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { s3Environment } from "../support/files-gateway.ts";
 import { startTestGateway } from "../support/gateway.ts";
@@ -191,6 +192,29 @@ describe("with --live", () => {
     listed = "no list";
     expect(await live(KEY)).toMatchObject([{ state: "warning" }]);
   });
+
+  test("credentials are exchanged for a token, and shown to nothing but its endpoint", async () => {
+    const cloud = startCloudUpstream();
+    const path = join(folder, "cloud.json");
+    const key = serviceAccount(cloud.origin);
+    const provider = { id: "v", type: "vertex", base_url: cloud.baseUrl, api_key: key };
+    writeFileSync(path, JSON.stringify({ providers: [provider] }));
+    const check = async () => {
+      const { checks } = await diagnose({ ...sound, GATEWAY_CONFIG: path }, "--live");
+      expect(JSON.stringify(checks)).not.toContain(key.slice(100, 200));
+      return checks.find(({ name }) => name === "live v");
+    };
+    cloud.answer = () => Response.json({ totalTokens: 1 });
+    const detail = `${cloud.baseUrl} takes its credentials`;
+    expect(await check()).toEqual({ name: "live v", state: "ok", detail });
+    cloud.answer = () => Response.json({ error: { code: 403 } }, { status: 403 });
+    expect(await check()).toMatchObject({ state: "wrong" });
+    // Whether the address answers at all is asked without a key.
+    const shown = cloud.asked.flatMap(({ headers }) => headers.get("authorization") ?? []);
+    expect(shown.length).toBePositive();
+    for (const one of shown) expect(one).toStartWith("Bearer ya29.token-");
+    await cloud.stop();
+  }, 60_000);
 });
 
 test("a setting without effect is a warning, and nothing wrong", async () => {

@@ -99,6 +99,7 @@ test("keys create prints the create shape, with all scopes unless told otherwise
     rate_limit_rpm: null,
     daily_budget_usd: null,
     monthly_budget_usd: null,
+    budget_includes_byok: false,
     allowed_models: null,
     expires_at: null,
     is_active: true,

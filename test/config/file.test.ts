@@ -152,11 +152,6 @@ describe("what is wrong is named with its JSON pointer", () => {
       'gateway.config.json /providers/0/type is "constructor", but must be one of',
     ],
     [
-      "a type whose adapter does not exist yet",
-      provider({ type: "cohere" }),
-      'gateway.config.json /providers/0/type is "cohere", which is not supported yet: use one of',
-    ],
-    [
       "an address that is no URL",
       provider({ base_url: "localhost:8000" }),
       'gateway.config.json /providers/0/base_url is "localhost:8000", but must be an http or https URL',

@@ -2,11 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  PROVIDER_TYPES,
-  providerType,
-  UNSUPPORTED_PROVIDER_TYPES,
-} from "../../src/config/provider-types.ts";
+import { PROVIDER_TYPES, providerType } from "../../src/config/provider-types.ts";
 import { isLocalServer } from "../../src/config/providers.ts";
 import { type GatewayConfig, readConfig } from "../../src/config.ts";
 
@@ -25,11 +21,11 @@ function enabled(environment: Record<string, string>, providers: object[] = []) 
 
 describe("a provider of the environment", () => {
   for (const [id, type] of Object.entries(PROVIDER_TYPES)) {
-    const { environmentPrefix: prefix, defaultBaseUrl } = type;
-    if (prefix === undefined || defaultBaseUrl === undefined) continue;
+    const { environmentPrefix: prefix, hostedBaseUrl: baseUrl = type.defaultBaseUrl } = type;
+    if (prefix === undefined || baseUrl === undefined) continue;
     test(`${id} is enabled by its key alone, at its published address`, () => {
       expect(enabled({ [`${prefix}_API_KEY`]: "k" })).toEqual([
-        { id, type: id, baseUrl: defaultBaseUrl, apiKey: "k" },
+        { id, type: id, baseUrl, apiKey: "k" },
       ]);
     });
   }
@@ -53,17 +49,100 @@ describe("a provider of the environment", () => {
       { id: "azure", type: "azure", baseUrl, apiKey: "k" },
     ]);
   });
+});
 
-  test("without an adapter is ignored with a warning that does not show the key", () => {
-    const config = read({
-      COHERE_API_KEY: "hunter2",
-      COHERE_BASE_URL: "http://cohere",
-    });
-    expect(config.providers.map(({ id }) => id)).toEqual(["sandbox"]);
-    expect(config.warnings).toEqual([
-      "COHERE_API_KEY is ignored: provider type cohere is not supported yet",
-      "COHERE_BASE_URL is ignored: provider type cohere is not supported yet",
+describe("Amazon Bedrock", () => {
+  const KEYS = { AWS_ACCESS_KEY_ID: "AKIAIOSFODNN7EXAMPLE", AWS_SECRET_ACCESS_KEY: "a/b+c" };
+  const baseUrl = "https://bedrock-runtime.eu-west-1.amazonaws.com";
+  const bedrock = { id: "bedrock", type: "bedrock", baseUrl, region: "eu-west-1" };
+
+  test("is enabled by what AWS's own tools read", () => {
+    const apiKey = "AKIAIOSFODNN7EXAMPLE:a/b+c";
+    const AWS_REGION = "eu-west-1";
+    expect(enabled({ ...KEYS, AWS_REGION })).toEqual([{ ...bedrock, apiKey }]);
+    expect(enabled({ ...KEYS, AWS_DEFAULT_REGION: AWS_REGION })).toEqual([{ ...bedrock, apiKey }]);
+    const AWS_SESSION_TOKEN = "token==";
+    expect(enabled({ ...KEYS, AWS_REGION, AWS_SESSION_TOKEN })).toEqual([
+      { ...bedrock, apiKey: `${apiKey}:token==` },
     ]);
+    // A key of Bedrock goes before.
+    expect(enabled({ ...KEYS, AWS_REGION, AWS_BEARER_TOKEN_BEDROCK: "ABSK1" })).toEqual([
+      { ...bedrock, apiKey: "ABSK1" },
+    ]);
+    expect(enabled({ BEDROCK_API_KEY: "ABSK1", BEDROCK_BASE_URL: baseUrl })).toEqual([
+      { ...bedrock, apiKey: "ABSK1" },
+    ]);
+  });
+
+  test("needs a region: an access key without one is for something else", () => {
+    expect(enabled(KEYS)).toEqual([]);
+    expect(enabled({ AWS_REGION: "eu-west-1" })).toEqual([]);
+    expect(() => enabled({ AWS_BEARER_TOKEN_BEDROCK: "ABSK1" })).toThrow("AWS_REGION is not set");
+    expect(() => enabled({ ...KEYS, AWS_REGION: "Ireland" })).toThrow("a region like us-east-1");
+  });
+
+  test("of the file takes a key of its own, in one piece or in parts, or that of the environment", () => {
+    const environment = { ...KEYS, SECRET: "s/e", TOKEN: "t==" };
+    const entry = (more: object) => [{ id: "aws", type: "bedrock", ...more }];
+    const aws = {
+      region: "eu-west-1",
+      access_key_id: "AKIAOTHERS00000000",
+      secret_access_key_env: "SECRET",
+      session_token_env: "TOKEN",
+    };
+    expect(enabled(environment, entry({ aws }))).toEqual([
+      { ...bedrock, id: "aws", apiKey: "AKIAOTHERS00000000:s/e:t==" },
+    ]);
+    const proxied = entry({
+      base_url: "https://proxy.test",
+      api_key: "ABSK1",
+      aws: { region: "eu-west-1" },
+    });
+    expect(enabled({}, proxied)).toEqual([
+      { ...bedrock, id: "aws", baseUrl: "https://proxy.test", apiKey: "ABSK1" },
+    ]);
+    const named = [{ id: "bedrock", type: "bedrock", aws: { region: "us-west-2" } }];
+    expect(enabled({ ...KEYS, AWS_REGION: "eu-west-1" }, named)).toEqual([
+      {
+        id: "bedrock",
+        type: "bedrock",
+        baseUrl: "https://bedrock-runtime.us-west-2.amazonaws.com",
+        region: "us-west-2",
+        apiKey: "AKIAIOSFODNN7EXAMPLE:a/b+c",
+      },
+    ]);
+  });
+
+  test.each([
+    [{ aws: { region: "eu-west-1", access_key_id: "AKIA0123456789ABCDEF" } }, "together"],
+    [{ aws: { region: "eu-west-1", session_token: "hunter2" } }, "together"],
+    [
+      {
+        api_key: "hunter2",
+        aws: {
+          region: "eu-west-1",
+          access_key_id: "AKIA0123456789ABCDEF",
+          secret_access_key: "hunter2",
+        },
+      },
+      "another key beside it",
+    ],
+    [{ aws: { region: "hunter" } }, "a region like us-east-1"],
+    [
+      { type: "openai", aws: { region: "eu-west-1" } },
+      "aws is for providers of type bedrock alone",
+    ],
+    [{ api_key: "ABSK1" }, "aws/region is not set"],
+  ])("%j is refused, and shows no secret", (more, message) => {
+    const entry = [{ id: "aws", type: "bedrock", ...more }];
+    let told = "";
+    try {
+      enabled({}, entry);
+    } catch (error) {
+      told = (error as Error).message;
+    }
+    expect(told).toContain(message);
+    expect(told).not.toContain("hunter2");
   });
 });
 
@@ -77,6 +156,19 @@ describe("a server that the operator runs", () => {
     ["litellm", "http://127.0.0.1:4000/v1"],
   ])("of type %s needs neither a key nor an address", (type, baseUrl) => {
     expect(enabled({}, [{ id: "box", type }])).toEqual([{ id: "box", type, baseUrl }]);
+  });
+
+  test("of Ollama is not shown the key of Ollama's cloud, which a key alone leads to", () => {
+    const cloud = { id: "ollama", type: "ollama", baseUrl: "https://ollama.com/v1", apiKey: "k" };
+    const local = { id: "ollama", type: "ollama", baseUrl: "http://127.0.0.1:11434/v1" };
+    expect(enabled({ OLLAMA_API_KEY: "k" })).toEqual([cloud]);
+    expect(isLocalServer(cloud)).toBeFalse();
+    expect(enabled({ OLLAMA_BASE_URL: local.baseUrl })).toEqual([local]);
+    expect(enabled({ OLLAMA_API_KEY: "k" }, [{ id: "ollama", type: "ollama" }])).toEqual([local]);
+    const both = { OLLAMA_API_KEY: "k", OLLAMA_BASE_URL: "https://box.example/v1" };
+    const own = { ...local, baseUrl: "https://box.example/v1", apiKey: "k" };
+    expect(enabled(both)).toEqual([own]);
+    expect(enabled(both, [{ id: "ollama", type: "ollama" }])).toEqual([own]);
   });
 
   test("is enabled by its address alone", () => {
@@ -159,7 +251,7 @@ describe("the table of provider types", () => {
         isSelfHosted ? /^http:\/\/127\.0\.0\.1:\d+\/v1$/ : /^https:\/\/.*[^/]$/,
       );
     }
-    const prefixes = [...types, ...Object.values(UNSUPPORTED_PROVIDER_TYPES)]
+    const prefixes = types
       .map((type) => type.environmentPrefix)
       .filter((prefix) => prefix !== undefined);
     expect(new Set(prefixes).size).toBe(prefixes.length);

@@ -41,6 +41,7 @@ describe("without any variable", () => {
         firstTokenMs: 120_000,
         idleMs: 120_000,
         totalMs: 600_000,
+        fullMs: 10_000,
       },
       uploadMinBytesPerSecond: 32_768,
       corsOrigins: [],
@@ -147,8 +148,9 @@ describe("each variable takes what is documented", () => {
         GATEWAY_UPSTREAM_FIRST_TOKEN_TIMEOUT_MS: "2",
         GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS: "3",
         GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS: "4",
+        GATEWAY_UPSTREAM_FULL_TIMEOUT_MS: "5",
       },
-      { upstreamTimeouts: { connectMs: 1, firstTokenMs: 2, idleMs: 3, totalMs: 4 } },
+      { upstreamTimeouts: { connectMs: 1, firstTokenMs: 2, idleMs: 3, totalMs: 4, fullMs: 5 } },
     ],
     [{ GATEWAY_CORS_ORIGINS: "*" }, { corsOrigins: ["*"] }],
     [

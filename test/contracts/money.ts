@@ -6,6 +6,7 @@ import { describeExtensions } from "./money/extensions.ts";
 import { describeFloods } from "./money/floods.ts";
 import { describeHoldSizes } from "./money/hold-sizes.ts";
 import { describeLongHolds } from "./money/long-holds.ts";
+import { describeOwnBudgets } from "./money/own-budgets.ts";
 import { MoneyHands, type OwnedMoney } from "./money/owned-money.ts";
 import { describeRefusals } from "./money/refusals.ts";
 import { describeSteps } from "./money/steps.ts";
@@ -23,6 +24,7 @@ export function describeMoney(open: () => Promise<OwnedMoney>): void {
   describeRefusals(hands);
   describeEnds(hands);
   describeExtensions(hands);
+  describeOwnBudgets(hands);
   describeUnableDatabase(hands);
   describeChanges(hands);
   describeLongHolds(hands);

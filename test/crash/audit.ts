@@ -1,4 +1,4 @@
-import { billsByTag, brokenRules, look, orphanAttempts } from "./books.ts";
+import { billsByTag, brokenRules, look, orphanAttempts, storedResponses } from "./books.ts";
 import type { Sent } from "./load.ts";
 import type { UpstreamProcess } from "./upstream-process.ts";
 import { breachesOf } from "./verdict.ts";
@@ -20,10 +20,14 @@ export async function auditOf(
   return look(databaseUrl, async (sql) => {
     const violations = await brokenRules(sql);
     const bills = await billsByTag(sql);
+    const stored = await storedResponses(sql);
     for (const sent of finished) {
       const own = bills.get(sent.tag) ?? [];
       count?.(sent, own.length);
       violations.push(...breachesOf(sent, own, produced.get(sent.tag) ?? 0));
+      const isLost = sent.kind.isResponse && sent.isWhole && !stored.has(own[0]?.requestId ?? "");
+      if (isLost)
+        violations.push(`${sent.tag} (${sent.kind.name}): a whole response is not stored`);
     }
     const orphans = await orphanAttempts(sql);
     if (orphans > 0) violations.push(`M3 ${orphans} attempts are nobody's`);

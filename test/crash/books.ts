@@ -67,12 +67,25 @@ export async function brokenRules(sql: Database): Promise<string[]> {
         WHERE a.id IN (h.org_account, h.day_account, h.month_account))`,
     ],
     [
+      "M3 a response is stored that was not charged",
+      await sql`SELECT r.id FROM responses r WHERE r.is_kept AND NOT EXISTS (
+        SELECT FROM transactions t WHERE t.request_id = 'req_' || substr(r.id, 6))`,
+    ],
+    [
       "M3 a request was charged twice",
       await sql`SELECT request_id FROM transactions WHERE request_id IS NOT NULL
         GROUP BY request_id HAVING count(*) > 1`,
     ],
   ];
   return checks.flatMap(([rule, rows]) => rows.map((row) => `${rule}: ${JSON.stringify(row)}`));
+}
+
+/** Requests whose responses are stored whole: their heads, inputs and outputs. */
+export async function storedResponses(sql: Database): Promise<Set<string>> {
+  const rows = await sql<{ request_id: string }[]>`
+    SELECT 'req_' || substr(r.id, 6) AS request_id FROM responses r
+    WHERE r.is_kept AND (SELECT count(*) FROM response_contents c WHERE c.response_id = r.id) = 3`;
+  return new Set(rows.map(({ request_id }) => request_id));
 }
 
 /** Attempts that no live instance runs. */

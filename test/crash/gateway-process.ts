@@ -8,6 +8,8 @@ import { until } from "../support/until.ts";
 const PROJECT = join(import.meta.dir, "..", "..");
 const READY_TIMEOUT_MS = 30_000;
 const STOP_TIMEOUT_MS = 15_000;
+/** For its output to end after it has ended. */
+const LAST_WORDS_MS = 500;
 /** Of what a process says, the last so many characters are kept. */
 const KEPT_OUTPUT_CHARACTERS = 200_000;
 
@@ -66,14 +68,20 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
   );
   const stdout = collect(child.stdout);
   const stderr = collect(child.stderr);
-  const exited = child.exited.then(() => child.exitCode);
+  // Its end is known before the last that it said is read; a child of its own may keep the pipes open.
+  let ended = false;
+  const exited = child.exited.then(async () => {
+    await Promise.race([Promise.all([stdout.ended, stderr.ended]), Bun.sleep(LAST_WORDS_MS)]);
+    ended = true;
+    return child.exitCode;
+  });
   const said = () => [stdout.text().trim(), stderr.text().trim()].join("\n");
   const listening = until(
     "the gateway listens",
     () => {
       const url = /"listening on (http:[^"]+)"/.exec(stdout.text())?.[1];
       if (url !== undefined) return url;
-      if (child.exitCode === null && child.signalCode === null) return undefined;
+      if (!ended) return undefined;
       throw new Error(`the gateway ended: ${said()}`);
     },
     READY_TIMEOUT_MS,
@@ -103,15 +111,15 @@ export async function exitOf(gateway: GatewayProcess): Promise<number | null> {
   }
 }
 
-function collect(stream: ReadableStream<Uint8Array>): { text(): string } {
+function collect(stream: ReadableStream<Uint8Array>): { text(): string; ended: Promise<void> } {
   let text = "";
   const decoder = new TextDecoder();
-  void (async () => {
+  const ended = (async () => {
     for await (const bytes of stream) {
       text = (text + decoder.decode(bytes, { stream: true })).slice(-KEPT_OUTPUT_CHARACTERS);
     }
   })();
-  return { text: () => text };
+  return { text: () => text, ended };
 }
 
 /** The value of a metric without labels, as /metrics tells it. */

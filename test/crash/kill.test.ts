@@ -132,6 +132,7 @@ test(
     const load = new Load({
       workers: WORKERS,
       random: seededRandom(SEED + 1),
+      sendsResponses: true,
       keys: [
         { secret: keys.secret_key, weight: 6 },
         { secret: limited.secret, weight: 1 },

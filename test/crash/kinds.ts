@@ -17,6 +17,8 @@ const FREE_PLAN_FEE = 400n;
 export interface Kind {
   readonly name: string;
   readonly stream: boolean;
+  /** Sent to /v1/responses, and stored; otherwise a chat. */
+  readonly isResponse?: true;
   readonly behaviour: Behaviour;
   /** Tokens of a whole answer; undefined where there never is one. */
   readonly tokens: number | undefined;
@@ -89,6 +91,32 @@ export const KINDS: readonly Kind[] = [
     tokens: undefined,
     behaviour: whole(50, { do: "cut", afterEvents: 30, delayMs: 2 }),
     weight: 1,
+  },
+  {
+    name: "response",
+    stream: false,
+    isResponse: true,
+    tokens: 22,
+    behaviour: whole(22),
+    weight: 2,
+    isQuick: true,
+  },
+  {
+    name: "insistent-response",
+    stream: false,
+    isResponse: true,
+    tokens: 24,
+    behaviour: whole(24, { firstDelayMs: 20 }),
+    insists: true,
+    weight: 2,
+  },
+  {
+    name: "streamed-response",
+    stream: true,
+    isResponse: true,
+    tokens: 60,
+    behaviour: whole(60, { delayMs: 3 }),
+    weight: 3,
   },
   {
     name: "failing",

@@ -40,6 +40,8 @@ export interface LoadOptions {
   readonly random: () => number;
   /** Secret keys and how often each is used, in comparison. */
   readonly keys: readonly { readonly secret: string; readonly weight: number }[];
+  /** Responses too, whose streams do not outlast an outage of the database. */
+  readonly sendsResponses?: true;
   /** Of the gateways whose waiting for a processor `tookMs` leaves out. */
   readonly pids?: readonly number[];
 }
@@ -66,9 +68,10 @@ export class Load {
 
   constructor(options: LoadOptions) {
     this.#options = options;
-    const quick = KINDS.filter(({ isQuick }) => isQuick);
+    const kinds = KINDS.filter(({ isResponse }) => options.sendsResponses || !isResponse);
+    const quick = kinds.filter(({ isQuick }) => isQuick);
     this.#workers = Array.from({ length: options.workers }, (_, i) =>
-      this.#work(i % 2 === 0 ? KINDS : quick),
+      this.#work(i % 2 === 0 ? kinds : quick),
     );
   }
 
@@ -197,21 +200,28 @@ export async function receive(
 ): Promise<void> {
   const { kind, tag } = sent;
   const abort = new AbortController();
-  const response = await fetch(`${baseUrl}/v1/chat/completions`, {
-    method: "POST",
-    // A connection that is used again could send a request twice when it breaks.
-    keepalive: false,
-    signal: abort.signal,
-    headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-    body: JSON.stringify({
-      model: `test/${kind.name}`,
-      messages: [{ role: "user", content: PROMPT }],
-      max_tokens: limitOf(kind),
-      user: tag,
-      ...(kind.insists ? { metadata: { idempotency_key: tag } } : {}),
-      ...(kind.stream ? { stream: true, stream_options: { include_usage: true } } : {}),
-    }),
-  });
+  const limit = limitOf(kind);
+  const response = await fetch(
+    `${baseUrl}/v1/${kind.isResponse ? "responses" : "chat/completions"}`,
+    {
+      method: "POST",
+      // A connection that is used again could send a request twice when it breaks.
+      keepalive: false,
+      signal: abort.signal,
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        model: `test/${kind.name}`,
+        ...(kind.isResponse
+          ? { input: PROMPT, max_output_tokens: limit, stream: kind.stream }
+          : { messages: [{ role: "user", content: PROMPT }], max_tokens: limit }),
+        user: tag,
+        ...(kind.insists ? { metadata: { idempotency_key: tag } } : {}),
+        ...(kind.stream && !kind.isResponse
+          ? { stream: true, stream_options: { include_usage: true } }
+          : {}),
+      }),
+    },
+  );
   sent.status = response.status;
   sent.requestId = response.headers.get("x-gateway-request-id") ?? undefined;
   sent.retryAfter = response.headers.get("retry-after") ?? undefined;
@@ -247,14 +257,16 @@ async function receiveStream(
 }
 
 function takeFrame(sent: Sent, frame: string, nowMs: number): void {
-  if (!frame.startsWith("data: ")) return;
+  const [, data] = /^(?:event: .*\n)?data: (.*)$/.exec(frame) ?? [];
+  if (data === undefined) return;
   sent.hasContent = true;
-  if (frame === "data: [DONE]") {
+  if (data === "[DONE]") {
     sent.isWhole = true;
     return;
   }
-  const chunk = JSON.parse(frame.slice("data: ".length));
+  const chunk = JSON.parse(data);
   sent.errorCode ??= chunk.error?.code;
-  sent.costUsd ??= chunk.usage?.cost;
-  if (chunk.choices?.[0]?.delta.content) sent.tokenTimesMs.push(nowMs);
+  sent.costUsd ??= (chunk.response ?? chunk).usage?.cost;
+  const isToken = chunk.type === "response.output_text.delta" || chunk.choices?.[0]?.delta.content;
+  if (isToken) sent.tokenTimesMs.push(nowMs);
 }

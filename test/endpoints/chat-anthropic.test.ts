@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { femtoFromUsd } from "../../src/lib/money.ts";
+import { block, delta, end, said, start } from "../support/anthropic-events.ts";
 import {
   expectedOf,
   framed,
@@ -174,30 +175,6 @@ describe("recorded messages", () => {
   });
 });
 
-const start = (usage: Fields | null = { input_tokens: 40, output_tokens: 1 }) => ({
-  type: "message_start",
-  message: { id: "msg_1", type: "message", role: "assistant", content: [], usage },
-});
-const block = (index: number, content_block: Fields) => ({
-  type: "content_block_start",
-  index,
-  content_block,
-});
-const delta = (index: number, piece: Fields) => ({
-  type: "content_block_delta",
-  index,
-  delta: piece,
-});
-const said = (text: string) => [
-  block(0, { type: "text", text: "" }),
-  delta(0, { type: "text_delta", text }),
-  { type: "content_block_stop", index: 0 },
-];
-const end = (stop_reason: string, usage: Fields | null = { output_tokens: 7 }) => [
-  { type: "message_delta", delta: { stop_reason }, usage },
-  { type: "message_stop" },
-];
-
 const MESSAGE = {
   type: "message",
   role: "assistant",
@@ -263,12 +240,124 @@ describe("the cache", () => {
     },
   );
 
-  test("is asked for without breakpoints, too", async () => {
-    anthropic.answerWith(() => Response.json(MESSAGE));
-    const response = await chat({ cache_control: { type: "ephemeral" } });
+  test.each([
+    ["5m", { ephemeral_5m_input_tokens: 300 }, { written: 300 }],
+    ["1h", { ephemeral_1h_input_tokens: 300 }, { written: 300, writtenForHour: 300 }],
+  ])("is asked for without breakpoints, and for %s has that price", async (ttl, byTime, tokens) => {
+    const { cache_read_input_tokens: _, ...told } = { ...usage, cache_creation: byTime };
+    anthropic.answerWith(() => Response.json({ ...MESSAGE, usage: told }));
+    const content = "x".repeat(3_000);
+    const response = await chat({
+      messages: [{ role: "system", content }, ...MESSAGES],
+      cache_control: { type: "ephemeral", ttl },
+    });
     expect(response.headers.get("x-gateway-dropped-parameters")).toBeNull();
-    expect(anthropic.seen.at(-1)!.body.cache_control).toEqual({ type: "ephemeral" });
+    await response.arrayBuffer();
+    const { system, messages: sent } = anthropic.seen.at(-1)!.body as Record<string, Fields[]>;
+    expect(system![0]!.cache_control).toEqual({ type: "ephemeral", ttl });
+    expect((sent![0]!.content as Fields[])[0]!.cache_control).toEqual({ type: "ephemeral", ttl });
+    expect(await billOfResponse(anthropic.gateway, response)).toMatchObject({
+      chargeNano: chargeNano({ input: 10, output: 7, ...tokens }),
+    });
   });
+});
+
+describe("citations", () => {
+  const passage = { document_index: 0, document_title: "a.txt", cited_text: "The sky is blue." };
+  const ofFile = {
+    type: "char_location",
+    ...passage,
+    start_char_index: 0,
+    end_char_index: 16,
+    file_id: null,
+  };
+  const ofWeb = {
+    type: "web_search_result_location",
+    url: "https://example.com/sky",
+    title: "Sky",
+    cited_text: "blue",
+    encrypted_index: "Eo8B",
+  };
+  const odd = { type: "of_next_year" };
+  const annotations = [
+    {
+      type: "file_citation",
+      file_citation: {
+        filename: "a.txt",
+        document_index: 0,
+        start_char_index: 0,
+        end_char_index: 16,
+        content: "The sky is blue.",
+        start_index: 3,
+        end_index: 10,
+      },
+    },
+    {
+      type: "url_citation",
+      url_citation: {
+        url: "https://example.com/sky",
+        title: "Sky",
+        content: "blue",
+        start_index: 3,
+        end_index: 10,
+      },
+    },
+  ];
+  const file = { file_data: `data:text/plain;base64,${btoa("The sky is blue.")}` };
+  const messages = [
+    { role: "user", content: [{ type: "file", file, citations: { enabled: true } }] },
+  ];
+
+  test("of a document are asked for, and become annotations with their place in the text", async () => {
+    const content = [
+      { type: "text", text: "\u{1f44b} " },
+      { type: "text", text: "It is b", citations: [ofFile, odd, ofWeb, null] },
+    ];
+    anthropic.answerWith(() => Response.json({ ...MESSAGE, content }));
+    const { choices } = (await (await chat({ messages })).json()) as { choices: Fields[] };
+    expect(choices[0]!.message).toMatchObject({ content: "\u{1f44b} It is b", annotations });
+    const asked = anthropic.seen.at(-1)!.body.messages as { content: Fields[] }[];
+    expect(asked[0]!.content[0]).toMatchObject({ type: "document", citations: { enabled: true } });
+  });
+
+  test("come in a stream with the end of their passage", async () => {
+    const cited = (citation: unknown) => delta(1, { type: "citations_delta", citation });
+    anthropic.answerWith(() =>
+      inPieces(
+        framed([
+          start(),
+          ...said("\u{1f44b} "),
+          block(1, { type: "text", text: "", citations: [] }),
+          cited(ofFile),
+          delta(1, { type: "text_delta", text: "It is " }),
+          cited(odd),
+          cited(ofWeb),
+          delta(1, { type: "text_delta", text: "b" }),
+          { type: "content_block_stop", index: 1 },
+          ...end("end_turn"),
+        ]),
+        () => 30,
+      ),
+    );
+    const { chunks, content } = await readStream(await stream({ messages }));
+    expect(content).toBe("\u{1f44b} It is b");
+    const told = chunks.flatMap(({ choices }) => choices[0]?.delta.annotations ?? []);
+    expect(told).toEqual(annotations);
+  });
+});
+
+test("thinking between calls of tools is asked for by its beta", async () => {
+  anthropic.answerWith(() => Response.json(MESSAGE));
+  const tools = [{ type: "function", function: { name: "look" } }];
+  const asked = { reasoning_effort: "low", max_tokens: 3_000, interleaved_thinking: true };
+  await (await chat({ model: BUDGET, tools, ...asked })).arrayBuffer();
+  expect(anthropic.seen.at(-1)!.headers.get("anthropic-beta")).toBe(
+    "interleaved-thinking-2025-05-14",
+  );
+  expect(anthropic.seen.at(-1)!.body.interleaved_thinking).toBeUndefined();
+  const response = await chat({ model: BUDGET, interleaved_thinking: true });
+  expect(response.headers.get("x-gateway-dropped-parameters")).toBe("interleaved_thinking");
+  expect(anthropic.seen.at(-1)!.headers.get("anthropic-beta")).toBeNull();
 });
 
 describe("an answer in JSON", () => {
@@ -335,6 +424,8 @@ describe("stop reasons", () => {
     ["model_context_window_exceeded", "length"],
     ["refusal", "content_filter"],
     ["unheard_of", "stop"],
+    // There is no call.
+    ["tool_use", "stop"],
   ])("%s is %s", async (reason, finish) => {
     anthropic.answerWith(() =>
       inPieces(framed([start(), ...said("hi"), ...end(reason)]), () => 50),
@@ -428,6 +519,36 @@ describe("streams that go wrong", () => {
         { toolCalls: [{ index: 0, id: "toolu_1", name: "look", arguments: '{"at":"sky"}' }] },
       ],
       [
+        "calls that end as text does are calls",
+        [
+          start(),
+          block(0, { type: "tool_use", id: "toolu_1", name: "look", input: {} }),
+          { type: "content_block_stop", index: 0 },
+          ...end("end_turn"),
+        ],
+        {
+          finishReason: "tool_calls",
+          toolCalls: [{ index: 0, id: "toolu_1", name: "look", arguments: "{}" }],
+        },
+      ],
+      [
+        "what follows the end is not read",
+        [start(), ...said("hi"), ...end("end_turn"), ...said("more"), { type: "error" }],
+        { content: "hi", isDone: true, finishReason: "stop" },
+      ],
+      [
+        "deltas without the beginning of their block, and a second beginning, are read",
+        [
+          start(),
+          delta(5, { type: "text_delta", text: "h" }),
+          start(),
+          delta(5, { type: "text_delta", text: "i" }),
+          { type: "content_block_stop", index: 7 },
+          ...end("end_turn"),
+        ],
+        { content: "hi", isDone: true, finishReason: "stop" },
+      ],
+      [
         "a call without a name is an error",
         [start(), ...said("half"), block(1, { type: "tool_use", id: "toolu_1" })],
         { content: "half", isDone: false, code: "provider_error" },
@@ -459,17 +580,40 @@ describe("streams that go wrong", () => {
       expect(read.error!.error.code).toBe("provider_error");
       const bill = await billOfResponse(anthropic.gateway, response);
       expect(bill).toMatchObject({ promptTokens: 40, estimated: true });
-      expect(bill.completionTokens).toBeGreaterThan(1);
+      expect(bill.completionTokens).toBe(1);
     }
   });
 
-  test("garbage before anything was said has a status", async () => {
-    for (const text of ["data: 5\n\n", "<html>busy</html>", "", framed([start()])]) {
-      anthropic.answerWith(() => inPieces(text, () => 5));
-      const response = await stream();
-      expect(response.status).toBe(502);
-      await response.arrayBuffer();
-    }
+  const told = (type: string) => framed([{ type: "error", error: { type, message: "no" } }]);
+  test.each([
+    ["what is no event", "data: 5\n\n", 502],
+    ["what is no stream", "<html>busy</html>", 502],
+    ["nothing", "", 502],
+    ["a beginning alone", framed([start()]), 502],
+    ["a limit", told("rate_limit_error"), 429],
+    ["a request that is refused", told("invalid_request_error"), 400],
+    ["an overload", told("overloaded_error"), 502],
+    ["an error of no known type", told("error_of_next_year"), 502],
+  ])("%s before anything was said has a status", async (_name, text, status) => {
+    anthropic.answerWith(() => inPieces(text, () => 5));
+    const response = await stream();
+    expect(response.status).toBe(status);
+    await response.arrayBuffer();
+  });
+
+  test.each<[string, Fields]>([
+    ["no content", { content: undefined }],
+    ["content that is text", { content: "hi" }],
+    ["a call without a name", { content: [{ type: "tool_use", id: "toolu_1" }] }],
+    ["an error's type", { type: "error", error: { type: "api_error", message: "no" } }],
+  ])("a whole message with %s is 502 and costs nothing", async (_name, members) => {
+    anthropic.answerWith(() => Response.json({ ...MESSAGE, ...members }));
+    const response = await chat();
+    expect(response.status).toBe(502);
+    const id = response.headers.get("x-gateway-request-id")!;
+    const { sql } = anthropic.gateway;
+    const [row] = await sql`SELECT count(*)::int AS n FROM transactions WHERE request_id = ${id}`;
+    expect(row!.n).toBe(0);
   });
 });
 
@@ -494,6 +638,30 @@ describe("usage that lies", () => {
     expect(bill.completionTokens).toBePositive();
   });
 
+  test("counts that shrink are those of the last report, and beyond the hold are charged up to it", async () => {
+    const last = { input_tokens: 30, output_tokens: 5 };
+    const events = [
+      start({ input_tokens: 400, output_tokens: 1 }),
+      ...said("hi"),
+      { type: "message_delta", delta: {}, usage: { output_tokens: 900 } },
+      ...end("end_turn", last),
+    ];
+    anthropic.answerWith(() => inPieces(framed(events), () => 30));
+    const shrunk = await stream();
+    await shrunk.arrayBuffer();
+    expect(await billOfResponse(anthropic.gateway, shrunk)).toMatchObject({
+      promptTokens: 30,
+      completionTokens: 5,
+      estimated: false,
+    });
+    const usage = { input_tokens: 1e9, output_tokens: 1e9 };
+    anthropic.answerWith(() => Response.json({ ...MESSAGE, usage }));
+    const enormous = await chat({ max_tokens: 10 });
+    await enormous.arrayBuffer();
+    const bill = await billOfResponse(anthropic.gateway, enormous);
+    expect(bill.chargeNano).toBeLessThan(chargeNano({ input: 1_000, output: 10 }));
+  });
+
   test("a prompt that the end counts as zero is the one that the beginning counted", async () => {
     const events = [
       start(),
@@ -512,6 +680,27 @@ describe("usage that lies", () => {
 });
 
 describe("what the wire has not", () => {
+  const SOUND = { type: "input_audio", input_audio: { data: "AA==", format: "wav" } };
+
+  test.each([0, 300_000])(
+    "leaves its models out for the next one, with %d characters more",
+    async (padding) => {
+      const before = anthropic.seen.length;
+      const content = [{ type: "text", text: "x".repeat(padding) || "listen" }, SOUND];
+      const response = await chat({
+        models: [ADAPTIVE, "sandbox/chat"],
+        max_tokens: 20,
+        messages: [{ role: "user", content }],
+        route_explain: true,
+      });
+      expect(response.status).toBe(200);
+      expect(response.headers.get("x-gateway-route-explain")).toContain(
+        "skipped: anthropic/claude-opus-5=lacks_audio",
+      );
+      expect(anthropic.seen).toHaveLength(before);
+    },
+  );
+
   test("is left out and listed where it is a hint", async () => {
     anthropic.answerWith(() => Response.json(MESSAGE));
     const response = await chat({
@@ -537,16 +726,9 @@ describe("what the wire has not", () => {
     ["unsupported_parameter", "logprobs", { logprobs: true }],
     ["unsupported_parameter", "stop", { stop: ["\n"] }],
     [
-      "provider_rejected",
-      "messages.0.content.0.type",
-      {
-        messages: [
-          {
-            role: "user",
-            content: [{ type: "input_audio", input_audio: { data: "AA==", format: "wav" } }],
-          },
-        ],
-      },
+      "unsupported_parameter",
+      "messages.0.content.0",
+      { messages: [{ role: "user", content: [SOUND] }] },
     ],
   ])("%s names %s", async (code, param, body) => {
     const before = anthropic.seen.length;

@@ -122,7 +122,9 @@ test("an unknown field goes to the provider that it is meant for, and is listed 
   const alone = await answered(slug, { x_custom: 1 });
   expect(alone.headers.get(DROPPED)).toBeNull();
   expect(lastBody()).toMatchObject({ x_custom: 1 });
-  const mixed = await answered("both", { x_custom: 1, safe_prompt: true, reasoning_format: "raw" });
+  // A conversation of its own: others have moved to the second provider and stay there.
+  const fields = { x_custom: 1, safe_prompt: true, reasoning_format: "raw", session_id: "mixed" };
+  const mixed = await answered("both", fields);
   expect(mixed.headers.get("x-gateway-provider")).toBe("primary");
   expect(mixed.headers.get(DROPPED)).toBe("x_custom, safe_prompt");
   expect(lastBody()).toMatchObject({ reasoning_format: "raw" });

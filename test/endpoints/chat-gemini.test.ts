@@ -383,6 +383,7 @@ describe("garbage", () => {
       () => raw(event(text()), `data: ${"[".repeat(9_000)}${"]".repeat(9_000)}\r\n\r\n`),
     ],
     ["a malformed call", () => frames(text(), answer([], "MALFORMED_FUNCTION_CALL"))],
+    ["a call of no tool", () => frames(text(), answer([], "UNEXPECTED_TOOL_CALL"))],
   ];
   test.each(BROKEN)(
     "%s ends the stream with an error, and what came is charged",
@@ -461,6 +462,40 @@ describe("garbage", () => {
     expect(await readStream(await chat(MODELS[1]!, { stream: true }))).toMatchObject({
       finishReason: finish,
       isDone: true,
+    });
+  });
+
+  test.each(["SAFETY", "RECITATION"])("%s in mid-stream ends what was said", async (reason) => {
+    script = () => frames(text(), answer([{ text: " more" }], reason));
+    expect(await readStream(await chat(MODELS[1]!, { stream: true }))).toMatchObject({
+      content: "said more",
+      finishReason: "content_filter",
+      isDone: true,
+    });
+  });
+
+  test("a prompt that is blocked in mid-stream is an error there", async () => {
+    script = () => frames(text(), { promptFeedback: { blockReason: "PROHIBITED_CONTENT" } });
+    const { content, error, isDone } = await readStream(await chat(spare(), { stream: true }));
+    expect({ content, isDone }).toEqual({ content: "said", isDone: false });
+    expect(error!.error.code).toBe("content_policy_violation");
+  });
+
+  test("a usage that shrinks is the last one", async () => {
+    const counted = (candidatesTokenCount: number) => ({
+      promptTokenCount: 10,
+      candidatesTokenCount,
+    });
+    script = () =>
+      frames(
+        answer([{ text: "a" }], undefined, counted(900)),
+        answer([{ text: "b" }], "STOP", counted(2)),
+      );
+    const response = await chat(MODELS[1]!, { stream: true });
+    await response.text();
+    expect(await billOfResponse(gateway, response)).toMatchObject({
+      completionTokens: 2,
+      estimated: false,
     });
   });
 
@@ -618,5 +653,5 @@ test("a body that is too long for the event loop is rendered in a thread, and re
   const content = [{ type: "text", text: long }, { type: "hologram" }];
   const refused = await chat(MODELS[1]!, { messages: [{ role: "user", content }] });
   expect(refused.status).toBe(400);
-  expect(await refused.json()).toMatchObject({ error: { param: "messages.0.content.1.type" } });
+  expect(await refused.json()).toMatchObject({ error: { param: "messages.0.content.1" } });
 });

@@ -88,3 +88,22 @@ test("a long answer has the form, the bill and the replay of any other", async (
 });
 
 test("nothing stays held, and the books agree", () => expectBooksClosed(gateway));
+
+test("comes as a message to a client of Anthropic's API, billed the same", async () => {
+  const body = {
+    model: "test/long",
+    max_tokens: 100,
+    messages: [{ role: "user", content: "hello" }],
+  };
+  const response = await gateway.request("POST", "/v1/messages", body);
+  expect(response.status).toBe(200);
+  expect(await response.json()).toMatchObject({
+    type: "message",
+    model: "test/long",
+    content: [{ type: "text", text: content }],
+    stop_reason: "end_turn",
+    usage: { input_tokens: usage.prompt_tokens, output_tokens: usage.completion_tokens },
+  });
+  const tokens = { prompt: usage.prompt_tokens, completion: usage.completion_tokens };
+  expect((await billOfResponse(gateway, response)).chargeNano).toBe(chargeNano(tokens));
+});

@@ -47,6 +47,7 @@ beforeAll(async () => {
         three("plain"),
         three("failing"),
         three("weighted", (id) => ({ weight: id === "alpha" ? 0 : 1 })),
+        three("warm", () => ({ cached_input_cost_per_token: 1e-7 })),
         model("keyed", [{ provider: "keyed", model: "keyed" }]),
         model("keyed-limited", [{ provider: "keyed", model: "keyed-limited" }]),
       ],
@@ -209,6 +210,33 @@ describe("weights", () => {
         served.add(response.headers.get("x-gateway-provider"));
       }
       expect(served.size).toBe(1);
+    }
+  });
+});
+
+describe("a conversation whose first endpoint fails", () => {
+  const turn = (name: string, body: object = {}) =>
+    chat("warm", { messages: [{ role: "user", content: name }], ...body });
+  const providerOf = (response: Response) => response.headers.get("x-gateway-provider");
+
+  test("stays where it went on, whose cache has its prompt, until that fails too", async () => {
+    for (const stream of [false, true]) {
+      const name = `talk ${stream}`;
+      upstream.enqueue("warm-alpha", { do: "error", status: 500 });
+      const moved = await turn(name, { stream });
+      expect(providerOf(moved)).toBe("beta");
+      await moved.text();
+      const later = await turn(name, { stream });
+      expect(explained(later)).toBe(
+        "planned: beta/warm-beta, alpha/warm-alpha, gamma/warm-gamma; tried: beta/warm-beta=ok; not needed: alpha/warm-alpha, gamma/warm-gamma",
+      );
+      await later.text();
+      expect(providerOf(await turn(`another ${name}`))).toBe("alpha");
+      const ordered = await turn(name, { provider: { order: ["alpha"] } });
+      expect(providerOf(ordered)).toBe("alpha");
+      upstream.enqueue("warm-beta", { do: "error", status: 500 });
+      expect(providerOf(await turn(name))).toBe("alpha");
+      expect(providerOf(await turn(name))).toBe("alpha");
     }
   });
 });

@@ -82,6 +82,9 @@ test("a cache of an hour raises the bound to its price, where the model has one"
   expect(boundOf("5m")).toBe(125);
   expect(boundOf("1h")).toBe(200);
   expect(boundOf("1h", { ...prices, cacheWriteHourTokenFemto: undefined })).toBe(125);
+  const longPrompt = { ...prices, beyondTokens: 5, cacheWriteHourTokenFemto: 300n };
+  expect(boundOf("1h", { ...prices, longPrompt })).toBe(300);
+  expect(boundOf("5m", { ...prices, longPrompt })).toBe(125);
 });
 
 test("text that a tokenizer makes longer before it reads it is bounded by those bytes", () => {

@@ -1,9 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
-import {
-  LongBodies,
-  MAX_KEPT_BYTES_OF_ONE,
-} from "../../src/endpoints/chat-completions/long-body.ts";
+import { readLongChat } from "../../src/endpoints/chat-completions/long-chat.ts";
 import { providerBody } from "../../src/endpoints/chat-completions/provider-body.ts";
+import { LongBodies, MAX_KEPT_BYTES_OF_ONE } from "../../src/endpoints/long-bodies.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../src/lib/shared-bytes.ts";
 import { FairWorkThread } from "../../src/lib/work-thread.ts";
@@ -37,9 +35,9 @@ function bytesOf(text: string, byteLength: number): SharedBytes {
 
 const bodyOf = (content: string) =>
   JSON.stringify({ model: "m", messages: [{ role: "user", content }] });
-const candidate = { upstreamModel: "upstream" } as never;
+const candidate = { upstreamModel: "upstream", model: { id: "m" } } as never;
 
-type Read = Awaited<ReturnType<LongBodies["read"]>>;
+type Read = Awaited<ReturnType<typeof readLongChat>>;
 
 async function rendered({ value }: Read): Promise<unknown> {
   const model = "upstream";
@@ -65,7 +63,7 @@ test("a body that a thread has read is rendered by the next thread where that on
   let current = startThread();
   const thread = { call: (...call: Parameters<FairWorkThread["call"]>) => current.call(...call) };
   const bodies = new LongBodies(thread as FairWorkThread);
-  const read = await bodies.read(bytesOf(bodyOf("é"), 1), "org", never);
+  const read = await readLongChat(bodies, bytesOf(bodyOf("é"), 1), "org", never);
   current.close();
   current = startThread();
   expect(await rendered(read)).toEqual(wholeOf("é"));
@@ -77,7 +75,7 @@ test("more bodies than a thread keeps parsed are rendered from their bytes", asy
   const bodies = new LongBodies(startThread());
   const reads: Read[] = [];
   for (const n of [0, 1, 2, 3, 4]) {
-    reads.push(await bodies.read(bytesOf(bodyOf(`body ${n}`), 30_000_000), "org", never));
+    reads.push(await readLongChat(bodies, bytesOf(bodyOf(`body ${n}`), 30_000_000), "org", never));
   }
   for (const [n, read] of reads.entries()) {
     expect(await rendered(read)).toEqual(wholeOf(`body ${n}`));
@@ -88,7 +86,7 @@ test("more bodies than a thread keeps parsed are rendered from their bytes", asy
 test("bodies that are kept take so many bytes of one organization, until they are released", async () => {
   const bodies = new LongBodies(startThread());
   const read = (owner: string, bytes: number, text = bodyOf("a")) =>
-    bodies.read(bytesOf(text, bytes), owner, never);
+    readLongChat(bodies, bytesOf(text, bytes), owner, never);
   const kept = await read("a", MAX_KEPT_BYTES_OF_ONE);
   expect(await codeOf(read("a", 1))).toBe("overloaded");
   const other = await read("b", MAX_KEPT_BYTES_OF_ONE);

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { checkOf, readImageHeader, UndecidedCheck } from "../../src/files/file-check.ts";
+import { checkOf, UndecidedCheck } from "../../src/files/file-check.ts";
 import { MAX_LINE_BYTES } from "../../src/files/json-lines-check.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import type { UploadPurpose } from "../../src/lib/file-record.ts";
+import { readImageHeader } from "../../src/lib/image-header.ts";
 import { type ImageKind, image } from "../support/image-heads.ts";
 
 const message = (role: string, content: unknown, more: object = {}) => ({ role, content, ...more });

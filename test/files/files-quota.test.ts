@@ -141,7 +141,7 @@ describe("the quota", () => {
   test("is refused before the bytes come where they are known to be too many", async () => {
     await leaveBytes(organizationId, 1_000, 1024 * GIGABYTE);
     let sentBytes = 0;
-    const total = 40 * 1024 * 1024;
+    const total = 400 * 1024 * 1024;
     const form = streamedForm({
       purpose: "user_data",
       fileBytes: total,

@@ -15,9 +15,16 @@ interface Described {
 interface Document {
   readonly paths: Record<
     string,
-    Record<string, { readonly responses: Record<string, Described & { readonly $ref?: string }> }>
+    Record<
+      string,
+      {
+        readonly security: readonly Record<string, readonly string[]>[];
+        readonly responses: Record<string, Described & { readonly $ref?: string }>;
+      }
+    >
   >;
   readonly components: {
+    readonly securitySchemes: Record<string, { readonly type: string; readonly name?: string }>;
     readonly responses: Record<string, Described>;
     readonly schemas: { readonly Error: Schema };
   };
@@ -67,6 +74,43 @@ async function expectAsDescribed(
   return body;
 }
 
+test("a key is taken in each header that is described, on calls and on administration", async () => {
+  const schemes = document.components.securitySchemes;
+  const headersOf = (name: string): Record<string, string> => {
+    const { type, name: header } = schemes[name]!;
+    return type === "http"
+      ? { authorization: `Bearer ${gateway.secretKey}` }
+      : { [header!]: gateway.secretKey };
+  };
+  expect(Object.keys(schemes).map((name) => Object.keys(headersOf(name))[0]!)).toEqual([
+    "authorization",
+    "x-api-key",
+  ]);
+  for (const [method, path] of [
+    ["POST", "/v1/messages"],
+    ["POST", "/v1/messages/count_tokens"],
+    ["POST", "/v1/chat/completions"],
+    ["GET", "/v1/models"],
+    ["GET", "/v1/key"],
+  ] as const) {
+    const { security } = document.paths[path]![method.toLowerCase()]!;
+    expect(security.flatMap((one) => Object.keys(one))).toEqual(Object.keys(schemes));
+    const ask = async (headers: Record<string, string>) => {
+      const init = { method, headers, ...(method === "POST" && { body: "{}" }) };
+      const response = await fetch(`${gateway.baseUrl}${path}`, init);
+      await response.text();
+      return response.status;
+    };
+    expect(await ask({})).toBe(401);
+    for (const name of Object.keys(schemes)) {
+      expect(await ask({ "content-type": "application/json", ...headersOf(name) })).toBe(
+        // An empty body lacks its model.
+        method === "POST" ? 400 : 200,
+      );
+    }
+  }
+});
+
 test("keys are answered as they are described", async () => {
   const ask = async (method: string, path: string, template: string, body?: object) =>
     expectAsDescribed(await gateway.request(method, path, body), method, template);
@@ -92,6 +136,7 @@ test("models and credits are answered as they are described", async () => {
     ["/v1/models?active=1", "/v1/models"],
     [`/v1/models/test/${slug}`, "/v1/models/{id}"],
     ["/v1/models/none", "/v1/models/{id}"],
+    ["/v1/models/count", "/v1/models/count"],
     ["/v1/models/search?q=test", "/v1/models/search"],
     [`/v1/models/compare?models=test/${slug}`, "/v1/models/compare"],
     ["/v1/models/compare?models=none", "/v1/models/compare"],

@@ -48,6 +48,14 @@ describe("the OpenAPI document", () => {
     expect(seen).toContain("RequestId");
   });
 
+  test("names both headers of a key", () => {
+    expect(document.components.securitySchemes).toMatchObject({
+      apiKey: { type: "http", scheme: "bearer" },
+      apiKeyHeader: { type: "apiKey", in: "header", name: "x-api-key" },
+    });
+    expect(document.security).toEqual([{ apiKey: [] }, { apiKeyHeader: [] }]);
+  });
+
   test("has every route, under ids of their own", () => {
     expect(Object.keys(document.paths)).toEqual([
       "/v1/chat/completions",
@@ -88,7 +96,10 @@ describe("the OpenAPI document", () => {
   });
 
   test("tells which key and scope a route needs", () => {
-    expect(chat.security).toEqual([{ apiKey: ["chat:completions"] }]);
+    expect(chat.security).toEqual([
+      { apiKey: ["chat:completions"] },
+      { apiKeyHeader: ["chat:completions"] },
+    ]);
     expect(chat.description).toBe("Needs a secret key with the scope `chat:completions`.");
     expect(keys.post!.description).toContain("a management key, or a secret key");
     const open = { ...SAMPLE_ROUTES[1]!, access: { kind: "public" } } as const;

@@ -40,11 +40,21 @@ test("every path refuses each method that it does not take, and tells those that
         const response = await sendRaw(gateway, { method, path: form });
         const told = { method, form, status: response.status, allowed: allowed(response) };
         expect(told).toEqual({ method, form, status: 405, allowed: methods.toSorted() });
-        if (method !== "HEAD") await expectError(response, 405, "method_not_allowed");
+        if (method === "HEAD") continue;
+        if (path.startsWith("/v1/messages")) await expectAnthropicError(response);
+        else await expectError(response, 405, "method_not_allowed");
       }
     }
   }
 });
+
+async function expectAnthropicError(response: Response): Promise<void> {
+  expect(await response.json()).toMatchObject({
+    type: "error",
+    error: { type: "invalid_request_error", code: "method_not_allowed" },
+    request_id: response.headers.get("request-id"),
+  });
+}
 
 test("a refused method is told with those that the path takes", async () => {
   const response = await sendRaw(gateway, { method: "GET", path: "/v1/chat/completions" });

@@ -48,6 +48,7 @@ describe("POST /v1/keys", () => {
         "rate_limit_rpm",
         "daily_budget_usd",
         "monthly_budget_usd",
+        "budget_includes_byok",
         "allowed_models",
         "expires_at",
         "created_at",

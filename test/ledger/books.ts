@@ -165,11 +165,13 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
     ...(await sql`
       SELECT 'key' AS fault, t.key_id, kind FROM transactions t, (VALUES ('day'), ('month')) AS k (kind)
       WHERE t.key_id IS NOT NULL GROUP BY t.key_id, kind
-      HAVING -sum(t.amount_nano) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
+      HAVING sum(coalesce(t.budget_nano, -t.amount_nano)) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
         WHERE a.key_id = t.key_id AND a.kind = k.kind)`),
     ...(await sql`
       SELECT 'held' AS fault, a.id, a.held_nano FROM accounts a
-      WHERE a.held_nano <> (SELECT coalesce(sum(h.hold_nano), 0) FROM holds h
+      WHERE a.held_nano <> (SELECT coalesce(sum(
+          CASE a.kind WHEN 'org' THEN h.hold_nano ELSE coalesce(h.budget_nano, h.hold_nano) END), 0)
+        FROM holds h
         WHERE a.id IN (h.org_account, h.day_account, h.month_account))`),
     ...(await sql`
       SELECT 'twice' AS fault, request_id FROM transactions WHERE request_id IS NOT NULL
@@ -177,6 +179,7 @@ export async function faultsOf(sql: Database): Promise<Record<string, unknown>[]
     ...(await sql`
       SELECT 'given back' AS fault, r.refunded_request_id FROM transactions r LEFT JOIN transactions u
         ON u.request_id = r.refunded_request_id AND u.amount_nano = -r.amount_nano
+          AND u.budget_nano IS NOT DISTINCT FROM -r.budget_nano
       WHERE r.refunded_request_id IS NOT NULL AND u.id IS NULL`),
   ];
 }

@@ -15,6 +15,7 @@ import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
+import { noLimits } from "../support/no-limits.ts";
 import { until } from "../support/until.ts";
 import { faultsOf, type Payer } from "./books.ts";
 import { testModel } from "./scripted-stream.ts";
@@ -102,6 +103,7 @@ async function ask(
         endpoints,
         clock: owned.clock,
         steadyClock: owned.clock,
+        slots: noLimits,
         random: () => 0,
         onKeyRefused: () => undefined,
         isDown: () => false,
@@ -151,7 +153,7 @@ test("an answer leaves after its charge is durable", async () => {
   await untilWaiting(owned.sql);
   expect(isAnswered).toBe(false);
   await unlock!();
-  expect(await asked.outcome).toBe("json");
+  expect(await asked.outcome).toBe("whole");
   expect(await billsOf(asked)).toEqual([["usage", -5n, 200]]);
   await expectOver();
 });

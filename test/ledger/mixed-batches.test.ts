@@ -84,6 +84,7 @@ test("each charge of a batch that has little in common keeps what is its own, in
           estimated: of.estimated,
           latency_ms: of.latencyMs,
           details: of.details,
+          budget_nano: of.budgetNano ?? null,
           created_at: expect.any(Date),
         };
       });

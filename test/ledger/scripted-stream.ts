@@ -17,6 +17,7 @@ import type { Hold } from "../../src/money/interface.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
+import { noLimits } from "../support/no-limits.ts";
 
 export const TOTAL_TIMEOUT_MS = 60_000;
 /** A nano-USD for each token of the answer; the prompt costs nothing. */
@@ -147,6 +148,7 @@ export function scriptedStream(
         endpoints,
         clock,
         steadyClock: clock,
+        slots: noLimits,
         random: () => 0,
         onKeyRefused: () => undefined,
         isDown: () => false,

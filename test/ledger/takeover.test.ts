@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
+import { exchangeLedgerBatch } from "../../db/ledger/exchange-batch.ts";
 import type { Settlement } from "../../db/ledger/rows.ts";
 import { FENCED, type InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { join, takeOver } from "../../src/cluster/clean-up.ts";
@@ -96,6 +97,111 @@ test("a dead request whose hold was extended is charged up to what it held in th
   await next.lock.end({ timeout: 1 });
   expect((await billsOf([stream.requestId])).get(stream.requestId)).toMatchObject({ charge: 70n });
 });
+
+test("a dead request that only budgets count is charged nothing, and counted as of its last checkpoint", async () => {
+  const dead = await start();
+  const { ledger } = recordingLedger(books.connect(), dead.instance);
+  const own = await books.addKey(payer.organizationId, { dailyBudgetNano: 500n });
+  const stream = settlement(own, { hasAttempt: true });
+  for (const budgetNano of [20n, 70n]) {
+    const over = { holdNano: 0n, chargeNano: 0n, budgetHoldNano: 90n, budgetNano };
+    await ledger.submit([{ kind: "checkpoint", checkpoint: checkpointOf(stream, over) }]);
+  }
+  await dead.lock.end({ timeout: 1 });
+  const next = await start();
+  await next.lock.end({ timeout: 1 });
+  expect((await billsOf([stream.requestId])).get(stream.requestId)).toMatchObject({ charge: 0n });
+  expect(await spentOf(own)).toEqual({ day: 70n, month: 70n });
+  expect(await faultsOf(books.sql)).toEqual([]);
+});
+
+describe("what an instance holds of budgets alone is ended by one of the previous release, which", () => {
+  const OWN_NANO = { hold_nano: 40n, budget_nano: 90n };
+
+  /** A hold and its checkpoint, left behind by an instance that died, and who reaps it. */
+  async function leftBehind(isCheckpointed: boolean) {
+    const [dead, reaper] = [await books.addInstance(), await books.addInstance()];
+    const own = await books.addKey(payer.organizationId, { dailyBudgetNano: 500n });
+    const request = settlement(own, { hasAttempt: true });
+    const amounts = { fullNano: 40n, leastNano: 40n, mostNano: 40n };
+    const ofBudget = { fullNano: 90n, leastNano: 90n, mostNano: 90n };
+    const demand = { ...request, ...amounts, budget: ofBudget, manner: "last" as const };
+    const over = { holdNano: 40n, chargeNano: 0n, budgetHoldNano: 90n, budgetNano: 70n };
+    await exchangeLedgerBatch(books.sql, dead, {
+      checkpoints: isCheckpointed ? [checkpointOf(request, over)] : [],
+      ...{ settlements: [], releases: [], holds: [demand], knownAccounts: new Set<string>() },
+      recheck: false,
+    });
+    const [row] =
+      await books.sql`SELECT hold_nano, budget_nano FROM holds WHERE id = ${request.requestId}`;
+    expect({ ...row }).toEqual(OWN_NANO);
+    await books.sql`UPDATE instances SET alive = false WHERE id = ${dead.id}`;
+    const { orgAccount, dayAccount, monthAccount } = request;
+    const batch = {
+      ...{ instance: reaper.id, epoch: String(reaper.epoch), reaping: true },
+      account_ids: [orgAccount, dayAccount, monthAccount],
+    };
+    return { own, request, batch };
+  }
+
+  const group = (request: Settlement) => ({
+    organization_id: request.organizationId,
+    key_id: request.keyId,
+    model: request.model,
+    provider: request.provider,
+    status: 499,
+    estimated: false,
+    description: request.description,
+  });
+
+  test("names the members of its batches in a letter", async () => {
+    const { own, request, batch } = await leftBehind(true);
+    const json = {
+      ...batch,
+      ended: [{ n: 1, r: request.requestId, o: 1, d: 2, m: 3, c: 0 }],
+      settlements: [{ n: 1, g: 0, r: request.requestId, c: 0, p: 1, o: 1, l: 1 }],
+      groups: [{ g: 0, o: 1, ...group(request) }],
+      attempts: [request.requestId],
+    };
+    await books.sql`SELECT ledger_exchange(${JSON.stringify(json)}::text::jsonb)`;
+    expect(await spentOf(own)).toEqual({ day: 70n, month: 70n });
+    expect(await faultsOf(books.sql)).toEqual([]);
+  });
+
+  test("does not tell what budgets count", async () => {
+    const { own, request, batch } = await leftBehind(true);
+    const { requestId: request_id } = request;
+    const json = {
+      ...batch,
+      ended: [{ position: 1, request_id, accounts: [1, 2, 3], charge_nano: "0" }],
+      settlements: [
+        {
+          ...{ position: 1, group: 0, request_id, charge_nano: 0, sum_nano: 0 },
+          ...{ prompt_tokens: 1, completion_tokens: 1, latency_ms: 1 },
+        },
+      ],
+      groups: [{ group: 0, account: 1, ...group(request) }],
+      attempts: [request_id],
+    };
+    await books.sql`SELECT ledger_exchange_batch(${JSON.stringify(json)}::text::jsonb)`;
+    expect(await spentOf(own)).toEqual({ day: 70n, month: 70n });
+    expect(await faultsOf(books.sql)).toEqual([]);
+  });
+
+  test("gives back what has no checkpoint", async () => {
+    const { own, request, batch } = await leftBehind(false);
+    const json = { ...batch, ended: [{ n: 1, r: request.requestId, o: 1, d: 2, m: 3 }] };
+    await books.sql`SELECT ledger_exchange(${JSON.stringify(json)}::text::jsonb)`;
+    expect(await spentOf(own)).toEqual({ day: 0n, month: 0n });
+    expect(await faultsOf(books.sql)).toEqual([]);
+  });
+});
+
+/** What the periods of a key count. */
+async function spentOf({ keyId }: Payer): Promise<Record<string, bigint>> {
+  const rows = await books.sql`SELECT kind, posted_nano FROM accounts WHERE key_id = ${keyId}`;
+  return Object.fromEntries(rows.map(({ kind, posted_nano }) => [kind, posted_nano]));
+}
 
 async function billsOf(requestIds: readonly string[]) {
   const rows = await books.sql`

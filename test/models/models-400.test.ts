@@ -26,6 +26,14 @@ test("a limit is an integer in plain digits from 1 to 100", async () => {
   );
 });
 
+test("a page of the list has 1 to 1000 models and begins at one", async () => {
+  const values = ["0", "-1", "1001", "1e2", "", "ten"];
+  await refuses("/v1/models", [
+    ...values.map((value) => [`limit=${value}`, "limit"] as const),
+    ...["-1", "1e2", "", "9".repeat(20)].map((value) => [`offset=${value}`, "offset"] as const),
+  ]);
+});
+
 test("active is true or false and nothing like it", async () => {
   for (const path of ["/v1/models", "/v1/models/search"]) {
     await refuses(
@@ -47,7 +55,7 @@ test("an empty filter is refused instead of taken for none", async () => {
 test("a parameter that is repeated or unknown is refused", async () => {
   await refuses("/v1/models", [
     ["provider=acme&provider=acme", "provider"],
-    ["limit=5", "limit"],
+    ["page=5", "page"],
     ["__proto__=1", "__proto__"],
   ]);
   await refuses("/v1/models/search", [

@@ -200,7 +200,7 @@ describe("a model that is not there is 404 with what may be meant", () => {
 });
 
 test("a model that is no chat is refused as such, by each of its names", async () => {
-  for (const name of ["openai/whisper-1", "text-embedding-3-small", "openai/gpt-image-1"]) {
+  for (const name of ["openai/whisper-1", "text-embedding-3-small", "openai/gpt-image-2"]) {
     await expectError(await chat(name), 400, "unsupported_model");
   }
 });

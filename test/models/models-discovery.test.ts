@@ -99,17 +99,28 @@ test("a local server's models are offered without a line of configuration, at no
 describe("the context length that a model list does not tell is asked of the server", () => {
   test("Ollama", async () => {
     const { baseUrl } = provider({
-      "/v1/models": () => Response.json({ data: [{ id: "llama3:8b" }, { id: "odd" }] }),
+      "/v1/models": () =>
+        Response.json({ data: [{ id: "llama3:8b" }, { id: "odd" }, { id: "set" }] }),
       "/api/show": async (request) => {
         const { model } = (await request.json()) as { model: string };
         const info = model === "odd" ? {} : { "llama.context_length": 65_536 };
-        return Response.json({ model_info: { "general.architecture": "llama", ...info } });
+        return Response.json({
+          model_info: { "general.architecture": "llama", ...info },
+          ...(model === "set" && {
+            parameters: 'stop "<|eot|>"\nnum_ctx                        16384\ntemperature 1',
+            capabilities: ["completion", "tools", "thinking"],
+          }),
+        });
       },
     });
     const gateway = await gatewayWith([local(baseUrl)]);
-    await until("the models are listed", async () => (await idsOf(gateway)).length === 2);
+    await until("the models are listed", async () => (await idsOf(gateway)).length === 3);
     expect(await detail(gateway, "box/llama3:8b")).toMatchObject({ context_length: 65_536 });
     expect(await detail(gateway, "box/odd")).toMatchObject({ context_length: 8192 });
+    expect(await detail(gateway, "box/set")).toMatchObject({
+      context_length: 16_384,
+      capabilities: ["streaming", "function_calling", "reasoning", "json_mode"],
+    });
   });
 
   test("LM Studio", async () => {

@@ -12,6 +12,12 @@ interface Model {
   readonly id: string;
 }
 
+interface Page {
+  readonly data: readonly Model[];
+  readonly links: { readonly next: string | null };
+  readonly total_count: number;
+}
+
 async function listed(query = ""): Promise<string[]> {
   const { object, data } = await gateway.get<{ object: string; data: Model[] }>(
     `/v1/models${query}`,
@@ -52,7 +58,51 @@ test("lists every active model in the catalogue's order, with every field of a m
     capabilities: ["streaming", "function_calling", "vision", "json_mode"],
     category: "chat",
     created: 1_750_000_000,
+    canonical_slug: "acme/quill-4o-mini",
+    hugging_face_id: null,
+    architecture: {
+      modality: "text+image->text",
+      input_modalities: ["text", "image"],
+      output_modalities: ["text"],
+      tokenizer: "Other",
+      instruct_type: null,
+    },
+    top_provider: {
+      context_length: 128_000,
+      max_completion_tokens: 16_384,
+      is_moderated: false,
+    },
+    per_request_limits: null,
+    supported_parameters: expect.arrayContaining(["max_tokens", "tools", "response_format"]),
+    default_parameters: null,
+    supported_voices: null,
+    links: { details: "/v1/models/acme/quill-4o-mini" },
   });
+});
+
+test("counts what it lists", async () => {
+  for (const query of ["", "?active=false", "?provider=zenith&category=chat", "?capability=none"]) {
+    const { data } = await gateway.get<{ data: object }>(`/v1/models/count${query}`);
+    expect(data).toEqual({ count: (await listed(query)).length });
+  }
+});
+
+test("lists pages whose links lead through all models, each once", async () => {
+  const all = await listed("?category=chat");
+  const ids: string[] = [];
+  let path: string | null = "/v1/models?category=chat&limit=3";
+  let pages = 0;
+  while (path !== null) {
+    const page: Page = await gateway.get<Page>(path);
+    expect(page.total_count).toBe(all.length);
+    ids.push(...page.data.map(({ id }) => id));
+    path = page.links.next;
+    pages++;
+  }
+  expect(ids).toEqual(all);
+  expect(pages).toBe(Math.ceil(all.length / 3));
+  const beyond = await gateway.get<Page>("/v1/models?offset=1000");
+  expect(beyond).toMatchObject({ data: [], links: { next: null }, total_count: 8 });
 });
 
 test("lists what is not available, and only that, with active false", async () => {

@@ -2,6 +2,11 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
 import { NO_TOKENS, quantitiesOf } from "../../src/lib/usage.ts";
+import {
+  dearestImageFemto,
+  imagePriceFemto,
+  mostImageTokens,
+} from "../../src/money/image-prices.ts";
 import { providerCostFemto, usageFigures } from "../../src/money/usage.ts";
 
 const TEXT = {
@@ -11,12 +16,43 @@ const TEXT = {
   cacheWriteTokenFemto: 125n,
 };
 
+/** Of the tokens those of "draft" are the fewest. */
+const VARIED: ModelPrices = {
+  ...TEXT,
+  imageFemto: 9n,
+  imageVariants: [
+    { size: "M", quality: "standard", imageFemto: 4n, maxTokens: 50 },
+    { size: "L", quality: "standard", imageFemto: 8n, maxTokens: 60 },
+    { size: "M", quality: "hd", imageFemto: 7n, maxTokens: 70 },
+    { size: "L", quality: "hd", imageFemto: 12n, maxTokens: 80 },
+    { quality: "draft", imageFemto: 1n, maxTokens: 10 },
+  ],
+};
+
 describe("what a call costs, by kind of use", () => {
   test.each([
     ["images", { images: 3 }, { imageFemto: 7n }, 21],
     ["characters", { characters: 11 }, { characterFemto: 5n }, 55],
     ["searches of the web", { webSearches: 2 }, { webSearchFemto: 10n }, 20],
     ["searches of files", { fileSearches: 2 }, { fileSearchFemto: 3n }, 6],
+    [
+      "sound that is shorter than the least that is billed",
+      { durationMs: 400 },
+      { secondFemto: 3n, leastSoundFemto: 30n },
+      30,
+    ],
+    [
+      "sound that is longer than the least",
+      { durationMs: 11_000 },
+      { secondFemto: 3n, leastSoundFemto: 30n },
+      33,
+    ],
+    [
+      "sound whose speakers are told apart",
+      { durationMs: 2_000, speakersMs: 2_000 },
+      { secondFemto: 3n, speakersSecondFemto: 5n },
+      16,
+    ],
     ["whole seconds of sound", { durationMs: 2_000 }, { secondFemto: 3n }, 6],
     ["a part of a second, rounded up", { durationMs: 1_001 }, { secondFemto: 3n }, 4],
     ["a kind that the model has no price for", { images: 3 }, {}, 0],
@@ -57,6 +93,66 @@ describe("what a call costs, by kind of use", () => {
     const cost = providerCostFemto(usage, { ...TEXT, cacheWriteHourTokenFemto: 200n });
     expect(cost).toBe(3 * 100 + 5 * 10 + 8 * 125 + 4 * 200);
     expect(quantitiesOf(usage)).toEqual({ cache_write_tokens: 12, cache_write_1h_tokens: 4 });
+    // Behind the step all tokens cost more, those of an hour too where that has a price.
+    const longPrompt = { ...TEXT, beyondTokens: 10 };
+    const stepped = (hour?: { cacheWriteHourTokenFemto: bigint }) =>
+      providerCostFemto(usage, {
+        ...TEXT,
+        cacheWriteHourTokenFemto: 200n,
+        longPrompt: { ...longPrompt, ...hour },
+      });
+    expect(stepped({ cacheWriteHourTokenFemto: 400n })).toBe(3 * 100 + 5 * 10 + 8 * 125 + 4 * 400);
+    expect(stepped()).toBe(cost);
+  });
+
+  test("counts pixels of images that are made, and images that come with the request", () => {
+    const usage = { ...NO_TOKENS, images: 2, imagePixels: 2_000, inputImages: 3 };
+    const prices = { ...TEXT, imagePixelFemto: 5n, inputImageFemto: 70n };
+    expect(providerCostFemto(usage, prices)).toBe(2_000 * 5 + 3 * 70);
+    expect(quantitiesOf(usage)).toEqual({ images: 2, image_pixels: 2_000, input_images: 3 });
+  });
+
+  test.each([
+    ["the variant that fits", { size: "L", quality: "hd" }, 12],
+    ["one of any size", { size: "XL", quality: "draft" }, 1],
+    ["the default's where nothing is known", {}, 4],
+    ["the default's of the size", { size: "L" }, 8],
+    ["the default's of the quality", { quality: "hd" }, 7],
+    ["that of no variant where none fits", { size: "XL", quality: "hd" }, 9],
+  ] as const)("counts images at the price of %s", (_, imageVariant, each) => {
+    const usage = { ...NO_TOKENS, images: 3, imageVariant };
+    expect(providerCostFemto(usage, { ...TEXT, ...VARIED })).toBe(3 * each);
+  });
+
+  test.each([
+    ["settled by what is asked", { size: "L", quality: "hd" }, 12, 80],
+    ["the dearest where nothing is asked", {}, 12, 80],
+    ["the dearest of the size", { size: "M" }, 9, 70],
+    ["the dearest of the quality", { quality: "standard" }, 9, 60],
+    ["settled by the quality alone", { quality: "draft" }, 1, 10],
+    ["of no variant", { size: "XL", quality: "hd" }, 9, undefined],
+  ] as const)("holds for an image that is %s", (_, asked, femto, tokens) => {
+    expect(dearestImageFemto(VARIED, asked)).toBe(BigInt(femto));
+    expect(mostImageTokens(VARIED, asked)).toBe(tokens);
+  });
+
+  test("holds at least what any image costs that may come", () => {
+    const name = fc.constantFrom("a", "b", "c");
+    const known = fc.record({ size: name, quality: name }, { requiredKeys: [] });
+    const variant = fc.record(
+      { size: name, quality: name, imageFemto: fc.bigInt({ min: 0n, max: 9n }) },
+      { requiredKeys: [] },
+    );
+    const table = fc.record({
+      imageFemto: fc.bigInt({ min: 0n, max: 9n }),
+      imageVariants: fc.array(variant),
+    });
+    fc.assert(
+      fc.property(table, known, known, (prices, asked, more) => {
+        const held = dearestImageFemto(prices, asked);
+        expect(held).toBeGreaterThanOrEqual(imagePriceFemto(prices, { ...more, ...asked }));
+      }),
+    );
   });
 
   test("is exact beyond safe integers", () => {

@@ -46,6 +46,7 @@ function answerOf(
       loadGate: gate,
       admission: { admitLongBody: async () => ({}) },
       bodies: new BodyBudget(systemClock),
+      forms: undefined as never,
       administrativeRate: { count() {} },
       record() {},
       onInternalError() {},

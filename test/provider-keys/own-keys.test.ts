@@ -14,6 +14,7 @@ const PRICES = { input_cost_per_token: 1e-6, output_cost_per_token: 2e-6 };
 function startProvider() {
   const taken = new Set([OPERATORS_KEY]);
   const calls: string[] = [];
+  let usage = USAGE;
   const server = Bun.serve({
     hostname: "127.0.0.1",
     port: 0,
@@ -26,12 +27,15 @@ function startProvider() {
       calls.push(key);
       if (!taken.has(key)) return refused(key);
       const { stream, model } = (await request.json()) as { stream?: boolean; model: string };
-      return stream ? streamed(model) : Response.json(completion(model));
+      return stream ? streamed(model) : Response.json(completion(model, usage));
     },
   });
   return {
     taken,
     calls,
+    reportUsage: (reported: typeof USAGE) => {
+      usage = reported;
+    },
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
     stop: () => server.stop(true),
   };
@@ -41,7 +45,7 @@ const refused = (key: string) =>
   Response.json({ error: { message: `Incorrect API key provided: ${key}` } }, { status: 401 });
 const USAGE = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
 
-function completion(model: string) {
+function completion(model: string, usage: typeof USAGE) {
   const message = { role: "assistant", content: "Hello." };
   return {
     id: "c",
@@ -49,7 +53,7 @@ function completion(model: string) {
     created: 1,
     model,
     choices: [{ index: 0, message, finish_reason: "stop" }],
-    usage: USAGE,
+    usage,
   };
 }
 
@@ -78,6 +82,7 @@ beforeAll(async () => {
           base_url: provider.baseUrl,
           api_key: OPERATORS_KEY,
         },
+        { id: "unlocked", type: "openai-compatible", base_url: provider.baseUrl },
       ],
       models: ["chat", "other", "third"].map((slug) => ({
         id: `test/${slug}`,
@@ -141,6 +146,23 @@ const listed = async ({ managementKey }: Tenant) => {
 };
 
 describe("a provider key", () => {
+  test("reads the files of its account, which the operator's key does not", async () => {
+    const owner = await tenant();
+    const file = { type: "file", file: { file_id: "file-1" } };
+    const body = { messages: [{ role: "user", content: [file] }] };
+    const calls = provider.calls.length;
+    const { error } = await expectError(
+      await chat(owner, "chat", body),
+      400,
+      "unsupported_parameter",
+    );
+    expect(error.param).toBe("messages.0.content.0");
+    expect(provider.calls).toHaveLength(calls);
+    const { key } = await bring(owner);
+    expect((await chat(owner, "chat", body)).status).toBe(200);
+    expect(provider.calls.slice(calls)).toEqual([key]);
+  });
+
   test("is shown without its secret, stored sealed, and deleted", async () => {
     const owner = await tenant();
     const { id, key } = await bring(owner, { name: "Ours" });
@@ -183,6 +205,8 @@ describe("a provider key", () => {
     [{ provider: "nobody", key: "sk-0123456789" }, "invalid_body", "provider"],
     [{ provider: "sandbox", key: "sk-0123456789" }, "invalid_body", "provider"],
     [{ provider: "house", key: "sk 0123456789" }, "invalid_body", "key"],
+    // A server without keys takes any, and calls with an own key are not charged.
+    [{ provider: "unlocked", key: OPERATORS_KEY }, "invalid_body", "base_url"],
     [
       { provider: "house", key: "sk-1", base_url: "http://10.0.0.1/v1" },
       "invalid_body",
@@ -320,6 +344,157 @@ describe("calls with an organization's own key", () => {
     expect(provider.calls.at(-1)).toBe(key);
     provider.taken.delete(key);
     await expectError(await chat(owner, "chat", { max_tokens: 1_000 }), 502, "provider_error");
+  });
+
+  describe("and a key whose budgets count them", () => {
+    /** What a call of the tests costs by its list price. */
+    const LIST_USD = 0.00002;
+    const limited = async ({ managementKey }: Tenant, body: object) => {
+      const response = await gateway.request(
+        "POST",
+        "/v1/keys",
+        { name: crypto.randomUUID(), budget_includes_byok: true, ...body },
+        { key: managementKey },
+      );
+      expect(response.status).toBe(201);
+      const created = (await response.json()) as { id: string; key: string };
+      expect(created).toMatchObject({ budget_includes_byok: true, ...body });
+      return created;
+    };
+    const itself = async (key: string) => {
+      const response = await gateway.request("GET", "/v1/key", undefined, { key });
+      return (await response.json()) as Record<string, unknown>;
+    };
+
+    test.each([false, true])(
+      "count against it by their list price, and are charged nothing; streamed: %p",
+      async (stream) => {
+        const owner = await tenant({ creditUsd: 0 });
+        const { id } = await bring(owner);
+        const key = await limited(owner, { daily_budget_usd: 1 });
+        const response = await chat({ ...owner, secretKey: key.key }, "chat", { stream });
+        expect(response.status).toBe(200);
+        await response.text();
+        expect(await billOfResponse(gateway, response)).toMatchObject({
+          chargeNano: 0n,
+          details: { provider_key_id: id, list_price_usd: LIST_USD },
+        });
+        expect(await itself(key.key)).toMatchObject({
+          budget_includes_byok: true,
+          usage_today_usd: LIST_USD,
+          usage_month_usd: LIST_USD,
+          remaining_today_usd: 1 - LIST_USD,
+        });
+      },
+    );
+
+    test("are 402 where it does not cover them, also many at once", async () => {
+      const owner = await tenant();
+      await bring(owner);
+      // What is held of a call: bytes of the prompt, and 50 tokens of the answer.
+      const key = await limited(owner, { monthly_budget_usd: 0.0006 });
+      const payer = { ...owner, secretKey: key.key };
+      const calls = await Promise.all(
+        Array.from({ length: 40 }, (_, at) => chat(payer, "chat", { stream: at % 2 === 0 })),
+      );
+      for (const response of calls) {
+        if (response.status !== 200) await expectError(response, 402, "budget_exhausted");
+        else await response.text();
+      }
+      const served = calls.filter(({ status }) => status === 200).length;
+      expect(served).toBeWithin(1, 31);
+      const { usage_month_usd } = await itself(key.key);
+      expect(usage_month_usd as number).toBeCloseTo(served * LIST_USD, 9);
+      const [row] = await gateway.sql`SELECT credit_nano, posted_nano FROM accounts
+        WHERE id = ${`org:${owner.id}`}`;
+      expect(row!.posted_nano).toBe(0n);
+    });
+
+    test("report thresholds of its budget", async () => {
+      const owner = await tenant({ creditUsd: 0 });
+      await bring(owner);
+      const { key, id } = await limited(owner, { daily_budget_usd: 0.0005 });
+      const payer = { ...owner, secretKey: key };
+      for (let at = 0; at < 13; at++) expect((await chat(payer)).status).toBe(200);
+      const events = await gateway.sql`SELECT type, data FROM outbox
+        WHERE organization_id = ${owner.id} AND data->>'key_id' = ${id} AND type LIKE 'budget.%'`;
+      expect(events.map(({ type, data }) => [type, data.threshold_percent])).toEqual([
+        ["budget.threshold", 50],
+      ]);
+    });
+
+    test("count again from when that is switched on, and no more once it is switched off", async () => {
+      const owner = await tenant({ creditUsd: 0 });
+      await bring(owner);
+      const { key, id } = await limited(owner, { daily_budget_usd: 1 });
+      const change = async (budget_includes_byok: unknown) => {
+        const body = { budget_includes_byok };
+        const init = { key: owner.managementKey };
+        return gateway.request("PATCH", `/v1/keys/${id}`, body, init);
+      };
+      expect(await (await change(false)).json()).toMatchObject({ budget_includes_byok: false });
+      expect((await chat({ ...owner, secretKey: key })).status).toBe(200);
+      expect(await itself(key)).toMatchObject({ usage_today_usd: 0 });
+      expect((await change(true)).status).toBe(200);
+      expect((await chat({ ...owner, secretKey: key })).status).toBe(200);
+      expect(await itself(key)).toMatchObject({ usage_today_usd: LIST_USD });
+      for (const odd of ["true", 1, null]) {
+        const { error } = await expectError(await change(odd), 400, "invalid_body");
+        expect(error.param).toBe("budget_includes_byok");
+      }
+    });
+
+    test("that end at the operator's key are charged what the budget holds, whatever its provider reports", async () => {
+      const owner = await tenant({ creditUsd: 10 });
+      const { key: own } = await bring(owner);
+      const { key } = await limited(owner, { daily_budget_usd: 0.001 });
+      provider.taken.delete(own);
+      provider.reportUsage({ prompt_tokens: 10, completion_tokens: 900, total_tokens: 910 });
+      try {
+        const response = await chat({ ...owner, secretKey: key }, "chat", {
+          max_tokens: undefined,
+        });
+        expect(response.status).toBe(200);
+        expect(provider.calls.at(-1)).toBe(OPERATORS_KEY);
+        expect(await billOfResponse(gateway, response)).toMatchObject({ chargeNano: 1_000_000n });
+        expect(await itself(key)).toMatchObject({ usage_today_usd: 0.001 });
+      } finally {
+        provider.reportUsage(USAGE);
+      }
+    });
+
+    test("go on alone where the budget does not cover the operator's endpoint behind them", async () => {
+      const owner = await tenant({ creditUsd: 0.000001 });
+      const { key: own } = await bring(owner);
+      const { key } = await limited(owner, { daily_budget_usd: 1 });
+      expect((await chat({ ...owner, secretKey: key })).status).toBe(200);
+      expect(provider.calls.at(-1)).toBe(own);
+      expect(await itself(key)).toMatchObject({ usage_today_usd: LIST_USD });
+    });
+  });
+
+  test("never fail for one organization because another's key was revoked, streamed or not", async () => {
+    const [owner, bystander] = [await tenant(), await tenant()];
+    const [revoked, good] = [await bring(owner), await bring(bystander)];
+    provider.taken.delete(revoked.key);
+    const both = Array.from({ length: 60 }, async (_, at) => {
+      const stream = at % 2 === 0;
+      const [, response] = await Promise.all([
+        chat(owner, "third", { stream }).then((one) => one.text()),
+        chat(bystander, "third", { stream, route_explain: true }),
+      ]);
+      expect(response.status).toBe(200);
+      expect(response.headers.get("x-gateway-route-explain")).toContain(
+        `tried: house/third@${good.id}=ok`,
+      );
+      const text = await response.text();
+      expect(text).toContain("Hello.");
+      if (stream) expect(text).toEndWith("data: [DONE]\n\n");
+    });
+    await Promise.all(both);
+    await until("the key is noted as refused", async () => !(await listed(owner))[0]!.is_valid);
+    expect((await listed(bystander))[0]!.is_valid).toBeTrue();
+    expect((await chat(await tenant(), "third")).status).toBe(200);
   });
 
   test("are the only ones that the plan byok makes", async () => {

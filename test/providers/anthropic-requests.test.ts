@@ -15,11 +15,14 @@ const TOOL = {
   },
 };
 
+function rendered(fields: Fields, model: string) {
+  const request = { messages: HELLO, max_tokens: 10_000, ...fields };
+  return messagesBody.render(request, { model, modelId: undefined, stream: false });
+}
+
 /** What the provider gets. */
 function sent(fields: Fields, model = "claude-opus-5"): Fields {
-  const request = { messages: HELLO, max_tokens: 10_000, ...fields };
-  const { body } = messagesBody.render(request, { model, modelId: undefined, stream: false });
-  return JSON.parse(body as string) as Fields;
+  return JSON.parse(rendered(fields, model).body as string) as Fields;
 }
 
 const messagesOf = (messages: readonly Fields[]) => sent({ messages }).messages;
@@ -215,6 +218,106 @@ describe("messages", () => {
         { name: "f", cache_control },
       ],
     });
+  });
+});
+
+describe("breakpoints of the cache that are asked for without a place", () => {
+  const text = (role: string, content: string) => ({ role, content });
+  const marked = (content: string, ttl?: string) => ({
+    role: "user",
+    content: [{ type: "text", text: content, cache_control: control(ttl) }],
+  });
+  const control = (ttl?: string) => ({ type: "ephemeral", ...(ttl !== undefined && { ttl }) });
+
+  /** What has a breakpoint, and the lifetime of it, in the order of the prompt. */
+  function breakpoints(fields: Fields): string[] {
+    const body = sent(fields);
+    expect(body.cache_control).toBeUndefined();
+    const messages = body.messages as { content: Fields[] }[];
+    const blocks = [body.tools, body.system].flatMap((one) => (one ?? []) as Fields[]);
+    return [...blocks, ...messages.flatMap(({ content }) => content)].flatMap((block) => {
+      const { cache_control: own, name, text: said, type } = block;
+      if (own === undefined) return [];
+      return `${name ?? said ?? type} ${(own as Fields).ttl ?? "-"}`;
+    });
+  }
+
+  const SYSTEM = text("system", "system");
+  const TURNS = [
+    text("user", "u1"),
+    text("assistant", "a1"),
+    text("user", "u2"),
+    text("assistant", "a2"),
+    text("user", "u3"),
+  ];
+  const tools = [TOOL, { type: "function", function: { name: "last" } }];
+
+  test.each<[string, Fields, string[]]>([
+    ["one message", { messages: [text("user", "u1")] }, ["u1 -"]],
+    [
+      "a conversation with tools",
+      { tools, messages: [SYSTEM, ...TURNS] },
+      ["last -", "system -", "u2 -", "u3 -"],
+    ],
+    [
+      "one of the caller's, which counts",
+      { tools, messages: [SYSTEM, marked("own"), ...TURNS.slice(1)] },
+      ["last -", "system -", "own -", "u3 -"],
+    ],
+    [
+      "one of the caller's where one is put",
+      { tools, messages: [SYSTEM, ...TURNS.slice(0, 4), marked("own", "5m")] },
+      ["last -", "system -", "u2 -", "own 5m"],
+    ],
+    [
+      "four of the caller's",
+      { messages: [SYSTEM, marked("1"), marked("2"), marked("3"), marked("4"), text("user", "5")] },
+      ["1 -", "2 -", "3 -", "4 -"],
+    ],
+    [
+      "results of tools, behind thinking",
+      {
+        messages: [
+          text("user", "u1"),
+          {
+            role: "assistant",
+            reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "sig" }],
+            tool_calls: [{ id: "a", type: "function", function: { name: "f", arguments: "{}" } }],
+          },
+          { role: "tool", tool_call_id: "a", content: "blue" },
+        ],
+      },
+      ["u1 -", "tool_result -"],
+    ],
+  ])("stand at the ends of %s", (_what, fields, wanted) => {
+    expect(breakpoints({ cache_control: control(), ...fields })).toEqual(wanted);
+  });
+
+  test("of an hour never follow one of five minutes, and of five minutes never precede an hour", () => {
+    const messages = [SYSTEM, marked("own"), ...TURNS.slice(1)];
+    expect(breakpoints({ cache_control: control("1h"), messages })).toEqual([
+      "system 1h",
+      "own -",
+      "u2 -",
+      "u3 -",
+    ]);
+    const hour = [SYSTEM, ...TURNS.slice(0, 2), marked("own", "1h"), ...TURNS.slice(3)];
+    expect(breakpoints({ cache_control: control(), tools, messages: hour })).toEqual([
+      "own 1h",
+      "u3 -",
+    ]);
+  });
+
+  test("inside a tool's result count among the four", () => {
+    const inside = { type: "text", text: "blue", cache_control: control() };
+    const messages = [
+      ...TURNS,
+      { role: "assistant", content: null, tool_calls: [] },
+      { role: "tool", tool_call_id: "a", content: [inside, inside, inside] },
+    ];
+    expect(
+      breakpoints({ cache_control: control(), tools, messages: [SYSTEM, ...messages] }),
+    ).toEqual(["system -"]);
   });
 });
 
@@ -503,6 +606,55 @@ describe("thinking", () => {
     expect(missing).toEqual(["reasoning_effort"]);
   });
 
+  test.each<[string, Fields, Fields | undefined, string | undefined]>([
+    [
+      "claude-haiku-4-5",
+      { thinking: { type: "enabled", budget_tokens: 2_000 } },
+      { type: "enabled", budget_tokens: 2_000 },
+      undefined,
+    ],
+    [
+      "claude-haiku-4-5",
+      { thinking: { type: "adaptive" } },
+      { type: "enabled", budget_tokens: 5_000 },
+      undefined,
+    ],
+    ["claude-haiku-4-5", { thinking: { type: "disabled" } }, undefined, undefined],
+    [
+      "claude-opus-5",
+      { thinking: { type: "adaptive", display: "omitted" }, reasoning_effort: "low" },
+      { type: "adaptive", display: "omitted" },
+      "low",
+    ],
+    [
+      "claude-opus-5",
+      { thinking: { type: "disabled" }, reasoning: { effort: "high" } },
+      { type: "disabled" },
+      undefined,
+    ],
+    [
+      "claude-opus-5",
+      { thinking: { type: "enabled", budget_tokens: 2_000 } },
+      { type: "adaptive", display: "summarized" },
+      undefined,
+    ],
+    ["claude-opus-5", { thinking: { type: "unheard_of" } }, undefined, undefined],
+  ])("%s with %j in Anthropic's own form", (model, fields, thinking, effort) => {
+    const body = sent(fields, model);
+    expect(body.thinking).toEqual(thinking!);
+    expect((body.output_config as Fields | undefined)?.effort).toBe(effort);
+  });
+
+  test("between calls of tools needs a beta where it has a budget", () => {
+    const asked = { reasoning_effort: "low", tools: [TOOL], interleaved_thinking: true };
+    const betas = (fields: Fields, model: string) => rendered(fields, model).betas;
+    expect(betas(asked, "claude-haiku-4-5")).toEqual(["interleaved-thinking-2025-05-14"]);
+    expect(betas(asked, "claude-opus-5")).toEqual([]);
+    for (const absent of ["reasoning_effort", "tools", "interleaved_thinking"]) {
+      expect(betas({ ...asked, [absent]: undefined }, "claude-haiku-4-5")).toEqual([]);
+    }
+  });
+
   test("is left out where a tool is demanded", () => {
     const fields = { reasoning_effort: "high", tools: [TOOL], tool_choice: "required" };
     expect(sent(fields).thinking).toBeUndefined();
@@ -579,6 +731,11 @@ describe("what a model lacks is named", () => {
       ["reasoning_effort", "low", "claude-opus-4-5", { max_tokens: 1_000 }],
       ["reasoning_effort", "none", "claude-fable-5"],
       ["reasoning", { max_tokens: 2_000 }, "claude-opus-4-5", { max_tokens: 1_000 }],
+      ["thinking", { type: "enabled", budget_tokens: 2_000 }, "claude-3-5-haiku-latest"],
+      ["thinking", { type: "unheard_of" }],
+      ["thinking", "enabled"],
+      ["interleaved_thinking", true],
+      ["interleaved_thinking", true, "claude-3-7-sonnet-latest", { reasoning_effort: "low" }],
     ]),
   )("%s %j of %s", (field, value, model, request) => {
     expect(missing(field, value, model, request)).toEqual([field]);
@@ -599,6 +756,11 @@ describe("what a model lacks is named", () => {
       ["reasoning", { exclude: true }, "claude-3-5-haiku-latest"],
       ["reasoning", { effort: "none" }, "claude-3-5-haiku-latest"],
       ["reasoning", { max_tokens: 2_000 }],
+      ["thinking", { type: "enabled", budget_tokens: 2_000 }],
+      ["thinking", { type: "disabled" }],
+      ["thinking", { type: "adaptive" }, "claude-opus-5"],
+      ["interleaved_thinking", true, "claude-opus-5", { reasoning_effort: "low" }],
+      ["interleaved_thinking", false, "claude-3-5-haiku-latest"],
     ]),
   )("but not %s %j of %s", (field, value, model, request) => {
     expect(missing(field, value, model, request)).toEqual([]);
@@ -610,5 +772,16 @@ describe("what a model lacks is named", () => {
       "reasoning.max_tokens",
       "reasoning.summary",
     ]);
+    const enabled = { type: "enabled", budget_tokens: 2_000 };
+    expect(missing("thinking", enabled, "claude-opus-5")).toEqual(["thinking.budget_tokens"]);
+    expect(missing("thinking", { type: "adaptive" })).toEqual(["thinking.type"]);
   });
+});
+
+test("a message may have more parts than a function can have arguments", () => {
+  const parts = Array.from({ length: 1_000_000 }, () => ({ type: "text", text: "a" }));
+  const [turn] = messagesOf([...HELLO, { role: "user", content: parts }]) as {
+    content: unknown[];
+  }[];
+  expect(turn!.content).toHaveLength(1_000_001);
 });

@@ -102,6 +102,7 @@ describe("well-known models have their published prices and limits", () => {
 
 /** The price list's name of an endpoint. */
 function listedName({ provider, model }: ModelEndpoint): string {
+  if (provider === "vertex") return model.replace(/^google\//, "").replace(/(-v2)?@\d+$/, "");
   if (provider !== "sambanova") return model;
   return sambanova.get(model.replace(/^Meta-/, "")) ?? model;
 }
@@ -113,6 +114,17 @@ const sambanova = new Map(
   ]),
 );
 
+/** The price list that has it: of Vertex AI's models those of Google's list go before. */
+function listOf(endpoint: ModelEndpoint): string {
+  const { genaiPricesId = "", otherPricesId } = PROVIDER_TYPES[endpoint.provider]!;
+  const name = listedName(endpoint);
+  const isStated = findProvider({ providerId: genaiPricesId })!.models.some(
+    ({ id }) => id === name || id === name.replace(/^claude-(opus|sonnet)-4$/, "claude-4-$1"),
+  );
+  const isOther = otherPricesId !== undefined && !isStated && name.startsWith("claude-");
+  return isOther ? otherPricesId : genaiPricesId;
+}
+
 describe("every built-in model", () => {
   test("has an id that is its own, a context length, and a price for what it is for", () => {
     expect(byId.size).toBe(catalogue.length);
@@ -121,9 +133,11 @@ describe("every built-in model", () => {
       expect(one.id).toMatch(/^[a-z0-9][a-z0-9-]*(\/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)+$/);
       expect(one.contextLength).toBeGreaterThan(0);
       expect(one.maxOutputTokens).toBeLessThanOrEqual(one.contextLength);
-      const { secondFemto, audioInputTokenFemto } = prices;
-      if (one.category === "audio") expect(secondFemto ?? audioInputTokenFemto).toBeGreaterThan(0n);
-      else expect(prices.inputTokenFemto).toBeGreaterThan(0n);
+      const { secondFemto, characterFemto, inputTokenFemto } = prices;
+      if (one.category === "audio")
+        expect(secondFemto ?? characterFemto ?? inputTokenFemto).toBeGreaterThan(0n);
+      else if (prices.imageFemto === undefined) expect(prices.inputTokenFemto).toBeGreaterThan(0n);
+      else expect(prices.imageFemto).toBeGreaterThan(0n);
       if (one.category === "chat" || one.category === "code") {
         expect(prices.outputTokenFemto).toBeGreaterThan(0n);
         expect(one.maxOutputTokens).toBeGreaterThan(0);
@@ -160,7 +174,7 @@ describe("every built-in model", () => {
             },
             listedName(one),
             {
-              providerId: PROVIDER_TYPES[one.provider]?.genaiPricesId ?? "",
+              providerId: listOf(one),
               timestamp: new Date(Date.UTC(2026, 10, 20) + second * 1000),
             },
           );
@@ -221,14 +235,23 @@ describe("left out are", () => {
   });
 
   test("models of sound without a price of it, and what is no chat is not in that category", () => {
-    expect(names).not.toContain("openai/gpt-4o-audio-preview");
+    expect(reasonFor("openrouter", "openai/gpt-audio")).toBe("no list has a price of its sound");
     const text = catalogue.filter(({ category }) => category === "chat" || category === "code");
-    expect(text.filter(({ id }) => /audio|realtime|gpt-image|tts/.test(id))).toEqual([]);
+    expect(text.filter(({ id }) => /realtime|gpt-image|tts|whisper|transcribe/.test(id))).toEqual(
+      [],
+    );
+    const conversing = text.filter(({ id }) => /audio/.test(id));
+    expect(conversing.map(({ id }) => id)).toContain("openai/gpt-audio");
+    for (const { prices, capabilities } of conversing) {
+      expect(prices.audioOutputTokenFemto).toBeGreaterThan(prices.outputTokenFemto);
+      expect(prices.audioInputTokenFemto).toBeGreaterThan(prices.inputTokenFemto);
+      expect(capabilities).toContain("audio_output");
+    }
   });
 
   test("models that a provider does not serve as chat", () => {
     const atOpenai = endpoints.filter(({ provider }) => provider === "openai");
-    for (const name of ["gpt-5-pro", "codex-mini", "gpt-3.5-turbo-instruct"]) {
+    for (const name of ["gpt-3.5-turbo-instruct", "gpt-realtime"]) {
       expect(atOpenai.map((one) => one.model)).not.toContain(name);
       expect(reasonFor("openai", name) ?? "").toContain("interface only");
     }
@@ -261,7 +284,8 @@ test("Anthropic's models are priced with both lifetimes of its cache, for when i
   expect(leftOut.filter(({ reason }) => reason.includes("metered"))).toEqual([]);
   expect(models.find(({ id }) => id === "anthropic/claude-sonnet-4-5")?.prices).toMatchObject({
     cacheWriteTokenFemto: femtoFromUsd("0.00000375"),
-    cacheWriteHourTokenFemto: femtoFromUsd("0.000012"),
+    cacheWriteHourTokenFemto: femtoFromUsd("0.000006"),
+    longPrompt: { beyondTokens: 200_000, cacheWriteHourTokenFemto: femtoFromUsd("0.000012") },
   });
 });
 

@@ -58,6 +58,7 @@ test("a model whose prices step up with the length of the prompt tells both", ()
     outputTokenFemto: femtoFromUsd("0.0000009"),
     cachedInputTokenFemto: femtoFromUsd("0.00000015"),
     cacheWriteTokenFemto: femtoFromUsd("0.0000003"),
+    cacheWriteHourTokenFemto: femtoFromUsd("0.0000006"),
   };
   const described = describeModel({ ...rest, prices: { ...prices, longPrompt } });
   expect(described.input_cost_per_token).toBe(1.5e-7);
@@ -67,6 +68,7 @@ test("a model whose prices step up with the length of the prompt tells both", ()
     completion: "0.0000009",
     input_cache_read: "0.00000015",
     input_cache_write: "0.0000003",
+    input_cache_write_1h: "0.0000006",
   });
 });
 
@@ -126,10 +128,19 @@ test("the sandbox has the models of the contract, each at a small stated price",
     "sandbox/embed",
     "sandbox/error-429",
     "sandbox/error-500",
+    "sandbox/garbage",
     "sandbox/image",
+    "sandbox/image-refusal",
+    "sandbox/overloaded",
+    "sandbox/reasoning",
+    "sandbox/refusal",
     "sandbox/slow",
+    "sandbox/slow-first-token",
+    "sandbox/stall",
     "sandbox/stt",
     "sandbox/tts",
+    "sandbox/tts-cut",
+    "sandbox/tts-slow",
   ]);
   for (const { prices, provider, endpoints, id, isActive } of sandbox) {
     const { imageFemto = 0n, characterFemto = 0n, secondFemto = 0n } = prices;

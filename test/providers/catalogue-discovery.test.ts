@@ -93,6 +93,51 @@ test("Google's list tells the limits of what chats or embeds, and is asked for w
   ]);
 });
 
+test("Cohere's list is in the first version of its interface, and tells limits and abilities", async () => {
+  let asked: { url: string; bearer: string | null } | undefined;
+  const models = [
+    {
+      name: "command-z-01-2027",
+      endpoints: ["generate", "chat"],
+      context_length: 256_000,
+      features: ["tools", "json_mode", "vision", "reasoning", "strict_tools"],
+    },
+    { name: "embed-v9.0", endpoints: ["embed"], context_length: 128_000 },
+    { name: "command-old", endpoints: ["chat"], is_deprecated: true },
+    { name: "rerank-v9", endpoints: ["rerank"] },
+    7,
+  ];
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch({ url, headers }) {
+      asked = { url, bearer: headers.get("authorization") };
+      return Response.json({ models });
+    },
+  });
+  const origin = `http://127.0.0.1:${server.port}`;
+  const cohere = { ...provider("cohere", `${origin}/v2`), apiKey: "k" };
+  const list = await askModelList(createHttpClient({ clock: systemClock }), cohere);
+  await server.stop(true);
+  expect(asked).toEqual({ url: `${origin}/v1/models?page_size=1000`, bearer: "Bearer k" });
+  expect(list).toEqual([
+    {
+      name: "command-z-01-2027",
+      category: "chat",
+      contextLength: 256_000,
+      capabilities: ["function_calling", "vision", "json_mode", "reasoning"],
+      created: 0,
+    },
+    {
+      name: "embed-v9.0",
+      category: "embedding",
+      contextLength: 128_000,
+      capabilities: [],
+      created: 0,
+    },
+  ]);
+});
+
 describe("prices of a provider's own list are read exactly", () => {
   test("OpenRouter's are texts in USD for a token", () => {
     const pricing = {
@@ -130,6 +175,16 @@ describe("prices of a provider's own list are read exactly", () => {
       // What does not come out even is rounded up.
       prices: { input: "270000000", output: "400000000", cachedInput: "130000000" },
     });
+  });
+
+  test("what a model answers with, in OpenRouter's words, tells its category", () => {
+    const category = (...outputs: string[]) =>
+      one("openrouter", { id: "a/b", architecture: { output_modalities: outputs } })?.category;
+    expect(category("text")).toBe("chat");
+    expect(category("embeddings")).toBe("embedding");
+    expect(category("speech")).toBe("audio");
+    expect(category("transcription")).toBe("audio");
+    expect(category("text", "image")).toBe("image");
   });
 
   test("a bare array is a list too", () => {
@@ -287,6 +342,39 @@ describe("what a provider lists", () => {
         .inputTokenFemto;
     expect(await priceOf("groq", "llama-3.3-70b-versatile")).toBe(femtoFromUsd("0.00000059"));
     expect(await priceOf("sambanova", "Meta-Llama-3.3-70B-Instruct")).toBe(230_000_000n);
+  });
+
+  test("sizes what the price list prices, under its own name or that of a version", async () => {
+    const listed = readModelList("mistral", {
+      data: [
+        { id: "mistral-saba-latest", max_context_length: 32_768, max_output_tokens: 4_000 },
+        { id: "magistral-small-2509", max_context_length: 131_072 },
+        { id: "magistral-small-of-mine", max_context_length: 131_072 },
+        { id: "mistral-unheard-of", max_context_length: 131_072 },
+        { id: "mistral-ocr-latest", max_context_length: 131_072 },
+      ],
+    })!;
+    const before = await build(provider("mistral"), undefined);
+    const { models, reports } = await build(provider("mistral"), listed);
+    const known = new Set(before.models.map(({ id }) => id));
+    expect(models.filter(({ id }) => !known.has(id))).toMatchObject([
+      {
+        id: "mistral/mistral-saba-latest",
+        contextLength: 32_768,
+        maxOutputTokens: 4_000,
+        endpoints: [{ provider: "mistral", model: "mistral-saba-latest" }],
+      },
+      {
+        id: "mistral/magistral-small-2509",
+        prices: { inputTokenFemto: 500_000_000n, outputTokenFemto: 1_500_000_000n },
+      },
+    ]);
+    const leftOut = new Map(reports[0]!.leftOut.map(({ name, reason }) => [name, reason]));
+    expect(leftOut.has("mistral-saba-latest")).toBeFalse();
+    for (const name of ["magistral-small-of-mine", "mistral-unheard-of"]) {
+      expect(leftOut.get(name)).toContain("has a price for it");
+    }
+    expect(leftOut.get("mistral-ocr-latest")).toContain("by the page");
   });
 
   test("of a local server costs nothing, under the provider's name alone", async () => {

@@ -32,6 +32,17 @@ test.each([
   for (const field of fields) expect(missing(type, field, 2)).toEqual([field]);
 });
 
+test("a name of a user that is too long for a provider counts as lacked there", () => {
+  for (const [type, most] of [
+    ["openai", 64],
+    ["openrouter", 128],
+  ] as const) {
+    expect(missing(type, "user", "u".repeat(most))).toEqual([]);
+    expect(missing(type, "user", "u".repeat(most + 1))).toEqual(["user"]);
+  }
+  expect(missing("openai-compatible", "user", "u".repeat(512))).toEqual([]);
+});
+
 test("every type has what all of them have, and the sandbox honours what the spec names", () => {
   for (const type of Object.keys(PROVIDER_TYPES)) {
     for (const field of ["temperature", "top_p", "stop", "response_format"]) {

@@ -1,13 +1,16 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { AnswerReader } from "../../src/providers/gemini/answer-reader.ts";
-import { completionOf } from "../../src/providers/gemini/whole-answer.ts";
+import { wholeResponse } from "../../src/providers/gemini/whole-answer.ts";
 import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.ts";
 
 /** What is made of single responses of Google's. */
 
 const CONTEXT = { nowMs: 0, apiKey: undefined };
-const reader = () => new AnswerReader("req_0123456789abcdef", CONTEXT);
+const requestId = "req_0123456789abcdef";
+const reader = () => new AnswerReader(requestId, CONTEXT);
+const completionOf = (response: unknown) =>
+  wholeResponse.read(JSON.stringify(response), { requestId, failureContext: CONTEXT });
 const withParts = (parts: readonly unknown[], more: object = {}) => ({
   candidates: [{ content: { parts }, finishReason: "STOP", ...more }],
 });
@@ -23,10 +26,7 @@ test("sources become annotations, counted as JavaScript counts", () => {
       { segment: { startIndex: 3, endIndex: 8 }, groundingChunkIndices: [0, 1, 2, 9] },
     ],
   };
-  const { choices } = completionOf(
-    withParts([{ text: "ä b\u{1f44b}c" }], { groundingMetadata }),
-    reader(),
-  );
+  const { choices } = completionOf(withParts([{ text: "ä b\u{1f44b}c" }], { groundingMetadata }));
   const citation = (url: string, title: string) => ({
     type: "url_citation",
     url_citation: { url, title, start_index: 2, end_index: 5 },
@@ -36,7 +36,7 @@ test("sources become annotations, counted as JavaScript counts", () => {
     annotations: [citation("https://a.test", "A"), citation("https://b.test", "")],
   });
   const bare = { groundingChunks: groundingMetadata.groundingChunks };
-  const whole = completionOf(withParts([{ text: "abc" }], { groundingMetadata: bare }), reader());
+  const whole = completionOf(withParts([{ text: "abc" }], { groundingMetadata: bare }));
   expect(whole.choices[0]!.annotations).toHaveLength(2);
 });
 
@@ -52,7 +52,7 @@ test("log probabilities come in OpenAI's form", () => {
       },
     ],
   };
-  const { choices } = completionOf(withParts([{ text: "ä" }], { logprobsResult }), reader());
+  const { choices } = completionOf(withParts([{ text: "ä" }], { logprobsResult }));
   const token = (text: string, logprob: number) => ({
     token: text,
     logprob,
@@ -76,7 +76,7 @@ test("pieces of a thought are one detail until its signature", () => {
     thought("c"),
     { text: "d", thoughtSignature: "t" },
   ];
-  const { choices } = completionOf(withParts(parts), reader());
+  const { choices } = completionOf(withParts(parts));
   const format = "google-gemini-v1";
   expect(choices[0]).toMatchObject({ reasoning: "abc", text: "d" });
   expect(choices[0]!.reasoningDetails).toEqual([
@@ -132,7 +132,7 @@ test("no JSON makes the reader throw, and what it makes of any has the form of e
       for (const one of responses) for (const event of stream.read(one)) expectEvent(event);
       for (const one of responses) {
         try {
-          expect(completionOf(one, reader()).choices.length).toBePositive();
+          expect(completionOf(one).choices.length).toBePositive();
         } catch (error) {
           expect(error).toBeInstanceOf(ProviderFailure);
         }

@@ -95,8 +95,8 @@ test("media are sent as data or as an address, by their type", () => {
   expect(image("https://host.test/picture")).toEqual({
     fileData: { fileUri: "https://host.test/picture" },
   });
-  expect(image("gs://bucket/picture.webp")).toEqual({
-    fileData: { mimeType: "image/webp", fileUri: "gs://bucket/picture.webp" },
+  expect(image("https://host.test/picture.webp")).toEqual({
+    fileData: { mimeType: "image/webp", fileUri: "https://host.test/picture.webp" },
   });
   const sound = { type: "input_audio", input_audio: { data: "QUJD", format: "mp3" } };
   expect(part(sound)).toEqual({ inlineData: { mimeType: "audio/mp3", data: "QUJD" } });
@@ -370,6 +370,24 @@ test.each([
   [{ messages: [{ role: "user", content: [{ type: "hologram" }] }] }, "messages.0.content.0.type"],
   [
     { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "a.png" } }] }] },
+    "messages.0.content.0",
+  ],
+  // Files that the operator has uploaded.
+  ...[
+    "https://generativelanguage.googleapis.com/v1beta/files/a-1",
+    "https:\\\\GenerativeLanguage.googleapis.com./v1beta/files/a-1",
+    "https://eu-generativelanguage.mtls.googleapis.com/v1beta/files/a-1",
+  ].map((file_data): [Record<string, unknown>, string] => [
+    { messages: [{ role: "user", content: [{ type: "file", file: { file_data } }] }] },
+    "messages.0.content.0.file.file_data",
+  ]),
+  // A bucket that the operator's account may read.
+  [
+    {
+      messages: [
+        { role: "user", content: [{ type: "image_url", image_url: { url: "gs://b/a.png" } }] },
+      ],
+    },
     "messages.0.content.0",
   ],
   [

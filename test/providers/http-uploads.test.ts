@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { LAST_WORDS_WAIT_MS } from "../../src/providers/transport/connection.ts";
 import type { Connect } from "../../src/providers/transport/dial.ts";
+import { multipartForm } from "../../src/providers/transport/multipart-upload.ts";
 import type { ProviderRequest } from "../../src/providers/transport/provider-response.ts";
 import {
   answerOf,
@@ -68,6 +69,58 @@ describe.each(["http", "https"] as const)("over %s", (protocol) => {
     const sha256 = new Bun.CryptoHasher("sha256").update(whole).digest("hex");
     expect(await response.text()).toBe(`null ${whole.length} ${sha256}`);
     expect(await outcomeOf(httpFetch, url)).toStartWith("200 2 2 ");
+  });
+
+  test("a form is sent with its length, and its files are read as they go", async () => {
+    using server = Bun.serve({
+      hostname: "127.0.0.1",
+      port: 0,
+      ...(protocol === "https" && { tls: certificateOf("good") }),
+      async fetch(request) {
+        const { headers } = request;
+        const form = await request.formData();
+        const file = form.get("file") as File;
+        const sha256 = new Bun.CryptoHasher("sha256").update(await file.bytes()).digest("hex");
+        const names = [...form.keys()].join();
+        const framing = `${headers.has("content-length")} ${headers.has("transfer-encoding")}`;
+        return new Response(`${framing} ${names} ${form.get("prompt")} ${file.name} ${sha256}`);
+      },
+    });
+    const bytes = crypto.getRandomValues(new Uint8Array(65_536));
+    const whole = Buffer.concat(Array.from({ length: 150 }, () => bytes));
+    let pulled = 0;
+    const stream = () =>
+      new ReadableStream<Uint8Array>({
+        pull(controller) {
+          if (pulled++ < 150) controller.enqueue(bytes.slice());
+          else controller.close();
+        },
+      });
+    const file = { name: "a.wav", contentType: "audio/wav", sizeBytes: whole.length, stream };
+    const { contentType, body, bodyBytes } = multipartForm([
+      { name: "include[]", value: "one" },
+      { name: "include[]", value: "two" },
+      { name: "prompt", value: 'an "odd"; über' },
+      { name: "file", file },
+    ]);
+    const httpFetch = createHttpFetch();
+    const url = `${protocol}://127.0.0.1:${server.port}/`;
+    const headers = { "content-type": contentType };
+    const response = await httpFetch(url, requestOf({ headers, body, bodyBytes }));
+    const sha256 = new Bun.CryptoHasher("sha256").update(whole).digest("hex");
+    expect(await response.text()).toBe(
+      `true false include[],include[],prompt,file an "odd"; über a.wav ${sha256}`,
+    );
+  });
+
+  test.each([
+    ["longer", 10],
+    ["shorter", 30],
+  ])("a stream that is %s than its length fails the call", async (_, bodyBytes) => {
+    await using server = startRawServer(() => undefined);
+    const { stream } = contentOf([Buffer.alloc(20)]);
+    const call = createHttpFetch()(server.url, uploadOf(stream, { bodyBytes }));
+    expect(call).rejects.toThrow("than its length");
   });
 
   test("bytes are sent whole with their length, on connections that are new and used", async () => {

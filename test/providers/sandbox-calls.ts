@@ -14,6 +14,7 @@ export interface SandboxCompletion {
     message: {
       role: string;
       content: string | null;
+      refusal: string | null;
       reasoning?: string;
       tool_calls?: { id: string; type: string; function: { name: string; arguments: string } }[];
     };
@@ -33,6 +34,7 @@ export interface SandboxChunk {
     delta: {
       role?: string;
       content?: string | null;
+      refusal?: string;
       reasoning?: string;
       tool_calls?: {
         index: number;
@@ -76,7 +78,7 @@ export function assembled(chunks: readonly SandboxChunk[]): unknown[] {
   for (const { index, delta, finish_reason } of chunks.flatMap((chunk) => chunk.choices)) {
     choices[index] ??= {
       index,
-      message: { role: "", content: null },
+      message: { role: "", content: null, refusal: null },
       finish_reason: "",
     };
     const choice = choices[index];
@@ -84,6 +86,7 @@ export function assembled(chunks: readonly SandboxChunk[]): unknown[] {
     message.role += delta.role ?? "";
     if (typeof delta.content === "string")
       message.content = (message.content ?? "") + delta.content;
+    if (delta.refusal !== undefined) message.refusal = (message.refusal ?? "") + delta.refusal;
     if (delta.reasoning !== undefined) {
       message.reasoning = (message.reasoning ?? "") + delta.reasoning;
     }
@@ -104,12 +107,13 @@ export function assembled(chunks: readonly SandboxChunk[]): unknown[] {
 /** The choices of a completion without what a stream does not carry. */
 export function essentials(completion: SandboxCompletion): unknown[] {
   return completion.choices.map(({ index, message, finish_reason }) => {
-    const { role, content, reasoning, tool_calls } = message;
+    const { role, content, refusal, reasoning, tool_calls } = message;
     return {
       index,
       message: {
         role,
         content,
+        refusal,
         ...(reasoning === undefined ? {} : { reasoning }),
         ...(tool_calls === undefined ? {} : { tool_calls }),
       },

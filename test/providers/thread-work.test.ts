@@ -32,7 +32,7 @@ test("a thread finds each wire's render of bodies, and each reader of answers, i
   const renders = await modulesWith("new BodyRender(");
   const readers = await modulesWith("new AnswerRead(");
   expect(renders.length).toBeGreaterThanOrEqual(3);
-  expect(readers.length).toBeGreaterThanOrEqual(2);
+  expect(readers.length).toBeGreaterThanOrEqual(5);
   for (const file of renders) {
     const url = Bun.pathToFileURL(file).href;
     expect((await exportOf<BodyRender<unknown, unknown>>(url, BodyRender)).module).toBe(url);

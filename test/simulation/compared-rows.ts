@@ -7,15 +7,16 @@ export async function rowsOfReal(real: Database): Promise<unknown> {
     await real`SELECT id, credit_nano, credit_limit_nano, last_topup_nano, posted_nano, held_nano, sequence, budget_events
     FROM accounts ORDER BY id COLLATE "C"`;
   const holds =
-    await real`SELECT id, instance_id, org_account, day_account, month_account, hold_nano
+    await real`SELECT id, instance_id, org_account, day_account, month_account, hold_nano, budget_nano
     FROM holds ORDER BY id COLLATE "C"`;
   const attempts =
-    await real`SELECT request_id, instance_id, hold_nano, charge_nano, prompt_tokens, cached_prompt_tokens,
+    await real`SELECT request_id, instance_id, hold_nano, charge_nano, budget_hold_nano, budget_charge_nano,
+      prompt_tokens, cached_prompt_tokens,
       completion_tokens, reasoning_tokens, quantities, estimated, description
     FROM attempts ORDER BY request_id COLLATE "C"`;
   const transactions = await real`SELECT organization_id, sequence, id, type, amount_nano,
     balance_after_nano, key_id, request_id, refunded_request_id, prompt_tokens, cached_prompt_tokens, completion_tokens,
-    reasoning_tokens, quantities FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
+    reasoning_tokens, quantities, budget_nano FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
   const events =
     await real`SELECT type, data->>'key_id' AS key_id, data->'threshold_percent' AS percent
     FROM outbox ORDER BY id`;
@@ -65,6 +66,8 @@ export function rowsOfModel(tables: Tables): unknown {
       instance_id: row.instance_id,
       hold_nano: row.hold_nano,
       charge_nano: row.charge_nano,
+      budget_hold_nano: row.budget_hold_nano,
+      budget_charge_nano: row.budget_charge_nano,
       prompt_tokens: row.prompt_tokens,
       cached_prompt_tokens: row.cached_prompt_tokens,
       completion_tokens: row.completion_tokens,

@@ -58,6 +58,7 @@ function* insertPayers(
       rate_limit_rpm: null,
       daily_budget_nano: nano(key.dailyBudgetNano),
       monthly_budget_nano: nano(key.monthlyBudgetNano),
+      budget_includes_byok: false,
       allowed_models: null,
       expires_at: null,
       is_active: true,

@@ -1,7 +1,7 @@
 import { StreamCheckpoints } from "../../src/calls/stream/charge.ts";
 import { sleep } from "../../src/lib/clock.ts";
 import { clientClosed, GatewayError } from "../../src/lib/errors.ts";
-import type { Hold, SettlementFigures } from "../../src/money/interface.ts";
+import type { Hold, HoldRequest, SettlementFigures } from "../../src/money/interface.ts";
 import type { SimulatedGateway } from "./gateway.ts";
 import type { RequestPlan } from "./plan.ts";
 import type { RequestRecord } from "./request-record.ts";
@@ -58,19 +58,11 @@ export class Front {
     if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
     if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
     const { plan } = record;
-    const held = this.#gateway.money.hold({
-      requestId: plan.requestId,
-      organizationId: plan.organizationId,
-      keyId: plan.keyId,
-      fixedFemto: BigInt(plan.fixedNano) * FEMTO_PER_NANO,
-      perTokenFemto: FEMTO_PER_NANO,
-      outputTokens: plan.outputTokens,
-      isLimitExplicit: plan.isLimitExplicit,
-      feeBasisPoints: 0n,
-    });
+    const held = this.#gateway.money.hold(requestOf(plan));
     const hold = held instanceof Promise ? await held : held;
     await this.#extendSome(plan, hold);
     record.holdNano = hold.holdNano;
+    record.budgetHoldNano = hold.budgetNano;
     if (plan.isStream) await this.#stream(record, hold, abort);
     else await this.#complete(record, hold, abort);
   }
@@ -170,9 +162,12 @@ export class Front {
   }
 
   #figures(record: RequestRecord, hold: Hold, tokens: number, status: number): SettlementFigures {
-    const wanted = BigInt(record.plan.fixedNano + tokens);
+    const { isOwn, fixedNano } = record.plan;
+    const priceNano = BigInt(fixedNano + tokens);
+    const wanted = isOwn ? 0n : priceNano;
     record.chargeNano = wanted < hold.holdNano ? wanted : hold.holdNano;
     return {
+      ...(isOwn && { budgetNano: priceNano }),
       promptTokens: 1,
       cachedPromptTokens: 0,
       completionTokens: tokens,
@@ -189,6 +184,21 @@ export class Front {
       description: "Chat completion: simulated/model",
     };
   }
+}
+
+/** One nano-USD a token, of the balance or of the budgets alone. */
+function requestOf(plan: RequestPlan): HoldRequest {
+  const { requestId, organizationId, keyId, outputTokens, isLimitExplicit } = plan;
+  const request: HoldRequest = {
+    ...{ requestId, organizationId, keyId, outputTokens, isLimitExplicit },
+    fixedFemto: BigInt(plan.fixedNano) * FEMTO_PER_NANO,
+    perTokenFemto: FEMTO_PER_NANO,
+    feeBasisPoints: 0n,
+  };
+  if (!plan.isOwn) return request;
+  return plan.hasFallback
+    ? { ...request, budget: request }
+    : { ...request, fixedFemto: 0n, perTokenFemto: 0n, budget: request };
 }
 
 function produced(plan: RequestPlan, hold: Hold): number {

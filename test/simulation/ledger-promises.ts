@@ -34,8 +34,9 @@ export class LedgerPromises {
     return this.#usages.get(requestId);
   }
 
-  refundedOf(requestId: string): bigint {
-    return this.#refunds.get(requestId) ?? 0n;
+  /** Undefined where nothing was given back. */
+  refundedOf(requestId: string): bigint | undefined {
+    return this.#refunds.get(requestId);
   }
 
   committed(transaction: Transaction, changes: readonly Change[]): void {
@@ -110,22 +111,30 @@ export class LedgerPromises {
   }
 
   /** What keys have spent, and that nothing is given back twice. */
-  #spend({ key_id, amount_nano, refunded_request_id: refunded }: TransactionRow): void {
+  #spend(row: TransactionRow): void {
+    const { key_id, amount_nano, refunded_request_id: refunded } = row;
     if (key_id !== null) {
-      this.#spentNano.set(key_id, (this.#spentNano.get(key_id) ?? 0n) - amount_nano);
+      const before = this.#spentNano.get(key_id) ?? 0n;
+      this.#spentNano.set(key_id, before + (row.budget_nano ?? -amount_nano));
     }
     if (refunded === null) return;
     if (this.#refunds.has(refunded)) broken("M3", `${refunded} is given back twice`);
     this.#refunds.set(refunded, amount_nano);
-    if (this.usageOf(refunded)?.amount_nano !== -amount_nano) {
+    const usage = this.usageOf(refunded);
+    if (usage?.amount_nano !== -amount_nano) {
       broken("M3", `${amount_nano} are given back for ${refunded}`);
+    }
+    if ((usage.budget_nano ?? 0n) !== -(row.budget_nano ?? 0n)) {
+      broken("M3", `${row.budget_nano} are given back to the budgets for ${refunded}`);
     }
   }
 
   #moveHeld(row: HoldRow | undefined, sign: bigint): void {
     if (row === undefined) return;
+    const { hold_nano: ofBalance, budget_nano: ofBudgets } = row;
     for (const id of [row.org_account, row.day_account, row.month_account]) {
-      this.#heldNano.set(id, (this.#heldNano.get(id) ?? 0n) + sign * row.hold_nano);
+      const nano = id === row.org_account ? ofBalance : (ofBudgets ?? ofBalance);
+      this.#heldNano.set(id, (this.#heldNano.get(id) ?? 0n) + sign * nano);
     }
   }
 

@@ -38,9 +38,12 @@ export class MoneyHistory {
     }
   }
 
-  /** The least that all accounts of a payer had at any moment since, including changes that no instance may know of yet. */
+  /**
+   * The least that all accounts of a payer had at any moment since, including changes that no instance may know
+   * of yet; without an organization, its key alone.
+   */
   leastSince(
-    organizationId: string,
+    organizationId: string | undefined,
     keyId: string,
     sinceMs: number,
   ): { readonly freeNano: bigint; readonly unspentNano: bigint } {

@@ -10,6 +10,10 @@ export interface RequestPlan {
   readonly outputTokens: number;
   readonly isLimitExplicit: boolean;
   readonly fixedNano: number;
+  /** Served by the organization's own provider key: the balance pays nothing, the key's budgets count it. */
+  readonly isOwn: boolean;
+  /** Who can serve it besides: a provider of the operator's, so that its cost is held too. */
+  readonly hasFallback: boolean;
   /** What the provider produces, as a share of what it may. */
   readonly producedShare: number;
   /** Until the answer, or the first event. */
@@ -70,6 +74,8 @@ export function planRequest(random: SeededRandom, payers: Payers, number: number
     outputTokens: random.pick([0, 50, 300, 300, 700, 2_000, 6_000]),
     isLimitExplicit: random.chance(0.7),
     fixedNano: random.pick([0, 1, 40]),
+    isOwn: random.chance(0.2),
+    hasFallback: random.chance(0.5),
     producedShare: random.pick([0, 0.1, 0.5, 0.9, 1]),
     upstreamMs: random.delay(30, 1_500),
     events: random.integer(1, 8),

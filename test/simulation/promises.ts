@@ -4,6 +4,7 @@ import { LedgerPromises } from "./ledger-promises.ts";
 import { MoneyHistory } from "./money-history.ts";
 import type { ModelContext } from "./postgres/model-context.ts";
 import type { Observer } from "./postgres/server.ts";
+import type { TransactionRow } from "./postgres/tables.ts";
 import type { Change, Transaction } from "./postgres/transaction.ts";
 import type { RequestRecord } from "./request-record.ts";
 import { broken, Violation } from "./violation.ts";
@@ -91,6 +92,13 @@ export class Promises implements Observer, ClientSide {
         `${record.plan.requestId} is charged ${-usage.amount_nano}, not ${record.chargeNano}`,
       );
     }
+    const { isOwn, isStream } = record.plan;
+    if (isOwn !== (usage.budget_nano !== null)) {
+      broken("M4", `${record.plan.requestId} counts ${usage.budget_nano} of budgets`);
+    }
+    if (isOwn && isStream && countedOf(usage) < BigInt(record.deliveredTokens)) {
+      broken("M4", `${record.plan.requestId} counts less of budgets than was delivered`);
+    }
   }
 
   #delivered(record: RequestRecord, tokens: number): void {
@@ -118,7 +126,7 @@ export class Promises implements Observer, ClientSide {
     const attempt = this.#context.tables.attempts.read(undefined, plan.requestId);
     if (attempt !== undefined) return attempt.completion_tokens;
     const usage = this.ledger.usageOf(plan.requestId);
-    return usage && Number(-usage.amount_nano) - plan.fixedNano;
+    return usage && Number(countedOf(usage)) - plan.fixedNano;
   }
 
   #failed(record: RequestRecord, error: GatewayError): void {
@@ -135,7 +143,9 @@ export class Promises implements Observer, ClientSide {
   #refused({ plan, arrivedMs, hasHoldsInMemory }: RequestRecord): void {
     const tokens = plan.isLimitExplicit ? plan.outputTokens : Math.min(256, plan.outputTokens);
     const need = BigInt(plan.fixedNano + tokens);
-    const least = this.history.leastSince(plan.organizationId, plan.keyId, arrivedMs);
+    const paysNothing = plan.isOwn && !plan.hasFallback;
+    const organizationId = paysNothing ? undefined : plan.organizationId;
+    const least = this.history.leastSince(organizationId, plan.keyId, arrivedMs);
     if (least.freeNano >= need && !hasHoldsInMemory()) {
       broken(
         "M5",
@@ -163,19 +173,28 @@ export class Promises implements Observer, ClientSide {
     if (record.hasFirstByte) {
       if (usage === undefined) broken("M4", `${requestId} was delivered and not charged`);
       const leastNano = BigInt(record.deliveredTokens - MAX_AHEAD_TOKENS);
-      if (-usage.amount_nano < leastNano) broken("M4", `${requestId} is billed for too little`);
+      if (countedOf(usage) < leastNano) broken("M4", `${requestId} is billed for too little`);
     }
     if (usage !== undefined && -usage.amount_nano > (record.holdNano ?? 0n)) {
       broken("M1", `${requestId} is charged more than was held for it`);
     }
+    const { holdNano = 0n, budgetHoldNano = holdNano } = record;
+    if (usage !== undefined && countedOf(usage) > budgetHoldNano) {
+      broken("M1", `${requestId} counts more of budgets than was held for it`);
+    }
     const isFailed = record.end?.kind === "failed" && !record.isDisconnected;
     // The refund of a charge that came too late is owed by its instance, and dies with it.
     if (isFailed && !record.hasFirstByte && !record.hasDied && usage !== undefined) {
-      if (refunded !== -usage.amount_nano) {
+      if (countedOf(usage) > 0n && refunded !== -usage.amount_nano) {
         broken("M4", `${requestId} was told a failure and is charged ${-usage.amount_nano}`);
       }
-    } else if (refunded !== 0n && record.end?.kind === "answered") {
+    } else if (refunded !== undefined && record.end?.kind === "answered") {
       broken("M4", `${requestId} was answered and is refunded`);
     }
   }
+}
+
+/** What the budgets of the key count: the charge, or, of an own provider key, the list price. */
+function countedOf({ budget_nano, amount_nano }: TransactionRow): bigint {
+  return budget_nano ?? -amount_nano;
 }

@@ -1,6 +1,7 @@
 import type { ExchangeBatch } from "../../db/ledger/exchange-batch.ts";
 import {
   type Checkpoint,
+  type DemandedAmounts,
   dayAccountId,
   type HoldDemand,
   type LedgerRequest,
@@ -89,8 +90,17 @@ export class RandomBatches {
       leastNano: leastNano < fullNano ? leastNano : fullNano,
       mostNano: mostNano < fullNano ? mostNano : fullNano,
       manner: random.pick(["waiting", "waiting", "waiting", "last"] as const),
+      ...(random.chance(0.3) && { budget: this.#amounts() }),
       ...(random.chance(0.25) && { extends: true as const }),
     };
+  }
+
+  /** Of budgets, apart from what is asked of the balance. */
+  #amounts(): DemandedAmounts {
+    const fullNano = BigInt(this.#random.integer(0, 2_700));
+    const leastNano = this.#random.chance(0.5) ? fullNano : fullNano / 3n;
+    const mostNano = leastNano + (fullNano - leastNano) / 2n;
+    return { fullNano, leastNano, mostNano };
   }
 
   #settlement(request: LedgerRequest, mostNano = 400n): Settlement {
@@ -98,6 +108,7 @@ export class RandomBatches {
     return {
       ...pick(request),
       chargeNano: BigInt(random.integer(0, random.chance(0.5) ? 1 : Number(mostNano))),
+      ...(random.chance(0.2) && { budgetNano: BigInt(random.integer(0, 400)) }),
       ...FIGURES,
       ...this.#use(),
       model: random.pick(["m/one", "m/two"]),
@@ -126,6 +137,10 @@ export class RandomBatches {
       description: "Chat completion",
       holdNano: 400n,
       chargeNano: BigInt(random.integer(0, 400)),
+      ...(random.chance(0.3) && {
+        budgetHoldNano: 500n,
+        budgetNano: BigInt(random.integer(0, 500)),
+      }),
       completionTokens: random.integer(0, 400),
       startedAtMs: Date.UTC(2026, 2, 14, 12),
     };

@@ -11,6 +11,8 @@ export class RequestRecord {
   readonly arrivedMs: number;
   /** When the hold was granted, and what it covers. */
   holdNano: bigint | undefined;
+  /** Of the budgets, where that is not the same. */
+  budgetHoldNano: bigint | undefined;
   deliveredTokens = 0;
   /** What was delivered, when, in order. */
   readonly deliveries: { readonly atMs: number; readonly tokens: number }[] = [];

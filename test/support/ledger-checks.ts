@@ -64,7 +64,9 @@ export async function expectBooksClosed(gateway: TestGateway): Promise<void> {
   });
   const held = await gateway.sql`
     SELECT a.id, a.held_nano FROM accounts a WHERE a.held_nano <> (
-      SELECT coalesce(sum(h.hold_nano), 0) FROM holds h
+      SELECT coalesce(sum(
+          CASE a.kind WHEN 'org' THEN h.hold_nano ELSE coalesce(h.budget_nano, h.hold_nano) END), 0)
+      FROM holds h
       WHERE a.id IN (h.org_account, h.day_account, h.month_account))`;
   expect([...held]).toEqual([]);
   const [left] = await gateway.sql`SELECT count(*)::int AS attempts FROM attempts`;
@@ -86,7 +88,7 @@ export async function expectBooksClosed(gateway: TestGateway): Promise<void> {
   expect([...broken]).toEqual([]);
   const keys = await gateway.sql`
     SELECT t.key_id FROM transactions t WHERE t.key_id IS NOT NULL GROUP BY t.key_id
-    HAVING -sum(t.amount_nano) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
+    HAVING sum(coalesce(t.budget_nano, -t.amount_nano)) <> (SELECT coalesce(sum(a.posted_nano), 0) FROM accounts a
       WHERE a.key_id = t.key_id AND a.kind = 'day')`;
   expect([...keys]).toEqual([]);
 }

@@ -21,7 +21,7 @@ import { messagesBody } from "./messages-body.ts";
  * all that one takes.
  */
 export const messagesWire: Wire = (settings, { httpClient, clock }) => ({
-  needsOutputLimit: true,
+  needsOutputLimit: () => true,
   metersCacheLifetimes: true,
   async chat(call) {
     const signal = call.abortNotice ?? call.signal;

@@ -99,10 +99,16 @@ function usageOf(body: JsonObject): ExpectedUsage | null {
   const usage = asObject(reported);
   return {
     promptTokens: asCount(usage.prompt_tokens),
-    completionTokens: asCount(usage.completion_tokens),
+    completionTokens: completionTokensOf(usage),
     cachedTokens: asCount(
       asObject(usage.prompt_tokens_details).cached_tokens ?? usage.prompt_cache_hit_tokens,
     ),
     reasoningTokens: asCount(asObject(usage.completion_tokens_details).reasoning_tokens),
   };
+}
+
+/** All tokens of the answer. xAI reports reasoning beside the completion, but in the total. */
+export function completionTokensOf(usage: JsonObject): number {
+  const total = asCount(usage.total_tokens);
+  return total === 0 ? asCount(usage.completion_tokens) : total - asCount(usage.prompt_tokens);
 }

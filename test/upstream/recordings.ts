@@ -8,6 +8,11 @@ const FIXTURES = join(import.meta.dir, "..", "fixtures");
 
 /** Folders of chat completions whose files do not say which provider sent them. */
 const CHAT_FOLDERS: Record<string, string> = {
+  "vercel-ai/alibaba": "alibaba",
+  "vercel-ai/azure": "azure",
+  "vercel-ai/moonshotai": "moonshotai",
+  "vercel-ai/perplexity": "perplexity",
+  "vercel-ai/xai": "xai",
   "vercel-ai/openai-chat": "openai",
   "vercel-ai/groq": "groq",
   "vercel-ai/deepseek": "deepseek",

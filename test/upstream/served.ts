@@ -1,3 +1,4 @@
+import { completionTokensOf } from "./expected.ts";
 import { asCount, asObject, asText, type JsonObject } from "./json.ts";
 
 /** What became of one request, kept up to date while it is answered. */
@@ -116,7 +117,7 @@ function addTo(sums: Record<string, Totals>, served: Served): void {
   sum.eventsSent += served.eventsSent;
   sum.contentCharactersSent += served.contentCharactersSent;
   sum.promptTokens += asCount(usage.prompt_tokens);
-  sum.completionTokens += asCount(usage.completion_tokens);
+  sum.completionTokens += completionTokensOf(usage);
   sum.statuses[status] = (sum.statuses[status] ?? 0) + 1;
 }
 

@@ -4,7 +4,9 @@ import { answerControl } from "./control.ts";
 import { answerEmbeddings } from "./embeddings.ts";
 import { UpstreamTuning } from "./fine-tuning.ts";
 import { createLedger, type Ledger, recordOf, type Served } from "./served.ts";
+import { answerSpeech } from "./speech.ts";
 import { createPlan, type Plan, type UpstreamState } from "./state.ts";
+import { answerTranscript, isTranscript } from "./transcripts.ts";
 import { JSON_BODY, refusal } from "./wire.ts";
 
 const KEPT_RECORDS = 10_000;
@@ -47,7 +49,7 @@ export interface Upstream {
   stop(): Promise<void>;
 }
 
-/** Serves chat completions, embeddings, models and trainings on 127.0.0.1, under any prefix such as `/v1`. */
+/** Serves chat completions, embeddings, speech, transcripts, models and trainings on 127.0.0.1, under any prefix such as `/v1`. */
 export async function startUpstream(options: UpstreamOptions = {}): Promise<Upstream> {
   const ledger = createLedger(options.keep ?? KEPT_RECORDS);
   const plan = createPlan(options.behaviour ?? { do: "complete" });
@@ -79,6 +81,7 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
       if (request.method === "GET" && path.endsWith("/models")) return modelList(models);
       const tuned = await state.tuning.answer(request, url);
       if (tuned !== undefined) return tuned ?? cutOff();
+      if (request.method === "POST" && isTranscript(path)) return answerTranscript(request);
       const answer = request.method === "POST" ? routeOf(path) : null;
       if (answer === null) return refusal(404, `Invalid URL (${request.method} ${path})`);
       const body = await request.text();
@@ -114,6 +117,7 @@ export async function startUpstream(options: UpstreamOptions = {}): Promise<Upst
 
 function routeOf(path: string): typeof answerChat | null {
   if (path.endsWith("/chat/completions")) return answerChat;
+  if (path.endsWith("/audio/speech")) return answerSpeech;
   return path.endsWith("/embeddings") ? answerEmbeddings : null;
 }
 

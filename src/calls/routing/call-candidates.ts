@@ -7,6 +7,7 @@ import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { AbortNotice } from "../../providers/transport/call-abort.ts";
+import type { CallLimits, CallSlots } from "./call-slots.ts";
 import type { Candidate } from "./plan-route.ts";
 import { asCallerError } from "./provider-error.ts";
 
@@ -14,6 +15,7 @@ export type EndpointActors = ActorRegistry<EndpointState, (typeof endpointActor)
 
 export interface CallDependencies {
   readonly endpoints: EndpointActors;
+  readonly slots: CallSlots;
   readonly clock: Clock;
   /** Measures how long calls take; monotonic. */
   readonly steadyClock: Clock;
@@ -60,6 +62,12 @@ export class CandidateTries {
   #isEnded = false;
   /** Those of which a try was lost with a used connection. */
   #lostEndpoints: Set<string> | undefined;
+  /** Within which the call that runs has a place. */
+  #held: CallLimits | undefined;
+  /** Of this round, passed over because they were full. */
+  #full: readonly Candidate[] = NONE;
+  #fullIds: Set<string> | undefined;
+  #waitsUntilMs: number | undefined;
 
   constructor(
     dependencies: CallDependencies,
@@ -84,6 +92,11 @@ export class CandidateTries {
   get left(): readonly string[] {
     if (this.#round > 0) return [];
     return this.#tried.slice(this.#position).map(({ endpointId }) => endpointId);
+  }
+
+  /** Endpoints that were passed over because as many calls ran there as may. */
+  get full(): readonly string[] {
+    return this.#fullIds === undefined ? [] : [...this.#fullIds];
   }
 
   /** The one that was tried last. */
@@ -111,7 +124,13 @@ export class CandidateTries {
     failureOf: (error: unknown) => unknown = (error) => error,
   ): Promise<Answer> {
     for (;;) {
-      const candidate = await this.#next();
+      let candidate: Candidate;
+      try {
+        candidate = await this.#next();
+      } catch (error) {
+        this.#giveBack();
+        throw error;
+      }
       // If there is no answer, its log line has only this.
       this.#log.model = candidate.model.id;
       this.#log.provider = candidate.providerId;
@@ -137,13 +156,15 @@ export class CandidateTries {
       });
     }
     const candidate = this.#upcoming();
-    if (candidate === undefined || this.#round > 0) return this.#search(candidate);
+    const isAtOnce = candidate?.limits === undefined && this.#round === 0;
+    if (candidate === undefined || !isAtOnce) return this.#search(candidate);
     const endpoint = this.#endpointOf(candidate);
     return endpoint.isActive ? this.#begin(candidate, endpoint) : this.#search(candidate);
   }
 
   /** What came of the candidate. Throws what is no failure of a provider, and where the call was aborted. */
   #failed(error: unknown): void {
+    this.#giveBack();
     const failure = noteFailure(this.#endpoint!, error);
     const { endpointId, model, ownKeyId } = this.candidate;
     this.#failure = failure;
@@ -165,13 +186,14 @@ export class CandidateTries {
   }
 
   /**
-   * Tells the endpoint's actor how the call that was answered ended; once.
+   * Tells the endpoint's actor how the call that was answered ended, and gives its place back; once.
    *
    * @param outputTokens of the answer
    */
   end(isSuccess: boolean, outputTokens = 0): void {
-    if (this.#isEnded) return;
+    if (this.#isEnded || !this.#hasAnswered) return;
     this.#isEnded = true;
+    this.#giveBack();
     if (!isSuccess) this.#endpoint!.turn("fail", undefined);
     else {
       const totalMs = this.#dependencies.steadyClock.nowMs() - this.#startedMs;
@@ -190,20 +212,75 @@ export class CandidateTries {
     return undefined;
   }
 
-  /** From a candidate on, what has to be waited for: endpoints, pauses, the budget of retries. */
+  /** From a candidate on, what has to be waited for: endpoints, places, pauses, the budget of retries. */
   async #search(from: Candidate | undefined): Promise<Candidate> {
     let candidate = from;
     for (;;) {
-      if (candidate === undefined) await this.#nextRound();
-      else {
-        const endpoint = this.#endpointOf(candidate);
-        if (!endpoint.isActive) await endpoint.activate();
-        if (this.#mayCall(candidate, endpoint)) {
-          return this.#begin(candidate, endpoint);
+      if (candidate !== undefined) {
+        const endpoint = await this.#activeEndpoint(candidate);
+        if (await this.#takePlace(candidate)) {
+          if (this.#mayCall(candidate, endpoint)) return this.#begin(candidate, endpoint);
+          this.#giveBack();
         }
+      } else {
+        const awaited = await this.#waitForPlace();
+        if (awaited !== undefined) {
+          return this.#begin(awaited, await this.#activeEndpoint(awaited));
+        }
+        await this.#nextRound();
       }
       candidate = this.#upcoming();
     }
+  }
+
+  async #activeEndpoint(candidate: Candidate): Promise<EndpointCell> {
+    const endpoint = this.#endpointOf(candidate);
+    if (!endpoint.isActive) await endpoint.activate();
+    return endpoint;
+  }
+
+  /** False where as many calls run there as may, or others wait for that. */
+  async #takePlace(candidate: Candidate): Promise<boolean> {
+    const { limits } = candidate;
+    if (limits === undefined) return true;
+    if (await this.#dependencies.slots.take(limits)) {
+      this.#hold(limits);
+      return true;
+    }
+    this.#full = [...this.#full, candidate];
+    this.#fullIds ??= new Set();
+    this.#fullIds.add(candidate.endpointId);
+    return false;
+  }
+
+  /** The first of the full endpoints that has a place, within the time that a call may wait in all. */
+  async #waitForPlace(): Promise<Candidate | undefined> {
+    const { slots, steadyClock } = this.#dependencies;
+    const full = this.#full.filter(({ model }) => this.#refusedModels?.has(model.id) !== true);
+    this.#full = NONE;
+    if (full.length === 0 || this.#calls >= MAX_CALLS) return undefined;
+    const nowMs = steadyClock.nowMs();
+    this.#waitsUntilMs ??= nowMs + slots.maxWaitMs;
+    const options = full.map(({ limits }) => limits!);
+    const at = await slots.wait(options, this.#abort, this.#waitsUntilMs - nowMs);
+    if (at !== undefined) this.#hold(options[at]!);
+    if (this.#abort.aborted) throw clientClosed();
+    if (at === undefined) return undefined;
+    this.#full = full.filter((_, other) => other !== at);
+    return full[at];
+  }
+
+  #hold(limits: CallLimits): void {
+    this.#held = limits;
+    if (this.#abort.aborted) throw clientClosed();
+  }
+
+  /** Gives back the place of the call that ran, where it has one. */
+  #giveBack(): void {
+    const held = this.#held;
+    if (held === undefined) return;
+    this.#held = undefined;
+    this.#dependencies.slots.release(held);
   }
 
   #mayCall({ endpointId }: Candidate, endpoint: EndpointCell): boolean {
@@ -215,6 +292,7 @@ export class CandidateTries {
   async #nextRound(): Promise<void> {
     const failure = this.#failure;
     const mayGoOn = this.#round < MAX_RETRY_ROUNDS && this.#calls < MAX_CALLS;
+    if (failure === undefined && this.#fullIds !== undefined) throw allFull();
     if (failure === undefined || !isPassing(failure) || !mayGoOn) {
       throw asCallerError(
         failure ?? new ProviderFailure("unavailable", "no provider was tried"),
@@ -242,6 +320,14 @@ export class CandidateTries {
   #endpointOf(candidate: Candidate): EndpointCell {
     return this.#dependencies.endpoints.get(candidate.endpointId);
   }
+}
+
+function allFull(): GatewayError {
+  return new GatewayError(
+    "overloaded",
+    "As many calls as may run at once are running at every endpoint of this model.",
+    { retryAfterSeconds: 1 },
+  );
 }
 
 /** What this process has measured of an endpoint; undefined where it was not called lately. */

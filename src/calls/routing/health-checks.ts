@@ -19,6 +19,8 @@ export interface HealthChecksDependencies {
 
 /** A single lost packet or a restart within seconds takes no server out. */
 const FAILURES_UNTIL_DOWN = 3;
+/** Another instance that reported meanwhile may have noted something else, so the same is noted again in time. */
+const NOTED_FOR_MS = 60_000;
 
 /**
  * Asks self-hosted servers for their models from time to time. One that fails three times in a row is down:
@@ -28,6 +30,8 @@ export class HealthChecks {
   readonly #dependencies: HealthChecksDependencies;
   /** In a row, by provider. */
   readonly #failures = new Map<string, number>();
+  /** What this instance has noted last, and when, by provider. */
+  readonly #noted = new Map<string, { readonly isHealthy: boolean; readonly atMs: number }>();
   #cancelNext: (() => void) | undefined;
   #isStopped = false;
 
@@ -69,15 +73,24 @@ export class HealthChecks {
     if (this.#isStopped) return;
     if (isHealthy) this.#failures.delete(id);
     else this.#failures.set(id, (this.#failures.get(id) ?? 0) + 1);
-    const { background, isReporter } = this.#dependencies;
-    if (!isReporter()) return;
+    if (!this.#dependencies.isReporter()) this.#noted.delete(id);
+    else if (isHealthy || this.isDown(id)) await this.#note(id, isHealthy);
+  }
+
+  async #note(id: string, isHealthy: boolean): Promise<void> {
+    const { background, clock } = this.#dependencies;
+    const atMs = clock.nowMs();
+    const last = this.#noted.get(id);
+    const ageMs = atMs - (last?.atMs ?? 0);
+    if (last?.isHealthy === isHealthy && ageMs >= 0 && ageMs < NOTED_FOR_MS) return;
     if (isHealthy) await noteHealthy(background, id);
-    else if (this.isDown(id)) {
+    else {
       const { type } = endpointUnhealthy;
       await noteUnhealthy(background, id, type, (organizationId) =>
         endpointUnhealthy.build(newId("evt"), organizationId, { endpoint: id, provider: id }),
       );
     }
+    this.#noted.set(id, { isHealthy, atMs });
   }
 }
 

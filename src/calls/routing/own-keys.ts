@@ -7,6 +7,7 @@ import {
 import { providerKeyInvalid } from "../../events/provider-key-invalid.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import { OrganizationCache } from "../../lib/organization-cache.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { OwnProviders } from "./own-providers.ts";
 
@@ -38,24 +39,26 @@ export interface OwnKeysDependencies {
  */
 export class OwnKeys {
   readonly #dependencies: OwnKeysDependencies;
-  /** A promise is a read under way; one that is not here any more was forgotten while it ran. */
-  readonly #known = new Map<string, KnownOwnKeys | Promise<KnownOwnKeys>>();
+  readonly #known: OrganizationCache<KnownOwnKeys>;
 
   constructor(dependencies: OwnKeysDependencies) {
     this.#dependencies = dependencies;
+    this.#known = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) =>
+      this.#opened(await dependencies.read(usableProviderKeys(organizationId))),
+    );
   }
 
   /** At once where they are known, which they are but for an organization's first call. */
   of(organizationId: string): KnownOwnKeys | Promise<KnownOwnKeys> {
-    return this.#known.get(organizationId) ?? this.#read(organizationId);
+    return this.#known.of(organizationId);
   }
 
   forget(organizationId: string): void {
-    this.#known.delete(organizationId);
+    this.#known.forget(organizationId);
   }
 
   forgetAll(): void {
-    this.#known.clear();
+    this.#known.forgetAll();
   }
 
   /** The provider has refused the key. Every call that finds it out may tell; one event reports it. */
@@ -67,23 +70,6 @@ export class OwnKeys {
         provider: key.providerId,
       }),
     ).catch(onError);
-  }
-
-  #read(organizationId: string): Promise<KnownOwnKeys> {
-    const reading = this.#dependencies
-      .read(usableProviderKeys(organizationId))
-      .then((keys) => this.#opened(keys));
-    this.#known.set(organizationId, reading);
-    const isCurrent = () => this.#known.get(organizationId) === reading;
-    reading.then(
-      (keys) => isCurrent() && this.#known.set(organizationId, keys),
-      () => isCurrent() && this.#known.delete(organizationId),
-    );
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= MAX_ORGANIZATIONS) break;
-      this.#known.delete(oldest);
-    }
-    return reading;
   }
 
   #opened(keys: readonly SealedProviderKey[]): KnownOwnKeys {

@@ -1,3 +1,4 @@
+import { isSelfHosted } from "../../config/provider-types.ts";
 import type { EgressGuard } from "../../egress/guard.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Provider, ProviderSettings } from "../../providers/interface.ts";
@@ -42,11 +43,27 @@ export class OwnProviders {
     return [...this.#settings.values()].filter(({ type }) => type !== SANDBOX).map(({ id }) => id);
   }
 
-  /** Undefined where no such provider is configured. Throws an Error where the key cannot be sent. */
+  /**
+   * Whether a key of the provider has to come with an address: a server that asks the operator for no key takes
+   * any, and calls with a key of one's own are not charged.
+   */
+  needsBaseUrl(providerId: string): boolean {
+    const entry = this.#settings.get(providerId);
+    return entry !== undefined && entry.apiKey === undefined && isSelfHosted(entry.type);
+  }
+
+  /** Undefined where no such provider is configured, or it needs an address. Throws an Error where the key cannot be sent. */
   make({ providerId, apiKey, baseUrl }: OwnAccount): Provider | undefined {
     const entry = this.#settings.get(providerId);
     if (entry === undefined || entry.type === SANDBOX) return undefined;
-    const settings = { ...entry, apiKey, apiKeys: undefined, baseUrl: baseUrl ?? entry.baseUrl };
+    if (baseUrl === null && this.needsBaseUrl(providerId)) return undefined;
+    const settings = {
+      ...entry,
+      apiKey,
+      apiKeys: undefined,
+      baseUrl: baseUrl ?? entry.baseUrl,
+      ownKey: { atOperatorsAddress: baseUrl === null },
+    };
     // Each has a client of its own, whose connections go with it, and never the operator's proxy: that would
     // resolve the name again.
     const shared =

@@ -9,6 +9,7 @@ import type {
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../providers/interface.ts";
+import type { CallLimits } from "./call-slots.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
 import type { KnownOwnKeys } from "./own-keys.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
@@ -31,6 +32,8 @@ export interface Candidate {
   readonly weight?: number | undefined;
   /** Absent where the provider has one key. */
   readonly key?: Pick<ProviderKey, "name" | "weight"> | undefined;
+  /** How many calls may run there at once; absent where the configuration states nothing. */
+  readonly limits?: CallLimits | undefined;
   /** Called with the organization's own key, which its provider bills. */
   readonly ownKeyId?: string | undefined;
 }
@@ -67,6 +70,7 @@ export function resolveModels(
   index: ModelIndex,
   preferences: Pick<RoutePreferences, "models" | "modelsField">,
   categories: readonly ModelCategory[],
+  alsoServed?: string,
 ): CatalogueModel[] {
   const models = new Set<CatalogueModel>();
   for (const name of preferences.models) {
@@ -74,7 +78,10 @@ export function resolveModels(
     if (model === undefined || !model.isActive) {
       throw unknownModel(index, name, preferences.modelsField);
     }
-    if (!categories.includes(model.category)) {
+    const isServed =
+      categories.includes(model.category) ||
+      (alsoServed !== undefined && model.capabilities.includes(alsoServed));
+    if (!isServed) {
       throw new GatewayError(
         "unsupported_model",
         `The model ${shown(model.id)} is of the category ${model.category} and cannot serve this endpoint.`,
@@ -194,10 +201,13 @@ function candidatesOf(
       placeId,
       endpointId: placeId,
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
+      limits: limitsOf(endpoint, provider),
     };
     const own = (ownKeys.get(endpoint.provider) ?? []).map((key) => ({
       ...place,
       provider: key.provider,
+      // What an organization's own account may do is its own affair.
+      limits: undefined,
       endpointId: `${placeId}@${key.id}`,
       ownKeyId: key.id,
     }));
@@ -209,6 +219,15 @@ function candidatesOf(
     }));
     return [...own, ...(keyed ?? [place])];
   });
+}
+
+function limitsOf(endpoint: ModelEndpoint, provider: Provider): CallLimits | undefined {
+  const limits = [
+    { id: placeIdOf(endpoint), max: endpoint.maxParallelRequests },
+    { id: endpoint.provider, max: provider.maxParallelRequests },
+  ];
+  const stated = limits.flatMap(({ id, max }) => (max === undefined ? [] : [{ id, max }]));
+  return stated.length === 0 ? undefined : stated;
 }
 
 /** By preference, why a candidate is not tried. */

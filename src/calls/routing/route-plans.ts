@@ -14,6 +14,8 @@ export interface RoutePlansDependencies extends PlanDependencies {
   readonly models: ModelIndex;
   /** Of the models that the endpoint serves. */
   readonly categories: readonly ModelCategory[];
+  /** A capability whose models it serves too, whatever their category. */
+  readonly alsoServes?: string;
 }
 
 /**
@@ -47,7 +49,8 @@ export class RoutePlans {
   }
 
   #made(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
-    const models = resolveModels(index, preferences, this.#dependencies.categories);
+    const { categories, alsoServes } = this.#dependencies;
+    const models = resolveModels(index, preferences, categories, alsoServes);
     return planRoute(models, preferences, caller, this.#dependencies);
   }
 }

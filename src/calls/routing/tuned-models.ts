@@ -1,6 +1,7 @@
 import type { Query } from "../../../db/client.ts";
 import { listTunedModels, type TunedModelRecord } from "../../../db/queries/tuned-models.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
+import { OrganizationCache } from "../../lib/organization-cache.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 
 /** Organizations whose models are in memory at a time. */
@@ -20,13 +21,14 @@ export interface TunedModelsDependencies {
  */
 export class TunedModels {
   readonly #dependencies: TunedModelsDependencies;
-  /** A promise is a read under way; one that is not here any more was forgotten while it ran. */
-  readonly #known = new Map<string, Known | Promise<Known>>();
-  /** Reads that begin when the one under way ends. */
-  readonly #next = new Map<string, Promise<Known>>();
+  readonly #known: OrganizationCache<Known>;
 
   constructor(dependencies: TunedModelsDependencies) {
     this.#dependencies = dependencies;
+    this.#known = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) => {
+      const records = await dependencies.read(listTunedModels(organizationId));
+      return records.map((record) => this.#modelOf(record));
+    });
   }
 
   /** The catalogue that all organizations share. */
@@ -36,11 +38,7 @@ export class TunedModels {
 
   /** The models of an organization, oldest first. */
   of(organizationId: string): Known | Promise<Known> {
-    const known = this.#known.get(organizationId);
-    if (known === undefined) return this.#read(organizationId);
-    this.#known.delete(organizationId);
-    this.#known.set(organizationId, known);
-    return known;
+    return this.#known.of(organizationId);
   }
 
   /**
@@ -58,35 +56,15 @@ export class TunedModels {
 
   /** The whole catalogue as the organization sees it now. */
   async index(organizationId: string): Promise<ModelIndex> {
-    return this.#with(await this.#read(organizationId));
+    return this.#with(await this.#known.readNow(organizationId));
   }
 
   forget(organizationId: string): void {
-    this.#known.delete(organizationId);
+    this.#known.forget(organizationId);
   }
 
   forgetAll(): void {
-    this.#known.clear();
-  }
-
-  #read(organizationId: string): Promise<Known> {
-    const reading = this.#dependencies
-      .read(listTunedModels(organizationId))
-      .then((records) => records.map((record) => this.#modelOf(record)));
-    this.#known.set(organizationId, reading);
-    reading.then(
-      (models) => {
-        if (this.#known.get(organizationId) === reading) this.#known.set(organizationId, models);
-      },
-      () => {
-        if (this.#known.get(organizationId) === reading) this.#known.delete(organizationId);
-      },
-    );
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= MAX_ORGANIZATIONS) break;
-      this.#known.delete(oldest);
-    }
-    return reading;
+    this.#known.forgetAll();
   }
 
   /** A job may have made a model a moment before the news of it comes: what is not known is looked for. */
@@ -97,23 +75,7 @@ export class TunedModels {
   ): ModelIndex | Promise<ModelIndex> {
     const isKnown = names.every((name) => own.some(({ id }) => id === name));
     if (isKnown) return this.#with(own);
-    return this.#readAgain(organizationId).then((models) => this.#with(models));
-  }
-
-  /** One read at a time for each organization, shared by all that ask before it begins. */
-  #readAgain(organizationId: string): Promise<Known> {
-    const current = this.#known.get(organizationId);
-    if (!(current instanceof Promise)) return this.#read(organizationId);
-    let next = this.#next.get(organizationId);
-    if (next === undefined) {
-      const begin = () => {
-        this.#next.delete(organizationId);
-        return this.#read(organizationId);
-      };
-      next = current.then(begin, begin);
-      this.#next.set(organizationId, next);
-    }
-    return next;
+    return this.#known.readAgain(organizationId).then((models) => this.#with(models));
   }
 
   #with(own: Known): ModelIndex {

@@ -1,3 +1,4 @@
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { doneInTime } from "../../lib/deadlines.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
@@ -89,9 +90,10 @@ export class StreamCharge<Request extends AcceptedRequest> {
     status: 200 | 499,
     figures: MeteredFigures = this.figures(),
     kept?: KeptAnswer,
+    also?: StatementEffect,
   ): Promise<void> {
     this.#charge.note(figures);
-    return this.#charge.settle(figures, status, this.#admitted.log.errorCode, kept);
+    return this.#charge.settle(figures, status, this.#admitted.log.errorCode, kept, also);
   }
 
   /** The same, where no caller waits for the outcome: a failure is reported. */

@@ -22,6 +22,7 @@ export class StreamOutput {
   /** Undefined where there is a body, or was one. */
   #early: Uint8Array[] | undefined = [];
   #isClosedEarly = false;
+  #isCut = false;
   #lastWriteMs: number;
   #hasDelivered = false;
 
@@ -75,6 +76,14 @@ export class StreamOutput {
     this.send(Buffer.from(this.#keepalive, "latin1"), nowMs);
   }
 
+  /** Breaks the connection off, so that no client takes what it got for the whole. */
+  cut(): void {
+    this.#isCut = true;
+    // Without a reason: Bun prints one.
+    this.#controller?.error();
+    this.#controller = undefined;
+  }
+
   close(): void {
     if (this.#early !== undefined) this.#isClosedEarly = true;
     else this.#controller?.close();
@@ -90,7 +99,8 @@ export class StreamOutput {
     const early = this.#early!;
     this.#early = undefined;
     for (const bytes of early) enqueueInPieces(controller, bytes);
-    if (this.#isClosedEarly) controller.close();
+    if (this.#isCut) controller.error();
+    else if (this.#isClosedEarly) controller.close();
   }
 
   #keep(bytes: Uint8Array): void {

@@ -186,6 +186,7 @@ export class StreamRelay {
     } catch (cause) {
       // What breaks behind the end of the answer takes nothing from it.
       if (this.#isCalledOff || this.callOff()) return false;
+      if (cause instanceof ProviderFailure && cause.kind !== "aborted") throw cause;
       throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
     }
     // Another call has awaited the same piece.

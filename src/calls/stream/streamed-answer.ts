@@ -5,7 +5,7 @@
  *              provider can still take over.
  *   relaying   events go to the client, never further ahead of the last durable checkpoint than its bound.
  *   settling   the provider has ended; its charge becomes durable, and the ending follows it.
- *   closed     by the ending, by an error frame, or because the client went away.
+ *   closed     by the ending, by an error frame or a cut, or because the client went away.
  *
  * opening → relaying by the first event and its checkpoint; opening → closed by a failure or the client;
  * relaying → settling by the provider's end, or its silence behind all of it; relaying → closed by a failure,
@@ -15,13 +15,16 @@
  * moves the pieces, charge.ts writes checkpoints and settles, output.ts is the client's side.
  */
 
+import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { asGatewayError } from "../../../db/unavailable.ts";
 import { type DeadlineQueue, doneBeforeDeadline } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
-import { answerHeaders, explainFailure } from "../answer-headers.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { addCostHeader, answerHeaders, explainFailure } from "../answer-headers.ts";
 import type { AdmittedCall, CallOutcome } from "../call.ts";
-import type { AcceptedRequest, StreamForm } from "../endpoint.ts";
+import type { MeteredFigures } from "../call-charge.ts";
+import type { AcceptedRequest, AnswerFacts, StreamForm } from "../endpoint.ts";
 import type { CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { asStreamError } from "../routing/provider-error.ts";
@@ -47,7 +50,7 @@ const SPARE_OUTPUT_BYTES = 65_536;
 
 /**
  * Waits for the first event, so that a failure before it has its own status; a provider silent for longer
- * than the keepalive interval is awaited in an open stream.
+ * than the keepalive interval is awaited in an open stream, where the form has a keepalive for it.
  */
 export async function streamedAnswer<Request extends AcceptedRequest>(
   dependencies: StreamDependencies,
@@ -57,7 +60,8 @@ export async function streamedAnswer<Request extends AcceptedRequest>(
   const run = new StreamRun(dependencies, form, admitted);
   try {
     // Where the answer begins before this is known, its body tells the failure.
-    await doneBeforeDeadline(run.open(), dependencies.openings);
+    const opened = run.open();
+    await (form.keepalive === "" ? opened : doneBeforeDeadline(opened, dependencies.openings));
   } catch (error) {
     explainFailure(admitted, run.tries);
     throw error;
@@ -79,6 +83,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   readonly #output: StreamOutput;
   /** From the first event on. */
   #relay: StreamRelay | undefined;
+  #contentType: string;
   #opening: Promise<void> | undefined;
   /** Neither open nor failed: what ends the stream now leaves the rest to the opening. */
   #isOpening = true;
@@ -100,6 +105,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   ) {
     this.#dependencies = dependencies;
     this.#form = form;
+    this.#contentType = form.contentType;
     this.#admitted = admitted;
     const { claim, clientSignal, log } = admitted;
     const { calls, keepaliveMs, ticker } = dependencies;
@@ -131,13 +137,19 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   headers(): Record<string, string> {
     const { tries } = this.#upstream;
     const candidate: Candidate | undefined = this.#isOpen ? tries.candidate : undefined;
-    return Object.assign(answerHeaders(this.#admitted, candidate, tries), {
-      "content-type": this.#form.contentType,
+    const headers = Object.assign(answerHeaders(this.#admitted, candidate, tries), {
+      "content-type": this.#contentType,
       "cache-control": "no-cache",
       connection: "keep-alive",
       // Proxies that gather a response before they pass it on would hold the stream back.
       "x-accel-buffering": "no",
     });
+    if (
+      candidate !== undefined &&
+      this.#form.isCostKnown?.(this.#admitted.request, candidate.terms)
+    )
+      addCostHeader(headers, this.#charge.figures());
+    return headers;
   }
 
   body(): ReadableStream<Uint8Array> {
@@ -207,6 +219,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { calls, membership } = this.#dependencies;
     const { hold, request } = this.#admitted;
     const choices = this.#form.choices(request);
+    this.#contentType = started.contentType ?? this.#form.contentType;
+    this.#admitted.noteServed?.(this.#upstream.tries.candidate);
     this.#relay = new StreamRelay(started, {
       checkpoints: this.#charge.begin(started.answer, this.#upstream.tries.candidate),
       output: this.#output,
@@ -214,7 +228,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       membership,
       choices,
       // Beyond this a provider is not sending tokens of its limit any more.
-      maxOutputBytes: hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES,
+      maxOutputBytes:
+        this.#form.maxOutputBytes?.(request) ??
+        hold.outputTokens * choices * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES,
       onEnd: () => this.#finishOnce(),
       onFailure: (error) => this.#fail(error),
     });
@@ -263,8 +279,14 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     try {
       if (!relay.answer.hasFinished) throw endedWithoutReason();
       this.#upstream.end(true, relay.answer.outputTokens);
+      let also: StatementEffect | undefined;
+      if (this.#form.keep !== undefined) {
+        // A failure here, and a client that leaves, is that of a stream which is not settled yet.
+        also = await this.#keep(relay);
+        if (this.#isClosed) return;
+      }
       this.#isSettling = true;
-      const ending = await this.#settleWhole(relay);
+      const ending = await this.#settleWhole(relay, also);
       this.#isWhole = true;
       if (this.#isClosed) return;
       this.#output.deliver(ending, this.#dependencies.calls.steadyClock.nowMs());
@@ -275,13 +297,11 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /** Resolves, with what a whole stream ends with, when its charge is durable. */
-  async #settleWhole(relay: StreamRelay): Promise<Uint8Array> {
-    const { claim, request, requestId } = this.#admitted;
-    const { candidate } = this.#upstream.tries;
+  async #settleWhole(relay: StreamRelay, also: StatementEffect | undefined): Promise<Uint8Array> {
+    const { claim, request } = this.#admitted;
     const usage = this.#charge.usage();
     const figures = this.#charge.figures(usage);
-    const costUsd = usdNumber(figures.chargeNano);
-    const facts = { requestId, candidate, usage, costUsd };
+    const facts = this.#factsOf(usage, figures);
     const ending = relay.takeRest(this.#form.ending(relay.answer, request, facts));
     const kept = claim && {
       claim,
@@ -289,22 +309,35 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       body: this.#output.whole(ending),
       isClaimNeeded: false,
     };
-    await this.#charge.settle(200, figures, kept);
+    await this.#charge.settle(200, figures, kept, also);
     return ending;
   }
 
+  #keep(relay: StreamRelay): Promise<StatementEffect | undefined> {
+    const usage = this.#charge.usage();
+    const facts = this.#factsOf(usage, this.#charge.figures(usage));
+    return this.#form.keep!(relay.answer, this.#admitted, facts);
+  }
+
+  #factsOf(usage: Usage, { chargeNano }: MeteredFigures): AnswerFacts {
+    const { requestId } = this.#admitted;
+    const { candidate } = this.#upstream.tries;
+    return { requestId, candidate, usage, costUsd: usdNumber(chargeNano) };
+  }
+
   /**
-   * After the first byte a failure is sent in the stream, which then ends without its ending. Its charge comes
-   * first, unless the stream's time is up before: then it follows, however long it takes.
+   * After the first byte a failure is sent in the stream, which then ends without its ending; one that has no
+   * place for it is cut. Its charge comes first, unless the stream's time is up before: then it follows, however long it takes.
    */
   async #fail(thrown: unknown): Promise<void> {
     if (this.#isClosed) return;
     this.#stop();
     const { requestId, log } = this.#admitted;
+    const { calls, onError } = this.#dependencies;
     const own = this.#upstream.failure;
     const error = own ?? asStreamError(thrown, this.tries.trail);
     log.errorCode = error.code;
-    this.#dependencies.onError(error.cause ?? error, requestId);
+    onError(error.cause ?? error, requestId);
     const isOwed = this.#isOpen && !this.#isSettling;
     if (isOwed && own === undefined) await this.#relay!.usageBehindError();
     this.#upstream.stop();
@@ -314,8 +347,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       await this.#charge.settleInTime();
     }
     await this.#freeClaim();
-    const frame = Buffer.from(this.#form.failure(error, requestId), "latin1");
-    this.#output.send(frame, this.#dependencies.calls.steadyClock.nowMs());
+    const frame = this.#form.failure(error, requestId, this.#relay?.answer);
+    if (frame === undefined) this.#output.cut();
+    else this.#output.send(Buffer.from(frame, "latin1"), calls.steadyClock.nowMs());
     this.#close();
   }
 

@@ -39,7 +39,6 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   #failure: GatewayError | undefined;
   #running: Attempt | undefined;
   #attemptBeganMs = 0;
-  #hasStarted = false;
 
   constructor(
     dependencies: CallDependencies,
@@ -59,10 +58,8 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   /** The stream of the first candidate that answers. Rejects with the caller's error where none does. */
-  async start(): Promise<StartedStream> {
-    const started = await this.tries.firstAnswer((candidate) => this.#try(candidate));
-    this.#hasStarted = true;
-    return started;
+  start(): Promise<StartedStream> {
+    return this.tries.firstAnswer((candidate) => this.#try(candidate));
   }
 
   /** Ends the stream for a reason of the gateway's own. */
@@ -78,7 +75,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
 
   /** Reports to the endpoint's health how the call that was answered ended; once. */
   end(isSuccess: boolean, outputTokens?: number): void {
-    if (this.#hasStarted) this.tries.end(isSuccess, outputTokens);
+    this.tries.end(isSuccess, outputTokens);
   }
 
   /** Gives up an attempt that has waited for its first event for `afterMs`. */

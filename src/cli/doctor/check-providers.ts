@@ -1,10 +1,14 @@
 import type { ProviderConfig } from "../../config/providers.ts";
 import type { GatewayConfig } from "../../config.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { createAzureProvider } from "../../providers/azure/azure-provider.ts";
+import { createBedrockProvider } from "../../providers/bedrock/bedrock-provider.ts";
 import type { Catalogue } from "../../providers/catalogue/build-catalogue.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../providers/model-list-request.ts";
 import { readWhole } from "../../providers/transport/bounded-body.ts";
 import { type HttpClient, sent } from "../../providers/transport/provider-response.ts";
+import { createVertexProvider } from "../../providers/vertex/vertex-provider.ts";
 import { knownCatalogue } from "../nouns/models.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
@@ -124,6 +128,7 @@ export async function checkLive(
 
 async function checkOne({ provider, models }: LiveTarget, client: HttpClient): Promise<Finding> {
   const name = `live ${provider.id}`;
+  if (Object.hasOwn(CHECK_THEMSELVES, provider.type)) return checkBySelf(name, provider, client);
   try {
     const { status, list } = await askForModels(client, provider, provider.apiKey);
     if (status === 401 || status === 403) {
@@ -148,6 +153,29 @@ async function checkOne({ provider, models }: LiveTarget, client: HttpClient): P
     );
   } catch (error) {
     return wrong(name, `${provider.baseUrl}: ${reasonOf(error, LIVE_TIMEOUT_MS)}`);
+  }
+}
+
+/** Their keys may be credentials that sign requests, or are exchanged for tokens: no server may see them. */
+const CHECK_THEMSELVES = {
+  azure: createAzureProvider,
+  bedrock: createBedrockProvider,
+  vertex: createVertexProvider,
+};
+
+async function checkBySelf(
+  name: string,
+  provider: ProviderConfig,
+  client: HttpClient,
+): Promise<Finding> {
+  const create = CHECK_THEMSELVES[provider.type as keyof typeof CHECK_THEMSELVES];
+  const { baseUrl, apiKey } = provider;
+  try {
+    const settings = { ...provider, apiKey, connectTimeoutMs: LIVE_TIMEOUT_MS };
+    await create(settings, { clock: systemClock, httpClient: client }).checkKey?.();
+    return ok(name, `${baseUrl} takes its credentials`);
+  } catch (error) {
+    return wrong(name, `${baseUrl}: ${reasonOf(error, LIVE_TIMEOUT_MS)}`);
   }
 }
 

@@ -64,6 +64,10 @@ const SETTING_OPTIONS = {
   "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
   "daily-budget-usd": { value: "X", meaning: "what it may spend in a UTC day" },
   "monthly-budget-usd": { value: "X", meaning: "what it may spend in a UTC month" },
+  "budget-includes-byok": {
+    value: "BOOL",
+    meaning: "true: budgets count calls with the organization's own provider keys too",
+  },
   models: { value: "A,B", meaning: "the only models it may use" },
   "expires-at": { value: "TIME", meaning: "when it ends, in ISO 8601" },
 } as const;
@@ -106,6 +110,9 @@ function readSettings(options: CommandInput["options"], nowMs: number) {
       rpm === undefined ? null : readWholeNumber("rate-limit-rpm", rpm, 1, MAX_RATE_LIMIT_RPM),
     dailyBudgetNano: readLimitNano("daily-budget-usd", options["daily-budget-usd"]) ?? null,
     monthlyBudgetNano: readLimitNano("monthly-budget-usd", options["monthly-budget-usd"]) ?? null,
+    budgetIncludesByok:
+      readChoice("budget-includes-byok", options["budget-includes-byok"], ["true", "false"]) ===
+      "true",
     allowedModels: readModels("models", options.models) ?? null,
     expiresAtMs: readFutureTime("expires-at", options["expires-at"], nowMs) ?? null,
   };

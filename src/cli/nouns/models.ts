@@ -13,6 +13,7 @@ import { readKeptLists } from "../../providers/catalogue/model-list-cache.ts";
 import type { Command, CommandContext } from "../command.ts";
 import { readOperatorSettings } from "../operator-database.ts";
 import { renderTable } from "../print.ts";
+import { builtIn } from "./built-in-models.ts";
 
 const PRICE_DIGITS = 6;
 const TOKENS_OF_A_PRICE = 1_000_000;
@@ -48,7 +49,7 @@ const list: Command = {
 function configuredCatalogue({ environment, cwd, nowMs }: CommandContext): Promise<Catalogue> {
   const file = readConfigFile(environment, cwd);
   const faults = new ConfigFaults();
-  const { providers } = enabledProviders(environment, file, faults);
+  const providers = enabledProviders(environment, file, faults);
   faults.throwAny();
   const { dataDir } = readOperatorSettings(environment, cwd);
   return knownCatalogue({ ...file, providers, dataDir }, nowMs());
@@ -103,7 +104,7 @@ function perMillion(usdPerToken: number): string {
   return String(Number((usdPerToken * TOKENS_OF_A_PRICE).toFixed(PRICE_DIGITS)));
 }
 
-export const modelCommands: readonly Command[] = [list];
+export const modelCommands: readonly Command[] = [list, builtIn];
 
 /**
  * The catalogue of a gateway of this configuration and DATA_DIR, with what it has read of its providers'

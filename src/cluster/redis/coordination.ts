@@ -6,8 +6,10 @@ import type { Coordination, SharedCache, Wakes } from "../interface.ts";
 import { MAX_VALUE_LENGTH } from "../memory.ts";
 import { WINDOW_MS } from "../sliding-window.ts";
 import { openRedis } from "./connection.ts";
+import { RedisSlots } from "./parallel-slots.ts";
 import { RateScripts } from "./rate-scripts.ts";
 import { RedisRateWindows } from "./rate-windows.ts";
+import { SlotScript } from "./slot-script.ts";
 
 /** All keys are in one slot, so that a cluster takes the scripts too. */
 const KEY_PREFIX = "{gateway}:";
@@ -38,8 +40,15 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
     isUp,
     onError: options.onError,
   });
+  const slots = new RedisSlots({
+    script: new SlotScript(redis, keyPrefix),
+    clock: steadyClock,
+    instanceId,
+    liveInstances: options.liveInstances,
+  });
   return {
     rates,
+    slots,
     wakes,
     cache: new RedisCache(redis, keyPrefix, isUp),
     redis: {
@@ -56,7 +65,7 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
       await Promise.all([rates.start(), wakes.subscribed()]);
     },
     async close() {
-      await rates.close();
+      await Promise.all([rates.close(), slots.close()]);
       listener.redis.disconnect();
       redis.disconnect();
     },

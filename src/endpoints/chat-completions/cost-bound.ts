@@ -1,9 +1,15 @@
 import type { CostBound } from "../../calls/endpoint.ts";
-import type { ModelPrices, ModelTerms, TokenPrices } from "../../lib/catalogue-model.ts";
+import type {
+  ModelPrices,
+  ModelTerms,
+  TokenKindPrices,
+  TokenPrices,
+} from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, times } from "../../lib/exact-integer.ts";
 import { isFields } from "../../lib/json.ts";
 import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
+import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { longPromptPrices } from "../../money/usage.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
 
@@ -164,6 +170,15 @@ export function estimatedPromptTokens(
   return Math.min(tokens, promptTokenBound(size, terms));
 }
 
+/** Usage of an answer whose provider reported none. */
+export function countedUsage(
+  size: PromptSize,
+  terms: Pick<ModelTerms, "contextLength">,
+  outputTokens: number,
+): Usage {
+  return estimatedUsage(estimatedPromptTokens(size, terms), outputTokens);
+}
+
 /** An upper bound of the cost at one candidate. */
 export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTerms): CostBound {
   const choices = request.n ?? 1;
@@ -171,7 +186,7 @@ export function costBound(request: ChatRequest, size: PromptSize, terms: ModelTe
   const input = dearestInput(size, terms.prices, promptTokens);
   return {
     fixedFemto: times(promptTokens * choices, input),
-    perUnitFemto: times(choices, dearestOutput(terms.prices, promptTokens)),
+    perUnitFemto: times(choices, dearestOutput(request, terms.prices, promptTokens)),
     units: statedOutputLimit(request) ?? terms.maxOutputTokens,
   };
 }
@@ -193,13 +208,25 @@ function dearestInput(
   prices: ModelPrices,
   promptTokens: number,
 ): ExactInteger {
-  const apart = [
-    ...(longCacheLifetime === undefined ? [] : [prices.cacheWriteHourTokenFemto]),
-    ...(media === 0 ? [] : MEDIA_PRICES.map((price) => prices[price])),
-  ];
   const ofText = dearest(inputPrice, prices, promptTokens);
-  if (apart.length === 0) return ofText;
-  return exact(apart.reduce<FemtoUsd>((most, one) => higher(most, one ?? 0n), BigInt(ofText)));
+  if (longCacheLifetime === undefined && media === 0) return ofText;
+  const apart = [
+    ...(longCacheLifetime === undefined ? [] : (["cacheWriteHourTokenFemto"] as const)),
+    ...(media === 0 ? [] : MEDIA_PRICES),
+  ];
+  return dearestOf(apart, ofText, prices, promptTokens);
+}
+
+/** The most of a price and of those of some kinds of tokens, where the prompt has at most so many. */
+function dearestOf(
+  kinds: readonly (keyof TokenKindPrices)[],
+  ofText: ExactInteger,
+  prices: ModelPrices,
+  promptTokens: number,
+): ExactInteger {
+  const longPrompt = longPromptPrices(prices, promptTokens);
+  const apart = kinds.flatMap((kind) => [prices[kind] ?? 0n, longPrompt?.[kind] ?? 0n]);
+  return exact(apart.reduce<FemtoUsd>(higher, BigInt(ofText)));
 }
 
 const MEDIA_PRICES = [
@@ -209,13 +236,20 @@ const MEDIA_PRICES = [
   "cachedImageInputTokenFemto",
 ] as const;
 
-/** Any token of an answer may be one of reasoning. */
-function dearestOutput(prices: ModelPrices, promptTokens: number): ExactInteger {
+/** Any token of an answer may be one of reasoning, or of an image or of sound where the model makes them. */
+function dearestOutput(
+  { modalities }: ChatRequest,
+  prices: ModelPrices,
+  promptTokens: number,
+): ExactInteger {
   const ofText = dearest(outputPrice, prices, promptTokens);
-  const { reasoningTokenFemto } = prices;
-  return reasoningTokenFemto === undefined
-    ? ofText
-    : exact(higher(BigInt(ofText), reasoningTokenFemto));
+  const { reasoningTokenFemto: reasoning, imageOutputTokenFemto: image } = prices;
+  const mayHoldSound = modalities?.includes("audio") === true;
+  if (reasoning === undefined && image === undefined && !mayHoldSound) return ofText;
+  const apart: (keyof TokenKindPrices)[] = ["reasoningTokenFemto"];
+  if (!modalities || modalities.includes("image")) apart.push("imageOutputTokenFemto");
+  if (mayHoldSound) apart.push("audioOutputTokenFemto");
+  return dearestOf(apart, ofText, prices, promptTokens);
 }
 
 function inputPrice(prices: TokenPrices): FemtoUsd {

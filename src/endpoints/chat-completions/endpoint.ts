@@ -12,16 +12,18 @@ import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import { errorEnvelope } from "../../http/error-response.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
-import { estimatedUsage, type Usage } from "../../lib/usage.ts";
+import { withMembers } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
-import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
+import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
-import { costBound, estimatedPromptTokens, type PromptSize, promptSize } from "./cost-bound.ts";
-import type { LongBodies } from "./long-body.ts";
+import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
+import { readLongChat } from "./long-chat.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
 import {
@@ -32,7 +34,7 @@ import {
   statedOutputLimit,
 } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
-import { planFields } from "./request-fields.ts";
+import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
 
 /** A chat completion as it was accepted. */
@@ -63,6 +65,7 @@ export type AdmittedChat = AdmittedCall<AcceptedChat>;
 export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion> {
   readonly route = CHAT_ROUTE;
   readonly categories = ["chat", "code"] as const;
+  readonly alsoServes = IMAGE_OUTPUT;
   readonly title = "Chat completion";
   readonly capability = "chat";
   readonly stream: StreamForm<AcceptedChat>;
@@ -107,12 +110,13 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   ): Promise<ClientCompletion> {
     const answer = await callProvider(call, candidate, admitted);
     const { hidesReasoning } = admitted.request;
-    const nowSeconds = secondsOf(this.#clock);
+    const nowSeconds = secondsNow(this.#clock);
     return readAnswer(answer, { requestId: call.requestId, hidesReasoning, nowSeconds });
   }
 
-  usage({ usage, estimatedTokens }: ClientCompletion, request: AcceptedChat, terms: ModelTerms) {
-    return usage ?? estimated(request, terms, estimatedTokens);
+  usage(answer: ClientCompletion, request: AcceptedChat, terms: ModelTerms) {
+    const { usage, estimatedTokens, estimatedMedia } = answer;
+    return usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
   }
 
   answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts) {
@@ -147,7 +151,7 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     admitted: AdmittedChat,
     output: GrowingBytes,
   ): Promise<OpenedStream> {
-    const nowSeconds = secondsOf(this.#clock);
+    const nowSeconds = secondsNow(this.#clock);
     const answer = await callProvider(call, candidate, admitted);
     const { hidesReasoning } = admitted.request;
     const id = completionId(call.requestId);
@@ -155,8 +159,9 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     return openAnswer(answer, options, output);
   }
 
-  usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
-    return usage ?? estimated(request, terms, outputTokens);
+  usage(answer: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
+    const { usage, outputTokens, mediaTokens } = answer;
+    return usage ?? estimated(request, terms, outputTokens, mediaTokens);
   }
 
   ending({ created }: StreamedAnswer, { fields }: AcceptedChat, facts: AnswerFacts): string {
@@ -183,8 +188,13 @@ function callProvider(
 }
 
 /** Usage of an answer whose provider reported none. */
-function estimated({ size }: AcceptedChat, terms: ModelTerms, outputTokens: number): Usage {
-  return estimatedUsage(estimatedPromptTokens(size, terms), outputTokens);
+function estimated(
+  { size }: AcceptedChat,
+  terms: ModelTerms,
+  outputTokens: number,
+  media?: MediaTokens,
+): Usage {
+  return { ...countedUsage(size, terms, outputTokens), ...media };
 }
 
 function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
@@ -194,22 +204,6 @@ function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean 
 function frameOf(value: unknown): string {
   return `data: ${latin1OfText(JSON.stringify(value))}\n\n`;
 }
-
-function secondsOf(clock: Clock): number {
-  return Math.floor(clock.nowMs() / 1_000);
-}
-
-/** The JSON of an object, which has members, with further ones before them. */
-function withMembers(members: object, json: Uint8Array): Uint8Array {
-  const head = Buffer.from(JSON.stringify(members));
-  const joined = new Uint8Array(head.length + json.length - 1);
-  joined.set(head);
-  joined[head.length - 1] = COMMA;
-  joined.set(json.subarray(1), head.length);
-  return joined;
-}
-
-const COMMA = 0x2c;
 
 /** POST /v1/chat/completions (spec 4.5, 6.2). */
 export function chatRoute(
@@ -224,7 +218,7 @@ export function chatRoute(
     access: { kind: "model", scope: "chat:completions" },
     body: chatCompletionBody,
     allowsUnknownFields: true,
-    readLongBody: (bytes, owner, signal) => longBodies.read(bytes, owner, signal),
+    readLongBody: (bytes, owner, signal) => readLongChat(longBodies, bytes, owner, signal),
     responses: {
       200: {
         description: "A chat completion, or with stream true a stream of its chunks",

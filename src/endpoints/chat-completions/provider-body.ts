@@ -17,8 +17,6 @@ const GATEWAY_FIELDS = new Set([
   "route_explain",
   "transforms",
   "debug",
-  "image_config",
-  "interleaved_thinking",
   "include_reasoning",
   "metadata",
   "max_tokens",
@@ -46,10 +44,13 @@ export function providerBody(
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
 ): ChatBody {
-  const { provider, terms } = candidate;
+  const { provider, terms, upstreamModel: model } = candidate;
+  const modelId = candidate.model.canonicalId ?? candidate.model.id;
+  const needsLimit =
+    outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
   const shape: BodyShape = {
-    model: candidate.upstreamModel,
-    outputTokens: outputTokens ?? (provider.needsOutputLimit && terms.maxOutputTokens),
+    model,
+    outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));

@@ -3,20 +3,21 @@ import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import type { Usage } from "../../lib/usage.ts";
-import {
-  type AnswerOptions,
-  type ChatAnswer,
-  type ChatEvent,
-  type ClientCompletion,
-  type FinishReason,
-  ProviderFailure,
-  type ReadOptions,
-  type ReasoningDetail,
-  type ToolCall,
-  type TypedChoice,
-  type TypedCompletion,
+import type {
+  AnswerOptions,
+  ChatAnswer,
+  ChatEvent,
+  ClientCompletion,
+  FinishReason,
+  ReadOptions,
+  ReasoningDetail,
+  ToolCall,
+  TypedChoice,
+  TypedCompletion,
 } from "../../providers/interface.ts";
-import { StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../providers/streamed-answer.ts";
+import { CompletionRender } from "../../providers/thread-work.ts";
+import { notStreamed, streamedUnasked } from "../../providers/transport/call-failures.ts";
 
 /**
  * The form in which this endpoint answers (spec 2.4, 6.2). Typed answers of providers are rendered here; raw
@@ -30,10 +31,8 @@ export function readAnswer(
 ): ClientCompletion | Promise<ClientCompletion> {
   if (answer.kind === "completion") return answer.read(options);
   if (answer.kind === "typed-completion") return renderCompletion(answer, options);
-  throw new ProviderFailure(
-    "unavailable",
-    "the provider streamed an answer that was not to be streamed",
-  );
+  if (answer.kind === "long-typed-completion") return answer.render(longCompletion, options);
+  throw streamedUnasked();
 }
 
 /** A streamed answer that adds the client's frames to the output. Throws ProviderFailure where it is none. */
@@ -48,7 +47,7 @@ export function openAnswer(
   if (answer.kind === "events") {
     return { reader: answer.reader(), answer: new ChunkRenderer(options, output) };
   }
-  throw new ProviderFailure("unavailable", "the provider did not stream");
+  throw notStreamed();
 }
 
 /** The id of the completion that a request gets. */
@@ -62,16 +61,31 @@ const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 
 /** The usage object of answers; `cost` in USD. What was written to a cache has a price of its own. */
 export function usageBody(usage: Usage, cost: number): Record<string, unknown> {
-  const { cachedPromptTokens: cached, reasoningTokens: reasoning } = usage;
+  const { cachedPromptTokens: cached } = usage;
   const prompt = cached === 0 ? NONE_CACHED : { cached_tokens: cached };
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: usage.cacheWriteTokens === 0 ? prompt : withWritten(prompt, usage),
-    completion_tokens_details: reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning },
+    prompt_tokens_details: withSound(
+      usage.cacheWriteTokens === 0 ? prompt : withWritten(prompt, usage),
+      usage.audioPromptTokens,
+    ),
+    completion_tokens_details: withSound(answerDetails(usage), usage.audioCompletionTokens),
     cost,
   };
+}
+
+function answerDetails({
+  reasoningTokens: reasoning,
+  imageCompletionTokens: images,
+}: Usage): Readonly<Record<string, number>> {
+  if (images) return { reasoning_tokens: reasoning, image_tokens: images };
+  return reasoning === 0 ? NO_REASONING : { reasoning_tokens: reasoning };
+}
+
+function withSound(details: Readonly<Record<string, number>>, tokens: number | undefined) {
+  return tokens ? { ...details, audio_tokens: tokens } : details;
 }
 
 function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<string, number> {
@@ -97,7 +111,13 @@ function renderCompletion(
   { hidesReasoning, nowSeconds }: ReadOptions,
 ): ClientCompletion {
   let bytes = 0;
-  if (usage === undefined) for (const choice of choices) bytes += bytesOf(choice);
+  let images = 0;
+  if (usage === undefined) {
+    for (const choice of choices) {
+      bytes += bytesOf(choice);
+      images += choice.images?.length ?? 0;
+    }
+  }
   return {
     body: {
       // Set by the caller, and in their place here.
@@ -113,12 +133,23 @@ function renderCompletion(
       })),
     },
     usage,
-    estimatedTokens: tokensOfBytes(bytes),
+    estimatedTokens: tokensOfBytes(bytes) + images * TOKENS_OF_IMAGE,
+    estimatedMedia: mediaTokens(images * TOKENS_OF_IMAGE, 0),
   };
 }
 
+/** The same of a long one, whose body is JSON. */
+export const longCompletion = new CompletionRender(
+  import.meta.url,
+  (completion, options: ReadOptions) => {
+    const { body, ...facts } = renderCompletion(completion, options);
+    return { ...facts, body: new TextEncoder().encode(JSON.stringify(body)) };
+  },
+);
+
 function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string, unknown> {
   const { text, reasoning, reasoningDetails = [], refusal, toolCalls = [], annotations } = choice;
+  const { images = [] } = choice;
   return {
     role: "assistant",
     content: text ?? null,
@@ -126,6 +157,7 @@ function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string,
     ...(reasoning !== undefined && !hidesReasoning && { reasoning }),
     ...(reasoningDetails.length > 0 && !hidesReasoning && { reasoning_details: reasoningDetails }),
     ...(annotations !== undefined && { annotations }),
+    ...(images.length > 0 && { images: images.map(imageBody) }),
     ...(toolCalls.length > 0 && { tool_calls: toolCalls.map(toolCallBody) }),
   };
 }
@@ -134,6 +166,11 @@ function toolCallBody(call: ToolCall): Record<string, unknown> {
   const { id, name, arguments: text, extraContent } = call;
   const body = { id, type: "function", function: { name, arguments: text } };
   return extraContent === undefined ? body : { ...body, extra_content: extraContent };
+}
+
+/** In OpenRouter's form. */
+function imageBody(url: string): Record<string, unknown> {
+  return { type: "image_url", image_url: { url } };
 }
 
 function bytesOf(choice: TypedChoice): number {
@@ -153,8 +190,13 @@ function encryptedBytes(details: readonly ReasoningDetail[] | undefined): number
   return bytes;
 }
 
+/** Behind a text in its chunk. */
+const BEHIND_CONTENT = '},"finish_reason":null}]}\n\n';
+
 /** What a choice of a stream has brought so far. */
 interface RenderedChoice {
+  /** Before a text in its chunk. */
+  readonly beforeContent: string;
   hasRole: boolean;
   isFinished: boolean;
   /** By the index of each call: whether a part of its arguments has come. */
@@ -190,20 +232,33 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (event.type === "error") this.noteReportedError(event.failure);
     else if (event.type === "finish") this.#finish(event.choice, event.reason);
     else if (event.type === "tool_call") this.#addToolCall(event);
+    else if (event.type === "image") this.#addImage(event);
     else this.#addText(event);
   }
 
   #addText(event: Extract<ChatEvent, { readonly text: string }>): void {
     const { choice, text } = event;
-    this.#stateOf(choice);
+    const state = this.#stateOf(choice);
     this.meter(Buffer.byteLength(text));
     if (event.type === "reasoning") this.#addReasoning(event);
     else if (event.type === "refusal") this.#addDelta(choice, { refusal: text });
     else {
       const { annotations, logprobs } = event;
+      const isPlain = annotations === undefined && logprobs === undefined;
+      if (isPlain && state.hasRole) {
+        this.#addContent(state, text);
+        return;
+      }
       const delta = annotations === undefined ? { content: text } : { content: text, annotations };
       this.#addDelta(choice, delta, null, logprobs);
     }
+  }
+
+  /** What most events bring, without an object for each. */
+  #addContent({ beforeContent }: RenderedChoice, text: string): void {
+    this.noteBegun();
+    const json = latin1OfText(JSON.stringify(text));
+    this.output.add(beforeContent + json + BEHIND_CONTENT);
   }
 
   #addReasoning({ choice, text, details }: Extract<ChatEvent, { type: "reasoning" }>): void {
@@ -212,6 +267,11 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (details === undefined) this.#addDelta(choice, { reasoning: text });
     else if (text === "") this.#addDelta(choice, { reasoning_details: details });
     else this.#addDelta(choice, { reasoning: text, reasoning_details: details });
+  }
+
+  #addImage({ choice, url }: Extract<ChatEvent, { readonly type: "image" }>): void {
+    this.meterImage();
+    this.#addDelta(choice, { images: [imageBody(url)] });
   }
 
   #addToolCall(event: Extract<ChatEvent, { readonly type: "tool_call" }>): void {
@@ -255,7 +315,8 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   #stateOf(choice: number): RenderedChoice {
     let state = this.#choices.get(choice);
     if (state === undefined) {
-      state = { hasRole: false, isFinished: false, calls: new Map() };
+      const beforeContent = `${this.#head}${choice},"delta":{"content":`;
+      state = { beforeContent, hasRole: false, isFinished: false, calls: new Map() };
       this.#choices.set(choice, state);
       this.startedChoices++;
     }

@@ -1,5 +1,6 @@
 import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import { isFields } from "../../lib/json.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
 
@@ -89,12 +90,6 @@ const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   guardrail: (value) => value === null,
   transforms: empty,
   debug: empty,
-  image_config: empty,
-  interleaved_thinking: empty,
-  // Spoken answers, which `modalities` asks for.
-  audio: empty,
-  modalities: (value) =>
-    value === null || (Array.isArray(value) && value.every((modality) => modality === "text")),
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
   speed: (value) => value === null || value === "standard",
@@ -133,6 +128,7 @@ export function assertSupported(request: ChatRequest): void {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
+  assertSpoken(request);
   if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };
@@ -142,6 +138,16 @@ export function assertSupported(request: ChatRequest): void {
   if (typeof request.route === "string" && request.route !== "fallback") {
     throw unsupported("route", ` ${JSON.stringify(request.route)}`);
   }
+}
+
+/** `audio` says how the answer is spoken that `modalities` asks for: neither is of use without the other. */
+function assertSpoken({ modalities, audio }: ChatRequest): void {
+  const asksSound = modalities?.includes("audio") === true;
+  if (asksSound === isFields(audio)) return;
+  const [param, what] = asksSound
+    ? ["audio", 'is required with modalities ["text", "audio"]: {"voice", "format"}']
+    : ["modalities", 'must include "audio" where audio is given'];
+  throw new GatewayError("invalid_body", `Request body field "${param}": ${what}.`, { param });
 }
 
 function unsupported(param: string, what = ""): GatewayError {

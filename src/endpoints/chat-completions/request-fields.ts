@@ -1,6 +1,7 @@
-import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
-import { GatewayError } from "../../lib/errors.ts";
-import { asksNothing, fieldKind } from "../../providers/chat-fields.ts";
+import { type Barrier, type Lack, planByLacks } from "../../calls/routing/plan-by-lacks.ts";
+import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
+import { asksNothing, type FieldModel, fieldKind } from "../../providers/chat-fields.ts";
+import { isAtWebAddress, kindOfPart, type PartKind } from "../../providers/part-kinds.ts";
 import { longCacheLifetime } from "./cost-bound.ts";
 import { isGatewayField } from "./provider-body.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
@@ -9,47 +10,40 @@ import { type ChatRequest, type ContentPart, LONG_BODY } from "./request.ts";
 const MESSAGES = "messages";
 
 /**
- * The plan of a request with regard to its fields (contract: "Fields that a model or provider does not
- * have"): candidates that lack a field which changes what an answer is are taken out, and for the others
- * the fields that they lack are noted. With `provider.require_parameters` every field counts as such.
- * Throws 400 unsupported_parameter where no candidate is left.
+ * The plan of a request with regard to its fields and content parts (contract: "Fields that a model or
+ * provider does not have"): candidates that lack a field which changes what an answer is, or do not take one
+ * of the parts, are taken out, and for the others the fields that they lack are noted. With
+ * `provider.require_parameters` every field counts as such. Throws 400 unsupported_parameter where no candidate
+ * is left.
+ *
+ * @param hints fields that count as hints in this call, whatever they are to an answer
  */
-export function planFields(request: ChatRequest, plan: RoutePlan): RoutePlan {
+export function planFields(
+  request: ChatRequest,
+  plan: RoutePlan,
+  hints: ReadonlySet<string> = NO_HINTS,
+): RoutePlan {
   const fields = fieldsOf(request);
   const strayOptions = strayStreamOptions(request);
-  const media = plan.candidates.some(pricesMediaApart) ? askedMedia(request) : NO_MEDIA;
+  const parts = askedParts(request);
   const cacheLifetime = longCacheLifetime(request);
   const isPlain =
-    fields.length + strayOptions.length === 0 && media === NO_MEDIA && cacheLifetime === undefined;
+    fields.length + strayOptions.length === 0 && parts === NO_PARTS && cacheLifetime === undefined;
   if (plan.candidates.length === 0 || isPlain) return plan;
 
   const asked: AskedFields = {
     request,
     fields,
     strayOptions,
-    media,
+    parts,
     cacheLifetime,
+    forImages: imageField(request),
+    forSound: request.modalities?.includes("audio") === true,
     areAlike: areOfOneType(plan.candidates),
     requiresAll: request.provider?.require_parameters === true,
+    hints,
   };
-  const candidates: Candidate[] = [];
-  const lacked = new Map<Candidate, LackedFields>();
-  const barriers: string[] = [];
-  const skipped = [...(plan.skipped ?? [])];
-  for (const candidate of plan.candidates) {
-    const lack = lackOf(candidate, asked);
-    if (lack.barrier !== undefined) {
-      barriers.push(lack.barrier);
-      skipped.push({ placeId: candidate.placeId, reason: `lacks_${lack.barrier}` });
-      continue;
-    }
-    candidates.push(candidate);
-    if (lack.leftOut.length > 0 || lack.listed.length > 0) lacked.set(candidate, lack);
-  }
-  if (candidates.length === 0) throw unsupported(barriers, plan);
-  if (barriers.length === 0 && lacked.size === 0) return plan;
-  const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
-  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
+  return planByLacks(plan, (candidate) => lackOf(candidate, asked));
 }
 
 /** The fields of a request that a provider has to have, and how they count. */
@@ -57,30 +51,50 @@ interface AskedFields {
   readonly request: ChatRequest;
   readonly fields: readonly string[];
   readonly strayOptions: readonly string[];
-  readonly media: AskedMedia;
+  readonly parts: AskedParts;
   /** Where a cache of more than five minutes is asked for, if it is. */
   readonly cacheLifetime: string | undefined;
+  /** The field by which the request asks for images in the answer, if it does. */
+  readonly forImages: string | undefined;
+  /** The answer is to be spoken. */
+  readonly forSound: boolean;
   /** All candidates are of one type: an unknown field can only be meant for that one. */
   readonly areAlike: boolean;
   readonly requiresAll: boolean;
+  readonly hints: ReadonlySet<string>;
 }
 
-interface Lack extends LackedFields {
-  /** The first name without which the candidate cannot serve the request. */
-  readonly barrier: string | undefined;
+/** The capability of chat models that answer with images. */
+export const IMAGE_OUTPUT = "image_output";
+
+function imageField({ modalities, image_config: config }: ChatRequest): string | undefined {
+  if (modalities?.includes("image")) return "modalities";
+  return asksNothing("image_config", config ?? {}) ? undefined : "image_config";
 }
+
+const NO_HINTS: ReadonlySet<string> = new Set();
+
+const ofField = (field: string): Barrier => ({ name: field, param: field });
 
 function lackOf(candidate: Candidate, asked: AskedFields): Lack {
   const { fields: ofProvider } = candidate.provider;
   const leftOut: string[] = [];
   const listed = [...asked.strayOptions];
-  let barrier = asked.requiresAll ? asked.strayOptions[0] : undefined;
-  barrier ??= unmeteredMedium(candidate, asked.media);
-  if (!hasPriceOfLongCache(candidate)) barrier ??= asked.cacheLifetime;
   const model = {
     model: candidate.upstreamModel,
     modelId: candidate.model.canonicalId ?? candidate.model.id,
   };
+  let barrier = strangePart(candidate, asked.parts, model) ?? unmeteredPart(candidate, asked.parts);
+  if (asked.requiresAll && asked.strayOptions.length > 0) {
+    barrier ??= ofField(asked.strayOptions[0]!);
+  }
+  if (asked.cacheLifetime !== undefined && !hasPriceOfLongCache(candidate)) {
+    barrier ??= { name: "cache_control.ttl", param: asked.cacheLifetime };
+  }
+  if (asked.forSound && !isMeteredSpeaker(candidate)) barrier ??= ofField("modalities");
+  if (asked.forImages !== undefined && !candidate.terms.capabilities.includes(IMAGE_OUTPUT)) {
+    barrier ??= ofField(asked.forImages);
+  }
   for (const field of ofProvider === undefined ? [] : asked.fields) {
     const value = asked.request[field];
     const names = ofProvider!.missing(field, value, model, asked.areAlike, asked.request);
@@ -88,32 +102,59 @@ function lackOf(candidate: Candidate, asked: AskedFields): Lack {
     // Of a field that it has in part, its adapter sends that part.
     if (names.includes(field)) leftOut.push(field);
     if (asksNothing(field, value)) continue;
-    if (asked.requiresAll || fieldKind(field) === "answer") barrier ??= names[0];
+    const isHint = asked.hints.has(field) || fieldKind(field) === "hint";
+    if (asked.requiresAll || !isHint) barrier ??= ofField(names[0]!);
     listed.push(...names);
   }
   return { leftOut, listed, barrier };
 }
 
-/** Where a prompt brings what is no text; a part of a kind that is not known may be either. */
-export interface AskedMedia {
-  readonly sound?: string;
-  readonly image?: string;
+/** Noted, in addition to its kind, for a part that the provider has to fetch. */
+const WEB_ADDRESS = "web_address";
+
+/** The first place of each kind of parts that the messages bring; text is none. */
+export type AskedParts = { readonly [Kind in PartKind | typeof WEB_ADDRESS]?: string };
+
+const NO_PARTS: AskedParts = Object.freeze({});
+
+/** A part that the candidate's wire does not have, or that it would read with the operator's rights. */
+function strangePart(
+  { provider, ownKeyId }: Candidate,
+  parts: AskedParts,
+  model: FieldModel,
+): Barrier | undefined {
+  if (parts === NO_PARTS || provider.fields === undefined) return undefined;
+  for (const kind in parts) {
+    const takes =
+      kind === WEB_ADDRESS
+        ? provider.fields.lacksWebAddresses?.(model) !== true
+        : provider.fields.takesPart(kind as PartKind, model) &&
+          (kind !== "file_id" || ownKeyId !== undefined);
+    if (!takes) return { name: kind, param: parts[kind as PartKind]! };
+  }
+  return undefined;
 }
 
-const NO_MEDIA: AskedMedia = Object.freeze({});
-const IMAGE_PARTS = new Set(["image", "image_url", "input_image"]);
-
-function pricesMediaApart({ terms }: Candidate): boolean {
+/**
+ * A part that would be billed apart from text, and charged as text here, where no usage tells it apart. What
+ * is neither an image nor sound may hold either.
+ */
+function unmeteredPart({ provider, terms }: Candidate, parts: AskedParts): Barrier | undefined {
+  if (parts === NO_PARTS || provider.metersMedia === true) return undefined;
   const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
-  return audioInputTokenFemto !== undefined || imageInputTokenFemto !== undefined;
+  for (const kind in parts) {
+    if (kind === WEB_ADDRESS) continue;
+    const isPricedApart =
+      (imageInputTokenFemto !== undefined && kind !== "audio") ||
+      (audioInputTokenFemto !== undefined && kind !== "image");
+    if (isPricedApart) return { name: `metered_${kind}`, param: parts[kind as PartKind]! };
+  }
+  return undefined;
 }
 
-/** What would be billed apart from text, and charged as text here, where no usage tells it apart. */
-function unmeteredMedium({ provider, terms }: Candidate, media: AskedMedia): string | undefined {
-  if (provider.metersMedia === true) return undefined;
-  const { audioInputTokenFemto, imageInputTokenFemto } = terms.prices;
-  const sound = audioInputTokenFemto === undefined ? undefined : media.sound;
-  return sound ?? (imageInputTokenFemto === undefined ? undefined : media.image);
+/** Whether the model speaks, and its tokens of sound are metered and priced. */
+function isMeteredSpeaker({ provider, terms }: Candidate): boolean {
+  return provider.metersMedia === true && terms.prices.audioOutputTokenFemto !== undefined;
 }
 
 function hasPriceOfLongCache({ provider, terms }: Candidate): boolean {
@@ -122,24 +163,31 @@ function hasPriceOfLongCache({ provider, terms }: Candidate): boolean {
   );
 }
 
-export function askedMedia(request: ChatRequest): AskedMedia {
-  const known = request[LONG_BODY]?.media;
-  if (known !== undefined) return known;
-  let sound: string | undefined;
-  let image: string | undefined;
-  for (const [at, message] of request.messages.entries()) {
-    if (message.audio) sound ??= `messages.${at}.audio`;
-    if (message.images) image ??= `messages.${at}.images`;
-    if (!Array.isArray(message.content)) continue;
-    for (const [part, { type }] of (message.content as ContentPart[]).entries()) {
-      if (type === "text") continue;
-      const place = `messages.${at}.content.${part}`;
-      image ??= place;
-      if (!IMAGE_PARTS.has(type)) sound ??= place;
+export function askedParts(request: ChatRequest): AskedParts {
+  const known = request[LONG_BODY]?.parts;
+  if (known !== undefined) return Object.keys(known).length === 0 ? NO_PARTS : known;
+  const parts: { -readonly [Kind in keyof AskedParts]: AskedParts[Kind] } = {};
+  const { messages } = request;
+  let hasAny = false;
+  const note = (kind: keyof AskedParts, place: string) => {
+    parts[kind] ??= place;
+    hasAny = true;
+  };
+  for (let at = 0; at < messages.length; at++) {
+    const { content, audio, images } = messages[at]!;
+    // Of earlier answers.
+    if (audio) note("audio", `messages.${at}.audio`);
+    if (images) note("image", `messages.${at}.images`);
+    if (!Array.isArray(content)) continue;
+    for (const [position, part] of (content as ContentPart[]).entries()) {
+      const kind = kindOfPart(part);
+      if (kind === undefined) continue;
+      const place = `messages.${at}.content.${position}`;
+      note(kind, place);
+      if (isAtWebAddress(part)) note(WEB_ADDRESS, place);
     }
   }
-  if (sound === undefined && image === undefined) return NO_MEDIA;
-  return { ...(sound !== undefined && { sound }), ...(image !== undefined && { image }) };
+  return hasAny ? parts : NO_PARTS;
 }
 
 function fieldsOf(request: ChatRequest): string[] {
@@ -164,19 +212,4 @@ function strayStreamOptions({ stream_options: options }: ChatRequest): string[] 
 function areOfOneType(candidates: readonly Candidate[]): boolean {
   const type = candidates[0]!.provider.fields?.type;
   return candidates.every(({ provider }) => provider.fields?.type === type);
-}
-
-const MAX_SHOWN_CHARACTERS = 100;
-
-/** Names the field that most candidates lack. */
-function unsupported(barriers: readonly string[], plan: RoutePlan): GatewayError {
-  const count = (name: string) => barriers.filter((one) => one === name).length;
-  const param = barriers.reduce((most, name) => (count(name) > count(most) ? name : most));
-  const models = plan.models.map(({ id }) => id).join(", ");
-  const everywhere = count(param) === barriers.length;
-  const shown = JSON.stringify(param.slice(0, MAX_SHOWN_CHARACTERS));
-  const what = everywhere
-    ? `${shown} is not supported by ${models} at any of its providers.`
-    : `No provider of ${models} supports all fields of the request; most lack ${shown}.`;
-  return new GatewayError("unsupported_parameter", what, { param });
 }

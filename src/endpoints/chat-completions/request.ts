@@ -1,5 +1,5 @@
 import type { ProviderPreferences } from "../../calls/routing/preferences.ts";
-import type { LongChatBody } from "./long-body.ts";
+import type { LongChatBody } from "./long-chat.ts";
 
 /** The endpoint, as the hash of an idempotent call names it. */
 export const CHAT_ROUTE = "POST /v1/chat/completions";
@@ -17,11 +17,14 @@ export interface ChatRequest {
   readonly n?: number | null;
   readonly tools?: readonly unknown[] | null;
   readonly response_format?: unknown;
+  readonly modalities?: readonly string[] | null;
+  readonly audio?: Record<string, unknown> | null;
   readonly stream_options?: { readonly include_usage?: boolean } | null;
   readonly usage?: { readonly include?: boolean | null } | null;
   readonly include_reasoning?: boolean | null;
   readonly reasoning?: {
     readonly effort?: string | null;
+    readonly summary?: string | null;
     readonly exclude?: boolean;
     readonly enabled?: boolean;
   } | null;

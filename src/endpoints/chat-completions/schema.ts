@@ -103,9 +103,12 @@ export const chatCompletionBody = Type.Object(
       }),
     ),
     include_reasoning: optional(Type.Boolean()),
-    interleaved_thinking: optional(Type.Boolean()),
+    interleaved_thinking: optional(
+      Type.Boolean({ description: "Lets the model think between its calls of tools" }),
+    ),
     modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
     image_config: optional(Type.Object({})),
+    audio: optional(Type.Object({})),
     stream_options: optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
     usage: optional(
       Type.Object(
@@ -126,7 +129,7 @@ export const chatCompletionBody = Type.Object(
     cache_control: optional(
       Type.Object(
         { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
-        { description: "Has the provider cache the prompt up to its last part that it can cache" },
+        { description: "Has the provider cache the prompt; the gateway puts the breakpoints" },
       ),
     ),
     preset: optional(Type.String()),
@@ -187,6 +190,14 @@ const reasoningDetails = Type.Array(
 
 const finishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 
+/** Images that the model has made, as data URLs. */
+const images = Type.Array(
+  Type.Object({
+    type: Type.Literal("image_url"),
+    image_url: Type.Object({ url: Type.String() }),
+  }),
+);
+
 /** A chat completion (spec 2.4). Providers may send more. */
 export const chatCompletion = Type.Object(
   {
@@ -202,6 +213,7 @@ export const chatCompletion = Type.Object(
           content: Type.Union([Type.String(), Type.Null()]),
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
+          images: Type.Optional(images),
           tool_calls: Type.Optional(Type.Array(answeredCall)),
         }),
         finish_reason: finishReason,
@@ -244,6 +256,7 @@ export const chatCompletionChunk = Type.Object(
           content: Type.Optional(Type.Union([Type.String(), Type.Null()])),
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
+          images: Type.Optional(images),
           tool_calls: Type.Optional(
             Type.Array(
               Type.Object({

@@ -9,7 +9,6 @@ import {
   type PaidEndpoint,
 } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
-import { providerPreferences } from "../../calls/routing/preferences.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import { optional, type RouteDefinition } from "../../http/route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
@@ -19,11 +18,11 @@ import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { type Embeddings, ProviderFailure } from "../../providers/interface.ts";
 import { paidRoute } from "../paid-route.ts";
+import { routedFields } from "../routed-fields.ts";
 
 const MAX_INPUTS = 2_048;
 const MAX_DIMENSIONS = 65_536;
 const MAX_TOKEN_ID = 4_294_967_295;
-const MAX_FALLBACK_MODELS = 16;
 
 const text = Type.String({ minLength: 1 });
 const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TOKEN_ID }), { minItems: 1 });
@@ -40,13 +39,7 @@ export const embeddingsBody = Type.Object(
     ]),
     encoding_format: optional(Type.Enum(["float", "base64"])),
     dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
-    user: optional(Type.String({ maxLength: 512 })),
-    models: optional(Type.Array(text, { minItems: 1, maxItems: MAX_FALLBACK_MODELS })),
-    provider: optional(providerPreferences),
-    route_explain: optional(Type.Boolean()),
-    session_id: optional(Type.String({ maxLength: 256 })),
-    trace: optional(Type.Object({})),
-    metadata: optional(Type.Object({})),
+    ...routedFields,
   },
   { examples: [{ model: "sandbox/embed", input: ["Hello", "Good morning"] }] },
 );

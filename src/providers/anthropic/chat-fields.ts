@@ -1,7 +1,13 @@
 import type { ChatRequestFields } from "../chat-body.ts";
 import type { ChatFields } from "../chat-fields.ts";
+import type { PartKind } from "../part-kinds.ts";
 import { type ClaudeTraits, claudeTraits } from "./model-traits.ts";
-import { unfollowedEffort, unfollowedReasoning, willThink } from "./thinking.ts";
+import {
+  unfollowedEffort,
+  unfollowedReasoning,
+  unfollowedThinking,
+  willThink,
+} from "./thinking.ts";
 import { demandsTool, forcesTool } from "./tools.ts";
 
 type Lacks = (value: unknown, traits: ClaudeTraits, request: ChatRequestFields) => boolean;
@@ -35,10 +41,15 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
     typeof request.temperature === "number" || unlessThinking(value, traits, request),
   top_k: unlessThinking,
   reasoning_effort: unfollowedEffort,
+  interleaved_thinking: (value, traits, request) =>
+    value === true && !(traits.interleavesThinking && willThink(traits, request)),
   cache_control: never,
   user: (value) => (value as string).length > MAX_USER_CHARACTERS,
   service_tier: (value) => value !== "standard_only",
 };
+
+/** Documents are PDF or text. */
+const PARTS: ReadonlySet<PartKind> = new Set(["image", "file"]);
 
 /** The fields of chat requests that models behind Anthropic's wire have. */
 export function anthropicFields(type: string): ChatFields {
@@ -47,8 +58,10 @@ export function anthropicFields(type: string): ChatFields {
     missing(field, value, { model, modelId }, _isAlone, request) {
       const traits = claudeTraits(model, modelId);
       if (field === "reasoning") return unfollowedReasoning(value, traits, request);
+      if (field === "thinking") return unfollowedThinking(value, traits, request);
       const lacks = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
       return lacks === undefined || lacks(value, traits, request) ? [field] : [];
     },
+    takesPart: (kind) => PARTS.has(kind),
   };
 }

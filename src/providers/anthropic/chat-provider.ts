@@ -1,40 +1,59 @@
 import type { Clock } from "../../lib/clock.ts";
-import { isFields } from "../../lib/json.ts";
 import type { ChatAnswer, ChatCall, Provider, ProviderSettings } from "../interface.ts";
-import { MAX_COMPLETION_BYTES, readErrorBody, readWhole } from "../transport/bounded-body.ts";
+import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import {
   type HttpClient,
   isEventStream,
+  isJson,
   type ProviderResponse,
-  sent,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import type { FailureContext } from "../transport/status-failure.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
 import { anthropicFields } from "./chat-fields.ts";
 import { EventReader } from "./event-reader.ts";
 import { failureOfStatus, failureTold } from "./failure-mapping.ts";
+import { MessagesPassThrough } from "./pass-through.ts";
 import { messagesBody } from "./request-body.ts";
 import { requestHeaders } from "./request-headers.ts";
-import { completionOf } from "./whole-answer.ts";
+import { wholeMessage } from "./whole-answer.ts";
 
 export interface AnthropicDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
+}
+
+/** Where, and in which form, a platform takes messages. */
+export interface MessagesPlatform {
+  url(call: Pick<ChatCall, "model" | "stream">): string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** The version that bodies state in place of the model, where the address names the model. */
+  readonly versionInBody?: string;
 }
 
 /** A provider of Anthropic's Messages API. Throws where its key cannot be sent. */
 export function createAnthropicProvider(
   settings: ProviderSettings,
-  { clock, httpClient }: AnthropicDependencies,
+  dependencies: AnthropicDependencies,
 ): Provider {
-  const chat = new AnthropicChat(settings, clock, httpClient);
+  const { httpClient } = dependencies;
+  const url = endpointUrl(settings.baseUrl, "/messages");
+  const platform = { url: () => url, headers: requestHeaders(settings) };
+  const countUrl = endpointUrl(settings.baseUrl, "/messages/count_tokens");
+  const chat = new MessagesChat(settings, dependencies, platform);
+  const passThrough = new MessagesPassThrough(settings, dependencies, platform);
   return {
     fields: anthropicFields(settings.type),
-    needsOutputLimit: true,
+    needsOutputLimit: () => true,
     metersCacheLifetimes: true,
     chat: (call) => chat.answer(call),
+    messages: {
+      answer: (call) => passThrough.answer(call),
+      countTokens: (call) => passThrough.countTokens(call, countUrl),
+    },
     checkKey: () =>
       checkKeyByModelList(
         httpClient,
@@ -44,82 +63,78 @@ export function createAnthropicProvider(
   };
 }
 
-class AnthropicChat {
+/** Chats over the Messages API, at Anthropic or on another platform. */
+export class MessagesChat {
   readonly #settings: ProviderSettings;
-  readonly #clock: Clock;
-  readonly #client: HttpClient;
-  readonly #url: string;
-  readonly #headers: Readonly<Record<string, string>>;
+  readonly #dependencies: AnthropicDependencies;
+  readonly #platform: MessagesPlatform;
+  readonly #plain: TypedWire;
+  /** By the betas that their headers name; there are few lists of them. */
+  readonly #wires = new Map<string, TypedWire>();
 
-  constructor(settings: ProviderSettings, clock: Clock, client: HttpClient) {
+  /** @param settings `apiKey` is what failures must not quote */
+  constructor(
+    settings: ProviderSettings,
+    dependencies: AnthropicDependencies,
+    platform: MessagesPlatform,
+  ) {
     this.#settings = settings;
-    this.#clock = clock;
-    this.#client = client;
-    this.#url = endpointUrl(settings.baseUrl, "/messages");
-    this.#headers = requestHeaders(settings);
+    this.#dependencies = dependencies;
+    this.#platform = platform;
+    this.#plain = this.#wireWith(platform.headers);
   }
 
   /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
   async answer(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
-    const { model, modelId, stream, onNewConnection } = call;
+    const { model, modelId, stream } = call;
+    const { versionInBody } = this.#platform;
     try {
-      const options = { model, modelId, stream };
-      const { body, answersByTool } = await call.body.render(messagesBody, options, signal);
-      const response = await sent(this.#client, this.#url, {
-        method: "POST",
-        headers: this.#headers,
-        body,
-        signal,
-        connectTimeoutMs: this.#settings.connectTimeoutMs,
-        onNewConnection,
-      });
-      if (response.status < 200 || response.status > 299) await this.#refuse(response);
-      return stream
-        ? await this.#streamOf(response, answersByTool)
-        : await this.#wholeOf(response, answersByTool);
+      const options = { model, modelId, stream, versionInBody };
+      const { body, answersByTool, betas } = await call.body.render(messagesBody, options, signal);
+      const wire = betas.length === 0 ? this.#plain : this.#wireOf(betas);
+      const response = await wire.post(this.#platform.url(call), body, call);
+      const { failureContext } = wire;
+      const whole = { read: wholeMessage, options: { answersByTool, failureContext } };
+      if (!stream) return await wire.whole(response, whole, call);
+      const contentType = response.headers.get("content-type");
+      // Some servers answer a request for a stream with a whole message, or with an error under 200.
+      if (isJson(contentType)) return await wire.wholeAsStream(response, whole);
+      return this.#streamOf(response, contentType, answersByTool);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   }
 
-  async #refuse(response: ProviderResponse): Promise<never> {
-    const text = await readErrorBody(response, this.#clock);
-    throw failureOfStatus(response.status, response.headers, text, this.#failureContext());
+  #wireOf(betas: readonly string[]): TypedWire {
+    const names = betas.join(",");
+    const { headers } = this.#platform;
+    const wire = this.#wires.get(names) ?? this.#wireWith({ ...headers, "anthropic-beta": names });
+    this.#wires.set(names, wire);
+    return wire;
   }
 
-  async #streamOf(response: ProviderResponse, answersByTool: boolean): Promise<ChatAnswer> {
-    if (!isEventStream(response.headers.get("content-type"))) {
-      // A proxy may answer a request for a stream with an error under a status of success.
-      await this.#wholeOf(response, answersByTool);
+  #wireWith(headers: MessagesPlatform["headers"]): TypedWire {
+    const settings = this.#settings;
+    return new TypedWire({ ...this.#dependencies, settings, headers, failureOfStatus });
+  }
+
+  #streamOf(
+    response: ProviderResponse,
+    contentType: string | null,
+    answersByTool: boolean,
+  ): ChatAnswer {
+    if (!isEventStream(contentType)) {
+      response.body?.cancel().catch(() => undefined);
       throw brokenAnswer("a content type that is no event stream");
     }
     const bytes = response.reader?.() ?? response.body?.getReader();
     if (bytes === undefined) throw brokenAnswer("an empty body");
     const reader = new EventReader(bytes, {
       answersByTool,
-      clock: this.#clock,
-      failureOf: (event) => failureTold(event, this.#failureContext()),
+      clock: this.#dependencies.clock,
+      failureOf: (event) => failureTold(event, this.#plain.failureContext),
     });
     return { kind: "events", reader: () => reader };
-  }
-
-  async #wholeOf(response: ProviderResponse, answersByTool: boolean): Promise<ChatAnswer> {
-    const text = await readWhole(response, MAX_COMPLETION_BYTES);
-    if (text === undefined) throw brokenAnswer("more bytes than a message may have");
-    let message: unknown;
-    try {
-      message = JSON.parse(text);
-    } catch {
-      throw brokenAnswer("a body that is no JSON");
-    }
-    if (isFields(message) && (message.type === "error" || isFields(message.error))) {
-      throw failureTold(message, this.#failureContext());
-    }
-    return completionOf(message, answersByTool);
-  }
-
-  #failureContext(): FailureContext {
-    return { nowMs: this.#clock.nowMs(), apiKey: this.#settings.apiKey };
   }
 }

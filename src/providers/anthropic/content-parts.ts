@@ -1,12 +1,10 @@
+import { type DataOfUrl, dataOfUrl } from "../../lib/data-url.ts";
 import { isFields } from "../../lib/json.ts";
 import { ProviderFailure } from "../interface.ts";
 import { cacheControlOf } from "./cache-control.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 export type Block = Record<string, unknown> & { readonly type: string };
-
-/** `data:` and a media type, parameters of it, and base64. */
-const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)?((?:;[\w=.+-]+)*?)(;base64)?,/i;
 
 /**
  * Content of a message as blocks: text, images and documents, by URL or in base64. Text that is empty says
@@ -21,6 +19,8 @@ export function blocksOf(content: unknown, place: string): Block[] {
     if (block === undefined) continue;
     const cacheControl = cacheControlOf(part);
     if (cacheControl !== undefined) block.cache_control = cacheControl;
+    const { citations } = part as Fields;
+    if (block.type === "document" && isFields(citations)) block.citations = citations;
     blocks.push(block);
   }
   return blocks;
@@ -47,7 +47,7 @@ function textBlock(text: unknown): Block | undefined {
 
 function imageBlock(url: unknown, place: string): Block {
   if (typeof url !== "string") throw unsupported(place, "an image without a URL");
-  const data = dataOf(url);
+  const data = dataOfUrl(url);
   if (data === undefined) return { type: "image", source: { type: "url", url } };
   return mediaBlock(data, undefined, place);
 }
@@ -60,16 +60,11 @@ function fileBlock({ file_data: file, filename, file_id: id }: Fields, place: st
   const title = typeof filename === "string" ? filename : undefined;
   if (/^https?:\/\//i.test(file)) return documentBlock({ type: "url", url: file }, title);
   // Without a type it is what almost all files are that models are given.
-  const data = dataOf(file) ?? { mediaType: "application/pdf", base64: file };
+  const data = dataOfUrl(file) ?? { mediaType: "application/pdf", base64: file };
   return mediaBlock(data, title, place);
 }
 
-interface MediaData {
-  readonly mediaType: string;
-  readonly base64: string;
-}
-
-function mediaBlock({ mediaType, base64 }: MediaData, title: string | undefined, place: string) {
+function mediaBlock({ mediaType, base64 }: DataOfUrl, title: string | undefined, place: string) {
   const source = { type: "base64", media_type: mediaType, data: base64 };
   if (mediaType.startsWith("image/")) return { type: "image", source };
   if (mediaType === "application/pdf") return documentBlock(source, title);
@@ -82,24 +77,6 @@ function mediaBlock({ mediaType, base64 }: MediaData, title: string | undefined,
 
 function documentBlock(source: Fields, title: string | undefined): Block {
   return { type: "document", source, ...(title !== undefined && { title }) };
-}
-
-/** The bytes within a data URL; undefined for any other URL. */
-function dataOf(url: string): MediaData | undefined {
-  const match = DATA_URL.exec(url);
-  if (match === null) return undefined;
-  const [head, mediaType = "text/plain", , isBase64] = match;
-  const data = url.slice(head.length);
-  const base64 = isBase64 ? data : Buffer.from(unescaped(data)).toString("base64");
-  return { mediaType: mediaType.toLowerCase(), base64 };
-}
-
-function unescaped(data: string): string {
-  try {
-    return decodeURIComponent(data);
-  } catch {
-    return data;
-  }
 }
 
 const MAX_SHOWN_CHARACTERS = 100;

@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import { EventSplitter, textOfLatin1 } from "../../lib/event-splitter.ts";
+import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import {
   type ChatEvent,
@@ -7,6 +7,9 @@ import {
   ProviderFailure,
   type ReasoningDetail,
 } from "../interface.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import { CarriedThinking } from "./carried-thinking.ts";
+import { annotationsOf } from "./citations.ts";
 import { redactedDetail, thinkingDetail } from "./reasoning-details.ts";
 import { ReportedUsage } from "./reported-usage.ts";
 import { finishReason, refusalText } from "./stop-reason.ts";
@@ -25,7 +28,8 @@ const choice = 0;
 type OpenBlock =
   | { readonly type: "call"; readonly index: number; hasInput: boolean; readonly input: unknown }
   /** The call whose input is the answer. */
-  | { readonly type: "answer"; hasInput: boolean; readonly input: unknown };
+  | { readonly type: "answer"; hasInput: boolean; readonly input: unknown }
+  | { readonly type: "text"; readonly start: number; readonly citations: unknown[] };
 
 export interface EventReaderOptions {
   readonly answersByTool: boolean;
@@ -46,7 +50,10 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   readonly #usage = new ReportedUsage();
   /** By the index of the block. */
   readonly #open = new Map<unknown, OpenBlock>();
+  readonly #carried = new CarriedThinking();
   #calls = 0;
+  /** Of the text so far, in UTF-16 code units. */
+  #textLength = 0;
   #events: ChatEvent[] = [];
   #isOver = false;
   #isDrained = false;
@@ -117,10 +124,10 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     // Behind its end a stream says nothing; proxies add OpenAI's mark.
     if (this.#isOver && !this.#isDrained) return;
     if (data === "" || data === "[DONE]") return;
-    const event = parsed(data);
+    const event = eventOf(data);
     switch (event.type) {
       case "message_start":
-        if (isFields(event.message)) this.#takeUsage(event.message.usage);
+        if (isFields(event.message)) this.#takeUsage(event.message.usage, "begin");
         break;
       case "content_block_start":
         if (isFields(event.content_block)) this.#beginBlock(event.index, event.content_block);
@@ -146,9 +153,12 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
 
   #beginBlock(index: unknown, block: Fields): void {
     const { type, text, thinking, data, input } = block;
-    if (type === "text") this.#addText(text);
-    else if (type === "thinking") this.#addThinking(index, thinking);
+    if (type === "text") {
+      this.#open.set(index, { type: "text", start: this.#textLength, citations: [] });
+      this.#addText(text);
+    } else if (type === "thinking") this.#addThinking(index, thinking);
     else if (type === "redacted_thinking" && typeof data === "string") {
+      this.#carried.addRedacted(place(index), data);
       this.#addDetail("", redactedDetail(place(index), data));
     } else if (type !== "tool_use") return;
     else if (this.#options.answersByTool && block.name === JSON_TOOL) {
@@ -162,7 +172,9 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     }
     const index = this.#calls++;
     this.#open.set(at, { type: "call", index, hasInput: false, input });
-    this.#events.push({ type: "tool_call", choice, index, id, name });
+    const extraContent = this.#carried.take();
+    const carried = extraContent === undefined ? {} : { extraContent };
+    this.#events.push({ type: "tool_call", choice, index, id, name, ...carried });
   }
 
   #takeDelta(index: unknown, delta: Fields): void {
@@ -175,19 +187,23 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
         break;
       case "signature_delta":
         if (typeof delta.signature === "string" && delta.signature !== "") {
+          this.#carried.add(place(index), "", delta.signature);
           this.#addDetail("", thinkingDetail(place(index), { signature: delta.signature }));
         }
         break;
+      case "citations_delta":
+        this.#addCitation(index, delta.citation);
+        break;
       case "input_json_delta":
-        this.#addInput(index, delta.partial_json);
+        this.#addInput(this.#open.get(index), delta.partial_json);
         break;
     }
   }
 
   /** Of blocks that are not calls of the caller's tools it is passed over. */
-  #addInput(index: unknown, json: unknown): void {
-    const block = this.#open.get(index);
-    if (block === undefined || typeof json !== "string" || json === "") return;
+  #addInput(block: OpenBlock | undefined, json: unknown): void {
+    if (block === undefined || block.type === "text") return;
+    if (typeof json !== "string" || json === "") return;
     block.hasInput = true;
     if (block.type === "answer") this.#addText(json);
     else this.#events.push({ type: "tool_call", choice, index: block.index, arguments: json });
@@ -197,18 +213,37 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   #endBlock(index: unknown): void {
     const block = this.#open.get(index);
     if (block === undefined) return;
+    this.#open.delete(index);
+    if (block.type === "text") {
+      this.#addAnnotations(block.citations, block.start);
+      return;
+    }
     const isStated = isFields(block.input) && Object.keys(block.input).length > 0;
     const rest = isStated || block.type === "answer" ? JSON.stringify(block.input ?? {}) : "";
-    if (!block.hasInput) this.#addInput(index, rest);
-    this.#open.delete(index);
+    if (!block.hasInput) this.#addInput(block, rest);
+  }
+
+  #addCitation(index: unknown, citation: unknown): void {
+    const block = this.#open.get(index);
+    if (block?.type === "text") block.citations.push(citation);
+  }
+
+  /** Where their passage ends is known with the end of its block. */
+  #addAnnotations(citations: readonly unknown[], start: number): void {
+    const annotations = annotationsOf(citations, start, this.#textLength);
+    if (annotations.length === 0) return;
+    this.#events.push({ type: "text", choice, text: "", annotations });
   }
 
   #addText(text: unknown): void {
-    if (typeof text === "string" && text !== "") this.#events.push({ type: "text", choice, text });
+    if (typeof text !== "string" || text === "") return;
+    this.#textLength += text.length;
+    this.#events.push({ type: "text", choice, text });
   }
 
   #addThinking(index: unknown, text: unknown): void {
     if (typeof text === "string" && text !== "") {
+      this.#carried.add(place(index), text, "");
       this.#addDetail(text, thinkingDetail(place(index), { text }));
     }
   }
@@ -218,18 +253,23 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   }
 
   #endMessage({ delta, usage }: Fields): void {
-    const { stop_reason: stopReason, stop_details: details } = isFields(delta) ? delta : {};
+    const fields = isFields(delta) ? delta : {};
+    const { stop_reason: stopReason, stop_details: details, stop_sequence: sequence } = fields;
     const refusal = refusalText(stopReason, details);
     if (refusal !== undefined) this.#events.push({ type: "refusal", choice, text: refusal });
     this.#takeUsage(usage);
     if (typeof stopReason !== "string") return;
-    const answersByTool = this.#options.answersByTool && this.#calls === 0;
-    this.#events.push({ type: "finish", choice, reason: finishReason(stopReason, answersByTool) });
+    this.#events.push({
+      type: "finish",
+      choice,
+      reason: finishReason(stopReason, this.#calls),
+      ...(typeof sequence === "string" && { stopSequence: sequence }),
+    });
   }
 
-  #takeUsage(raw: unknown): void {
-    if (raw === undefined || raw === null) return;
-    this.#usage.take(raw);
+  /** Where it tells no tokens of the answer, those that were counted of it stand. */
+  #takeUsage(raw: unknown, part: "begin" | "take" = "take"): void {
+    if (!this.#usage[part](raw)) return;
     const { usage } = this.#usage;
     if (usage !== undefined) this.#events.push({ type: "usage", usage });
   }
@@ -256,15 +296,4 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
 /** The place of a block in the answer. */
 function place(index: unknown): number {
   return Number.isSafeInteger(index) ? (index as number) : 0;
-}
-
-function parsed(data: string): Fields {
-  let event: unknown;
-  try {
-    event = JSON.parse(textOfLatin1(data));
-  } catch {
-    // The error of the parser quotes what it stumbled over.
-  }
-  if (isFields(event)) return event;
-  throw new ProviderFailure("unavailable", "the provider's stream holds what is no event");
 }

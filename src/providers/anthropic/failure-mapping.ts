@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json.ts";
+import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
@@ -32,13 +32,7 @@ export function failureOfStatus(
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    // A body that is no JSON says nothing that could be shown.
-  }
-  return failureOf(status, body, retryAfterMs(headers, context.nowMs), context);
+  return failureOf(status, jsonValue(text), retryAfterMs(headers, context.nowMs), context);
 }
 
 /** The failure that a stream event, or a body with a success status, reports. */

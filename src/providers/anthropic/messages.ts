@@ -1,7 +1,7 @@
-import { isFields } from "../../lib/json.ts";
+import { isFields, jsonValue } from "../../lib/json.ts";
 import { cacheControlOf } from "./cache-control.ts";
 import { type Block, blocksOf, unsupported } from "./content-parts.ts";
-import { thinkingBlocks } from "./reasoning-details.ts";
+import { thinkingOf } from "./reasoning-details.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -26,8 +26,10 @@ export function promptOf(messages: readonly Fields[]): Prompt {
   for (const [at, message] of messages.entries()) {
     const blocks = withCacheControl(message, blocksOfMessage(message, `messages.${at}`));
     const { role } = message;
-    if (role === "system" || role === "developer") system.push(...blocks);
-    else add(turns, role === "assistant" ? "assistant" : "user", blocks);
+    // One by one: there may be more blocks than a call can have arguments.
+    if (role === "system" || role === "developer") {
+      for (const block of blocks) system.push(block);
+    } else add(turns, role === "assistant" ? "assistant" : "user", blocks);
   }
   trimEnd(turns.at(-1));
   return { system, messages: turns };
@@ -36,8 +38,9 @@ export function promptOf(messages: readonly Fields[]): Prompt {
 function add(turns: Turn[], role: Turn["role"], blocks: readonly Block[]): void {
   const last = turns.at(-1);
   if (blocks.length === 0) return;
-  if (last?.role === role) last.content.push(...blocks);
-  else turns.push({ role, content: [...blocks] });
+  if (last?.role === role) {
+    for (const block of blocks) last.content.push(block);
+  } else turns.push({ role, content: [...blocks] });
 }
 
 function blocksOfMessage(message: Fields, place: string): Block[] {
@@ -73,7 +76,7 @@ function blocksOfAnswer(message: Fields, place: string): Block[] {
     ...callsOf(message.tool_calls, place),
   ];
   const blocks: Block[] = [];
-  for (const { index, block } of thinkingBlocks(message.reasoning_details)) {
+  for (const { index, block } of thinkingOf(message)) {
     while (index !== undefined && blocks.length < index && others.length > 0) {
       blocks.push(others.shift()!);
     }
@@ -96,13 +99,8 @@ function callsOf(calls: unknown, place: string): Block[] {
 /** What a model wrote that is no JSON object comes back in the form that Anthropic recommends for that. */
 function inputOf(text: unknown): Fields {
   if (text === undefined || text === "") return {};
-  try {
-    const input: unknown = JSON.parse(String(text));
-    if (isFields(input)) return input;
-  } catch {
-    // Below.
-  }
-  return { INVALID_JSON: String(text) };
+  const input = jsonValue(String(text));
+  return isFields(input) ? input : { INVALID_JSON: String(text) };
 }
 
 /** Other providers have ids with characters that Anthropic refuses. */

@@ -11,6 +11,8 @@ export interface ClaudeTraits {
   /** Whether it takes a number of tokens for its thinking; some adaptive models do too. */
   readonly takesThinkingBudget: boolean;
   readonly canStopThinking: boolean;
+  /** Whether it can think between calls of tools; with a budget only where a beta header asks for it. */
+  readonly interleavesThinking: boolean;
   readonly hasXhighEffort: boolean;
   /** Whether it takes `temperature`, `top_p` and `top_k`. */
   readonly takesSampling: boolean;
@@ -25,6 +27,7 @@ const OTHERS: ClaudeTraits = {
   thinking: "budget",
   takesThinkingBudget: true,
   canStopThinking: true,
+  interleavesThinking: false,
   hasXhighEffort: false,
   takesSampling: true,
   takesForcedTools: true,
@@ -35,6 +38,7 @@ const OTHERS: ClaudeTraits = {
 const NAME = /claude-(?:(?<family>[a-z]+)-)?(?:v?(?<major>\d)(?:[-.](?<minor>\d)(?!\d))?)?/;
 
 const FIRST_THINKING = 3.7;
+const FIRST_INTERLEAVING = 4;
 const FIRST_WITH_SCHEMAS = 4.5;
 const FIRST_ADAPTIVE = 4.6;
 /** From here on neither a thinking budget nor sampling parameters are taken. */
@@ -57,6 +61,7 @@ export function claudeTraits(...names: readonly (string | undefined)[]): ClaudeT
     thinking: isAdaptive ? "adaptive" : version >= FIRST_THINKING ? "budget" : "none",
     takesThinkingBudget: version >= FIRST_THINKING && version < FIRST_WITHOUT_SAMPLING,
     canStopThinking: !isFable && !isLateOpusOrSonnet,
+    interleavesThinking: version >= FIRST_INTERLEAVING,
     hasXhighEffort: version >= FIRST_WITHOUT_SAMPLING,
     takesSampling: version < FIRST_WITHOUT_SAMPLING,
     takesForcedTools: !isLateFable && !isLateOpusOrSonnet,

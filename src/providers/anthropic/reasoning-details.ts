@@ -1,5 +1,6 @@
 import { isFields } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../interface.ts";
+import { carriedThinking } from "./carried-thinking.ts";
 import type { Block } from "./content-parts.ts";
 
 /** Names the details that this wire understands, as OpenRouter does. */
@@ -18,7 +19,7 @@ export function redactedDetail(index: number, data: string): ReasoningDetail {
   return { type: "reasoning.encrypted", data, format: FORMAT, index };
 }
 
-interface ThinkingBlock {
+export interface ThinkingBlock {
   /** Its place among the blocks of the answer, where it is known. */
   readonly index: number | undefined;
   readonly block: Block;
@@ -30,12 +31,17 @@ interface OpenThought {
   signature: string;
 }
 
+/** The thinking of an earlier answer, whichever way the client sends it back. */
+export function thinkingOf(message: Readonly<Record<string, unknown>>): readonly ThinkingBlock[] {
+  const told = thinkingBlocks(message.reasoning_details);
+  return told.length > 0 ? told : carriedThinking(message);
+}
+
 /**
- * The thinking of an earlier answer. Clients may send the pieces of a stream back as they came: those of one
- * index are one block. What other wires made is left out, and so is thinking without its signature, because
- * Anthropic refuses it.
+ * Clients may send the pieces of a stream back as they came: those of one index are one block. What wires of
+ * another format made is left out, and so is thinking without its signature, because Anthropic refuses it.
  */
-export function thinkingBlocks(details: unknown): ThinkingBlock[] {
+export function thinkingBlocks(details: unknown, format = FORMAT): ThinkingBlock[] {
   if (!Array.isArray(details)) return [];
   const blocks: ThinkingBlock[] = [];
   let open: OpenThought | undefined;
@@ -47,7 +53,7 @@ export function thinkingBlocks(details: unknown): ThinkingBlock[] {
     open = undefined;
   };
   for (const detail of details) {
-    if (!isFields(detail) || !isOwn(detail)) continue;
+    if (!isFields(detail) || !isOf(format, detail)) continue;
     const index = Number.isSafeInteger(detail.index) ? (detail.index as number) : undefined;
     if (detail.type === "reasoning.encrypted" && typeof detail.data === "string") {
       close();
@@ -65,6 +71,6 @@ export function thinkingBlocks(details: unknown): ThinkingBlock[] {
   return blocks;
 }
 
-function isOwn({ format }: Readonly<Record<string, unknown>>): boolean {
-  return format === undefined || format === null || format === FORMAT;
+function isOf(wanted: string, { format }: Readonly<Record<string, unknown>>): boolean {
+  return format === undefined || format === null || format === wanted;
 }

@@ -13,9 +13,10 @@ export class ReportedUsage {
   /**
    * Takes what an event tells; counts that cannot be true are not taken. Later counts of the answer replace
    * earlier ones, and those of the prompt do unless they are zero, which is how some servers leave them out.
+   * Returns whether it tells those of the answer.
    */
-  take(raw: unknown): void {
-    if (!isFields(raw)) return;
+  take(raw: unknown): boolean {
+    if (!isFields(raw)) return false;
     this.#input = count(raw.input_tokens) || (this.#input ?? count(raw.input_tokens));
     this.#read = count(raw.cache_read_input_tokens) || this.#read;
     this.#written = count(raw.cache_creation_input_tokens) || this.#written;
@@ -25,8 +26,18 @@ export class ReportedUsage {
       const written = (count(byLifetime.ephemeral_5m_input_tokens) ?? 0) + this.#writtenForHour;
       this.#written = Math.max(this.#written, Number.isSafeInteger(written) ? written : 0);
     }
-    this.#output = count(raw.output_tokens) ?? this.#output;
+    const output = count(raw.output_tokens);
+    this.#output = output ?? this.#output;
     if (isFields(details)) this.#thinking = count(details.thinking_tokens) ?? this.#thinking;
+    return output !== undefined;
+  }
+
+  /**
+   * The same, of an answer's beginning: the tokens of the answer that it counts are those of what follows it,
+   * and one in the middle of an answer takes nothing back.
+   */
+  begin(raw: unknown): boolean {
+    return isFields(raw) && this.take({ ...raw, output_tokens: this.#output ?? 0 });
   }
 
   /** Undefined while prompt and answer are not both known: no prompt is empty. */

@@ -1,4 +1,5 @@
 import { BodyRender, type ChatRequestFields, type RenderedBody } from "../chat-body.ts";
+import { addBreakpoints } from "./automatic-cache.ts";
 import { cacheControlOf } from "./cache-control.ts";
 import { promptOf } from "./messages.ts";
 import { claudeTraits } from "./model-traits.ts";
@@ -11,33 +12,51 @@ export interface RenderOptions {
   readonly model: string;
   readonly modelId: string | undefined;
   readonly stream: boolean;
+  /** The version that the body states in place of the model, where the address names the model. */
+  readonly versionInBody?: string | undefined;
+  /** Whether the body names the betas, where headers are not passed on. */
+  readonly namesBetas?: boolean | undefined;
 }
 
 export interface MessagesBody extends RenderedBody {
   /** Whether the answer comes as the input of a tool: see `jsonMode`. */
   readonly answersByTool: boolean;
+  /** Of the API, which the request has to name; Anthropic takes them in the header `anthropic-beta`. */
+  readonly betas: readonly string[];
 }
+
+const INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14";
 
 /** A chat request as Anthropic's Messages API takes it. */
 export const messagesBody = new BodyRender(
   import.meta.url,
-  (fields: ChatRequestFields, { model, modelId, stream }: RenderOptions): MessagesBody => {
+  (fields: ChatRequestFields, options: RenderOptions): MessagesBody => {
+    const { model, modelId, stream, versionInBody, namesBetas } = options;
     const traits = claudeTraits(model, modelId);
     const mode = jsonMode(fields, traits);
     const { system, messages } = promptOf(fields.messages as readonly Fields[]);
+    const { tools, ...choice } = toolFields(fields, mode, traits);
     const outputTokens = fields.max_tokens as number;
     const asked = possibleThinking(traits, fields);
     const { thinking, effort } = thinkingConfig(asked, traits, outputTokens);
     const stop = stopSequences(fields.stop);
     const cacheControl = cacheControlOf(fields);
+    if (cacheControl !== undefined) {
+      addBreakpoints(cacheControl, { tools: tools ?? [], system, messages });
+    }
     const config = outputConfig(effort, mode);
     const { temperature, top_p: topP, top_k: topK, user, service_tier: tier } = fields;
+    // Adaptive thinking is interleaved of itself.
+    const isInterleaved = fields.interleaved_thinking === true && thinking?.type === "enabled";
+    const betas = isInterleaved && tools !== undefined ? [INTERLEAVED_THINKING] : [];
     const body = {
-      model,
+      ...(versionInBody === undefined ? { model } : { anthropic_version: versionInBody }),
+      ...(namesBetas === true && betas.length > 0 && { anthropic_beta: betas }),
       max_tokens: outputTokens,
       ...(system.length > 0 && { system }),
       messages,
-      ...toolFields(fields, mode, traits),
+      ...(tools !== undefined && { tools }),
+      ...choice,
       ...(thinking !== undefined && { thinking }),
       ...(config !== undefined && { output_config: config }),
       ...(stop !== undefined && { stop_sequences: stop }),
@@ -46,10 +65,9 @@ export const messagesBody = new BodyRender(
       ...(topK !== undefined && { top_k: topK }),
       ...(typeof user === "string" && { metadata: { user_id: user } }),
       ...(tier === "standard_only" && { service_tier: tier }),
-      ...(cacheControl !== undefined && { cache_control: cacheControl }),
       ...(stream && { stream: true }),
     };
-    return { body: JSON.stringify(body), answersByTool: mode.kind === "tool" };
+    return { body: JSON.stringify(body), answersByTool: mode.kind === "tool", betas };
   },
 );
 

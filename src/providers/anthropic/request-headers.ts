@@ -1,4 +1,5 @@
 import type { ProviderSettings } from "../interface.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 
 /** The version of the API that this folder speaks (https://platform.claude.com/docs/en/api/versioning). */
 const VERSION = "2023-06-01";
@@ -12,14 +13,10 @@ export function requestHeaders({
   apiKey,
 }: Pick<ProviderSettings, "id" | "apiKey">): Record<string, string> {
   const headers: Record<string, string> = {
-    "content-type": "application/json",
-    // Expanding costs more than the local network does, and would need a bound of its own.
-    "accept-encoding": "identity",
+    ...JSON_HEADERS,
     "anthropic-version": VERSION,
   };
   if (apiKey === undefined) return headers;
-  if (!/^[\x21-\x7e]+$/.test(apiKey)) {
-    throw new Error(`the key of provider "${id}" has characters that no header can carry`);
-  }
+  assertKeyIsCarried(id, apiKey);
   return { ...headers, "x-api-key": apiKey };
 }

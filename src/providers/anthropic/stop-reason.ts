@@ -8,14 +8,19 @@ const REASONS: ReadonlyMap<unknown, FinishReason> = new Map<unknown, FinishReaso
   ["pause_turn", "stop"],
   ["max_tokens", "length"],
   ["model_context_window_exceeded", "length"],
-  ["tool_use", "tool_calls"],
+  ["tool_use", "stop"],
   ["refusal", "content_filter"],
 ]);
 
-/** One that is not known counts as a plain end. An answer that comes as the input of a tool ends plainly, too. */
-export function finishReason(stopReason: unknown, answersByTool: boolean): FinishReason {
+/**
+ * An unknown reason counts as a plain end. The calls decide whether an answer ends with calls: the input of a
+ * tool may be the answer, and some servers end calls as they end text.
+ *
+ * @param calls how many calls of the caller's tools the answer has
+ */
+export function finishReason(stopReason: unknown, calls: number): FinishReason {
   const reason = REASONS.get(stopReason) ?? "stop";
-  return reason === "tool_calls" && answersByTool ? "stop" : reason;
+  return reason === "stop" && calls > 0 ? "tool_calls" : reason;
 }
 
 /** Why the provider refused, in its words; undefined where it did not, or does not say. */

@@ -1,7 +1,7 @@
 import { isFields } from "../../lib/json.ts";
 import type { ChatRequestFields } from "../chat-body.ts";
 import type { ClaudeTraits } from "./model-traits.ts";
-import { thinkingBlocks } from "./reasoning-details.ts";
+import { thinkingOf } from "./reasoning-details.ts";
 import { forcesTool } from "./tools.ts";
 
 /** The least that Anthropic takes as a thinking budget, which has to be below the limit of the answer. */
@@ -10,7 +10,7 @@ const MIN_BUDGET_TOKENS = 1_024;
 const MAX_DERIVED_BUDGET_TOKENS = 32_000;
 
 /** The part of the limit of an answer that each effort gives to thinking, as OpenRouter has it. */
-const BUDGET_PERCENT: Readonly<Record<string, number>> = {
+export const BUDGET_PERCENT: Readonly<Record<string, number>> = {
   minimal: 10,
   low: 20,
   medium: 50,
@@ -23,13 +23,32 @@ interface AskedThinking {
   readonly isOff: boolean;
   readonly effort: string | undefined;
   readonly budgetTokens: number | undefined;
+  /** Anthropic's word for how adaptive thinking is shown. */
+  readonly display?: unknown;
 }
 
-/** What `reasoning`, or else `reasoning_effort`, asks for; undefined where they ask for nothing. */
+/**
+ * What `thinking` in Anthropic's form, or else `reasoning`, or else `reasoning_effort` asks for; undefined
+ * where they ask for nothing.
+ */
 function askedThinking(fields: ChatRequestFields): AskedThinking | undefined {
-  const { reasoning, reasoning_effort: effort } = fields;
-  const asked = isFields(reasoning) ? askedByObject(reasoning) : undefined;
-  return asked ?? (typeof effort === "string" ? askedByEffort(effort) : undefined);
+  const { thinking, reasoning, reasoning_effort: effort } = fields;
+  const byObject = isFields(reasoning) ? askedByObject(reasoning) : undefined;
+  const asked = byObject ?? (typeof effort === "string" ? askedByEffort(effort) : undefined);
+  return (isFields(thinking) ? askedByThinking(thinking, asked?.effort) : undefined) ?? asked;
+}
+
+/** https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking; the effort is stated elsewhere. */
+function askedByThinking(
+  thinking: Readonly<Record<string, unknown>>,
+  effort: string | undefined,
+): AskedThinking | undefined {
+  const { type, budget_tokens: budget, display } = thinking;
+  if (type === "disabled") return askedByEffort("none");
+  if (type !== "enabled" && type !== "adaptive") return undefined;
+  const budgetTokens = type === "enabled" && typeof budget === "number" ? budget : undefined;
+  const asked = { isOff: false, effort: effort === "none" ? undefined : effort, budgetTokens };
+  return display === undefined ? asked : { ...asked, display };
 }
 
 function askedByObject(reasoning: Readonly<Record<string, unknown>>): AskedThinking | undefined {
@@ -70,7 +89,7 @@ export function thinkingConfig(
   const asksForBudget = asked.budgetTokens !== undefined && traits.takesThinkingBudget;
   if (traits.thinking === "adaptive" && !asksForBudget) {
     const effort = effortOf(asked.effort, traits);
-    const thinking = { type: "adaptive", display: "summarized" };
+    const thinking = { type: "adaptive", display: asked.display ?? "summarized" };
     return effort === undefined ? { thinking } : { thinking, effort };
   }
   if (outputTokens <= MIN_BUDGET_TOKENS) return NOTHING;
@@ -108,6 +127,22 @@ export function unfollowedReasoning(
       return !KNOWN_MEMBERS.has(name);
     })
     .map((name) => `reasoning.${name}`);
+}
+
+/** The same of `thinking`. */
+export function unfollowedThinking(
+  value: unknown,
+  traits: ClaudeTraits,
+  request: ChatRequestFields,
+): readonly string[] {
+  const asked = isFields(value) ? askedByThinking(value, undefined) : undefined;
+  if (asked === undefined || cannotThink(asked, traits, request)) return ["thinking"];
+  const { type, budget_tokens: budget } = value as Readonly<Record<string, unknown>>;
+  // It thinks as it can.
+  if (type === "adaptive" && traits.thinking === "budget") return ["thinking.type"];
+  return type === "enabled" && budget !== undefined && !traits.takesThinkingBudget
+    ? ["thinking.budget_tokens"]
+    : [];
 }
 
 export function unfollowedEffort(
@@ -160,5 +195,5 @@ function isPastThinking(messages: unknown): boolean {
   const at = messages.findLastIndex(({ role }) => role !== "tool");
   const answer: unknown = messages[at];
   if (at === messages.length - 1 || !isFields(answer) || answer.role !== "assistant") return false;
-  return thinkingBlocks(answer.reasoning_details).length === 0;
+  return thinkingOf(answer).length === 0;
 }

@@ -46,7 +46,7 @@ export function demandsTool(choice: unknown): boolean {
 }
 
 export interface ToolFields {
-  readonly tools?: readonly Fields[];
+  readonly tools?: readonly Record<string, unknown>[];
   readonly tool_choice?: Fields;
 }
 
@@ -89,17 +89,19 @@ function choiceOf(choice: unknown, mode: JsonMode, tools: number): Fields | unde
   return { type: "tool", name: nameOf(choice) };
 }
 
-function nameOf(holder: Fields): string {
+/** The name of the function that a tool, or a choice of one, describes. */
+export function nameOf(holder: Fields): string {
   return String(isFields(holder.function) ? holder.function.name : undefined);
 }
 
-function allowedNames(choice: unknown): ReadonlySet<string> | undefined {
+/** Of the tools that a choice limits the model to; undefined where it names no such list. */
+export function allowedNames(choice: unknown): ReadonlySet<string> | undefined {
   if (!isFields(choice) || !isFields(choice.allowed_tools)) return undefined;
   const { tools } = choice.allowed_tools;
   return new Set(Array.isArray(tools) ? tools.filter(isFields).map(nameOf) : []);
 }
 
-function toolOf(tool: Fields, at: number, { takesSchemas }: ClaudeTraits): Fields {
+function toolOf(tool: Fields, at: number, { takesSchemas }: ClaudeTraits): Record<string, unknown> {
   const { function: offered } = tool;
   if (!isFields(offered)) throw unsupported(`tools.${at}`, "tools that are no functions");
   const { name, description, parameters, strict } = offered;
@@ -115,7 +117,7 @@ function toolOf(tool: Fields, at: number, { takesSchemas }: ClaudeTraits): Field
   };
 }
 
-function jsonTool(schema: Fields): Fields {
+function jsonTool(schema: Fields): Record<string, unknown> {
   return {
     name: JSON_TOOL,
     description: "Gives the answer, which has to be JSON, as the input of this tool.",

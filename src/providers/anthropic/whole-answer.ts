@@ -1,6 +1,12 @@
 import { isFields } from "../../lib/json.ts";
 import type { ReasoningDetail, ToolCall, TypedCompletion } from "../interface.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { CarriedThinking } from "./carried-thinking.ts";
+import { annotationsOf } from "./citations.ts";
+import { failureTold } from "./failure-mapping.ts";
 import { redactedDetail, thinkingDetail } from "./reasoning-details.ts";
 import { ReportedUsage } from "./reported-usage.ts";
 import { finishReason, refusalText } from "./stop-reason.ts";
@@ -13,24 +19,50 @@ interface Read {
   reasoning: string;
   readonly details: ReasoningDetail[];
   readonly calls: ToolCall[];
+  readonly annotations: unknown[];
+  readonly carried: CarriedThinking;
 }
+
+interface MessageOptions {
+  readonly answersByTool: boolean;
+  readonly failureContext: FailureContext;
+}
+
+/** Reads a message that was not streamed. Throws ProviderFailure where it is none, or reports an error. */
+export const wholeMessage = new AnswerRead(
+  import.meta.url,
+  (text, { answersByTool, failureContext }: MessageOptions) => {
+    const message = parsedAnswer(text);
+    if (isFields(message) && (message.type === "error" || isFields(message.error))) {
+      throw failureTold(message, failureContext);
+    }
+    return completionOf(message, answersByTool);
+  },
+);
 
 /**
  * A message in typed form; blocks of types that are not known are left out. Throws ProviderFailure where it is
  * no message. `answersByTool` says that the input of JSON_TOOL is the answer.
  */
-export function completionOf(message: unknown, answersByTool: boolean): TypedCompletion {
+function completionOf(message: unknown, answersByTool: boolean): TypedCompletion {
   if (!isFields(message) || !Array.isArray(message.content)) {
     throw brokenAnswer("a message without content");
   }
-  const read: Read = { text: "", reasoning: "", details: [], calls: [] };
+  const read: Read = {
+    text: "",
+    reasoning: "",
+    details: [],
+    calls: [],
+    annotations: [],
+    carried: new CarriedThinking(),
+  };
   for (const [index, block] of message.content.entries()) {
     if (isFields(block)) readBlock(read, block, index, answersByTool);
   }
   const usage = new ReportedUsage();
   usage.take(message.usage);
-  const { text, reasoning, details, calls } = read;
-  const { stop_reason: stopReason, stop_details: stopDetails } = message;
+  const { text, reasoning, details, calls, annotations } = read;
+  const { stop_reason: stopReason, stop_details: stopDetails, stop_sequence: sequence } = message;
   const isSilent = text === "" && calls.length > 0;
   return {
     kind: "typed-completion",
@@ -41,10 +73,9 @@ export function completionOf(message: unknown, answersByTool: boolean): TypedCom
         reasoningDetails: details,
         refusal: refusalText(stopReason, stopDetails),
         toolCalls: calls,
-        finish: finishReason(
-          stopReason ?? (calls.length > 0 ? "tool_use" : undefined),
-          answersByTool && calls.length === 0,
-        ),
+        ...(annotations.length > 0 && { annotations }),
+        finish: finishReason(stopReason, calls.length),
+        ...(typeof sequence === "string" && { stopSequence: sequence }),
       },
     ],
     usage: usage.usage,
@@ -54,13 +85,15 @@ export function completionOf(message: unknown, answersByTool: boolean): TypedCom
 function readBlock(read: Read, block: Fields, index: number, answersByTool: boolean): void {
   switch (block.type) {
     case "text":
-      if (typeof block.text === "string") read.text += block.text;
+      readText(read, block);
       break;
     case "thinking":
       readThinking(read, block, index);
       break;
     case "redacted_thinking":
-      if (typeof block.data === "string") read.details.push(redactedDetail(index, block.data));
+      if (typeof block.data !== "string") break;
+      read.details.push(redactedDetail(index, block.data));
+      read.carried.addRedacted(index, block.data);
       break;
     case "tool_use":
       readCall(read, block, answersByTool);
@@ -68,28 +101,30 @@ function readBlock(read: Read, block: Fields, index: number, answersByTool: bool
   }
 }
 
+function readText(read: Read, { text, citations }: Fields): void {
+  if (typeof text !== "string") return;
+  const start = read.text.length;
+  read.text += text;
+  read.annotations.push(...annotationsOf(citations, start, read.text.length));
+}
+
 function readThinking(read: Read, { thinking, signature }: Fields, index: number): void {
   const text = typeof thinking === "string" ? thinking : "";
   read.reasoning += text;
   const isSigned = typeof signature === "string" && signature !== "";
   read.details.push(thinkingDetail(index, { text, ...(isSigned && { signature }) }));
+  read.carried.add(index, text, isSigned ? signature : "");
 }
 
 function readCall(read: Read, { id, name, input }: Fields, answersByTool: boolean): void {
   if (typeof id !== "string" || typeof name !== "string") {
     throw brokenAnswer("a call without id or name");
   }
-  const text = jsonOf(input ?? {});
+  const text = JSON.stringify(input ?? {});
   if (answersByTool && name === JSON_TOOL) read.text += text;
-  else read.calls.push({ id, name, arguments: text });
-}
-
-function jsonOf(input: unknown): string {
-  try {
-    return JSON.stringify(input);
-  } catch (cause) {
-    // What is nested very deeply can be parsed, and not written again.
-    if (cause instanceof RangeError) throw brokenAnswer("JSON that is nested too deeply");
-    throw cause;
+  else {
+    const extraContent = read.carried.take();
+    const carried = extraContent === undefined ? {} : { extraContent };
+    read.calls.push({ id, name, arguments: text, ...carried });
   }
 }

@@ -1,5 +1,7 @@
 import { providerType } from "../../config/provider-types.ts";
 import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
+import { jsonValue } from "../../lib/json.ts";
+import { cohereModelEntries } from "../cohere/model-list.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";
 import { keyHeaders, modelListUrl } from "../model-list-request.ts";
 import { readWhole } from "../transport/bounded-body.ts";
@@ -26,11 +28,17 @@ export async function askModelList(
   const asking: Asking = { client, provider, headers: headersOf(provider), signal };
   const url = modelListUrl(provider.type, provider.baseUrl);
   const answer = await ask(asking, "GET", url, "", MAX_LIST_BYTES);
-  const isGoogles = providerType(provider.type)?.wire === "gemini";
-  const models = readModelList(provider.type, isGoogles ? geminiModelEntries(answer) : answer);
+  const entriesOf = ENTRIES_OF[providerType(provider.type)?.wire ?? ""];
+  const models = readModelList(provider.type, entriesOf === undefined ? answer : entriesOf(answer));
   if (models === undefined) throw new Error("its answer to GET /models is no list of models");
   return isLocalServer(provider) ? withContextLengths(asking, models) : models;
 }
+
+/** By wire: what reads lists that are not in OpenAI's form. */
+const ENTRIES_OF: Readonly<Record<string, (answer: unknown) => unknown>> = {
+  cohere: cohereModelEntries,
+  gemini: geminiModelEntries,
+};
 
 interface Asking {
   readonly client: HttpClient;
@@ -62,32 +70,51 @@ async function withContextLengths(
   let isOllama = lmStudio === undefined;
   const described: DiscoveredModel[] = [];
   for (const [at, model] of models.entries()) {
-    let contextLength = model.contextLength ?? known.get(model.name);
+    const contextLength = model.contextLength ?? known.get(model.name);
+    let shown: Partial<DiscoveredModel> = {};
     if (contextLength === undefined && isOllama && at < MAX_ASKED_MODELS) {
-      contextLength = await ollamasContextLength(asking, `${origin}/api/show`, model.name).catch(
-        () => {
-          isOllama = false;
-          return undefined;
-        },
-      );
+      shown = await shownByOllama(asking, `${origin}/api/show`, model.name).catch(() => {
+        isOllama = false;
+        return {};
+      });
     }
-    described.push(contextLength === undefined ? model : { ...model, contextLength });
+    described.push({ ...model, ...(contextLength !== undefined && { contextLength }), ...shown });
   }
   return described;
 }
 
-/** https://github.com/ollama/ollama/blob/main/docs/api.md, "Show Model Information" */
-async function ollamasContextLength(
+/** What Ollama's names of abilities are here. */
+const ABILITIES: Readonly<Record<string, string>> = {
+  tools: "function_calling",
+  vision: "vision",
+  thinking: "reasoning",
+};
+
+/**
+ * What Ollama says of a model (https://docs.ollama.com/api/show): the context that its Modelfile sets, else the
+ * one that it was trained with.
+ */
+async function shownByOllama(
   asking: Asking,
   url: string,
   name: string,
-): Promise<number | undefined> {
+): Promise<Partial<DiscoveredModel>> {
   const body = JSON.stringify({ model: name });
   const shown = membersOf(await ask(asking, "POST", url, body, MAX_DETAIL_BYTES));
   const info = Object.entries(membersOf(shown?.model_info) ?? {});
-  const length = info.find(([key]) => key.endsWith(".context_length"))?.[1];
+  const set = /^num_ctx\s+(\d{1,9})\s*$/m.exec(String(shown?.parameters ?? ""))?.[1];
+  const trained = info.find(([key]) => key.endsWith(".context_length"))?.[1];
+  const length = set === undefined ? trained : Number(set);
   const isCount = typeof length === "number" && Number.isSafeInteger(length) && length > 0;
-  return isCount ? length : undefined;
+  const listed: readonly unknown[] = Array.isArray(shown?.capabilities) ? shown.capabilities : [];
+  const embeds = listed.includes("embedding") && !listed.includes("completion");
+  const abilities = listed.flatMap((one) => ABILITIES[String(one)] ?? []);
+  return {
+    ...(isCount && { contextLength: length }),
+    ...(embeds && { category: "embedding" as const }),
+    // Every model can be held to JSON.
+    ...(listed.length > 0 && { capabilities: embeds ? [] : [...abilities, "json_mode"] }),
+  };
 }
 
 async function ask(
@@ -110,9 +137,7 @@ async function ask(
   }
   const text = await readWhole(response, maxBytes);
   if (text === undefined) throw new Error(`its answer is longer than ${maxBytes} bytes`);
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new Error("its answer is not JSON");
-  }
+  const answer = jsonValue(text);
+  if (answer === undefined) throw new Error("its answer is not JSON");
+  return answer;
 }

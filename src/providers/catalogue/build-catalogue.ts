@@ -5,8 +5,9 @@ import type { ProviderConfig } from "../../config/providers.ts";
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
+import { listedOffers } from "./listed-offers.ts";
 import { mergeOffers, type Offer, providerNames } from "./offers.ts";
-import { type BuiltInModels, builtInModels, type LeftOut } from "./provider-models.ts";
+import { type BuiltInModels, builtInModels, completedBy, type LeftOut } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";
 import { sandboxModels } from "./sandbox-models.ts";
 
@@ -92,14 +93,10 @@ async function offersOf(input: CatalogueInput) {
   const offers: Offer[] = [];
   const leftOut = new Map<string, readonly LeftOut[]>();
   for (const provider of input.providers) {
-    const builtIn = await builtInOf(input, provider.type);
-    const listed = builtIn.models.map((model) => ({ provider, model: servedBy(model, provider) }));
-    const discovered = discoveredOffers(
-      provider,
-      listed,
-      isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id),
-      builtIn.leftOut,
-    );
+    const own = isNamedInFile(provider, input.models) ? [] : input.discovered?.get(provider.id);
+    const builtIn = await completedBy(await builtInOf(input, provider.type), own ?? []);
+    const listed = listedOffers(builtIn, provider);
+    const discovered = discoveredOffers(provider, listed.offers, own, listed.leftOut);
     offers.push(...discovered.offers);
     leftOut.set(provider.id, discovered.leftOut);
   }
@@ -121,11 +118,6 @@ function isNamedInFile({ id, type }: ProviderConfig, models: readonly ModelConfi
       ? entry.id.startsWith(`${id}/`)
       : entry.endpoints.some(({ provider }) => provider === id),
   );
-}
-
-function servedBy(model: CatalogueModel, { id }: ProviderConfig): CatalogueModel {
-  const endpoints = model.endpoints.map((endpoint) => ({ ...endpoint, provider: id }));
-  return { ...model, provider: id, endpoints };
 }
 
 function termsByEndpoint(offers: readonly Offer[]): ReadonlyMap<string, ModelTerms> {

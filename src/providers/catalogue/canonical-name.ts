@@ -1,3 +1,5 @@
+import { vendorsName } from "../../config/bedrock-names.ts";
+
 /** `author/slug` of a model, for every provider of it. */
 interface CanonicalName {
   readonly author: string;
@@ -40,6 +42,7 @@ const AUTHOR_OF_NAME: readonly { readonly name: RegExp; readonly author: string 
  * a model that is offered twice costs a caller nothing, one that is taken for another does.
  */
 const SAME_SLUG: Readonly<Record<string, string>> = {
+  "command-a-03-2025": "command-a",
   "gemma2-9b-it": "gemma-2-9b-it",
   "kimi-k2-instruct": "kimi-k2",
   "kimi-k2-instruct-0905": "kimi-k2-0905",
@@ -54,6 +57,7 @@ const SAME_SLUG: Readonly<Record<string, string>> = {
   "llama-4-scout-17b-16e-instruct": "llama-4-scout",
   "qwen3-235b-a22b-instruct-2507": "qwen3-235b-a22b-2507",
   "qwen3-coder-480b": "qwen3-coder",
+  "qwen3-coder-480b-a35b": "qwen3-coder",
   "qwen3-coder-480b-a35b-instruct": "qwen3-coder",
 };
 
@@ -73,7 +77,7 @@ export function canonicalName(
   isAuthor: boolean,
   name: string,
 ): CanonicalName | undefined {
-  const bare = bareName(name);
+  const bare = bareName(provider === "bedrock" ? vendorsName(name) : name);
   const cut = bare.lastIndexOf("/");
   const vendor = cut < 0 ? undefined : bare.slice(0, cut);
   const spelled = spelledAlike(bare.slice(cut + 1));
@@ -108,8 +112,15 @@ function bareName(name: string): string {
   return isOfFireworks ? bare.replaceAll(/(\d)p(\d)/g, "$1.$2") : bare;
 }
 
+/** A version at Vertex AI; Anthropic's own names of the same have the date behind a hyphen up to 4.1. */
+const CLAUDE_AT_VERTEX = /^(claude-.+?)(?:-v2)?@(\d{8})$/;
+
 function spelledAlike(slug: string): string {
   return slug
+    .replace(CLAUDE_AT_VERTEX, (_, name: string, date: string) =>
+      name.endsWith("-4-5") ? name : `${name}-${date}`,
+    )
+    .replace(/-maas$/, "")
     .replace(/^meta-llama-/, "llama-")
     .replace(/^llama-?v?(\d+\.\d+)-/, "llama-$1-")
     .replace(/^zai-glm-/, "glm-")

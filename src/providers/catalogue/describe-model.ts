@@ -26,8 +26,12 @@ const KINDS = {
   input_image_cache_read: "cachedImageInputTokenFemto",
   output_image: "imageOutputTokenFemto",
   image: "imageFemto",
+  image_pixel: "imagePixelFemto",
+  image_edited: "inputImageFemto",
   character: "characterFemto",
   second: "secondFemto",
+  sound_minimum: "leastSoundFemto",
+  second_of_speakers: "speakersSecondFemto",
   web_search: "webSearchFemto",
   file_search: "fileSearchFemto",
   request: "requestFemto",
@@ -37,8 +41,14 @@ const KINDS = {
 type ModelPricing = TokenPricing & { readonly [Kind in keyof typeof KINDS]?: string };
 
 /** The prices of all tokens of a call whose prompt has more tokens than `above_tokens`. */
-interface LongPromptPricing extends TokenPricing {
-  readonly above_tokens: number;
+type LongPromptPricing = ModelPricing & { readonly above_tokens: number };
+
+/** What an image of a size and a quality costs, or how many output tokens it has at most; absent is any. */
+interface ImagePricing {
+  readonly size?: string;
+  readonly quality?: string;
+  readonly image?: string;
+  readonly max_tokens?: number;
 }
 
 /** A model on the wire (spec 2.3). */
@@ -55,6 +65,8 @@ export interface ModelDescription {
   readonly pricing: ModelPricing;
   /** Absent where the length of the prompt makes no difference. */
   readonly long_prompt_pricing?: LongPromptPricing;
+  /** Absent where neither size nor quality makes a difference. The first that fits counts. */
+  readonly image_pricing?: readonly ImagePricing[];
   readonly is_active: boolean;
   readonly capabilities: readonly string[];
   readonly category: string;
@@ -70,6 +82,7 @@ interface EndpointDescription {
   readonly max_output_tokens: number;
   readonly pricing: ModelPricing;
   readonly long_prompt_pricing?: LongPromptPricing;
+  readonly image_pricing?: readonly ImagePricing[];
   readonly capabilities: readonly string[];
 }
 
@@ -98,6 +111,7 @@ export function describeModel(model: CatalogueModel): ModelDescription {
     output_cost_per_token: usdNumber(model.prices.outputTokenFemto),
     pricing: pricingOf(model.prices),
     ...longPromptPricing(model.prices),
+    ...imagePricing(model.prices),
     is_active: model.isActive,
     capabilities: model.capabilities,
     category: model.category,
@@ -127,11 +141,12 @@ function describeEndpoint(endpoint: ModelEndpoint): EndpointDescription {
     max_output_tokens: endpoint.maxOutputTokens,
     pricing: pricingOf(endpoint.prices),
     ...longPromptPricing(endpoint.prices),
+    ...imagePricing(endpoint.prices),
     capabilities: endpoint.capabilities,
   };
 }
 
-function pricingOf(prices: ModelPrices): ModelPricing {
+function pricingOf(prices: Omit<ModelPrices, "longPrompt">): ModelPricing {
   const kinds: { -readonly [Kind in keyof typeof KINDS]?: string } = {};
   for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
     const femto = prices[KINDS[kind]];
@@ -145,7 +160,19 @@ function longPromptPricing({ longPrompt }: ModelPrices): {
 } {
   if (longPrompt === undefined) return {};
   return {
-    long_prompt_pricing: { above_tokens: longPrompt.beyondTokens, ...tokenPricing(longPrompt) },
+    long_prompt_pricing: { above_tokens: longPrompt.beyondTokens, ...pricingOf(longPrompt) },
+  };
+}
+
+function imagePricing({ imageVariants }: ModelPrices): { image_pricing?: ImagePricing[] } {
+  if (imageVariants === undefined) return {};
+  return {
+    image_pricing: imageVariants.map(({ size, quality, imageFemto, maxTokens }) => ({
+      ...(size !== undefined && { size }),
+      ...(quality !== undefined && { quality }),
+      ...(imageFemto !== undefined && { image: usdText(imageFemto) }),
+      ...(maxTokens !== undefined && { max_tokens: maxTokens }),
+    })),
   };
 }
 

@@ -4,11 +4,13 @@ import { isLocalServer, type ProviderConfig } from "../../config/providers.ts";
 import type {
   CatalogueModel,
   FineTuningTerms,
+  ImageVariant,
   ModelCategory,
+  ModelEndpoint,
   ModelPrices,
   ModelTerms,
 } from "../../lib/catalogue-model.ts";
-import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
+import { type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
 import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";
@@ -18,7 +20,7 @@ const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
   chat: "input_cost_per_token and output_cost_per_token",
   code: "input_cost_per_token and output_cost_per_token",
   embedding: "input_cost_per_token",
-  image: "cost_per_image (or the costs per token)",
+  image: "cost_per_image, image_prices or cost_per_pixel (or the costs per token)",
   audio: "cost_per_character or cost_per_second (or the costs per token)",
 };
 
@@ -48,7 +50,7 @@ export function fileModel(
   const endpoints = places.map((place) => {
     const known = knownTerms(place, builtIn, context, config.endpoints !== undefined);
     const { provider, model } = place;
-    return { provider, model, ...termsAt(config, place, known, category), ...weightOf(place) };
+    return { provider, model, ...termsAt(config, place, known, category), ...shareOf(place) };
   });
   const first = endpoints[0]!;
   const { contextLength, maxOutputTokens, prices, capabilities } = first;
@@ -81,14 +83,21 @@ type Place = NonNullable<ModelConfig["endpoints"]>[number];
 /** What an entry, or one of its endpoints, states of prices and limits. */
 type Stated = ModelConfig;
 
-function weightOf({ weight }: Place): { weight?: number } {
-  return weight === undefined ? {} : { weight };
+/** How many of the calls it gets. */
+function shareOf({
+  weight,
+  max_parallel_requests: maxParallelRequests,
+}: Place): Pick<ModelEndpoint, "weight" | "maxParallelRequests"> {
+  return {
+    ...(weight !== undefined && { weight }),
+    ...(maxParallelRequests !== undefined && { maxParallelRequests }),
+  };
 }
 
 /** What an endpoint states goes before what its model's entry does, and that before what is known. */
 function termsAt(
   config: ModelConfig,
-  { provider: _, model: __, weight: ___, ...own }: Place,
+  { provider: _, model: __, weight: ___, max_parallel_requests: ____, ...own }: Place,
   known: Partial<ModelTerms> | undefined,
   category: ModelCategory,
 ): ModelTerms {
@@ -137,7 +146,8 @@ function knownTerms(
 }
 
 function categoryOf(config: ModelConfig): ModelCategory {
-  if (config.cost_per_image !== undefined) return "image";
+  const { cost_per_image: image, image_prices: variants, cost_per_pixel: pixel } = config;
+  if ((image ?? variants ?? pixel) !== undefined) return "image";
   if (config.cost_per_character !== undefined || config.cost_per_second !== undefined)
     return "audio";
   return "chat";
@@ -154,7 +164,7 @@ function pricesOf(
 ): ModelPrices {
   const input = femto(config.input_cost_per_token) ?? known?.inputTokenFemto;
   const output = femto(config.output_cost_per_token) ?? known?.outputTokenFemto;
-  const image = femto(config.cost_per_image) ?? known?.imageFemto;
+  const images = imagePricesOf(config, known);
   const character = femto(config.cost_per_character) ?? known?.characterFemto;
   const second = femto(config.cost_per_second) ?? known?.secondFemto;
   const byToken = input !== undefined && output !== undefined;
@@ -162,7 +172,7 @@ function pricesOf(
     chat: byToken,
     code: byToken,
     embedding: input !== undefined,
-    image: image !== undefined || byToken,
+    image: (images.imageFemto ?? images.imagePixelFemto) !== undefined || byToken,
     audio: character !== undefined || second !== undefined || byToken,
   }[category];
   if (!complete) throw incomplete(config, category, NEEDED_PRICES[category]);
@@ -180,10 +190,46 @@ function pricesOf(
       inputTokenFemto,
     ...(statesTokenPrice(config) ? {} : kindsApart(known)),
     ...(longPrompt === undefined ? {} : { longPrompt }),
-    ...(image === undefined ? {} : { imageFemto: image }),
+    ...images,
     ...(character === undefined ? {} : { characterFemto: character }),
     ...(second === undefined ? {} : { secondFemto: second }),
   };
+}
+
+type ImagePrices = Pick<
+  ModelPrices,
+  | "imageFemto"
+  | "imageVariants"
+  | "imagePixelFemto"
+  | "inputImageFemto"
+  | "imageInputTokenFemto"
+  | "imageOutputTokenFemto"
+>;
+
+/** What the file states of images; a cost of each image goes without what is known of sizes and qualities. */
+function imagePricesOf(config: Stated, known: ModelPrices | undefined): ImagePrices {
+  const image = femto(config.cost_per_image);
+  const variants = config.image_prices?.map(({ size, quality, cost_per_image, max_tokens }) => ({
+    ...(size !== undefined && { size }),
+    ...(quality !== undefined && { quality }),
+    ...(cost_per_image !== undefined && { imageFemto: femtoFromUsd(cost_per_image) }),
+    ...(max_tokens !== undefined && { maxTokens: max_tokens }),
+  }));
+  const prices = {
+    // Of an image that no variant fits: what the dearest of them costs.
+    imageFemto: image ?? dearestOf(variants) ?? known?.imageFemto,
+    imageVariants: variants ?? (image === undefined ? known?.imageVariants : undefined),
+    imagePixelFemto: femto(config.cost_per_pixel) ?? known?.imagePixelFemto,
+    inputImageFemto: femto(config.cost_per_input_image) ?? known?.inputImageFemto,
+    imageInputTokenFemto: femto(config.image_input_cost_per_token),
+    imageOutputTokenFemto: femto(config.image_output_cost_per_token),
+  };
+  return Object.fromEntries(Object.entries(prices).filter(([, price]) => price !== undefined));
+}
+
+function dearestOf(variants: readonly ImageVariant[] = []): FemtoUsd | undefined {
+  const costs = variants.flatMap(({ imageFemto }) => imageFemto ?? []);
+  return costs.length === 0 ? undefined : costs.reduce(higher);
 }
 
 /** The prices of kinds of use that the file cannot state. */
@@ -195,6 +241,7 @@ function kindsApart(known: ModelPrices | undefined): Partial<ModelPrices> {
     cachedInputTokenFemto: _cached,
     cacheWriteTokenFemto: _written,
     longPrompt: _long,
+    imageVariants: _variants,
     ...apart
   } = known;
   return apart;

@@ -8,6 +8,8 @@ export interface Offer {
   readonly provider: ProviderConfig;
   /** With one endpoint, which is the provider's. */
   readonly model: CatalogueModel;
+  /** What the lists call it, where the operator's name at the provider says nothing of what it is. */
+  readonly listedName?: string;
 }
 
 interface MergedOffers {
@@ -20,11 +22,12 @@ interface MergedOffers {
 const OFFERS_AT_A_TIME = 250;
 
 /** The model of `offer` as it is called at the provider, behind the names of the provider and of its type. */
-export function providerNames({ provider, model }: Offer): string[] {
+export function providerNames({ provider, model, listedName }: Offer): string[] {
   const name = model.endpoints[0]!.model;
-  return isSelfHosted(provider.type)
-    ? [`${provider.id}/${name}`]
-    : [...new Set([`${provider.id}/${name}`, `${provider.type}/${name}`])];
+  if (isSelfHosted(provider.type)) return [`${provider.id}/${name}`];
+  const places = [provider.id, provider.type];
+  const names = listedName === undefined ? [name] : [listedName, name];
+  return [...new Set(names.flatMap((one) => places.map((place) => `${place}/${one}`)))];
 }
 
 /**
@@ -64,11 +67,11 @@ function letOthersRun(): Promise<void> {
 }
 
 function canonicalIdOf(offer: Offer): string {
-  const { provider, model } = offer;
+  const { provider, model, listedName = model.endpoints[0]!.model } = offer;
   const own = providerNames(offer).at(-1)!;
   if (isSelfHosted(provider.type)) return own;
   const isAuthor = providerType(provider.type)?.isAuthor === true;
-  const name = canonicalName(provider.type, isAuthor, model.endpoints[0]!.model);
+  const name = canonicalName(provider.type, isAuthor, listedName);
   return name === undefined ? own : `${name.author}/${name.slug}`;
 }
 

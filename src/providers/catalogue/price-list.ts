@@ -3,7 +3,14 @@ import { type ModelSource, PROVIDER_TYPES } from "../../config/provider-types.ts
 import { canonicalName } from "./canonical-name.ts";
 
 /** What follows a model's id in the name of one of its fixed versions. */
-const VERSION_SUFFIX = /^-(\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest|chat-latest)$/;
+const VERSION = String.raw`-(\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{8}|\d{4}|latest|chat-latest)$`;
+const VERSION_SUFFIX = new RegExp(`^${VERSION}`);
+const VERSION_AT_END = new RegExp(VERSION);
+
+/** The name of a model for that of one of its fixed versions; of any other the same. */
+export function withoutVersion(name: string): string {
+  return name.replace(VERSION_AT_END, "");
+}
 
 /** The published prices of one provider. */
 export interface PriceList {
@@ -17,7 +24,7 @@ export interface PriceList {
  * Loads the price list when it is first needed, because the package takes 15 MB and 25 ms.
  * @param providerId its name there
  */
-export async function loadPriceList(providerId: string): Promise<PriceList> {
+async function loadPriceList(providerId: string): Promise<PriceList> {
   const { calcPrice, findProvider } = await import("@pydantic/genai-prices");
   const models = findProvider({ providerId })?.models ?? [];
   const byName = new Map<string, ModelInfo>();
@@ -27,6 +34,22 @@ export async function loadPriceList(providerId: string): Promise<PriceList> {
   const find = (name: string) =>
     byName.get(name) ?? calcPrice({}, name, { providerId })?.model ?? undefined;
   return { names: models.flatMap((model) => requestNames(model, find)), find };
+}
+
+/** As one list: what the first has no entry for is looked for in the other. */
+export async function loadPriceLists(
+  providerId: string,
+  otherId: string | undefined,
+): Promise<PriceList> {
+  const list = await loadPriceList(providerId);
+  if (otherId === undefined) return list;
+  const other = await loadPriceList(otherId);
+  const names = new Set(list.names);
+  return {
+    names: [...names, ...other.names.filter((name) => !names.has(name))],
+    // Rules of the first may take a newer version for an older one.
+    find: (name) => (names.has(name) ? undefined : other.find(name)) ?? list.find(name),
+  };
 }
 
 /** The names that a rule of the list gives in full. */

@@ -1,5 +1,5 @@
 import type { ModelInfo } from "@pydantic/genai-prices";
-import { type ModelSource, modelSource } from "../../config/provider-types.ts";
+import { type ModelSource, providerType } from "../../config/provider-types.ts";
 import type {
   CatalogueModel,
   ModelCategory,
@@ -10,12 +10,33 @@ import {
   type CapabilityEntry,
   type CapabilityList,
   closestRelative,
+  isNamedCallingTools,
   isNamedSeeing,
   loadCapabilities,
 } from "./capability-list.ts";
-import { knownContextLength, loadPriceList, type PriceList, statedNames } from "./price-list.ts";
+import {
+  knownContextLength,
+  loadPriceLists,
+  type PriceList,
+  statedNames,
+  withoutVersion,
+} from "./price-list.ts";
 import { publishedPrices, publishedTerms } from "./published-prices.ts";
+import type { DiscoveredModel } from "./read-model-list.ts";
 import { exclusionReason, knownInputLimit, knownOutputLimit } from "./served-models.ts";
+import {
+  audioCapabilities,
+  conversesBySound,
+  statedAudio,
+  withSoundPrices,
+} from "./stated-audio.ts";
+import {
+  chatsWithImages,
+  imageTokens,
+  mostTokensOf,
+  statedImages,
+  withImageTokenPrice,
+} from "./stated-images.ts";
 
 /** The longest text of an endpoint without a context window, in characters, which bounds its tokens. */
 export const TEXT_ONLY_CONTEXT = 4096;
@@ -36,6 +57,14 @@ export interface BuiltInModels {
   /** Each with one endpoint, whose provider is the type's name, and an id of that and the provider's name. */
   readonly models: readonly CatalogueModel[];
   readonly leftOut: readonly LeftOut[];
+  /** The model of a name that the price list prices, with limits from elsewhere; undefined where there is none. */
+  readonly sized?: (name: string, stated: StatedLimits) => Promise<CatalogueModel | undefined>;
+}
+
+/** The limits of a model that its provider's own list states, in tokens. */
+interface StatedLimits {
+  readonly contextLength: number;
+  readonly maxOutputTokens: number | undefined;
 }
 
 interface Known {
@@ -48,24 +77,63 @@ interface Known {
   readonly exact: CapabilityEntry | undefined;
   /** The same or, failing that, the closest relative: for abilities, not for limits. */
   readonly similar: CapabilityEntry | undefined;
+  /** For a model whose limits no list has. */
+  readonly stated: StatedLimits | undefined;
 }
 
 /** The built-in models of a provider type. One without a known price or context length is left out. */
 export async function builtInModels(typeName: string, now: Date): Promise<BuiltInModels> {
-  const source = modelSource(typeName);
-  if (source?.genaiPricesId === undefined) return { models: [], leftOut: [] };
+  const source = providerType(typeName);
+  const stated = source === undefined ? [] : statedModels(typeName, source, now);
+  if (source?.genaiPricesId === undefined) return { models: stated, leftOut: [] };
   const [priceList, capabilities] = await Promise.all([
-    loadPriceList(source.genaiPricesId),
+    loadPriceLists(source.genaiPricesId, source.otherPricesId),
     loadCapabilities(source.tokenlensId),
   ]);
-  const models: CatalogueModel[] = [];
+  const models: CatalogueModel[] = [...stated];
   const leftOut: LeftOut[] = [];
-  for (const name of new Set([...capabilities.keys(), ...priceList.names].sort())) {
-    const made = await modelOf(typeName, source, name, { priceList, capabilities, now });
+  const lists = { priceList, capabilities, now };
+  const named = new Set([...capabilities.keys(), ...priceList.names]);
+  const { plainName = (name: string) => name } = source;
+  const madeIds = new Set(stated.map(({ id }) => id));
+  for (const name of new Set([...named, ...priceList.names.map(plainName)].sort())) {
+    if (madeIds.has(`${typeName}/${name}`)) continue;
+    const made = await modelOf(typeName, source, name, lists);
     if (typeof made === "string") leftOut.push({ name, reason: made });
-    else models.push(made);
+    // Two names of the lists may be one at the provider.
+    else if (!madeIds.has(made.id)) models.push(made);
+    if (typeof made !== "string") madeIds.add(made.id);
   }
-  return { models, leftOut };
+  const sized: BuiltInModels["sized"] = async (name, stated) => {
+    const base = withoutVersion(name);
+    if (!named.has(name) && !(named.has(base) && priceList.find(name)?.id === base)) return;
+    const made = await modelOf(typeName, source, name, lists, stated);
+    return typeof made === "string" ? undefined : made;
+  };
+  return { models, leftOut, sized };
+}
+
+/**
+ * With the models that the price list prices under a name of the provider's own list, or under that name
+ * without its version, and whose context length stands in the provider's list alone.
+ */
+export async function completedBy(
+  builtIn: BuiltInModels,
+  discovered: readonly DiscoveredModel[],
+): Promise<BuiltInModels> {
+  const { models, leftOut, sized } = builtIn;
+  const known = new Set(models.map(({ endpoints }) => endpoints[0]!.model));
+  const added = new Map<string, CatalogueModel>();
+  for (const { name, prices, contextLength, maxOutputTokens } of discovered) {
+    if (known.has(name) || prices !== undefined || contextLength === undefined) continue;
+    const model = await sized?.(name, { contextLength, maxOutputTokens });
+    if (model !== undefined) added.set(name, model);
+  }
+  if (added.size === 0) return builtIn;
+  return {
+    models: [...models, ...added.values()],
+    leftOut: leftOut.filter(({ name }) => !added.has(name)),
+  };
 }
 
 interface Lists {
@@ -80,6 +148,7 @@ async function modelOf(
   source: ModelSource,
   listedName: string,
   { priceList, capabilities, now }: Lists,
+  stated?: StatedLimits,
 ): Promise<CatalogueModel | string> {
   const priced = priceList.find(listedName);
   const excluded = exclusionReason(typeName, listedName, priced?.price_comments ?? "");
@@ -87,17 +156,23 @@ async function modelOf(
   if (priced === undefined) return "the price list has no price for it";
   const published = publishedPrices(priced, now);
   if (published.prices === undefined) return published.reason;
-  const { prices } = published;
-  const exact = entryOf(listedName, priced, capabilities);
-  const similar = exact ?? closestRelative(listedName, capabilities);
+  const prices = withSoundPrices(
+    listedName,
+    withImageTokenPrice(typeName, listedName, published.prices),
+  );
+  const plainName = source.plainName?.(listedName) ?? listedName;
+  const exact = entryOf(plainName, priced, capabilities);
+  const similar = exact ?? closestRelative(plainName, capabilities);
   const name = source.nameAtProvider?.(listedName) ?? listedName;
-  const known = { typeName, source, name, priced, prices, exact, similar };
+  const known = { typeName, source, name, priced, prices, exact, similar, stated };
   const category = categoryOf(name, prices);
-  if (category === "audio" && !hasPriceOfSound(prices)) return "no list has a price of its sound";
+  const isOfSound = category === "audio" || conversesBySound(name);
+  if (isOfSound && !hasPriceOfSound(prices)) return "no list has a price of its sound";
   if (category !== "image" && /image/i.test(name)) return "no list has a price of its images";
   const contextLength =
     contextLengthOf(known, category) ??
     knownInputLimit(name) ??
+    stated?.contextLength ??
     (await knownContextLength(typeName, source, name));
   if (contextLength === undefined) return "no list has its context length";
   const hasOutputPrice = category === "embedding" || category === "audio";
@@ -119,13 +194,13 @@ function entryOf(
 }
 
 function toModel(known: Known, category: ModelCategory, contextLength: number): CatalogueModel {
-  const { typeName, source, name, priced, prices, exact } = known;
+  const { typeName, source, name, priced, exact } = known;
   const displayName = (exact?.id === name ? exact.name : undefined) ?? nameOf(name, priced);
   const fineTuning = publishedTerms(typeName, name);
   const terms: ModelTerms = {
     contextLength,
     maxOutputTokens: maxOutputTokensOf(known, category, contextLength),
-    prices: category === "embedding" ? { ...prices, outputTokenFemto: 0n } : prices,
+    prices: pricesOf(known, category),
     capabilities: capabilitiesOf(known, category),
   };
   return {
@@ -143,12 +218,66 @@ function toModel(known: Known, category: ModelCategory, contextLength: number): 
   };
 }
 
+/** The longest prompt of GPT Image, in characters, which bounds its tokens. */
+const LONGEST_IMAGE_PROMPT = 32_000;
+
+/** Of a model that makes images of so many tokens; one whose images have a price of their own has none. */
+function imageContext(mostTokens: number): number {
+  return mostTokens === 0 ? TEXT_ONLY_CONTEXT : LONGEST_IMAGE_PROMPT + mostTokens;
+}
+
+function pricesOf({ name, prices }: Known, category: ModelCategory): ModelPrices {
+  if (category === "embedding") return { ...prices, outputTokenFemto: 0n };
+  const imageVariants = category === "image" ? imageTokens(name) : undefined;
+  return imageVariants === undefined ? prices : { ...prices, imageVariants };
+}
+
+/** Models that are stated with the gateway: no list has what their images or their sound cost. */
+function statedModels(typeName: string, source: ModelSource, now: Date): CatalogueModel[] {
+  const ofImages = statedImages(typeName).map(({ prices, ...named }) => {
+    const imageVariants = prices.outputTokenFemto > 0n ? imageTokens(named.name) : undefined;
+    const mostTokens = mostTokensOf(imageVariants);
+    return statedModel(typeName, source, "image", named, {
+      contextLength: imageContext(mostTokens),
+      maxOutputTokens: mostTokens,
+      prices: imageVariants === undefined ? prices : { ...prices, imageVariants },
+      capabilities: [],
+    });
+  });
+  const ofSound = statedAudio(typeName, now).map(({ terms, ...named }) =>
+    statedModel(typeName, source, "audio", named, { contextLength: TEXT_ONLY_CONTEXT, ...terms }),
+  );
+  return [...ofImages, ...ofSound];
+}
+
+function statedModel(
+  typeName: string,
+  source: ModelSource,
+  category: ModelCategory,
+  { name, displayName }: { readonly name: string; readonly displayName: string },
+  terms: ModelTerms,
+): CatalogueModel {
+  return {
+    id: `${typeName}/${name}`,
+    name: displayName,
+    description: `${displayName}, served by ${source.displayName}.`,
+    provider: typeName,
+    ownedBy: typeName,
+    category,
+    ...terms,
+    isActive: true,
+    created: unixSeconds(name),
+    endpoints: [{ provider: typeName, model: name, ...terms }],
+  };
+}
+
 function hasPriceOfSound(prices: ModelPrices): boolean {
   const { secondFemto, audioInputTokenFemto, audioOutputTokenFemto } = prices;
   return (secondFemto ?? audioInputTokenFemto ?? audioOutputTokenFemto) !== undefined;
 }
 
 function categoryOf(name: string, prices: ModelPrices): ModelCategory {
+  if (conversesBySound(name)) return "chat";
   if (prices.secondFemto !== undefined || /audio|transcribe|tts|voxtral/i.test(name))
     return "audio";
   if (/embed/i.test(name)) return "embedding";
@@ -161,18 +290,27 @@ function categoryOf(name: string, prices: ModelPrices): ModelCategory {
 function contextLengthOf(known: Known, category: ModelCategory): number | undefined {
   const longest = Math.max(known.exact?.limit?.context ?? 0, known.priced.context_window ?? 0);
   if (longest > 0) return longest;
-  return category === "audio" || category === "image" ? TEXT_ONLY_CONTEXT : undefined;
+  if (category === "image") return imageContext(mostTokensOf(imageTokens(known.name)));
+  return category === "audio" ? TEXT_ONLY_CONTEXT : undefined;
 }
 
 function maxOutputTokensOf(known: Known, category: ModelCategory, contextLength: number): number {
-  if (category === "embedding" || category === "audio" || category === "image") return 0;
-  const limit = known.exact?.limit?.output || knownOutputLimit(known.name) || contextLength;
+  if (category === "embedding" || category === "audio") return 0;
+  const { exact, name, stated } = known;
+  if (category === "image" && !chatsWithImages(name)) return mostTokensOf(imageTokens(name));
+  const listed = exact?.limit?.output || knownOutputLimit(name) || stated?.maxOutputTokens;
+  const limit = listed || contextLength;
   return Math.min(limit, contextLength);
 }
 
-function capabilitiesOf({ name, similar }: Known, category: ModelCategory): string[] {
-  if (category === "embedding" || category === "audio" || category === "image") return [];
-  const tools = similar?.tool_call === true;
+function capabilitiesOf({ typeName, name, similar }: Known, category: ModelCategory): string[] {
+  if (category === "image" && chatsWithImages(name)) return ["streaming", "vision", "image_output"];
+  if (category === "audio") return audioCapabilities(typeName, name, "transcription");
+  if (category === "embedding" || category === "image") return [];
+  if (conversesBySound(name)) {
+    return ["streaming", "function_calling", "audio_input", "audio_output"];
+  }
+  const tools = similar?.tool_call === true || isNamedCallingTools(name);
   return [
     "streaming",
     ...(tools ? ["function_calling"] : []),

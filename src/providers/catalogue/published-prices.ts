@@ -3,6 +3,7 @@ import type {
   FineTuningTerms,
   LongPromptPrices,
   ModelPrices,
+  TokenKindPrices,
   TokenPrices,
 } from "../../lib/catalogue-model.ts";
 import { type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
@@ -12,24 +13,32 @@ const SECONDS_PER_HOUR = 3600n;
 
 const PER_THOUSAND = 1_000n;
 
-/** The kinds of use that have a price apart from those of text tokens: the list's names and ours. */
+/** Tokens that have a price apart from those of text: the list's names and ours. */
+const TOKEN_KINDS: Readonly<Record<string, keyof TokenKindPrices>> = {
+  cache_write_1h_mtok: "cacheWriteHourTokenFemto",
+  output_reasoning_mtok: "reasoningTokenFemto",
+  input_audio_mtok: "audioInputTokenFemto",
+  cache_audio_read_mtok: "cachedAudioInputTokenFemto",
+  output_audio_mtok: "audioOutputTokenFemto",
+  input_image_mtok: "imageInputTokenFemto",
+  cache_image_read_mtok: "cachedImageInputTokenFemto",
+  output_image_mtok: "imageOutputTokenFemto",
+};
+
+/** Other kinds of use, likewise. */
 const KINDS: Readonly<Record<string, { readonly field: KindOfUse; readonly units: bigint }>> = {
-  cache_write_1h_mtok: { field: "cacheWriteHourTokenFemto", units: TOKENS_PER_MTOK },
-  output_reasoning_mtok: { field: "reasoningTokenFemto", units: TOKENS_PER_MTOK },
-  input_audio_mtok: { field: "audioInputTokenFemto", units: TOKENS_PER_MTOK },
-  cache_audio_read_mtok: { field: "cachedAudioInputTokenFemto", units: TOKENS_PER_MTOK },
-  output_audio_mtok: { field: "audioOutputTokenFemto", units: TOKENS_PER_MTOK },
-  input_image_mtok: { field: "imageInputTokenFemto", units: TOKENS_PER_MTOK },
-  cache_image_read_mtok: { field: "cachedImageInputTokenFemto", units: TOKENS_PER_MTOK },
-  output_image_mtok: { field: "imageOutputTokenFemto", units: TOKENS_PER_MTOK },
   audio_hours: { field: "secondFemto", units: SECONDS_PER_HOUR },
   input_audio_hours: { field: "secondFemto", units: SECONDS_PER_HOUR },
   web_searches_kcount: { field: "webSearchFemto", units: PER_THOUSAND },
   storage_searches_kcount: { field: "fileSearchFemto", units: PER_THOUSAND },
   requests_kcount: { field: "requestFemto", units: PER_THOUSAND },
 };
-type KindOfUse = Exclude<keyof ModelPrices, keyof TokenPrices | "longPrompt">;
-const TEXT_KINDS = new Set(["input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"]);
+type KindOfUse = Exclude<
+  keyof ModelPrices,
+  keyof TokenPrices | keyof TokenKindPrices | "longPrompt" | "imageVariants"
+>;
+const TEXT_KINDS = ["input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"];
+const KNOWN_KINDS = new Set([...TEXT_KINDS, ...Object.keys(TOKEN_KINDS), ...Object.keys(KINDS)]);
 
 /** The prices of a model at one time, or why they cannot be stated. */
 type PublishedPrices =
@@ -43,8 +52,9 @@ type PublishedPrices =
  */
 export function publishedPrices(model: ModelInfo, now: Date): PublishedPrices {
   let highest: ModelPrices | undefined;
-  for (const variant of inForce(model.prices, now)) {
-    const unknown = Object.keys(variant).find((key) => !TEXT_KINDS.has(key) && !(key in KINDS));
+  for (const listed of inForce(model.prices, now)) {
+    const variant = /embed/i.test(model.id) ? ofTexts(listed) : listed;
+    const unknown = Object.keys(variant).find((key) => !KNOWN_KINDS.has(key));
     if (unknown !== undefined) return { reason: `its price of ${unknown} cannot be metered` };
     const prices = flatPrices(variant);
     if (prices === undefined) return { reason: "the price list has no price for it" };
@@ -53,6 +63,11 @@ export function publishedPrices(model: ModelInfo, now: Date): PublishedPrices {
   return highest === undefined
     ? { reason: "the price list has no price for it" }
     : { prices: highest };
+}
+
+/** Of what can be embedded, texts alone are taken here: no other kind of use occurs. */
+function ofTexts({ input_mtok }: ModelPrice): ModelPrice {
+  return { input_mtok };
 }
 
 /**
@@ -84,7 +99,12 @@ function flatPrices(price: ModelPrice): ModelPrices | undefined {
   }
   if (!base.inputTokenFemto && !kinds.secondFemto) return undefined;
   const longPrompt = longPromptPrices(price);
-  return { ...base, ...(longPrompt === undefined ? {} : { longPrompt }), ...kinds };
+  return {
+    ...base,
+    ...tokenKindPrices(price, baseUsd),
+    ...(longPrompt === undefined ? {} : { longPrompt }),
+    ...kinds,
+  };
 }
 
 type Price = ModelPrice[string];
@@ -101,6 +121,18 @@ function tokenPrices(price: ModelPrice, usdOf: (price: Price) => number | undefi
   };
 }
 
+function tokenKindPrices(
+  price: ModelPrice,
+  usdOf: (price: Price) => number | undefined,
+): TokenKindPrices {
+  const kinds: { -readonly [Kind in keyof TokenKindPrices]: FemtoUsd } = {};
+  for (const [name, field] of Object.entries(TOKEN_KINDS)) {
+    const femto = perUnit(usdOf(price[name]), TOKENS_PER_MTOK);
+    if (femto !== undefined) kinds[field] = femto;
+  }
+  return kinds;
+}
+
 /**
  * What a call costs whose prompt is longer than the first step. Where there are several steps the dearest
  * stands behind the first.
@@ -108,7 +140,11 @@ function tokenPrices(price: ModelPrice, usdOf: (price: Price) => number | undefi
 function longPromptPrices(price: ModelPrice): LongPromptPrices | undefined {
   const starts = Object.values(price).flatMap((one) => tiersOf(one).map(({ start }) => start));
   if (starts.length === 0) return undefined;
-  return { beyondTokens: Math.min(...starts), ...tokenPrices(price, steppedUsd) };
+  return {
+    beyondTokens: Math.min(...starts),
+    ...tokenPrices(price, steppedUsd),
+    ...tokenKindPrices(price, steppedUsd),
+  };
 }
 
 function baseUsd(price: Price): number | undefined {
@@ -153,8 +189,16 @@ function higherOfEach(one: ModelPrices, other: ModelPrices): ModelPrices {
   };
 }
 
-function higherTokenPrices(one: TokenPrices, other: TokenPrices): TokenPrices {
+type AllTokenPrices = TokenPrices & TokenKindPrices;
+
+function higherTokenPrices(one: AllTokenPrices, other: AllTokenPrices): AllTokenPrices {
+  const kinds: { -readonly [Kind in keyof TokenKindPrices]: FemtoUsd } = {};
+  for (const field of Object.values(TOKEN_KINDS)) {
+    const femto = higher(one[field] ?? -1n, other[field] ?? -1n);
+    if (femto >= 0n) kinds[field] = femto;
+  }
   return {
+    ...kinds,
     inputTokenFemto: higher(one.inputTokenFemto, other.inputTokenFemto),
     outputTokenFemto: higher(one.outputTokenFemto, other.outputTokenFemto),
     cachedInputTokenFemto: higher(one.cachedInputTokenFemto, other.cachedInputTokenFemto),

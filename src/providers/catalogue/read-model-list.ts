@@ -97,10 +97,21 @@ function readModel(typeName: string, entry: unknown): DiscoveredModel | undefine
   };
 }
 
+/** By what a model answers with, in OpenRouter's words, besides text. */
+const CATEGORIES: ReadonlyMap<unknown, ModelCategory> = new Map([
+  ["embeddings", "embedding"],
+  ["speech", "audio"],
+  ["transcription", "audio"],
+  ["audio", "audio"],
+]);
+
 /** Together's and DeepInfra's types, else what the name tells. Undefined for what no endpoint serves. */
 function categoryOf(name: string, model: Members): ModelCategory | undefined {
   const outputs = membersOf(model.architecture)?.output_modalities;
-  if (Array.isArray(outputs) && outputs.some((one) => one !== "text")) return "image";
+  if (Array.isArray(outputs)) {
+    const output = outputs.find((one) => one !== "text");
+    if (output !== undefined) return CATEGORIES.get(output) ?? "image";
+  }
   switch (model.type) {
     case "language":
     case "moderation":

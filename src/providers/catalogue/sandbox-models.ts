@@ -2,6 +2,7 @@ import { SANDBOX_PROVIDER_ID } from "../../config/providers.ts";
 import type { CatalogueModel, ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
 import { femtoFromUsd } from "../../lib/money.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
+import { audioCapabilities } from "./stated-audio.ts";
 
 const CREATED = Date.UTC(2026, 0, 1) / 1000;
 const CONTEXT_LENGTH = 131_072;
@@ -41,7 +42,38 @@ const CHAT_TERMS: ModelTerms = {
   capabilities: ["streaming", "function_calling", "json_mode"],
 };
 
-function chatModel(slug: string, name: string, description: string): CatalogueModel {
+const REASONING_TERMS: ModelTerms = {
+  ...CHAT_TERMS,
+  capabilities: [...CHAT_TERMS.capabilities, "reasoning"],
+};
+
+/** Drills of what providers do: docs/sandbox.md says what each answers. */
+const DRILLS: readonly (readonly [slug: string, name: string, description: string])[] = [
+  ["refusal", "Sandbox refusal", "Refuses every request in its answer, as models do."],
+  ["slow", "Sandbox slow", "Answers slowly."],
+  ["slow-first-token", "Sandbox slow first token", "Is silent for 5 seconds before it answers."],
+  [
+    "stall",
+    "Sandbox stall",
+    "Falls silent in the middle of its stream for 30 seconds, then breaks off.",
+  ],
+  ["cut", "Sandbox cut", "Breaks its stream off in the middle."],
+  ["garbage", "Sandbox garbage", "Answers what is no JSON."],
+  ["error-429", "Sandbox error 429", "Refuses every request as rate-limited, with Retry-After."],
+  ["error-500", "Sandbox error 500", "Fails every request."],
+  [
+    "overloaded",
+    "Sandbox overloaded",
+    "Fails every request with status 529, as Anthropic when overloaded.",
+  ],
+];
+
+function chatModel(
+  slug: string,
+  name: string,
+  description: string,
+  terms = CHAT_TERMS,
+): CatalogueModel {
   return {
     id: `sandbox/${slug}`,
     name,
@@ -49,10 +81,10 @@ function chatModel(slug: string, name: string, description: string): CatalogueMo
     provider: SANDBOX_PROVIDER_ID,
     ownedBy: "sandbox",
     category: "chat",
-    ...CHAT_TERMS,
+    ...terms,
     isActive: true,
     created: CREATED,
-    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug, ...CHAT_TERMS }],
+    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug, ...terms }],
   };
 }
 
@@ -60,16 +92,30 @@ function otherModel(
   slug: string,
   name: string,
   description: string,
-  rest: Pick<CatalogueModel, "category" | "contextLength" | "prices">,
+  rest: Pick<CatalogueModel, "category" | "contextLength" | "prices"> & {
+    readonly capabilities?: readonly string[];
+  },
 ): CatalogueModel {
-  const { contextLength, prices } = rest;
-  const terms: ModelTerms = { contextLength, prices, capabilities: [], maxOutputTokens: 0 };
-  return {
-    ...chatModel(slug, name, description),
-    ...rest,
-    ...terms,
-    endpoints: [{ provider: SANDBOX_PROVIDER_ID, model: slug, ...terms }],
-  };
+  const { contextLength, prices, capabilities = [] } = rest;
+  const terms: ModelTerms = { contextLength, prices, capabilities, maxOutputTokens: 0 };
+  return { ...chatModel(slug, name, description, terms), ...rest };
+}
+
+function imageModel(slug: string, name: string, description: string): CatalogueModel {
+  return otherModel(slug, name, description, {
+    category: "image",
+    contextLength: TEXT_ONLY_CONTEXT,
+    prices: { ...NO_TOKEN_PRICE, imageFemto: femtoFromUsd("0.001") },
+  });
+}
+
+function speechModel(slug: string, name: string, description: string): CatalogueModel {
+  return otherModel(slug, name, description, {
+    category: "audio",
+    capabilities: audioCapabilities(SANDBOX_PROVIDER_ID, slug, "speech"),
+    contextLength: TEXT_ONLY_CONTEXT,
+    prices: { ...NO_TOKEN_PRICE, characterFemto: femtoFromUsd("0.000001") },
+  });
 }
 
 /**
@@ -87,27 +133,25 @@ export function sandboxModels(): CatalogueModel[] {
       ),
       fineTuning: { trainingTokenFemto: TRAINING_TOKEN_FEMTO, tunedPrices: TUNED_CHAT_PRICES },
     },
-    chatModel("error-429", "Sandbox error 429", "Refuses every request as rate-limited."),
-    chatModel("error-500", "Sandbox error 500", "Fails every request."),
-    chatModel("slow", "Sandbox slow", "Answers slowly."),
-    chatModel("cut", "Sandbox cut", "Breaks its stream off in the middle."),
+    chatModel("reasoning", "Sandbox reasoning", "Reasons before each answer.", REASONING_TERMS),
+    ...DRILLS.map((drill) => chatModel(...drill)),
     otherModel("embed", "Sandbox embedding", "Deterministic embeddings.", {
       category: "embedding",
       contextLength: EMBEDDING_CONTEXT_LENGTH,
       prices: EMBEDDING_PRICES,
     }),
-    otherModel("image", "Sandbox image", "Deterministic images.", {
-      category: "image",
-      contextLength: TEXT_ONLY_CONTEXT,
-      prices: { ...NO_TOKEN_PRICE, imageFemto: femtoFromUsd("0.001") },
-    }),
-    otherModel("tts", "Sandbox text to speech", "Deterministic sound for a text.", {
-      category: "audio",
-      contextLength: TEXT_ONLY_CONTEXT,
-      prices: { ...NO_TOKEN_PRICE, characterFemto: femtoFromUsd("0.000001") },
-    }),
+    imageModel("image", "Sandbox image", "Deterministic images."),
+    imageModel(
+      "image-refusal",
+      "Sandbox image refusal",
+      "Refuses every prompt, as safety filters do.",
+    ),
+    speechModel("tts", "Sandbox text to speech", "Deterministic speech of a text."),
+    speechModel("tts-slow", "Sandbox slow speech", "Speaks slowly: in small pieces over time."),
+    speechModel("tts-cut", "Sandbox cut speech", "Breaks its speech off."),
     otherModel("stt", "Sandbox speech to text", "Deterministic text for a sound.", {
       category: "audio",
+      capabilities: audioCapabilities(SANDBOX_PROVIDER_ID, "stt", "transcription"),
       contextLength: TEXT_ONLY_CONTEXT,
       prices: { ...NO_TOKEN_PRICE, secondFemto: femtoFromUsd("0.00001") },
     }),

@@ -15,12 +15,11 @@ const NO_LANGUAGE_MODEL: readonly Exclusion[] = [
 ];
 
 const NOT_CHAT_AT_OPENAI: readonly Exclusion[] = [
-  {
-    name: /codex|-pro\b|computer-use/i,
-    reason: "it is served by OpenAI's Responses interface only",
-  },
+  { name: /computer-use/i, reason: "it needs a tool that only its caller can run" },
   { name: /instruct/i, reason: "it is served by OpenAI's Completions interface only" },
   { name: /gpt-oss|^gpt-5\.3$/i, reason: "OpenAI does not serve it" },
+  // https://developers.openai.com/api/docs/deprecations
+  { name: /^dall-e|^gpt-image-1$/, reason: "OpenAI has shut it down" },
   { name: /:|^ft[.:-]|\.ft-/i, reason: "it stands for fine-tuned models" },
 ];
 
@@ -46,13 +45,41 @@ const AT_PROVIDER: Readonly<Record<string, readonly Exclusion[]>> = {
       reason: "it is OpenRouter's name, which Google does not take",
     },
   ],
-  groq: [{ name: /whisper/i, reason: "each transcription costs at least 10 seconds of sound" }],
+  vertex: [
+    {
+      name: /^claude-.*(-\d{8}|-latest|-4-0)$/,
+      reason: "it is Anthropic's name, which Vertex AI does not take",
+    },
+    { name: /^claude-(2|v1|3-sonnet|3-opus)/, reason: "Vertex AI does not serve it any more" },
+    {
+      name: /^gemini-(flash|pro)-1\.5|^gemini-(1\.\d|pro)(?![.\d])/,
+      reason: "Vertex AI does not serve it any more",
+    },
+  ],
+  cohere: [
+    {
+      name: /^command(-a|-r|-r-plus|-r7b)?$|^command-light/,
+      reason: "Cohere takes names of versions, such as command-a-03-2025",
+    },
+  ],
   openrouter: [
     { name: /^[^/]*$/, reason: "OpenRouter's names have a vendor" },
     { name: /^~/, reason: "its price changes with the model that it stands for" },
     { name: /:batch$/, reason: "it is served in batches only" },
   ],
   perplexity: [{ name: /./, reason: "Perplexity ended its chat completions on 27 September 2026" }],
+  bedrock: [
+    {
+      name: /^(?:us|eu|au|jp|apac|ca)\./,
+      reason: "the region of the provider tells by which profile it is called",
+    },
+    { name: /^[^.]*$/, reason: "Bedrock's names have a vendor" },
+    {
+      name: /gpt-5\.[45]$/,
+      reason: "it is served by OpenAI's Responses interface on Bedrock only",
+    },
+    { name: /sonic/, reason: "it is served by an interface of its own for speech" },
+  ],
   zai: [{ name: /flash/i, reason: "the listed price is that of a launch promotion" }],
 };
 
@@ -78,13 +105,22 @@ export function exclusionReason(
 
 const OUTPUT_LIMITS: readonly { readonly name: RegExp; readonly tokens: number }[] = [
   { name: /^(openai\/)?gpt-5/, tokens: 128_000 },
+  // https://developers.openai.com/api/docs/models/gpt-audio
+  { name: /^gpt-(?:4o-(?:mini-)?)?audio/, tokens: 16_384 },
   // https://platform.claude.com/docs/en/about-claude/models/overview
   { name: /claude-(?:fable|mythos|[a-z]+-(?:[5-9]|4[-.][6-9]))/, tokens: 128_000 },
   { name: /claude-(?:[a-z]+-4[-.]5|sonnet-4|3[-.]7)/, tokens: 64_000 },
   { name: /claude-opus-4/, tokens: 32_000 },
   { name: /claude-3[-.]5/, tokens: 8_192 },
   { name: /claude-(?:3|2|v2|instant)/, tokens: 4_096 },
+  // https://docs.cohere.com/docs/models
+  { name: /^(cohere\/)?command-a\b/, tokens: 8_192 },
+  { name: /^(cohere\/)?command-r|aya-expanse/, tokens: 4_096 },
+  // https://ai.google.dev/gemini-api/docs/models
+  { name: /^(google\/)?gemini-.*-image/, tokens: 32_768 },
   { name: /^(google\/)?gemini-(2\.5|3)/, tokens: 65_536 },
+  // https://docs.aws.amazon.com/nova/latest/nova2-userguide/what-is-nova-2.html
+  { name: /amazon\.nova-2-lite/, tokens: 64_000 },
 ];
 
 /** The published limit of output tokens of models that are newer than the capability list. */

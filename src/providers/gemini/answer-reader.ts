@@ -16,6 +16,7 @@ const MAX_CHOICES = 128;
 /** What a candidate has brought so far. */
 interface CandidateState {
   text: string;
+  images: number;
   calls: number;
   /** The index of the last detail of its reasoning, by which a client joins the pieces of one. */
   detail: number;
@@ -25,7 +26,7 @@ interface CandidateState {
 
 /**
  * Turns responses of generateContent into events: a stream has many responses, a whole answer one. Parts of
- * unsupported kinds (pictures, code that Google ran) are skipped. A candidate begins with its first response and
+ * unsupported kinds (code that Google ran, pictures of a thought) are skipped. A candidate begins with its first response and
  * ends with its finish reason; what follows that is ignored.
  */
 export class AnswerReader {
@@ -100,7 +101,7 @@ export class AnswerReader {
 
   #readPart(part: unknown, choice: number, state: CandidateState): ChatEvent[] {
     if (!isFields(part)) return [];
-    const { text, thought, functionCall, thoughtSignature } = part;
+    const { text, thought, functionCall, thoughtSignature, inlineData } = part;
     const signature =
       typeof thoughtSignature === "string" && thoughtSignature !== ""
         ? thoughtSignature
@@ -119,6 +120,11 @@ export class AnswerReader {
     if (said !== "") {
       state.text += said;
       events.push({ type: "text", choice, text: said });
+    }
+    const url = imageUrl(inlineData);
+    if (url !== undefined) {
+      state.images++;
+      events.push({ type: "image", choice, url });
     }
     if (signature !== undefined) events.push(signed(choice, state, signature));
     return events;
@@ -149,7 +155,7 @@ export class AnswerReader {
 
   #finish(choice: number, state: CandidateState, reason: string, message: unknown): ChatEvent {
     state.isFinished = true;
-    const isEmpty = state.text === "" && state.calls === 0;
+    const isEmpty = state.text === "" && state.calls + state.images === 0;
     if (endsInFailure(reason) || (reason === "OTHER" && isEmpty)) {
       const why = typeof message === "string" && message !== "" ? `: ${message}` : "";
       const what = `the model ended its answer with ${reason}${why}`.slice(0, 2_000);
@@ -171,11 +177,19 @@ export class AnswerReader {
   #stateOf(choice: number): CandidateState {
     let state = this.#candidates.get(choice);
     if (state === undefined) {
-      state = { text: "", calls: 0, detail: -1, isThinking: false, isFinished: false };
+      state = { text: "", images: 0, calls: 0, detail: -1, isThinking: false, isFinished: false };
       this.#candidates.set(choice, state);
     }
     return state;
   }
+}
+
+/** The data URL of a part that is an image. */
+function imageUrl(inlineData: unknown): string | undefined {
+  if (!isFields(inlineData)) return undefined;
+  const { mimeType, data } = inlineData;
+  const isImage = typeof mimeType === "string" && /^image\/[\w.+-]+$/.test(mimeType);
+  return isImage && typeof data === "string" ? `data:${mimeType};base64,${data}` : undefined;
 }
 
 function signed(
@@ -190,7 +204,7 @@ function signed(
 }
 
 /** The failure of a prompt that Google blocked: such a response has no candidates. */
-function refusalOf(feedback: unknown): ProviderFailure | undefined {
+export function refusalOf(feedback: unknown): ProviderFailure | undefined {
   const { blockReason, blockReasonMessage } = isFields(feedback) ? feedback : {};
   if (typeof blockReason !== "string" || blockReason === "") return undefined;
   const why = typeof blockReasonMessage === "string" ? `: ${blockReasonMessage}` : "";

@@ -1,4 +1,5 @@
 import type { ChatFields } from "../chat-fields.ts";
+import type { PartKind } from "../part-kinds.ts";
 import {
   GEMINI_2_5,
   GEMINI_3,
@@ -33,6 +34,7 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
   logprobs: (value, { version }) => value === true && version >= GEMINI_2_5,
   top_logprobs: (value, { version }) => value !== 0 && version >= GEMINI_2_5,
   modalities: never,
+  image_config: never,
   stop: never,
   temperature: beforeGemini36,
   top_p: beforeGemini36,
@@ -45,6 +47,9 @@ const FIELDS: Readonly<Record<string, Lacks>> = {
   safety_settings: never,
 };
 
+/** What of documents it can read depends on the model, which answers for itself. */
+const PARTS: ReadonlySet<PartKind> = new Set(["image", "audio", "video", "file", "binary_file"]);
+
 /** The fields of chat requests that Gemini has, by the generation of the model. */
 export function geminiFields(type: string): ChatFields {
   return {
@@ -55,6 +60,7 @@ export function geminiFields(type: string): ChatFields {
       const lacks = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
       return lacks === undefined || lacks(value, generation) ? [field] : [];
     },
+    takesPart: (kind) => PARTS.has(kind),
   };
 }
 

@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json.ts";
+import { isFields, jsonValue } from "../../lib/json.ts";
 import { nestsDeeperThan } from "../transport/bounded-body.ts";
 import { type Part, partOf, rejected, textAt } from "./media-part.ts";
 import { GEMINI_3, type ModelGeneration } from "./model-generation.ts";
@@ -80,7 +80,7 @@ class MessageReader {
   #answerParts(message: Fields, place: string): Part[] {
     const kept = keptReasoning(message);
     const parts: Part[] = [...kept.thoughts];
-    const said = contentParts(message, place);
+    const said = [...contentParts(message, place), ...this.#imageParts(message, place)];
     if (said.length === 0 && typeof message.refusal === "string" && message.refusal !== "") {
       said.push({ text: message.refusal });
     }
@@ -95,6 +95,16 @@ class MessageReader {
       return signature === undefined ? part : { ...part, thoughtSignature: signature };
     });
     return [...parts, ...calls];
+  }
+
+  /** Images of an earlier answer; Gemini 3 wants each with a signature. */
+  #imageParts({ images }: Fields, place: string): Part[] {
+    if (!Array.isArray(images)) return [];
+    return images.map((image, at) => {
+      const part = partOf({ ...(image as Fields), type: "image_url" }, `${place}.images.${at}`);
+      const isSigned = this.#generation.version >= GEMINI_3;
+      return isSigned ? { ...part, thoughtSignature: NO_SIGNATURE } : part;
+    });
   }
 
   /** Gemini 3 refuses a turn whose first call has no signature. Only the first of parallel calls has one. */
@@ -164,10 +174,6 @@ function resultOf(text: string): Fields {
 
 function objectIn(text: string): Fields | undefined {
   if (!text.trimStart().startsWith("{")) return undefined;
-  try {
-    const value: unknown = JSON.parse(text);
-    return isFields(value) && !nestsDeeperThan(value, MAX_DEPTH) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = jsonValue(text);
+  return isFields(value) && !nestsDeeperThan(value, MAX_DEPTH) ? value : undefined;
 }

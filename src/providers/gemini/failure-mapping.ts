@@ -1,4 +1,4 @@
-import { isFields } from "../../lib/json.ts";
+import { isFields, jsonValue } from "../../lib/json.ts";
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
@@ -31,7 +31,7 @@ export function failureOfStatus(
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const complaint = complaintOf(parsed(text));
+  const complaint = complaintOf(jsonValue(text));
   return failureOf(status, complaint, retryAfterMs(headers, context.nowMs), context);
 }
 
@@ -90,14 +90,6 @@ function complaintOf(body: unknown): Complaint {
 function delayMs(delay: unknown): number | undefined {
   const seconds = /^(\d{1,9}(?:\.\d{1,9})?)s$/.exec(textOf(delay) ?? "");
   return seconds === null ? undefined : Number(seconds[1]) * 1_000;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function textOf(value: unknown): string | undefined {

@@ -30,9 +30,14 @@ export function endsInFailure(reason: string): boolean {
   return FAILED.has(reason);
 }
 
+/** Whether the reason is a filter. */
+export function isFiltered(reason: string): boolean {
+  return FILTERED.has(reason);
+}
+
 /** The reason in the words of spec 6.2; what is not known counts as a plain stop. */
 export function finishReasonOf(reason: string, hasToolCalls: boolean): FinishReason {
   if (reason === "MAX_TOKENS") return "length";
-  if (FILTERED.has(reason)) return "content_filter";
+  if (isFiltered(reason)) return "content_filter";
   return hasToolCalls ? "tool_calls" : "stop";
 }

@@ -1,45 +1,50 @@
 import type { Clock } from "../../lib/clock.ts";
+import { imageFieldsOf } from "../image-fields.ts";
 import {
   type ChatAnswer,
   type ChatCall,
-  type EmbedCall,
-  type Embeddings,
   type ModelCall,
   type Provider,
   ProviderFailure,
   type ProviderSettings,
 } from "../interface.ts";
+import type { AnswerThread } from "../thread-work.ts";
 import {
-  MAX_COMPLETION_BYTES,
-  nestsDeeperThan,
+  MAX_WHOLE_AS_STREAM_BYTES,
+  parsedAnswer,
   readErrorBody,
   readWhole,
 } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 import {
   type HttpClient,
   isEventStream,
   isJson,
+  type ProviderRequest,
   type ProviderResponse,
   sent,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import type { FailureContext } from "../transport/status-failure.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+import { readyStream } from "../whole-as-stream.ts";
 import { AnswerReader } from "./answer-reader.ts";
+import { geminiAudio } from "./audio.ts";
 import { geminiFields } from "./chat-fields.ts";
-import { geminiEmbeddings } from "./embeddings.ts";
-import { GeminiEventReader, ReadyEvents } from "./event-reader.ts";
+import { type AskModel, geminiEmbeddings } from "./embeddings.ts";
+import { GeminiEventReader } from "./event-reader.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { geminiImages } from "./images.ts";
 import { geminiBody } from "./request-body.ts";
-import { completionOf } from "./whole-answer.ts";
+import { wholeResponse } from "./whole-answer.ts";
 
-/** Deeper answers parse, but what is made of them could not be serialised. */
-const MAX_ANSWER_DEPTH = 1_024;
 const KEY_CHECK_TIMEOUT_MS = 10_000;
 
-interface GeminiDependencies {
+export interface GeminiDependencies {
   readonly clock: Clock;
   readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
 }
 
 /**
@@ -50,79 +55,100 @@ export function createGeminiProvider(
   settings: ProviderSettings,
   dependencies: GeminiDependencies,
 ): Provider {
-  const wire = new GeminiWire(settings, dependencies);
+  const platform = { headers: geminiHeaders(settings), body: geminiBody, resourceOf };
+  const wire = new GeminiWire(settings, dependencies, platform);
   return {
+    ...geminiAudio(settings, dependencies, platform),
     fields: geminiFields(settings.type),
     metersMedia: true,
     chat: (call) => wire.chat(call),
-    embed: (call) => wire.embed(call),
+    embed: (call) =>
+      wire.withModel(call, (ask) => geminiEmbeddings(call, resourceOf(call.model), ask)),
+    image: (call) => wire.withModel(call, (ask) => geminiImages(call, ask)),
+    imageFields: imageFieldsOf(settings.type),
     checkKey: () => wire.checkKey(),
   };
 }
 
 /** The headers that every call has; the key never stands in an address, which logs would hold. */
 function geminiHeaders({ id, apiKey }: Pick<ProviderSettings, "id" | "apiKey">) {
-  const headers: Record<string, string> = {
-    "content-type": "application/json",
-    // Expanding costs more than the local network does, and would need a bound of its own.
-    "accept-encoding": "identity",
-  };
-  if (apiKey === undefined) return headers;
-  if (!/^[\x21-\x7e]+$/.test(apiKey)) {
-    throw new Error(`the key of provider "${id}" has characters that no header can carry`);
-  }
-  headers["x-goog-api-key"] = apiKey;
-  return headers;
+  if (apiKey === undefined) return JSON_HEADERS;
+  assertKeyIsCarried(id, apiKey);
+  return { ...JSON_HEADERS, "x-goog-api-key": apiKey };
 }
 
-class GeminiWire {
+/** What platforms that serve Gemini differ in. */
+export interface GeminiPlatform {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: typeof geminiBody;
+  /** A model as the address names it: `models/…`. */
+  resourceOf(model: string): string;
+}
+
+/** Calls of generateContent and other methods of models. */
+export class GeminiWire {
   readonly #settings: ProviderSettings;
-  readonly #headers: Readonly<Record<string, string>>;
-  readonly #failureContext: FailureContext;
+  readonly #platform: GeminiPlatform;
   readonly #clock: Clock;
   readonly #client: HttpClient;
+  readonly #wire: TypedWire;
 
-  constructor(settings: ProviderSettings, { clock, httpClient }: GeminiDependencies) {
+  /** @param settings `apiKey` is what failures must not quote */
+  constructor(
+    settings: ProviderSettings,
+    { clock, httpClient, workThread }: GeminiDependencies,
+    platform: GeminiPlatform,
+  ) {
     this.#settings = settings;
-    this.#headers = geminiHeaders(settings);
+    this.#platform = platform;
     this.#clock = clock;
     this.#client = httpClient;
-    this.#failureContext = {
-      apiKey: settings.apiKey,
-      get nowMs() {
-        return clock.nowMs();
-      },
-    };
+    const { headers } = platform;
+    const parts = { settings, headers, clock, httpClient, workThread };
+    this.#wire = new TypedWire({ ...parts, failureOfStatus });
   }
 
   async chat(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     try {
       const { model, modelId, stream } = call;
-      const { body } = await call.body.render(geminiBody, { model, modelId }, signal);
+      const { body } = await call.body.render(this.#platform.body, { model, modelId }, signal);
       if (signal.aborted) throw signal.reason;
       const method = stream ? "streamGenerateContent" : "generateContent";
       const response = await this.#post(method, body, call);
-      const answer = new AnswerReader(call.requestId, this.#failureContext);
-      return stream
-        ? await this.#streamOf(response, answer)
-        : completionOf(await this.#read(response), answer);
+      if (stream) return await this.#streamOf(response, call.requestId);
+      const { failureContext } = this.#wire;
+      const whole = { read: wholeResponse, options: { requestId: call.requestId, failureContext } };
+      return await this.#wire.whole(response, whole, call);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   }
 
-  async embed(call: EmbedCall): Promise<Embeddings> {
+  /** Runs what asks the call's model in its own way, in as many requests as it takes. */
+  async withModel<Result>(
+    call: ModelCall,
+    run: (ask: AskModel) => Promise<Result>,
+  ): Promise<Result> {
     const signal = call.abortNotice ?? call.signal;
     try {
-      return await geminiEmbeddings(call, modelName(call.model), async (method, body) => {
-        const answer = await this.#read(await this.#post(method, body, call));
-        const failure = failureInside(answer, this.#failureContext);
-        if (failure !== undefined) throw failure;
-        return answer;
+      return await run(async (method, body, read, inputs, maxBytes) => {
+        const response = await this.#post(method, body, call);
+        const { failureContext } = this.#wire;
+        return this.#wire.read(response, read, { inputs, failureContext }, call, maxBytes);
       });
     } catch (error) {
       throw failureOfThrown(error, signal);
+    }
+  }
+
+  /** Resolves where the method answers with a success, whatever it says. */
+  async accepts(method: string, body: string, call: ModelCall): Promise<void> {
+    try {
+      const response = await this.#post(method, body, call);
+      await response.body?.cancel().catch(() => undefined);
+    } catch (error) {
+      throw failureOfThrown(error, call.signal);
     }
   }
 
@@ -132,7 +158,7 @@ class GeminiWire {
     try {
       const response = await sent(this.#client, endpointUrl(baseUrl, "/models"), {
         method: "GET",
-        headers: this.#headers,
+        headers: this.#platform.headers,
         body: "",
         signal: AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS),
         connectTimeoutMs,
@@ -148,38 +174,27 @@ class GeminiWire {
   }
 
   /** Resolves with a response of a success status. */
-  async #post(method: string, body: string | Uint8Array, call: ModelCall) {
-    const path = modelName(call.model).split("/").map(encodeURIComponent).join("/");
+  #post(method: string, body: ProviderRequest["body"], call: ModelCall) {
+    const path = this.#platform.resourceOf(call.model).split("/").map(encodeURIComponent).join("/");
     const url = endpointUrl(this.#settings.baseUrl, `/${path}:${method}`);
     const isStream = method === "streamGenerateContent";
     const query = isStream ? `${url.includes("?") ? "&" : "?"}alt=sse` : "";
-    const response = await sent(this.#client, url + query, {
-      method: "POST",
-      headers: this.#headers,
-      body,
-      signal: call.abortNotice ?? call.signal,
-      connectTimeoutMs: this.#settings.connectTimeoutMs,
-      onNewConnection: call.onNewConnection,
-    });
-    if (response.status < 200 || response.status > 299) throw await this.#refusal(response);
-    return response;
-  }
-
-  async #read(response: ProviderResponse): Promise<unknown> {
-    return this.#parsed(await readWhole(response, MAX_COMPLETION_BYTES));
+    const { headers } = this.#platform;
+    return this.#wire.send({ method: "POST", url: url + query, headers, body }, call);
   }
 
   async #refusal(response: ProviderResponse): Promise<ProviderFailure> {
     const text = await readErrorBody(response, this.#clock);
-    return failureOfStatus(response.status, response.headers, text, this.#failureContext);
+    return failureOfStatus(response.status, response.headers, text, this.#wire.failureContext);
   }
 
-  async #streamOf(response: ProviderResponse, answer: AnswerReader): Promise<ChatAnswer> {
+  async #streamOf(response: ProviderResponse, requestId: string): Promise<ChatAnswer> {
+    const answer = new AnswerReader(requestId, this.#wire.failureContext);
     const contentType = response.headers.get("content-type");
     if (isEventStream(contentType)) {
       const bytes = response.reader?.() ?? response.body?.getReader();
       if (bytes === undefined) throw brokenAnswer("an empty body");
-      const reader = new GeminiEventReader(bytes, answer, (text) => this.#parsed(text));
+      const reader = new GeminiEventReader(bytes, answer);
       return { kind: "events", reader: () => reader };
     }
     if (!isJson(contentType)) {
@@ -187,31 +202,17 @@ class GeminiWire {
       throw brokenAnswer("a content type that is no event stream");
     }
     // What ignores `alt=sse` answers with a list of the same responses.
-    const body = await this.#read(response);
-    const failure = failureInside(body, this.#failureContext);
+    const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
+    if (text === undefined) throw brokenAnswer("more bytes than an answer may have");
+    const body = parsedAnswer(text);
+    const failure = failureInside(body, this.#wire.failureContext);
     if (failure !== undefined) throw failure;
     const responses: readonly unknown[] = Array.isArray(body) ? body : [body];
-    const events = responses.flatMap((one) => answer.read(one));
-    return { kind: "events", reader: () => new ReadyEvents(events) };
-  }
-
-  #parsed(text: string | undefined): unknown {
-    if (text === undefined) throw brokenAnswer("more bytes than an answer may have");
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(text);
-    } catch {
-      throw brokenAnswer("a body that is no JSON");
-    }
-    // A level of nesting takes two characters, so a short text needs no look.
-    if (text.length > 2 * MAX_ANSWER_DEPTH && nestsDeeperThan(parsed, MAX_ANSWER_DEPTH)) {
-      throw brokenAnswer("JSON that is nested too deeply");
-    }
-    return parsed;
+    return readyStream(responses.flatMap((one) => answer.read(one)));
   }
 }
 
 /** `models/…`, unless the name is that of another resource, such as `tunedModels/…`. */
-function modelName(model: string): string {
+function resourceOf(model: string): string {
   return model.includes("/") ? model : `models/${model}`;
 }

@@ -86,14 +86,20 @@ function referredPart(url: string, place: string): Part {
   if (address === undefined) throw rejected(place, "It has to be a data URL or an address.");
   const ending = /\.([a-z0-9]{2,4})$/i.exec(address.pathname)?.[1]?.toLowerCase() ?? "";
   const mimeType = Object.hasOwn(TYPES_BY_ENDING, ending) ? TYPES_BY_ENDING[ending] : undefined;
-  return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: url } };
+  return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: address.href } };
 }
 
+/** Where Google keeps the files that were uploaded for Gemini's models. */
+const GOOGLES_FILES = /(?:^|[.-])generativelanguage(?:\.[a-z0-9.-]+)?\.googleapis\.com\.?$/;
+
+/**
+ * Of the web alone: Google would read a `gs:` address, and an uploaded file, with the rights of whose key is used,
+ * often the operator's.
+ */
 function addressOf(url: string): URL | undefined {
   const address = URL.parse(url);
-  return address !== null && ["https:", "http:", "gs:"].includes(address.protocol)
-    ? address
-    : undefined;
+  const isOfWeb = address !== null && ["https:", "http:"].includes(address.protocol);
+  return isOfWeb && !GOOGLES_FILES.test(address.hostname) ? address : undefined;
 }
 
 /** RFC 2397. Data that is not in base64 is text. */

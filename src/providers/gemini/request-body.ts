@@ -111,9 +111,21 @@ function generationConfigOf(body: Fields, generation: ModelGeneration): Fields {
     if (body.top_logprobs) config.logprobs = body.top_logprobs;
   }
   addFormat(config, body.response_format);
+  addImages(config, body);
   const thinking = thinkingConfig(body, generation);
   if (thinking !== undefined) config.thinkingConfig = thinking;
   return config;
+}
+
+/** https://ai.google.dev/gemini-api/docs/image-generation; without a word of it such a model answers with both. */
+function addImages(config: Record<string, unknown>, body: Fields): void {
+  const { modalities, image_config: image } = body;
+  if (Array.isArray(modalities)) {
+    config.responseModalities = modalities.map((one) => String(one).toUpperCase());
+  }
+  if (!isFields(image)) return;
+  const { aspect_ratio: aspectRatio, image_size: imageSize } = image;
+  config.imageConfig = { aspectRatio, imageSize };
 }
 
 function addFormat(config: Record<string, unknown>, format: unknown): void {

@@ -15,6 +15,9 @@ export const DETAIL_FORMAT = "google-gemini-v1";
 /** Google's documented value for calls whose signature is lost or that another model made. */
 export const NO_SIGNATURE = "skip_thought_signature_validator";
 
+/** Base64, or the value above; other wires have other forms in the same member. */
+const SIGNATURE = /^[\w+/=-]+$/;
+
 /** The member of a tool call that holds its signature. */
 export function extraContent(signature: string): Fields {
   return { google: { thought_signature: signature } };
@@ -79,7 +82,7 @@ export function keptReasoning(message: Fields): KeptReasoning {
 function signatureInside({ extra_content: extra }: Fields): string | undefined {
   const google = isFields(extra) ? extra.google : undefined;
   const signature = isFields(google) ? google.thought_signature : undefined;
-  return isText(signature) ? signature : undefined;
+  return isText(signature) && SIGNATURE.test(signature) ? signature : undefined;
 }
 
 function isText(value: unknown): value is string {

@@ -5,16 +5,30 @@ import type {
   TypedChoice,
   TypedCompletion,
 } from "../interface.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
-import type { AnswerReader } from "./answer-reader.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { AnswerReader } from "./answer-reader.ts";
 
 type Collected = { -readonly [Member in keyof TypedChoice]: TypedChoice[Member] };
+
+interface AnswerOptions {
+  readonly requestId: string;
+  readonly failureContext: FailureContext;
+}
 
 /**
  * Reads a response that was not streamed. Throws ProviderFailure if it has no candidate or reports an error. A
  * candidate without a finish reason counts as stopped.
  */
-export function completionOf(response: unknown, reader: AnswerReader): TypedCompletion {
+export const wholeResponse = new AnswerRead(
+  import.meta.url,
+  (text, { requestId, failureContext }: AnswerOptions) =>
+    completionOf(parsedAnswer(text), new AnswerReader(requestId, failureContext)),
+);
+
+function completionOf(response: unknown, reader: AnswerReader): TypedCompletion {
   const choices = new Map<number, Collected>();
   let usage: TypedCompletion["usage"];
   for (const event of reader.read(response)) {
@@ -65,6 +79,9 @@ function collect(choice: Collected, event: OfChoice): void {
       choice.finish = "tool_calls";
       break;
     }
+    case "image":
+      choice.images = [...(choice.images ?? []), event.url];
+      break;
     case "finish":
       choice.finish = event.reason;
   }

@@ -1,4 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
+import { jsonValue } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
 import { AnswerRead, type AnswerReading, readAnswerText } from "../thread-work.ts";
@@ -69,12 +70,8 @@ export const openAiEmbeddings = new AnswerRead(
 );
 
 function parsed(text: string, context: FailureContext): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw brokenAnswer("a body that is no JSON");
-  }
+  const value = jsonValue(text);
+  if (value === undefined) throw brokenAnswer("a body that is no JSON");
   const failure = failureInside(value, context);
   if (failure !== undefined) throw failure;
   if (typeof value !== "object" || value === null) throw brokenAnswer("JSON that is no object");

@@ -1,3 +1,4 @@
+import { jsonValue } from "../../lib/json.ts";
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
@@ -127,18 +128,14 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads the complaint out of an error body's text; one that is no JSON says nothing. */
 function readComplaint(text: string): ProviderComplaint {
-  let body: unknown;
-  try {
-    body = JSON.parse(text);
-  } catch {
-    return SILENT;
-  }
-  return complaintOf(body);
+  const body = jsonValue(text);
+  return body === undefined ? SILENT : complaintOf(body);
 }
 
 /**
  * OpenAI `{error: {message, type, param, code}}`, a list of one such (Google), `{error: "…", code}`
- * (xAI), `{message, type, code}` (Mistral), `{detail: …}` (FastAPI servers).
+ * (xAI), `{message, type, code}` (Mistral), `{detail: …}` (FastAPI servers; fal names the kind in an issue's
+ * `type`), `{name, errors: ["…"]}` (Stability AI).
  */
 export function complaintOf(body: unknown): ProviderComplaint {
   const outer = asFields(Array.isArray(body) ? body[0] : body);
@@ -152,7 +149,8 @@ export function complaintOf(body: unknown): ProviderComplaint {
       asText(outer.error) ??
       joinedMessage(asText(error.message), asText(metadata?.raw)) ??
       asText(error.detail) ??
-      issue?.message,
+      issue?.message ??
+      asText(Array.isArray(outer.errors) ? outer.errors[0] : undefined),
     param: asText(error.param)?.slice(0, 200) ?? issue?.param ?? null,
     codes: codesOf(outer, error),
     status,
@@ -163,7 +161,8 @@ export function complaintOf(body: unknown): ProviderComplaint {
 
 function codesOf(outer: Fields, error: Fields): string[] {
   const inner = asFields(error.innererror) ?? asFields(error.inner_error);
-  return [error.code, error.type, error.status, outer.code, inner?.code]
+  const issue = asFields(Array.isArray(error.detail) ? error.detail[0] : undefined);
+  return [error.code, error.type, error.status, outer.code, inner?.code, issue?.type, outer.name]
     .filter((code) => typeof code === "string")
     .map((code) => code.toLowerCase());
 }

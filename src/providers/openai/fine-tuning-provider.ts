@@ -1,4 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
+import { jsonValue } from "../../lib/json.ts";
+import { countTokensUpTo } from "../../lib/token-count.ts";
 import {
   BrokenAnswer,
   type FineTuningProvider,
@@ -13,7 +15,7 @@ import {
 import { ProviderFailure, type ProviderSettings } from "../interface.ts";
 import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
-import { multipartUpload } from "../transport/multipart-upload.ts";
+import { multipartForm } from "../transport/multipart-upload.ts";
 import { type HttpClient, type ProviderRequest, sent } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { requestHeaders } from "./chat/chat-provider.ts";
@@ -45,11 +47,13 @@ export class OpenAiFineTuning implements FineTuningProvider {
   }
 
   async uploadFile(file: TrainingUpload, signal: AbortSignal): Promise<string> {
-    const { contentType, body } = multipartUpload(
-      { purpose: "fine-tune" },
-      file.name,
-      file.content,
-    );
+    const { contentType, body } = multipartForm([
+      { name: "purpose", value: "fine-tune" },
+      {
+        name: "file",
+        file: { name: file.name, contentType: "application/jsonl", stream: () => file.content },
+      },
+    ]);
     const headers = { ...this.#headers, "content-type": contentType };
     const answer = await this.#call("/files", { method: "POST", headers, body }, signal);
     return readObject(answer, "file").id;
@@ -190,11 +194,9 @@ function hasStatus(error: unknown, statuses: readonly number[]): boolean {
 
 function parsed(text: string | undefined): unknown {
   if (text === undefined) throw new BrokenAnswer("more bytes than such an answer may have");
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new BrokenAnswer("a body that is no JSON");
-  }
+  const answer = jsonValue(text);
+  if (answer === undefined) throw new BrokenAnswer("a body that is no JSON");
+  return answer;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -313,28 +315,4 @@ function asUnixSeconds(value: unknown): number | undefined {
 
 function asCount(value: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
-}
-
-/** Tokenizers take quadratic time on one very long word, so a text is cut into pieces of this length. */
-const PIECE_CHARACTERS = 4_096;
-const LONG_RUN = /\S{64}/g;
-/** Pieces between two pauses in which the process does other things. */
-const PIECES_AT_A_TIME = 4;
-
-/**
- * Tokens of a text by OpenAI's encoding of its current models (o200k_base), counted until they pass
- * `limit`. Words longer than 64 characters are cut, which can only make it more tokens. The encoding
- * is loaded when it is first needed, because it takes 10 MB.
- */
-async function countTokensUpTo(text: string, limit: number): Promise<number> {
-  const { countTokens } = await import("gpt-tokenizer/encoding/o200k_base");
-  let tokens = 0;
-  for (let piece = 0; piece * PIECE_CHARACTERS < text.length; piece++) {
-    if (tokens > limit) break;
-    const start = piece * PIECE_CHARACTERS;
-    const cut = text.slice(start, start + PIECE_CHARACTERS).replace(LONG_RUN, "$& ");
-    tokens += countTokens(cut, { disallowedSpecial: new Set() });
-    if (piece % PIECES_AT_A_TIME === PIECES_AT_A_TIME - 1) await Bun.sleep(0);
-  }
-  return tokens;
 }

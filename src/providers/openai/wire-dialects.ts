@@ -134,6 +134,16 @@ const DIALECTS: ReadonlyMap<string, WireDialect> = new Map<string, WireDialect>(
       hasDeveloperRole: false,
     },
   ],
+  // Vertex AI's interface in OpenAI's form, of which Google refuses unknown members.
+  [
+    "vertex",
+    {
+      ...PLAIN,
+      reasoning: "effort",
+      leftOutOfMessages: { assistant: [...REASONING, ...ANSWERS_ONLY] },
+      hasDeveloperRole: false,
+    },
+  ],
   ["perplexity", { ...PLAIN, reasoning: "effort" }],
   ["sambanova", { ...PLAIN, reasoning: "effort" }],
 ]);
@@ -205,6 +215,10 @@ export const CONTENT_POLICY_CODES = new Set([
   "content_policy",
   "content_policy_violation",
   "content_filter",
+  // Azure, of images
+  "contentfilter",
+  // Stability AI
+  "content_moderation",
   "responsibleaipolicyviolation",
   "moderation_blocked",
   "invalid_prompt",
@@ -240,3 +254,18 @@ export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
  */
 export const TOO_LONG_WORDS =
   /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;
+
+/**
+ * Models of OpenAI that have no chat completions: the pages of `codex` and `-pro` models list the Responses
+ * interface alone (https://platform.openai.com/docs/models).
+ */
+const RESPONSES_ONLY = /^(?:[^/]+\/)?(?:[a-z0-9.-]*codex|o\d-pro|gpt-[\d.]+-pro)/;
+
+/** Whether a model of OpenAI, there or at Azure, is called by the Responses interface. */
+export function speaksResponses(
+  type: string,
+  { model, modelId = "" }: { readonly model: string; readonly modelId?: string | undefined },
+): boolean {
+  if (type !== "openai" && type !== "azure") return false;
+  return RESPONSES_ONLY.test(model) || RESPONSES_ONLY.test(modelId);
+}

@@ -48,7 +48,7 @@ export function asCompletion(
       message: {
         role: "assistant",
         content: choice.contentTokens?.join("") ?? null,
-        refusal: null,
+        refusal: choice.refusalTokens.length === 0 ? null : choice.refusalTokens.join(""),
         ...(reasoningIsShown(choice) ? { reasoning: choice.reasoningTokens.join("") } : {}),
         ...(choice.toolCalls.length === 0
           ? {}
@@ -61,15 +61,15 @@ export function asCompletion(
             }),
       },
       logprobs: alternatives === undefined ? null : logprobsOf(choice.contentTokens, alternatives),
-      finish_reason: choice.finishReason,
+      ...endOf(choice),
     })),
     usage,
   };
 }
 
 /**
- * The answer as the chunks of a stream, choice after choice: the role, the reasoning and content token by
- * token, of each tool call its id and name and then its arguments in pieces, and the finish reason. The
+ * The answer as the chunks of a stream, choice after choice: the role, the reasoning, content or refusal token
+ * by token, of each tool call its id and name and then its arguments in pieces, and the finish reason. The
  * usage, if given, comes last.
  */
 export function* asEvents(
@@ -88,10 +88,16 @@ export function* asEvents(
       const chunk = { ...shared, choices: [{ index, delta, logprobs, finish_reason: null }] };
       yield { chunk, isToken };
     }
-    const end = { index, delta: {}, logprobs: null, finish_reason: choice.finishReason };
+    const end = { index, delta: {}, logprobs: null, ...endOf(choice) };
     yield { chunk: { ...shared, choices: [end] }, isToken: false };
   }
   if (usage !== undefined) yield { chunk: { ...shared, choices: [], usage }, isToken: false };
+}
+
+/** The sequence that ended it stands where vLLM tells it. */
+function endOf({ finishReason, stopSequence }: PlannedChoice) {
+  const end = { finish_reason: finishReason };
+  return stopSequence === undefined ? end : { ...end, stop_reason: stopSequence };
 }
 
 interface PlannedDelta {
@@ -109,6 +115,7 @@ function* deltasOf(choice: PlannedChoice): Generator<PlannedDelta> {
   }
   for (const token of choice.contentTokens ?? [])
     yield { delta: { content: token }, isToken: true, content: token };
+  for (const refusal of choice.refusalTokens) yield { delta: { refusal }, isToken: true };
   for (const [index, call] of choice.toolCalls.entries()) {
     const opening = { name: call.name, arguments: "" };
     const start = { index, id: call.id, type: "function", function: opening };
@@ -169,6 +176,7 @@ export function usageOf(request: SandboxRequest, choices: readonly PlannedChoice
     choices,
     (choice) =>
       (choice.contentTokens?.length ?? 0) +
+      choice.refusalTokens.length +
       choice.toolCalls.reduce((sum, call) => sum + 1 + call.argumentTokens.length, 0),
   );
   const completionTokens = reasoningTokens + answerTokens;

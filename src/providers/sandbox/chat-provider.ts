@@ -1,40 +1,25 @@
 import type { Clock } from "../../lib/clock.ts";
 import { chatFieldsOf } from "../chat-fields.ts";
+import { imageFieldsOf } from "../image-fields.ts";
 import {
   type ChatAnswer,
   type ChatCall,
   type ChatProvider,
   ProviderFailure,
 } from "../interface.ts";
-import { OpenAiCompletion, OpenAiStream } from "../openai/chat/raw-answers.ts";
+import { OpenAiCompletion, OpenAiStream, parseCompletion } from "../openai/chat/raw-answers.ts";
 import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
+import { type AnswerPlan, sandboxModel, unknownModel } from "./drills.ts";
 import { sandboxEmbed } from "./embeddings.ts";
+import { SandboxImages } from "./image/image-provider.ts";
 import { type SandboxAnswer, sandboxPlan } from "./plan-answer.ts";
+import { sandboxSpeak } from "./speech/speech-provider.ts";
+import { sandboxTranscribe } from "./speech/transcription-provider.ts";
 import { partsOfTunedName, type SandboxTunedModels } from "./tuning/tuned-models.ts";
 import { aborted, waitOn } from "./wait.ts";
 
-/** Before each token of `slow`. */
-export const SLOW_TOKEN_DELAY_MS = 50;
-/** The Retry-After of `error-429`. */
-export const DRILL_RETRY_AFTER_MS = 1_000;
-/** The tokens of `cut` that arrive. */
-export const CUT_AFTER_TOKENS = 3;
-
-interface Pacing {
-  /** Before each token. */
-  readonly tokenDelayMs: number;
-  readonly breaksAfterTokens: number;
-}
-
-const STEADY: Pacing = { tokenDelayMs: 0, breaksAfterTokens: Number.POSITIVE_INFINITY };
-
-/** The chat models that answer. `slow` and `cut` are for failure drills. */
-const PACINGS: ReadonlyMap<string, Pacing> = new Map([
-  ["chat", STEADY],
-  ["chat-2026-01-01", STEADY],
-  ["slow", { ...STEADY, tokenDelayMs: SLOW_TOKEN_DELAY_MS }],
-  ["cut", { ...STEADY, breaksAfterTokens: CUT_AFTER_TOKENS }],
-]);
+/** What `garbage` answers, as a body or as the first event of a stream. */
+const GARBAGE = "<<< this is no JSON >>>";
 
 export interface SandboxDependencies {
   readonly clock: Clock;
@@ -49,26 +34,34 @@ export interface SandboxDependencies {
  */
 export function createSandboxProvider(dependencies: SandboxDependencies): ChatProvider {
   const { clock, tunedModels } = dependencies;
+  const images = new SandboxImages();
   return {
     fields: chatFieldsOf("sandbox"),
     embed: sandboxEmbed,
+    imageFields: imageFieldsOf("sandbox"),
+    image: (call) => images.image(call),
+    speak: (call) => sandboxSpeak(call, clock),
+    transcribe: sandboxTranscribe,
     async chat(call) {
       if (call.signal.aborted) throw aborted(call.signal);
       const name = call.model.replace(/^sandbox\//, "");
       const tuned = partsOfTunedName(name);
-      const pacing = PACINGS.get(tuned?.base ?? name);
-      if (pacing === undefined) throw failureDrill(name);
+      const model = sandboxModel(tuned?.base ?? name);
+      if (model.kind === "fails") throw model.failure();
+      if (model.kind === "garbage") return garbage(call, clock);
       const learned = tuned && (await tunedModels?.find(tuned.tuningId));
-      if (tuned !== undefined && learned === undefined) throw failureDrill(name);
-      const plan = call.body.render(sandboxPlan, { learned }, call.abortNotice ?? call.signal);
-      return answer(call, pacing, clock, plan instanceof Promise ? await inTime(plan, call) : plan);
+      if (tuned !== undefined && learned === undefined) throw unknownModel(name);
+      const { plan } = model;
+      const options = { learned, manner: plan.manner };
+      const said = call.body.render(sandboxPlan, options, call.abortNotice ?? call.signal);
+      return answer(call, plan, clock, said instanceof Promise ? await inTime(said, call) : said);
     },
   };
 }
 
-async function inTime(plan: Promise<SandboxAnswer>, { signal }: ChatCall): Promise<SandboxAnswer> {
+async function inTime(said: Promise<SandboxAnswer>, { signal }: ChatCall): Promise<SandboxAnswer> {
   try {
-    return await plan;
+    return await said;
   } catch (error) {
     throw signal.aborted ? aborted(signal) : error;
   }
@@ -76,11 +69,11 @@ async function inTime(plan: Promise<SandboxAnswer>, { signal }: ChatCall): Promi
 
 async function answer(
   call: ChatCall,
-  pacing: Pacing,
+  plan: AnswerPlan,
   clock: Clock,
-  plan: SandboxAnswer,
+  said: SandboxAnswer,
 ): Promise<ChatAnswer> {
-  const { choices, usage, includeUsage, alternatives } = plan;
+  const { choices, usage, includeUsage, alternatives } = said;
   const options = { alternatives };
   const head = {
     id: `chatcmpl-${call.requestId}`,
@@ -89,39 +82,41 @@ async function answer(
   };
   if (call.stream) {
     const events = asEvents(head, choices, includeUsage ? usage : undefined, options);
-    return new OpenAiStream({ body: asEventStream(events, pacing, clock, call.signal) });
+    return new OpenAiStream({ body: asEventStream(events, plan, clock, call.signal) });
   }
-  if (pacing.breaksAfterTokens < usage.completion_tokens) {
-    throw new ProviderFailure("unavailable", "the answer broke off");
-  }
-  if (pacing.tokenDelayMs > 0) {
-    await waitOn(clock, pacing.tokenDelayMs * usage.completion_tokens, call.signal);
-  }
+  const tokens = usage.completion_tokens;
+  const breaks = plan.breaksAfterTokens < tokens;
+  const waitMs = breaks ? plan.silenceMs : delayMs(plan, tokens);
+  if (waitMs > 0) await waitOn(clock, waitMs, call.signal);
+  if (breaks) throw broken(plan, "the answer broke off");
   return new OpenAiCompletion(asCompletion(head, choices, usage, options));
 }
 
-function failureDrill(name: string): ProviderFailure {
-  if (name === "error-429") {
-    return new ProviderFailure("rate_limited", "the sandbox refuses this model for its rate", {
-      status: 429,
-      retryAfterMs: DRILL_RETRY_AFTER_MS,
-    });
+/** Until that many tokens have come. */
+function delayMs({ firstTokenDelayMs, tokenDelayMs }: AnswerPlan, tokens: number): number {
+  return tokens === 0 ? 0 : firstTokenDelayMs + tokenDelayMs * (tokens - 1);
+}
+
+function broken({ silenceMs }: AnswerPlan, what: string): ProviderFailure {
+  return new ProviderFailure(silenceMs > 0 ? "timeout" : "unavailable", what);
+}
+
+function garbage(call: ChatCall, clock: Clock): ChatAnswer {
+  if (!call.stream) {
+    const context = { nowMs: clock.nowMs(), apiKey: undefined };
+    return new OpenAiCompletion(parseCompletion(GARBAGE, context));
   }
-  if (name === "error-500") {
-    return new ProviderFailure("unavailable", "the sandbox fails this model", { status: 500 });
-  }
-  return new ProviderFailure("misconfigured", `the sandbox has no chat model "${name}"`, {
-    status: 404,
-  });
+  const { body } = new Response(`data: ${GARBAGE}\n\n`);
+  return new OpenAiStream({ body });
 }
 
 /**
  * Sends one server-sent event for each pull, for backpressure, and `[DONE]` at the end. Errors with
- * ProviderFailure if it is aborted or its pacing says that it breaks.
+ * ProviderFailure if it is aborted or its plan says that it breaks.
  */
 function asEventStream(
   events: Iterator<PlannedEvent>,
-  pacing: Pacing,
+  plan: AnswerPlan,
   clock: Clock,
   signal: AbortSignal,
 ): ReadableStream<Uint8Array> {
@@ -129,6 +124,16 @@ function asEventStream(
   const cancelled = new AbortController();
   const stop = AbortSignal.any([signal, cancelled.signal]);
   let tokens = 0;
+
+  /** Rejects where the stream ends here instead. */
+  const beforeToken = async () => {
+    const breaks = tokens >= plan.breaksAfterTokens;
+    const pauseMs = tokens === 0 ? plan.firstTokenDelayMs : plan.tokenDelayMs;
+    const waitMs = breaks ? plan.silenceMs : pauseMs;
+    if (waitMs > 0) await waitOn(clock, waitMs, stop);
+    if (breaks) throw broken(plan, "the stream broke off");
+    tokens++;
+  };
 
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
@@ -138,15 +143,10 @@ function asEventStream(
         controller.enqueue(encoder.encode("data: [DONE]\n\n"));
         return controller.close();
       }
-      if (next.value.isToken && tokens++ >= pacing.breaksAfterTokens) {
-        return controller.error(new ProviderFailure("unavailable", "the stream broke off"));
-      }
-      if (next.value.isToken && pacing.tokenDelayMs > 0) {
-        try {
-          await waitOn(clock, pacing.tokenDelayMs, stop);
-        } catch (failure) {
-          return controller.error(failure);
-        }
+      try {
+        if (next.value.isToken) await beforeToken();
+      } catch (failure) {
+        return controller.error(failure);
       }
       controller.enqueue(encoder.encode(`data: ${JSON.stringify(next.value.chunk)}\n\n`));
     },

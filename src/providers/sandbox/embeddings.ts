@@ -1,4 +1,5 @@
 import { type EmbedCall, type Embeddings, ProviderFailure } from "../interface.ts";
+import { unknownModel } from "./drills.ts";
 import { countTokens } from "./tokens.ts";
 import { aborted } from "./wait.ts";
 
@@ -16,10 +17,7 @@ const PLACES_OF_FEATURE = 4;
 export async function sandboxEmbed(call: EmbedCall): Promise<Embeddings> {
   if (call.signal.aborted) throw aborted(call.signal);
   const name = call.model.replace(/^sandbox\//, "");
-  if (name !== MODEL) {
-    const what = `the sandbox has no embedding model "${name}"`;
-    throw new ProviderFailure("misconfigured", what, { status: 404 });
-  }
+  if (name !== MODEL) throw unknownModel(name, "embedding");
   const { dimensions = DIMENSIONS } = call;
   if (dimensions > DIMENSIONS) {
     const what = `dimensions must be at most ${DIMENSIONS}`;

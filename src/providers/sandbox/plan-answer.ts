@@ -24,6 +24,7 @@ const SENTENCES = [
   " Nothing is looked up and nothing is made up.",
   " The same request always gives the same answer.",
 ];
+const REFUSAL = "The sandbox refuses this request: that is what this model is for.";
 const SENTENCES_OF_EFFORT: Readonly<Record<string, number>> = {
   none: 0,
   minimal: 1,
@@ -45,18 +46,26 @@ interface PlannedToolCall {
 
 interface PlannedAnswer {
   readonly contentTokens: readonly string[] | null;
+  readonly refusalTokens: readonly string[];
   readonly toolCalls: readonly Omit<PlannedToolCall, "id">[];
   readonly finishReason: PlannedChoice["finishReason"];
+  readonly stopSequence?: string | undefined;
 }
+
+/** How a model answers: plainly, with reasoning even where none is asked for, or with a refusal. */
+export type AnswerManner = "plain" | "reasoning" | "refusal";
 
 /** One choice of an answer, split into the tokens of a stream. */
 export interface PlannedChoice {
   readonly reasoningTokens: readonly string[];
   readonly showsReasoning: boolean;
-  /** Null if tools are called instead. */
+  /** Null if tools are called instead, or the answer is a refusal. */
   readonly contentTokens: readonly string[] | null;
+  readonly refusalTokens: readonly string[];
   readonly toolCalls: readonly PlannedToolCall[];
-  readonly finishReason: "stop" | "length" | "tool_calls";
+  readonly finishReason: "stop" | "length" | "tool_calls" | "content_filter";
+  /** The one that ended it. */
+  readonly stopSequence?: string | undefined;
 }
 
 /** A whole answer and how to present it. */
@@ -71,12 +80,14 @@ export interface SandboxAnswer {
 interface PlanOptions {
   /** What the tuned model has learned. */
   readonly learned: readonly LearnedAnswer[] | undefined;
+  readonly manner: AnswerManner;
 }
 
 /** Throws ProviderFailure for a request that cannot be met. */
 export const sandboxPlan = new BodyRender(
   import.meta.url,
-  (body, { learned }: PlanOptions): SandboxAnswer => planAnswer(body, learned && indexOf(learned)),
+  (body, { learned, manner }: PlanOptions): SandboxAnswer =>
+    planAnswer(body, learned && indexOf(learned), manner),
 );
 
 /** Indexes take longer to make than to use, and a tuned model keeps its list between calls. */
@@ -91,9 +102,14 @@ function indexOf(learned: readonly LearnedAnswer[]): LearnedAnswers {
   return index;
 }
 
-function planAnswer(body: ChatRequestFields, learned: LearnedAnswers | undefined): SandboxAnswer {
+function planAnswer(
+  body: ChatRequestFields,
+  learned: LearnedAnswers | undefined,
+  manner: AnswerManner,
+): SandboxAnswer {
   const request = readRequest(body);
-  const choices = planChoices(request, body, (messages) => learnedText(learned, messages));
+  const say = (messages: readonly SandboxMessage[]) => learnedText(learned, messages);
+  const choices = planChoices(request, body, say, manner);
   return {
     choices,
     usage: usageOf(request, choices),
@@ -103,25 +119,28 @@ function planAnswer(body: ChatRequestFields, learned: LearnedAnswers | undefined
 }
 
 /** The text that answers a conversation. */
-export type Say = (messages: readonly SandboxMessage[]) => string;
+type Say = (messages: readonly SandboxMessage[]) => string;
 
 /**
  * Plans a whole answer before it is sent. `max_tokens` covers reasoning, then content or tool calls; the
  * content ends before the first occurrence of a stop sequence.
  */
-export function planChoices(
+function planChoices(
   request: SandboxRequest,
   body: ChatRequestFields,
   say: Say,
+  manner: AnswerManner,
 ): PlannedChoice[] {
-  const reasoning = reasoningFor(body);
+  const reasoning = reasoningFor(body, manner === "reasoning");
   const reasoningTokens = splitTokens(reasoning.text, request.maxTokens);
   const tokensLeft = request.maxTokens - reasoningTokens.length;
   const shared = { reasoningTokens, showsReasoning: reasoning.shown };
   const wasCut = isCut(reasoning, reasoningTokens);
   const plan = wasCut
-    ? ({ contentTokens: [], toolCalls: [], finishReason: "length" } as const)
-    : plannedAnswer(request, say, tokensLeft);
+    ? ({ ...NOTHING, contentTokens: [], finishReason: "length" } as const)
+    : manner === "refusal"
+      ? plannedRefusal(tokensLeft)
+      : plannedAnswer(request, say, tokensLeft);
   return Array.from({ length: request.choices }, (_, choiceIndex) => ({
     ...shared,
     ...plan,
@@ -132,12 +151,19 @@ export function planChoices(
   }));
 }
 
+const NOTHING = { contentTokens: null, refusalTokens: [], toolCalls: [] } as const;
+
+function plannedRefusal(tokensLeft: number): PlannedAnswer {
+  const refusalTokens = splitTokens(REFUSAL, tokensLeft);
+  return { ...NOTHING, refusalTokens, finishReason: "content_filter" };
+}
+
 /** The same for all choices, which differ only in the ids of their calls. */
 function plannedAnswer(request: SandboxRequest, say: Say, tokensLeft: number): PlannedAnswer {
   const calls = toolCallsFor(request);
   return calls.length > 0
-    ? { contentTokens: null, ...plannedCalls(calls, tokensLeft) }
-    : { toolCalls: [], ...plannedContent(request, say, tokensLeft) };
+    ? { ...NOTHING, ...plannedCalls(calls, tokensLeft) }
+    : { ...NOTHING, ...plannedContent(request, say, tokensLeft) };
 }
 
 function isCut(reasoning: Reasoning, tokens: readonly string[]): boolean {
@@ -148,12 +174,16 @@ function plannedContent(
   request: SandboxRequest,
   say: Say,
   tokensLeft: number,
-): Pick<PlannedChoice, "contentTokens" | "finishReason"> {
+): Pick<PlannedChoice, "contentTokens" | "finishReason" | "stopSequence"> {
   const whole = contentOf(request, say);
-  const ends = request.stop.map((sequence) => whole.indexOf(sequence)).filter((end) => end >= 0);
-  const content = ends.length === 0 ? whole : whole.slice(0, Math.min(...ends));
-  const tokens = splitTokens(content, tokensLeft + 1);
-  if (tokens.length <= tokensLeft) return { contentTokens: tokens, finishReason: "stop" };
+  const [first] = request.stop
+    .map((sequence) => ({ sequence, end: whole.indexOf(sequence) }))
+    .filter(({ end }) => end >= 0)
+    .sort((one, other) => one.end - other.end);
+  const tokens = splitTokens(whole.slice(0, first?.end), tokensLeft + 1);
+  if (tokens.length <= tokensLeft) {
+    return { contentTokens: tokens, finishReason: "stop", stopSequence: first?.sequence };
+  }
   return { contentTokens: tokens.slice(0, tokensLeft), finishReason: "length" };
 }
 
@@ -229,9 +259,9 @@ interface Reasoning {
 
 /**
  * The reasoning that a request asks for by `reasoning: {effort | max_tokens | enabled, exclude}`,
- * `reasoning_effort` or `include_reasoning`. More effort gives more sentences.
+ * `reasoning_effort` or `include_reasoning`, or that its model has `always`. More effort gives more sentences.
  */
-function reasoningFor(body: ChatRequestFields): Reasoning {
+function reasoningFor(body: ChatRequestFields, always: boolean): Reasoning {
   const { reasoning, include_reasoning: included } = body;
   const options: Readonly<Record<string, unknown>> =
     typeof reasoning === "object" && reasoning !== null ? { ...reasoning } : {};
@@ -242,7 +272,10 @@ function reasoningFor(body: ChatRequestFields): Reasoning {
     return { text: SENTENCES.slice(0, sentences).join(""), shown };
   }
   const isAsked =
-    included === true || options.enabled === true || typeof options.max_tokens === "number";
+    always ||
+    included === true ||
+    options.enabled === true ||
+    typeof options.max_tokens === "number";
   return { text: isAsked ? SENTENCES.slice(0, 2).join("") : "", shown };
 }
 

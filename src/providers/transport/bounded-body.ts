@@ -1,12 +1,20 @@
 import type { Clock } from "../../lib/clock.ts";
+import { jsonValue } from "../../lib/json.ts";
 import { decodeShared, SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import type { AnswerText } from "../thread-work.ts";
+import { brokenAnswer } from "./call-failures.ts";
 import type { ProviderResponse } from "./provider-response.ts";
 
 /** The largest completion that is read, in bytes. */
 export const MAX_COMPLETION_BYTES = 32 * 1024 * 1024;
+/** The largest list of images that is read: ten of four megabytes in base64, and some room. */
+export const MAX_IMAGES_BYTES = 64 * 1024 * 1024;
 /** What the event loop parses itself. The worst JSON of this length takes it 25 ms, most a twentieth of that. */
 export const MAX_QUICK_ANSWER_BYTES = 262_144;
+/** A whole answer to a request for a stream, which is parsed on the event loop. */
+export const MAX_WHOLE_AS_STREAM_BYTES = 1_048_576;
+/** Deeper answers parse, but what is made of them could not be serialised. */
+const MAX_ANSWER_DEPTH = 1_024;
 /** How much of an error body is read, and how long at most it may take. */
 export const MAX_ERROR_BODY_BYTES = 64 * 1024;
 export const ERROR_BODY_TIMEOUT_MS = 3_000;
@@ -119,6 +127,17 @@ export async function readErrorBody(response: ProviderResponse, clock: Clock): P
   stopTimer();
   cancel();
   return text;
+}
+
+/** The JSON of an answer or event. Throws ProviderFailure where it is none that can be passed on. */
+export function parsedAnswer(text: string): unknown {
+  const parsed = jsonValue(text);
+  if (parsed === undefined) throw brokenAnswer("a body that is no JSON");
+  // A level of nesting takes two characters, so a short text needs no look.
+  if (text.length > 2 * MAX_ANSWER_DEPTH && nestsDeeperThan(parsed, MAX_ANSWER_DEPTH)) {
+    throw brokenAnswer("JSON that is nested too deeply");
+  }
+  return parsed;
 }
 
 /** Whether parsed JSON has an object or array below more than `levels` others. */

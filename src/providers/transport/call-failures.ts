@@ -8,6 +8,15 @@ export function brokenAnswer(what: string): ProviderFailure {
   return new ProviderFailure("unavailable", `the provider answered with ${what}`);
 }
 
+/** An answer of the form that was not asked for. */
+export function streamedUnasked(): ProviderFailure {
+  return brokenAnswer("a stream where none was asked for");
+}
+
+export function notStreamed(): ProviderFailure {
+  return brokenAnswer("no stream where one was asked for");
+}
+
 /**
  * What was thrown during a call, as the failure that it is: an abort comes before everything else. A
  * GatewayError stays: that the gateway has too much to do says nothing about the provider.

@@ -231,9 +231,9 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   }
 
   #send(): void {
-    const { requestText: text, bytes, upload } = this.#exchange!;
+    const { requestText: text, bytes, upload, uploadBytes } = this.#exchange!;
     this.#hasSent = false;
-    if (upload !== undefined) this.#upload = new UploadPump(upload, this);
+    if (upload !== undefined) this.#upload = new UploadPump(upload, uploadBytes, this);
     if (bytes !== undefined) this.#sendBytes(text, bytes);
     else if (text.length > MAX_TEXT_WRITE) this.#write(Buffer.from(text));
     else {
@@ -295,18 +295,26 @@ const LAST_CHUNK = Buffer.from("0\r\n\r\n");
 const LINE_END = Buffer.from("\r\n");
 
 /**
- * Sends a stream as a body in chunked transfer coding (RFC 9112, section 7.1), one piece in memory at a
- * time: the next one is read when the socket has taken the last.
+ * Sends a stream as a body, one piece in memory at a time: the next one is read when the socket has taken the
+ * last. A body of unknown length goes in chunked transfer coding (RFC 9112, section 7.1).
  */
 class UploadPump {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   readonly #sink: UploadSink;
+  /** Still to come; undefined where that is not known. */
+  #leftBytes: number | undefined;
+  #sent: Uint8Array | undefined;
   #isReading = false;
   #hasEnded = false;
 
   /** @throws TypeError if the stream is already being read */
-  constructor(content: ReadableStream<Uint8Array>, sink: UploadSink) {
+  constructor(
+    content: ReadableStream<Uint8Array>,
+    lengthBytes: number | undefined,
+    sink: UploadSink,
+  ) {
     this.#reader = content.getReader();
+    this.#leftBytes = lengthBytes;
     this.#sink = sink;
   }
 
@@ -330,17 +338,40 @@ class UploadPump {
 
   async #run(): Promise<void> {
     for (let takesMore = true; takesMore; ) {
+      this.#freeSent();
       const piece = await this.#reader.read();
       if (this.#hasEnded) return;
       if (piece.done) {
-        this.#hasEnded = true;
-        this.#sink.sendPiece(LAST_CHUNK);
-        this.#sink.uploaded();
+        this.#end();
         return;
       }
-      if (piece.value.length > 0) takesMore = this.#sink.sendPiece(chunkOf(piece.value));
+      if (piece.value.length > 0) takesMore = this.#send(piece.value);
     }
     this.#isReading = false;
+  }
+
+  #send(piece: Uint8Array): boolean {
+    if (this.#leftBytes === undefined) return this.#sink.sendPiece(chunkOf(piece));
+    this.#leftBytes -= piece.byteLength;
+    if (this.#leftBytes < 0) throw new TypeError("an upload is longer than its length");
+    this.#sent = piece;
+    return this.#sink.sendPiece(
+      Buffer.from(piece.buffer as ArrayBuffer, piece.byteOffset, piece.byteLength),
+    );
+  }
+
+  /** The socket has taken it: without this, garbage of megabytes waits for its collection. */
+  #freeSent(): void {
+    const { buffer, byteLength } = this.#sent ?? {};
+    this.#sent = undefined;
+    if (buffer?.byteLength === byteLength) (buffer as ArrayBuffer | undefined)?.transfer(0);
+  }
+
+  #end(): void {
+    if ((this.#leftBytes ?? 0) > 0) throw new TypeError("an upload is shorter than its length");
+    this.#hasEnded = true;
+    if (this.#leftBytes === undefined) this.#sink.sendPiece(LAST_CHUNK);
+    this.#sink.uploaded();
   }
 }
 

@@ -30,6 +30,8 @@ export class Exchange implements BodySource, EventListenerObject {
   /** The body where it is bytes. Dropped once the response begins: after that it is not sent again. */
   bytes: Uint8Array | undefined;
   readonly upload: ReadableStream<Uint8Array> | undefined;
+  /** Of the upload; undefined where it goes in chunks. */
+  readonly uploadBytes: number | undefined;
   readonly connectTimeoutMs: number;
   readonly onNewConnection: boolean;
   readonly #method: string;
@@ -49,6 +51,7 @@ export class Exchange implements BodySource, EventListenerObject {
     this.requestText = requestText;
     const { body } = request;
     this.upload = body instanceof ReadableStream ? body : undefined;
+    this.uploadBytes = request.bodyBytes;
     if (typeof body !== "string" && this.upload === undefined) this.bytes = body as Uint8Array;
     this.connectTimeoutMs = request.connectTimeoutMs;
     // What was read of an upload is gone, so that it could not be sent again on another connection.

@@ -90,8 +90,11 @@ class SocketClient implements HttpClient {
 }
 
 /** What follows the fields of every request: the fields that frame the body, and the body where it is text. */
-function framedBody({ body, method }: ProviderRequest): string {
-  if (body instanceof ReadableStream) return "transfer-encoding: chunked\r\n\r\n";
+function framedBody({ body, bodyBytes, method }: ProviderRequest): string {
+  if (body instanceof ReadableStream) {
+    const isKnown = bodyBytes !== undefined;
+    return `${isKnown ? `content-length: ${bodyBytes}` : "transfer-encoding: chunked"}\r\n\r\n`;
+  }
   if (typeof body !== "string") return `content-length: ${body.byteLength}\r\n\r\n`;
   // Some servers refuse these methods with a body, even with an empty one.
   if (body === "" && BODILESS_METHODS.has(method)) return "\r\n";

@@ -1,43 +1,92 @@
-/** A multipart/form-data body (RFC 7578) that is made while it is sent: a file of any size takes no memory. */
+/** A file as it is sent: read from its beginning each time. */
+export interface FormFile {
+  readonly name: string;
+  readonly contentType: string;
+  /** Undefined where that is not known. */
+  readonly sizeBytes?: number | undefined;
+  stream(): ReadableStream<Uint8Array>;
+}
+
+/** A part of a form, under its name. */
+export type FormPart =
+  | { readonly name: string; readonly value: string }
+  | { readonly name: string; readonly file: FormFile };
+
+/** A multipart/form-data body (RFC 7578) that is made while it is sent: files of any size take no memory. */
 interface MultipartBody {
   readonly contentType: string;
   readonly body: ReadableStream<Uint8Array>;
+  /** Undefined where the size of a file is not known. */
+  readonly bodyBytes: number | undefined;
 }
 
-/** @param name of the file; letters, digits, dots, dashes and underscores only */
-export function multipartUpload(
-  fields: Readonly<Record<string, string>>,
-  name: string,
-  content: ReadableStream<Uint8Array>,
-): MultipartBody {
-  if (!/^[\w.-]+$/.test(name)) throw new TypeError("the name of an uploaded file is none");
+export function multipartForm(parts: readonly FormPart[]): MultipartBody {
   const boundary = `gateway-${crypto.randomUUID()}`;
-  const encoder = new TextEncoder();
-  const head = Object.entries(fields).map(
-    ([field, value]) =>
-      `--${boundary}\r\nContent-Disposition: form-data; name="${field}"\r\n\r\n${value}\r\n`,
-  );
-  head.push(
-    `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="${name}"\r\n` +
-      "Content-Type: application/jsonl\r\n\r\n",
-  );
-  const pieces = (async function* () {
-    yield encoder.encode(head.join(""));
-    yield* content;
-    yield encoder.encode(`\r\n--${boundary}--\r\n`);
-  })();
+  const contents = contentsOf(parts, boundary);
   return {
     contentType: `multipart/form-data; boundary=${boundary}`,
-    body: new ReadableStream({
-      async pull(controller) {
-        const piece = await pieces.next();
-        if (piece.done) controller.close();
-        else controller.enqueue(piece.value);
-      },
-      // Ends the reading of the file too.
-      async cancel() {
-        await pieces.return(undefined);
-      },
-    }),
+    body: streamOf(piecesOf(contents)),
+    bodyBytes: lengthOf(contents),
   };
+}
+
+type Content = Uint8Array | FormFile;
+
+function contentsOf(parts: readonly FormPart[], boundary: string): Content[] {
+  const encoder = new TextEncoder();
+  const contents: Content[] = [];
+  let text = "";
+  for (const part of parts) {
+    text += `--${boundary}\r\nContent-Disposition: form-data; name="${quoted(part.name)}"`;
+    if ("value" in part) {
+      text += `\r\n\r\n${part.value}\r\n`;
+      continue;
+    }
+    const { name, contentType } = part.file;
+    text += `; filename="${quoted(name)}"\r\nContent-Type: ${withoutBreaks(contentType)}\r\n\r\n`;
+    contents.push(encoder.encode(text), part.file);
+    text = "\r\n";
+  }
+  contents.push(encoder.encode(`${text}--${boundary}--\r\n`));
+  return contents;
+}
+
+async function* piecesOf(contents: readonly Content[]): AsyncGenerator<Uint8Array, void> {
+  for (const content of contents) {
+    if (content instanceof Uint8Array) yield content;
+    else yield* content.stream();
+  }
+}
+
+function lengthOf(contents: readonly Content[]): number | undefined {
+  let bytes = 0;
+  for (const content of contents) {
+    const length = content instanceof Uint8Array ? content.byteLength : content.sizeBytes;
+    if (length === undefined) return undefined;
+    bytes += length;
+  }
+  return bytes;
+}
+
+/** As browsers write names (https://html.spec.whatwg.org/#multipart-form-data). */
+function quoted(name: string): string {
+  return name.replaceAll("\r", "%0D").replaceAll("\n", "%0A").replaceAll('"', "%22");
+}
+
+function withoutBreaks(value: string): string {
+  return value.replaceAll(/[\r\n]/g, "");
+}
+
+/** A stream of pieces; cancelling it ends the reading of what they are made of. */
+export function streamOf(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async pull(controller) {
+      const piece = await pieces.next();
+      if (piece.done) controller.close();
+      else controller.enqueue(piece.value);
+    },
+    async cancel() {
+      await pieces.return(undefined);
+    },
+  });
 }

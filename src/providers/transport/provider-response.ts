@@ -21,8 +21,13 @@ export interface ProviderRequest {
   readonly method: string;
   /** Prepared once for each object, which must not change afterwards. */
   readonly headers: Readonly<Record<string, string>>;
-  /** A stream is sent in chunks, and cancelled where the call ends before it. Bytes must not change. */
+  /** A stream is cancelled where the call ends before it. Bytes must not change. */
   readonly body: string | Uint8Array | ReadableStream<Uint8Array>;
+  /**
+   * The length of a stream, which is then sent with it, and in chunks where this is left out. The memory of
+   * its pieces is freed as they are sent, so that no other code may keep them.
+   */
+  readonly bodyBytes?: number | undefined;
   readonly signal: AbortNotice;
   /** Milliseconds until a new connection must stand, TLS and a proxy's tunnel included. */
   readonly connectTimeoutMs: number;

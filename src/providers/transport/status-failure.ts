@@ -24,10 +24,12 @@ export function kindOfStatus(status: number): ProviderFailureKind {
   return STATUS_KINDS[status] ?? "misconfigured";
 }
 
-/** What building a failure takes: the time, and the secret that must not be in it. */
+/** What building a failure takes: the time, and the secrets that must not be in it. */
 export interface FailureContext {
   readonly nowMs: number;
   readonly apiKey: string | undefined;
+  /** Parts of the key that are secrets of their own. */
+  readonly secrets?: readonly string[];
 }
 
 /** What a provider says of a failure, in its own words. */
@@ -43,21 +45,23 @@ interface FailureReport {
 export function statusFailure(
   status: number,
   { kind, message, param = null, retryAfterMs, isTooLong }: FailureReport,
-  { apiKey }: FailureContext,
+  context: FailureContext,
 ): ProviderFailure {
   const said = message ?? `the provider answered with status ${status}`;
-  return new ProviderFailure(kind, publishable(said, apiKey), {
+  return new ProviderFailure(kind, publishable(said, context), {
     status,
     ...(retryAfterMs !== undefined && { retryAfterMs }),
-    param: param === null ? null : publishable(param, apiKey),
+    param: param === null ? null : publishable(param, context),
     ...(isTooLong !== undefined && { isTooLong }),
   });
 }
 
 /** A provider may quote the key it was called with: that never leaves this file. */
-function publishable(text: string, apiKey: string | undefined): string {
-  const isSecret = apiKey !== undefined && apiKey.length >= MIN_SECRET_CHARACTERS;
-  const safe = isSecret ? text.replaceAll(apiKey, "[redacted]") : text;
+function publishable(text: string, { apiKey = "", secrets = [] }: FailureContext): string {
+  let safe = text;
+  for (const secret of [apiKey, ...secrets]) {
+    if (secret.length >= MIN_SECRET_CHARACTERS) safe = safe.replaceAll(secret, "[redacted]");
+  }
   return withoutCredentials(safe.slice(0, MAX_FAILURE_MESSAGE_CHARACTERS)).toWellFormed();
 }
 

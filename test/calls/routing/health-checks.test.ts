@@ -1,7 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { noteHealthy, noteUnhealthy } from "../../../db/queries/provider-health.ts";
+import { HealthChecks } from "../../../src/calls/routing/health-checks.ts";
 import { endpointUnhealthy } from "../../../src/events/endpoint-unhealthy.ts";
+import { type Clock, VirtualClock } from "../../../src/lib/clock.ts";
 import { newId } from "../../../src/lib/ids.ts";
+import { ProviderFailure } from "../../../src/providers/interface.ts";
 import { payloadFaults } from "../../support/event-payload.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { until } from "../../support/until.ts";
@@ -86,6 +89,59 @@ test("a self-hosted server that is down is tried last, and one event reports it 
   expect(await events(silent.organization.id)).toHaveLength(0);
   await first.stop();
 }, 60_000);
+
+test("nothing is written in a round that finds nothing new", async () => {
+  const time = new VirtualClock();
+  let rounds = 0;
+  // The next round is set when one has ended.
+  const clock: Clock = {
+    nowMs: () => time.nowMs(),
+    after(delayMs, run) {
+      rounds++;
+      return time.after(delayMs, run);
+    },
+  };
+  let statements = 0;
+  const background = new Proxy(gateway.sql, {
+    apply(sql, self, args) {
+      statements++;
+      return Reflect.apply(sql, self, args);
+    },
+    get(sql, name) {
+      if (name === "begin") statements++;
+      return Reflect.get(sql, name);
+    },
+  });
+  let isUp = true;
+  const checkKey = async () => {
+    if (!isUp) throw new ProviderFailure("unavailable", "down");
+  };
+  const faults: unknown[] = [];
+  const checks = new HealthChecks({
+    providers: new Map([["four", { checkKey }]]),
+    ...{ background, clock, intervalMs: 10_000, isReporter: () => true },
+    onError: (error) => faults.push(error),
+  });
+  const check = async (times: number) => {
+    for (let at = 0; at < times; at++) {
+      const before = rounds;
+      time.advance(10_000);
+      await until("the end of the round", () => rounds > before);
+    }
+  };
+  checks.start();
+  await check(5);
+  expect(statements).toBe(1);
+  isUp = false;
+  await check(5);
+  expect(statements).toBe(2);
+  isUp = true;
+  await check(7);
+  // The last one because a minute has passed.
+  expect(statements).toBe(4);
+  checks.stop();
+  expect(faults).toEqual([]);
+});
 
 test("instances that find it out at the same time report it once, and again after it was healthy", async () => {
   const { organization, managementKey } = await gateway.addOrganization();

@@ -12,6 +12,8 @@ export interface CheckpointRow {
   readonly month_account: string;
   readonly hold_nano: string;
   readonly charge_nano: string;
+  readonly budget_hold_nano?: string;
+  readonly budget_charge_nano?: string;
   readonly model: string;
   readonly provider: string;
   readonly prompt_tokens: number;
@@ -39,6 +41,7 @@ export interface SettlementRow {
   readonly request_id: string;
   readonly charge_nano: number | string;
   readonly sum_nano: number | string;
+  readonly budget_nano?: number | string;
   readonly prompt_tokens: number;
   readonly cached_prompt_tokens?: number;
   readonly completion_tokens: number;
@@ -70,6 +73,9 @@ export interface DemandRow {
   readonly full_nano: string;
   readonly least_nano: string;
   readonly most_nano?: string;
+  readonly budget_full_nano?: string;
+  readonly budget_least_nano?: string;
+  readonly budget_most_nano?: string;
   readonly is_last?: true;
   readonly extends?: true;
 }
@@ -79,6 +85,7 @@ export interface EndedRow {
   readonly request_id: string;
   readonly accounts: AccountPlaces;
   readonly charge_nano?: string;
+  readonly budget_nano?: string;
 }
 
 export interface BatchRows {
@@ -122,5 +129,6 @@ export function chargesOf(batch: BatchRows): Charge[] {
       completion_tokens: BigInt(row.completion_tokens),
       reasoning_tokens: BigInt(row.reasoning_tokens ?? 0),
       quantities: row.quantities ?? null,
+      budget_nano: row.budget_nano === undefined ? null : BigInt(row.budget_nano),
     }));
 }

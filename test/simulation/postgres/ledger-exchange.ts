@@ -34,9 +34,14 @@ type VerdictRow = Record<string, unknown> & { readonly request_id: string };
 
 type PlacesOfRow = readonly [organization: Place, day: Place, month: Place];
 
-interface Granted {
-  readonly row: DemandRow;
+/** Of the balance, and of the budgets of the key. */
+interface Amounts {
   readonly nano: bigint;
+  readonly budget: bigint;
+}
+
+interface Granted extends Amounts {
+  readonly row: DemandRow;
 }
 
 /** As ledger_exchange_batch: holds stand in the database. */
@@ -60,7 +65,7 @@ export function* ledgerExchange(
   const held = yield* endHolds(context, transaction, batch, places);
   chargeEnded(context, transaction, batch, { places, held, postedBefore });
   const { granted, verdicts } = yield* decideHolds(context, transaction, batch, places);
-  for (const { row, nano } of granted) {
+  for (const { row, nano, budget } of granted) {
     const [organization, day, month] = placesOfRow(places, row);
     yield* tables.holds.insert(transaction, row.request_id, {
       id: row.request_id,
@@ -70,12 +75,19 @@ export function* ledgerExchange(
       day_account: day.id,
       month_account: month.id,
       hold_nano: nano,
+      budget_nano: row.budget_full_nano === undefined ? null : budget,
     });
   }
   yield* moveTotals(context, transaction, places);
   yield* keepCheckpoints(context, transaction, batch);
   if (batch.settlements !== undefined) {
-    const due = charges.filter(({ requestId }) => !postedBefore.has(requestId));
+    const due = charges
+      .filter(({ requestId }) => !postedBefore.has(requestId))
+      .map((charge) => ({
+        ...charge,
+        budget_nano:
+          charge.budget_nano ?? reapedBudget(context, transaction, batch, charge.requestId),
+      }));
     yield* postAll(context, transaction, places, due);
     const moved = places.filter(({ count }) => count > 0n).map(({ id }) => id);
     yield* emitBudgetEvents(context, transaction, moved, false);
@@ -97,21 +109,49 @@ function* endHolds(
   transaction: Transaction,
   batch: BatchRows,
   places: readonly Place[],
-): Running<Map<number, bigint>> {
-  const held = new Map<number, bigint>();
+): Running<Map<number, Amounts>> {
+  const held = new Map<number, Amounts>();
   for (const row of batch.ended ?? []) {
     const of = placesOfRow(places, row);
     const hold = tables.holds.read(transaction, row.request_id);
     if (hold === undefined || !isOf(hold, of)) continue;
     const ended = yield* tables.holds.delete(transaction, row.request_id);
     if (ended === undefined) continue;
-    held.set(row.position, ended.hold_nano);
-    for (const place of of) {
-      place.moved -= ended.hold_nano;
-      if (place.free !== null) place.free += ended.hold_nano;
+    const amounts = amountsOf(ended.hold_nano, ended.budget_nano);
+    held.set(row.position, amounts);
+    for (const [place, nano] of shares(of, amounts)) {
+      place.moved -= nano;
+      if (place.free !== null) place.free += nano;
     }
   }
   return held;
+}
+
+function amountsOf(nano: bigint, budget: bigint | null): Amounts {
+  return { nano, budget: budget ?? nano };
+}
+
+/** Each account of a request, with its amount. */
+function shares(
+  [organization, day, month]: PlacesOfRow,
+  { nano, budget }: Amounts,
+): [Place, bigint][] {
+  return [
+    [organization, nano],
+    [day, budget],
+    [month, budget],
+  ];
+}
+
+/** As ledger_reaped_budget. */
+function reapedBudget(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  batch: BatchRows,
+  requestId: string,
+): bigint | null {
+  if (batch.reaping !== true) return null;
+  return tables.attempts.read(transaction, requestId)?.budget_charge_nano ?? null;
 }
 
 function isOf(hold: HoldRow, of: PlacesOfRow): boolean {
@@ -121,7 +161,7 @@ function isOf(hold: HoldRow, of: PlacesOfRow): boolean {
 
 interface Ended {
   readonly places: readonly Place[];
-  readonly held: ReadonlyMap<number, bigint>;
+  readonly held: ReadonlyMap<number, Amounts>;
   readonly postedBefore: ReadonlySet<string>;
 }
 
@@ -134,10 +174,14 @@ function chargeEnded(
   for (const row of batch.ended ?? []) {
     const { request_id: requestId, position, charge_nano: chargeNano } = row;
     if (chargeNano === undefined || postedBefore.has(requestId)) continue;
-    const nano = BigInt(chargeNano);
-    const ofAttempt = batch.reaping === true ? heldInMemory(context, transaction, requestId) : 0n;
-    if (nano > (held.get(position) ?? ofAttempt)) throw beyondHold();
-    for (const place of placesOfRow(places, row)) {
+    const told = row.budget_nano === undefined ? null : BigInt(row.budget_nano);
+    const budget = told ?? reapedBudget(context, transaction, batch, requestId);
+    const charged = amountsOf(BigInt(chargeNano), budget);
+    const ofAttempt =
+      batch.reaping === true ? heldInMemory(context, transaction, requestId) : NOTHING;
+    const most = held.get(position) ?? ofAttempt;
+    if (charged.nano > most.nano || charged.budget > most.budget) throw beyondHold();
+    for (const [place, nano] of shares(placesOfRow(places, row), charged)) {
       if (place.sequence === undefined) throw withoutAccount();
       charge(place, nano);
     }
@@ -145,12 +189,14 @@ function chargeEnded(
 }
 
 /** What a dead single-node gateway had held in its memory, as its attempt tells. */
-function heldInMemory({ tables }: ModelContext, transaction: Transaction, id: string): bigint {
+function heldInMemory({ tables }: ModelContext, transaction: Transaction, id: string): Amounts {
   const attempt = tables.attempts.read(transaction, id);
   const instance = attempt && tables.instances.read(transaction, attempt.instance_id);
   const isSingleNode = instance?.is_alone === true && instance.epoch === attempt!.epoch;
-  return isSingleNode ? attempt!.hold_nano : 0n;
+  return isSingleNode ? amountsOf(attempt!.hold_nano, attempt!.budget_hold_nano) : NOTHING;
 }
+
+const NOTHING: Amounts = { nano: 0n, budget: 0n };
 
 function charge(place: Place, nano: bigint): void {
   place.charged += nano;
@@ -200,7 +246,7 @@ function* decideHolds(
   const verdicts: VerdictRow[] = [];
   for (const row of batch.holds ?? []) {
     const of = placesOfRow(places, row);
-    let before = 0n;
+    let before = NOTHING;
     if (row.extends === true) {
       const hold = tables.holds.read(transaction, row.request_id);
       const isOurs =
@@ -211,49 +257,80 @@ function* decideHolds(
         verdicts.push({ request_id: row.request_id, gone: true });
         continue;
       }
-      before = hold.hold_nano;
-      if (before >= BigInt(row.full_nano)) continue;
+      before = amountsOf(hold.hold_nano, hold.budget_nano);
+      const { full, budget } = demandOf(row);
+      if (before.nano >= full && before.budget >= budget.full) continue;
     }
-    const { nano, verdict } = decide(row, of, before, guards.limitInHold);
+    const { amounts, verdict } = decide(row, of, before, guards.limitInHold);
     if (verdict !== undefined) verdicts.push({ request_id: row.request_id, ...verdict });
-    if (nano === undefined) continue;
-    if (row.extends !== true) granted.push({ row, nano });
+    if (amounts === undefined) continue;
+    if (row.extends !== true) granted.push({ row, ...amounts });
     else {
       yield* tables.holds.update(transaction, row.request_id, (hold) => ({
         ...hold,
-        hold_nano: nano,
+        hold_nano: amounts.nano,
+        budget_nano: row.budget_full_nano === undefined ? null : amounts.budget,
       }));
     }
-    for (const place of of) {
-      place.moved += nano - before;
-      if (place.free !== null) place.free -= nano - before;
+    const more = { nano: amounts.nano - before.nano, budget: amounts.budget - before.budget };
+    for (const [place, nano] of shares(of, more)) {
+      place.moved += nano;
+      if (place.free !== null) place.free -= nano;
     }
   }
   return { granted, verdicts };
 }
 
+interface Demand {
+  readonly full: bigint;
+  readonly least: bigint;
+  readonly budget: { readonly full: bigint; readonly least: bigint };
+}
+
+function demandOf(row: DemandRow): Demand {
+  const [full, least] = [BigInt(row.full_nano), BigInt(row.least_nano)];
+  const { budget_full_nano: budgetFull, budget_least_nano: budgetLeast } = row;
+  const budget = {
+    full: budgetFull === undefined ? full : BigInt(budgetFull),
+    least: budgetLeast === undefined ? least : BigInt(budgetLeast),
+  };
+  return { full, least, budget };
+}
+
+/** What the tightest of the limits leaves, with what the request has already. */
+function available(before: bigint, ...free: (bigint | null)[]): bigint {
+  const limits = free.filter((nano) => nano !== null);
+  if (limits.length === 0) return MAX_BIGINT;
+  return limits.reduce((one, other) => least(one, other)) + before;
+}
+
+function least(one: bigint, other: bigint): bigint {
+  return one < other ? one : other;
+}
+
 function decide(
   row: DemandRow,
   [o, d, m]: PlacesOfRow,
-  before: bigint,
+  before: Amounts,
   isLimited: boolean,
-): { nano?: bigint; verdict?: Record<string, unknown> } {
-  const full = BigInt(row.full_nano);
-  const least = BigInt(row.least_nano);
-  const free = [o.free, d.free, m.free].filter((nano) => nano !== null);
-  const available =
-    free.length === 0
-      ? MAX_BIGINT
-      : free.reduce((one, other) => (other < one ? other : one)) + before;
+): { amounts?: Amounts; verdict?: Record<string, unknown> } {
+  const demand = demandOf(row);
+  const ofBalance = available(before.nano, o.free);
+  const ofBudget = available(before.budget, d.free, m.free);
   if (d.isActive !== true) return { verdict: { is_active: d.isActive } };
-  if (row.is_last !== true && (o.isBlocked || d.isBlocked)) return { verdict: { blocked: true } };
-  if (full <= available || !isLimited) return { nano: full };
-  if (least <= available) {
-    const most = BigInt(row.most_nano ?? available);
-    const nano = most < available ? most : available;
-    return { nano, verdict: { held_nano: String(nano) } };
+  const isBehind = (o.isBlocked && demand.full > 0n) || d.isBlocked;
+  if (row.is_last !== true && isBehind) return { verdict: { blocked: true } };
+  if ((demand.full <= ofBalance && demand.budget.full <= ofBudget) || !isLimited) {
+    return { amounts: { nano: demand.full, budget: demand.budget.full } };
   }
-  const isOnlyHeld = [o, d, m].every(({ unspent }) => unspent === null || least <= unspent);
+  if (demand.least <= ofBalance && demand.budget.least <= ofBudget) {
+    const amounts = loweredAmounts(row, demand, ofBalance, ofBudget);
+    const { nano, budget } = amounts;
+    return { amounts, verdict: { held_nano: String(nano), budget_nano: String(budget) } };
+  }
+  const isOnlyHeld =
+    (o.unspent === null || demand.least <= o.unspent) &&
+    [d, m].every(({ unspent }) => unspent === null || demand.budget.least <= unspent);
   const verdict = {
     is_active: true,
     organization: headroomOf(o),
@@ -261,10 +338,26 @@ function decide(
     month: headroomOf(m),
   };
   if (row.is_last !== true && isOnlyHeld) {
-    if (o.free !== null && least > o.free) o.isBlocked = true;
+    if (o.free !== null && demand.least > o.free) o.isBlocked = true;
     else d.isBlocked = true;
   }
   return { verdict };
+}
+
+function loweredAmounts(
+  row: DemandRow,
+  { full, budget }: Demand,
+  ofBalance: bigint,
+  ofBudget: bigint,
+): Amounts {
+  if (row.budget_full_nano === undefined) {
+    const free = least(ofBalance, ofBudget);
+    return amountsOf(least(BigInt(row.most_nano ?? free), free), null);
+  }
+  return {
+    nano: least(BigInt(row.most_nano ?? full), ofBalance),
+    budget: least(BigInt(row.budget_most_nano ?? budget.full), ofBudget),
+  };
 }
 
 const MAX_BIGINT = 2n ** 63n - 1n;

@@ -54,6 +54,8 @@ export function* keepCheckpoints(
       epoch: BigInt(batch.epoch),
       hold_nano: BigInt(row.hold_nano),
       charge_nano: BigInt(row.charge_nano),
+      budget_hold_nano: nanoOrNull(row.budget_hold_nano),
+      budget_charge_nano: nanoOrNull(row.budget_charge_nano),
       quantities: row.quantities ?? null,
       details: row.details ?? null,
     };
@@ -62,6 +64,8 @@ export function* keepCheckpoints(
       ...before,
       hold_nano: attempt.hold_nano,
       charge_nano: attempt.charge_nano,
+      budget_hold_nano: attempt.budget_hold_nano,
+      budget_charge_nano: attempt.budget_charge_nano,
       prompt_tokens: attempt.prompt_tokens,
       cached_prompt_tokens: attempt.cached_prompt_tokens,
       completion_tokens: attempt.completion_tokens,
@@ -71,6 +75,10 @@ export function* keepCheckpoints(
       latency_ms: attempt.latency_ms,
     }));
   }
+}
+
+function nanoOrNull(text: string | undefined): bigint | null {
+  return text === undefined ? null : BigInt(text);
 }
 
 export function isPosted(
@@ -106,6 +114,7 @@ export function* postUsage(
     completion_tokens: charge.completion_tokens,
     reasoning_tokens: charge.reasoning_tokens,
     quantities: charge.quantities,
+    budget_nano: charge.budget_nano,
   });
   const entry = { requestId, transactionId: id };
   if (guards.settleOnce) yield* tables.usages.insert(transaction, requestId, entry);

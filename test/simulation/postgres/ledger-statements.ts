@@ -67,15 +67,25 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   },
   {
     name: "which have attempts",
-    begins: "SELECT request_id, charge_nano FROM attempts WHERE request_id = ANY (",
-    look: ({ tables }, transaction, [listed]) =>
-      rowsOf(tables.attempts.readAll(transaction, (listed as Listed).of as readonly string[])),
+    begins:
+      "SELECT request_id, coalesce(budget_charge_nano, charge_nano) AS budget_nano FROM attempts",
+    look({ tables }, transaction, [listed]) {
+      const ids = (listed as Listed).of as readonly string[];
+      const rows = tables.attempts.readAll(transaction, ids);
+      return rowsOf(
+        rows.map((row) => ({ ...row, budget_nano: row.budget_charge_nano ?? row.charge_nano })),
+      );
+    },
   },
   {
     name: "which hold",
-    begins: "SELECT id, hold_nano FROM holds WHERE id = ANY (",
-    look: ({ tables }, transaction, [listed]) =>
-      rowsOf(tables.holds.readAll(transaction, (listed as Listed).of as readonly string[])),
+    begins:
+      "SELECT id, hold_nano, coalesce(budget_nano, hold_nano) AS budget_nano FROM holds WHERE",
+    look({ tables }, transaction, [listed]) {
+      const ids = (listed as Listed).of as readonly string[];
+      const rows = tables.holds.readAll(transaction, ids);
+      return rowsOf(rows.map((row) => ({ ...row, budget_nano: row.budget_nano ?? row.hold_nano })));
+    },
   },
   {
     name: "totals of accounts",
@@ -136,13 +146,14 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   {
     name: "attempts of the dead",
     begins:
-      "SELECT a.*, (a.hold_nano = 0 OR h.id IS NOT NULL OR coalesce(i.is_alone, false)) AS is_h",
+      "SELECT a.*, ((a.hold_nano = 0 AND coalesce(a.budget_hold_nano, 0) = 0) OR h.id IS NOT NULL",
     look({ tables }, transaction, [after, limit]) {
       const isHeld = (row: AttemptRow): boolean => {
         const instance = tables.instances.read(transaction, row.instance_id);
         const isSingleNode = instance?.epoch === row.epoch && instance.is_alone;
         const hold = tables.holds.read(transaction, row.request_id);
-        return row.hold_nano === 0n || hold !== undefined || isSingleNode;
+        const isFree = row.hold_nano === 0n && (row.budget_hold_nano ?? 0n) === 0n;
+        return isFree || hold !== undefined || isSingleNode;
       };
       const rows = [...tables.attempts.all(transaction)]
         .filter((row) => {

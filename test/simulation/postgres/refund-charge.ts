@@ -20,8 +20,10 @@ export function* refundCharge(
   const { accounts, refunds, transactions } = context.tables;
   const { requestId, dayAccount, monthAccount } = refund;
   const charge = [...transactions.all(transaction)].find((row) => row.request_id === requestId);
-  if (charge === undefined || charge.amount_nano === 0n) return false;
-  const { organization_id, key_id, amount_nano } = charge;
+  if (charge === undefined) return false;
+  const { organization_id, key_id, amount_nano, budget_nano } = charge;
+  const budget = budget_nano ?? -amount_nano;
+  if (amount_nano === 0n && budget === 0n) return false;
   for (const id of [`org:${organization_id}`, dayAccount, monthAccount].sort()) {
     yield* accounts.lock(transaction, id, "update");
   }
@@ -29,7 +31,7 @@ export function* refundCharge(
   for (const id of [dayAccount, monthAccount]) {
     yield* accounts.update(transaction, id, (row) => {
       if (row.key_id !== key_id) return undefined;
-      const rest = row.posted_nano + amount_nano;
+      const rest = row.posted_nano - budget;
       return { ...row, posted_nano: rest > 0n ? rest : 0n, sequence: row.sequence + 1n };
     });
   }
@@ -51,6 +53,7 @@ export function* refundCharge(
     request_id: null,
     refunded_request_id: requestId,
     ...NOTHING_USED,
+    budget_nano: budget_nano === null ? null : -budget_nano,
   });
   for (const [kind, objectId] of [
     ["organization", organization_id],

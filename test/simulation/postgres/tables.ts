@@ -35,6 +35,8 @@ export interface AttemptRow {
   readonly month_account: string;
   readonly hold_nano: bigint;
   readonly charge_nano: bigint;
+  readonly budget_hold_nano: bigint | null;
+  readonly budget_charge_nano: bigint | null;
   readonly model: string;
   readonly provider: string;
   readonly prompt_tokens: number;
@@ -50,6 +52,8 @@ export interface AttemptRow {
 
 /** What a usage transaction was charged for; all null in transactions of other types. */
 export interface Used {
+  /** What the budgets of the key count, where that is not the charge. */
+  readonly budget_nano: bigint | null;
   readonly prompt_tokens: bigint | null;
   readonly cached_prompt_tokens: bigint | null;
   readonly completion_tokens: bigint | null;
@@ -58,6 +62,7 @@ export interface Used {
 }
 
 export const NOTHING_USED: Used = {
+  budget_nano: null,
   prompt_tokens: null,
   cached_prompt_tokens: null,
   completion_tokens: null,
@@ -73,6 +78,7 @@ export interface HoldRow {
   readonly day_account: string;
   readonly month_account: string;
   readonly hold_nano: bigint;
+  readonly budget_nano: bigint | null;
 }
 
 export interface InstanceRow {

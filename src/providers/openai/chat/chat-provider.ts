@@ -17,12 +17,14 @@ import {
 } from "../../thread-work.ts";
 import {
   MAX_COMPLETION_BYTES,
+  MAX_WHOLE_AS_STREAM_BYTES,
   readAnswer,
   readErrorBody,
   readWhole,
 } from "../../transport/bounded-body.ts";
 import type { AbortNotice } from "../../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../../transport/fixed-headers.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
 import {
   type HttpClient,
@@ -34,9 +36,14 @@ import {
 } from "../../transport/provider-response.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
+import { TypedWire } from "../../transport/typed-wire.ts";
 import { openAiEmbed } from "../embeddings.ts";
 import { failureOfStatus, failureTold } from "../failure-mapping.ts";
-import { type WireDialect, wireDialect } from "../wire-dialects.ts";
+import { openAiImages } from "../images.ts";
+import { ResponsesWire } from "../responses/responses-wire.ts";
+import { openAiSpeak } from "../speech.ts";
+import { openAiTranscribe } from "../transcription.ts";
+import { speaksResponses, type WireDialect, wireDialect } from "../wire-dialects.ts";
 import {
   completionToStream,
   longCompletion,
@@ -47,16 +54,17 @@ import {
 import { openAiBody } from "./shape-body.ts";
 import type { FailureReader } from "./stream-rewriter.ts";
 
-/** A whole answer to a request for a stream is parsed on the event loop. */
-const MAX_WHOLE_AS_STREAM_BYTES = 1_048_576;
-
-interface OpenAiDependencies {
+export interface OpenAiDependencies {
   readonly clock: Clock;
   /** Shared between providers; one of its own where it is left out. */
   readonly httpClient?: HttpClient;
   /** Reads long answers; the event loop does where it is left out. */
   readonly workThread?: AnswerThread;
 }
+
+/** What has OpenAI's wire format. */
+export type OpenAiProvider = ChatProvider &
+  Required<Pick<Provider, "embed" | "image" | "speak" | "transcribe">>;
 
 /**
  * A provider that speaks OpenAI's chat wire format. A streamed answer is the response body itself,
@@ -65,13 +73,16 @@ interface OpenAiDependencies {
 export function createOpenAiProvider(
   settings: ProviderSettings,
   dependencies: OpenAiDependencies,
-): ChatProvider & Required<Pick<Provider, "embed">> {
+): OpenAiProvider {
   return new OpenAiChatProvider(settings, wireDialect(settings.type), dependencies);
 }
 
 class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly fields: ChatFields;
-  readonly embed: NonNullable<Provider["embed"]>;
+  readonly embed: OpenAiProvider["embed"];
+  readonly image: OpenAiProvider["image"];
+  readonly speak: OpenAiProvider["speak"];
+  readonly transcribe: OpenAiProvider["transcribe"];
   readonly #url: string;
   readonly #failureContext: FailureContext;
   readonly #failureReader: FailureReader;
@@ -81,6 +92,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #connectTimeoutMs: number;
   readonly #plainDeltas: boolean;
   readonly #reading: AnswerReading;
+  readonly #responses: ResponsesWire;
 
   constructor(settings: ProviderSettings, dialect: WireDialect, dependencies: OpenAiDependencies) {
     const { clock } = dependencies;
@@ -106,6 +118,20 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       client: this.#client,
       reading: this.#reading,
     });
+    const wire = new TypedWire({
+      settings,
+      // The client prepares one address for each object of headers.
+      headers: { ...this.#headers },
+      clock,
+      httpClient: this.#client,
+      workThread: dependencies.workThread,
+      failureOfStatus,
+    });
+    const { type, baseUrl } = settings;
+    this.#responses = new ResponsesWire(baseUrl, wire);
+    this.image = openAiImages({ wire, type, baseUrl, headers: this.#headers });
+    this.speak = openAiSpeak(wire, settings);
+    this.transcribe = openAiTranscribe(wire, settings, this.#headers);
     const { hostname } = new URL(this.#url);
     this.#plainDeltas = isOpenAiItself(settings.type, hostname);
   }
@@ -113,6 +139,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   chat(call: ChatCall): Promise<ChatAnswer> {
     const signal = call.abortNotice ?? call.signal;
     const { model, modelId } = call;
+    if (speaksResponses(this.fields.type, call)) return this.#responses.chat(call);
     const options = { type: this.fields.type, plainDeltas: this.#plainDeltas, model, modelId };
     try {
       const rendered = call.body.render(openAiBody, options, signal);
@@ -217,16 +244,11 @@ export function requestHeaders(
   settings: ProviderSettings,
   dialect: WireDialect,
 ): Record<string, string> {
-  const headers: Record<string, string> = {
-    "content-type": "application/json",
-    // Expanding costs more than the local network does, and would need a bound of its own.
-    "accept-encoding": "identity",
-  };
+  const headers: Record<string, string> = { ...JSON_HEADERS };
   if (settings.apiKey === undefined) return headers;
-  if (!/^[\x21-\x7e]+$/.test(settings.apiKey)) {
-    throw new Error(`the key of provider "${settings.id}" has characters that no header can carry`);
-  }
-  if (dialect.keyHeader === "api-key") headers["api-key"] = settings.apiKey;
+  assertKeyIsCarried(settings.id, settings.apiKey);
+  if (dialect.keyHeader === "api-key" && settings.keyIsToken !== true)
+    headers["api-key"] = settings.apiKey;
   else headers.authorization = `Bearer ${settings.apiKey}`;
   return headers;
 }

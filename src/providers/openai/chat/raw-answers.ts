@@ -10,8 +10,9 @@ import {
   type RawStream,
   type ReadOptions,
 } from "../../interface.ts";
+import { mediaTokens, TOKENS_OF_IMAGE } from "../../streamed-answer.ts";
 import { AnswerRead } from "../../thread-work.ts";
-import { nestsDeeperThan } from "../../transport/bounded-body.ts";
+import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { failureInside } from "../failure-mapping.ts";
@@ -47,20 +48,11 @@ export class OpenAiCompletion implements RawCompletion {
 
 /** Throws ProviderFailure where a text is no completion. */
 export function parseCompletion(text: string, context: FailureContext): unknown {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    throw brokenAnswer("a body that is no JSON");
-  }
+  const parsed = parsedAnswer(text);
   const failure = failureInside(parsed, context);
   if (failure !== undefined) throw failure;
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
     throw brokenAnswer("JSON that is no object");
-  }
-  // A level of nesting takes two characters, so a short body needs no look.
-  if (text.length > 2 * MAX_COMPLETION_DEPTH && nestsDeeperThan(parsed, MAX_COMPLETION_DEPTH)) {
-    throw brokenAnswer("JSON that is nested too deeply");
   }
   return parsed;
 }
@@ -79,9 +71,6 @@ export const longCompletion = new AnswerRead(
     return { ...facts, body: new TextEncoder().encode(JSON.stringify(rest)) };
   },
 );
-
-/** Deeper completions parse, but cannot be serialised again. */
-const MAX_COMPLETION_DEPTH = 1024;
 
 /** Where the bytes of a stream come from, as a stream or piece by piece. */
 interface StreamSource {
@@ -129,6 +118,8 @@ export function normaliseCompletion(
   if (!Array.isArray(choices) || choices.length === 0) throw broken("an answer without choices");
   const usage = reportedUsage(raw, choices.length === 1);
   let bytes = 0;
+  let images = 0;
+  let soundTokens = 0;
   for (let position = 0; position < choices.length; position++) {
     const choice: unknown = choices[position];
     if (!isFields(choice) || !isFields(choice.message)) throw broken("a choice without a message");
@@ -141,7 +132,11 @@ export function normaliseCompletion(
     message.content ??= null;
     message.refusal ??= null;
     choice.logprobs ??= null;
-    if (usage === undefined) bytes += bytesSaid(message);
+    if (usage === undefined) {
+      bytes += bytesSaid(message);
+      if (Array.isArray(message.images)) images += message.images.length;
+      soundTokens += tokensSpoken(message.audio);
+    }
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   for (const name of PRIVATE_MEMBERS) if (raw[name] !== undefined) delete raw[name];
@@ -149,7 +144,13 @@ export function normaliseCompletion(
   normaliseHead(raw);
   raw.object = "chat.completion";
   raw.created = createdTime(raw.created) ?? nowSeconds;
-  return { body: raw, usage, estimatedTokens: tokensOfBytes(bytes) };
+  const imageTokens = images * TOKENS_OF_IMAGE;
+  return {
+    body: raw,
+    usage,
+    estimatedTokens: tokensOfBytes(bytes) + imageTokens + soundTokens,
+    estimatedMedia: mediaTokens(imageTokens, soundTokens),
+  };
 }
 
 function normaliseChoice(
@@ -168,9 +169,18 @@ function normaliseChoice(
     : (finishReason(choice.finish_reason, hasToolCalls) ?? (hasToolCalls ? "tool_calls" : "stop"));
 }
 
+/** What is said takes some six tokens of sound for one of text, whatever format the sound has. */
+const SOUND_TOKENS_FOR_TEXT = 6;
+
+function tokensSpoken(audio: unknown): number {
+  if (!isFields(audio)) return 0;
+  return tokensOfBytes(bytesOf(audio.transcript)) * SOUND_TOKENS_FOR_TEXT;
+}
+
 function bytesSaid(message: Record<string, unknown>): number {
   const { content, refusal, reasoning, tool_calls: calls, function_call: called } = message;
-  const bytesCalled = bytesOf(calls) + bytesOf(called);
+  const spoken = isFields(message.audio) ? bytesOf(message.audio.transcript) : 0;
+  const bytesCalled = bytesOf(calls) + bytesOf(called) + spoken;
   return bytesOf(content) + bytesOf(refusal) + bytesOf(reasoning) + bytesCalled;
 }
 

@@ -1,5 +1,6 @@
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
+import { mediaTokens } from "../../streamed-answer.ts";
 import { CACHE_WRITE_NAMES, CACHED_TOKENS_NAMES, GROQS_MEMBER } from "../wire-dialects.ts";
 
 /**
@@ -58,6 +59,10 @@ function readUsage(raw: unknown): Usage | undefined {
   const promptTokens = prompt + apart.cache;
   const completionTokens = completion + apart.reasoning;
   const cachedPromptTokens = Math.min(cached, promptTokens);
+  // OpenRouter's.
+  const images = Math.min(countOr0(ofCompletion?.image_tokens), completionTokens);
+  const sound = Math.min(countOr0(ofCompletion?.audio_tokens), completionTokens - images);
+  const heard = Math.min(countOr0(ofPrompt?.audio_tokens), promptTokens - cachedPromptTokens);
   return {
     promptTokens,
     cachedPromptTokens,
@@ -65,6 +70,8 @@ function readUsage(raw: unknown): Usage | undefined {
     completionTokens,
     reasoningTokens: Math.min(apart.reasoning || reasoning, completionTokens),
     estimated: false,
+    ...(heard > 0 && { audioPromptTokens: heard }),
+    ...mediaTokens(images, sound),
   };
 }
 

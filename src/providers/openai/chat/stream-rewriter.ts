@@ -183,6 +183,14 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     this.#meterText(delta.reasoning);
     this.#meterText(delta.refusal);
     this.meter(calledBytes(delta));
+    if (Array.isArray(delta.images)) for (const _ of delta.images) this.meterImage();
+    if (isFields(delta.audio)) this.#meterSpoken(delta.audio);
+  }
+
+  /** `{id, data, transcript, expires_at}`: data is base64, four characters for three bytes. */
+  #meterSpoken({ data, transcript }: Record<string, unknown>): void {
+    this.#meterText(transcript);
+    if (typeof data === "string") this.meterSound(Math.floor((data.length * 3) / 4));
   }
 
   #meterText(text: unknown): void {

@@ -1,0 +1,77 @@
+import type { Database } from "../client.ts";
+import { queueRemovals } from "./files.ts";
+
+/** How long a link is good, from when its bytes are stored (spec 8). */
+const LIFETIME_SECONDS = 3_600;
+
+export interface NewMediaLink {
+  readonly id: string;
+  readonly contentType: string;
+  readonly bytes: number;
+}
+
+/** Notes links whose bytes are to be stored; those that never are expire like the others. */
+export async function insertMediaLinks(
+  sql: Database,
+  organizationId: string,
+  links: readonly NewMediaLink[],
+): Promise<void> {
+  const ids = links.map(({ id }) => id);
+  const types = links.map(({ contentType }) => contentType);
+  const sizes = links.map(({ bytes }) => String(bytes));
+  await sql`
+    INSERT INTO media_links (id, organization_id, content_type, bytes, expires_at)
+    SELECT link.id, ${organizationId}, link.content_type, link.bytes,
+      clock_timestamp() + make_interval(secs => ${LIFETIME_SECONDS})
+    FROM unnest(${sql.array(ids)}::text[], ${sql.array(types)}::text[],
+      ${sql.array(sizes)}::bigint[]) AS link (id, content_type, bytes)`;
+}
+
+/** Begins the lifetime of links whose bytes are stored. Returns how many of them have not expired before. */
+export async function beginMediaLinks(sql: Database, ids: readonly string[]): Promise<number> {
+  const begun = await sql`
+    UPDATE media_links
+    SET expires_at = clock_timestamp() + make_interval(secs => ${LIFETIME_SECONDS})
+    WHERE id = ANY(${sql.array([...ids])}::text[]) AND expires_at > clock_timestamp()`;
+  return begun.count;
+}
+
+interface MediaRow {
+  readonly content_type: string;
+  readonly bytes: bigint;
+}
+
+/** What a link leads to, while it is good and its organization is not suspended. */
+export async function findMediaLink(
+  sql: Database,
+  id: string,
+): Promise<Omit<NewMediaLink, "id"> | undefined> {
+  const [row] = await sql<MediaRow[]>`
+    SELECT content_type, bytes FROM media_links m
+    WHERE m.id = ${id} AND m.expires_at > clock_timestamp()
+      AND NOT EXISTS (SELECT 1 FROM organizations o
+        WHERE o.id = m.organization_id AND o.suspended_at IS NOT NULL)`;
+  return row && { contentType: row.content_type, bytes: Number(row.bytes) };
+}
+
+/** Only one instance does this at a time; a number that no other user of the database takes. */
+const EXPIRY_LOCK = 7_203_114_504;
+
+/** Deletes links whose time is up, and queues their bytes for removal. Returns how many, at most `limit`. */
+export function deleteExpiredMediaLinks(sql: Database, limit: number): Promise<number> {
+  return sql.begin(async (transaction) => {
+    const [lock] = await transaction<{ taken: boolean }[]>`
+      SELECT pg_try_advisory_xact_lock(${EXPIRY_LOCK}) AS taken`;
+    if (!lock!.taken) return 0;
+    const expired = await transaction<{ id: string }[]>`
+      DELETE FROM media_links WHERE id IN (
+        SELECT id FROM media_links WHERE expires_at <= clock_timestamp()
+        ORDER BY expires_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      RETURNING id`;
+    await queueRemovals(
+      transaction,
+      expired.map(({ id }) => id),
+    );
+    return expired.length;
+  });
+}

@@ -1,0 +1,227 @@
+import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
+import type { KeptResponse, StatementEffect } from "../ledger/effects.ts";
+
+/** How long a response can be read and continued (spec 3.5). */
+const LIFETIME = "30 days";
+/**
+ * Longer than any call runs. Rows whose charge has not been written are left for so long, and so are those that are
+ * not readable any more: a call that began before may still continue from them.
+ */
+const LONGEST_CALL = "1 day";
+
+/** Its head is the response without its output; input and output are items. In the order of their names. */
+export type ContentKind = "head" | "input" | "output";
+
+/** A stored response, as far as those that continue it need it. */
+export interface ResponsePlace {
+  readonly id: string;
+  readonly chainId: string;
+  readonly chainBytes: number;
+}
+
+export interface NewResponse {
+  readonly id: string;
+  readonly organizationId: string;
+  /** The response that it continues from. */
+  readonly previousId: string | null;
+  readonly chainId: string;
+}
+
+/** Sealed. */
+export interface ContentPiece {
+  readonly kind: ContentKind;
+  /** Of the kind, from 0. */
+  readonly number: number;
+  readonly sealed: Uint8Array;
+}
+
+/** Digits enough for the pieces of the longest body, so that texts sort as numbers do. */
+const PIECE_DIGITS = 5;
+
+function partOf({ kind, number }: ContentPiece): string {
+  return `${kind}.${String(number).padStart(PIECE_DIGITS, "0")}`;
+}
+
+/**
+ * Writes pieces of a response whose charge is still to come, sealed with the key of that id: no reader sees
+ * them until then. Returns the id of the current sealing key; if it is another one, the function has written nothing.
+ * @param waitsForDisk false only for all of a response at once: its charge's commit, which stands behind it in the
+ * log, brings both to the disk (PostgreSQL documentation, Asynchronous Commit). A server that crashes in
+ * between loses all of it, and `keepResponses` finds that out.
+ */
+export async function writeUncharged(
+  sql: Database,
+  { id, organizationId, previousId, chainId }: NewResponse,
+  pieces: readonly ContentPiece[],
+  keyId: string,
+  { waitsForDisk }: { readonly waitsForDisk: boolean },
+): Promise<string> {
+  const rows = pieces.map((piece) => [partOf(piece), piece.sealed as Buffer] as const);
+  const [row] = await sql<{ sealing_id: string | null }[]>`
+    WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
+    response AS (
+      INSERT INTO responses (id, organization_id, previous_id, chain_id, remove_after)
+      SELECT ${id}, ${organizationId}, ${previousId}, ${chainId},
+        clock_timestamp() + ${LONGEST_CALL}::interval
+      FROM sealing WHERE key_id = ${keyId}
+      ON CONFLICT (id) DO NOTHING),
+    written AS (
+      INSERT INTO response_contents (response_id, part, sealed)
+      SELECT ${id}, piece.part, piece.sealed::bytea
+      FROM (VALUES ${sql(rows as never)}) AS piece (part, sealed)
+      WHERE EXISTS (SELECT 1 FROM sealing WHERE key_id = ${keyId})
+      ON CONFLICT (response_id, part) DO UPDATE SET sealed = EXCLUDED.sealed)
+    SELECT (SELECT key_id FROM sealing) AS sealing_id,
+      set_config('synchronous_commit', ${waitsForDisk ? "on" : "off"}, true)`;
+  if (!row?.sealing_id) throw new Error("the database has not been used with a master key yet");
+  return row.sealing_id;
+}
+
+/**
+ * The call of function keep_responses: makes responses visible, of which all contents are written. Raises
+ * RESPONSE_LOST, and so ends the transaction of their charges, where one of them is not there.
+ */
+export function keepResponses(
+  sql: Database | DatabaseTransaction,
+  kept: readonly KeptResponse[],
+): SqlFragment {
+  const rows = kept.map(({ id, ownBytes, chainBytes }) => {
+    return { id, own_bytes: ownBytes, chain_bytes: chainBytes };
+  });
+  return sql`keep_responses(${JSON.stringify(rows)}::text::jsonb,
+    ${LIFETIME}::interval + ${LONGEST_CALL}::interval)`;
+}
+
+/** Makes a response, of which all contents are written, visible with its charge. */
+export function keepResponseEffect(kept: KeptResponse): StatementEffect {
+  return {
+    kind: "statement",
+    name: "response-keep",
+    tables: ["responses"],
+    events: [],
+    keeps: kept,
+    async run(sql) {
+      await sql`SELECT ${keepResponses(sql, [kept])}`;
+    },
+  };
+}
+
+/** Undefined where there is none that the organization may read. */
+export async function findResponse(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<ResponsePlace | undefined> {
+  const [row] = await sql<{ chain_id: string; chain_bytes: string }[]>`
+    SELECT chain_id, chain_bytes::text FROM responses
+    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+      AND created_at > clock_timestamp() - ${LIFETIME}::interval`;
+  return row && { id, chainId: row.chain_id, chainBytes: Number(row.chain_bytes) };
+}
+
+/**
+ * The sealed input and output of a response and of all before it, the oldest first. Where one of them was
+ * deleted, they begin behind it; they do not expire while a later one lives.
+ */
+export async function readChain(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<{ readonly pieces: ChainPiece[]; readonly isWhole: boolean }> {
+  // LIMIT and OFFSET keep it to one look into an index for each row, whatever the planner thinks of the tables.
+  const rows: (ChainPiece & { previous_id: string | null })[] = [];
+  const reading = sql<typeof rows>`
+    WITH RECURSIVE chain AS (
+      SELECT id, previous_id, 0 AS depth FROM responses
+      WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+      UNION ALL
+      SELECT before.id, before.previous_id, chain.depth + 1
+      FROM chain CROSS JOIN LATERAL (
+        SELECT id, previous_id FROM responses WHERE id = chain.previous_id
+          AND organization_id = ${organizationId} AND is_kept LIMIT 1) AS before)
+    SELECT chain.id, chain.previous_id, split_part(c.part, '.', 1) AS kind, c.sealed
+    FROM chain CROSS JOIN LATERAL (
+      SELECT part, sealed FROM response_contents
+      WHERE response_id = chain.id AND part >= 'input' OFFSET 0) AS c
+    ORDER BY chain.depth DESC, c.part`.cursor(ROWS_AT_ONCE);
+  for await (const some of reading) rows.push(...some);
+  return { pieces: rows, isWhole: rows[0]?.previous_id === null };
+}
+
+export interface ChainPiece {
+  /** Of its response. */
+  readonly id: string;
+  readonly kind: ContentKind;
+  readonly sealed: Uint8Array;
+}
+
+/** Reading more rows at once would hold the event loop: 4,096 take about 5 ms. */
+const ROWS_AT_ONCE = 4_096;
+
+/** Sealed contents of one kind, or of several, of those of the responses that the organization may read. */
+export async function readContents(
+  sql: Database,
+  organizationId: string,
+  ids: readonly string[],
+  kinds: readonly ContentKind[],
+): Promise<ChainPiece[]> {
+  return sql<ChainPiece[]>`
+    SELECT r.id, split_part(c.part, '.', 1) AS kind, c.sealed
+    FROM responses r JOIN response_contents c ON c.response_id = r.id
+    WHERE r.id = ANY (${sql.array([...ids])}::text[]) AND r.organization_id = ${organizationId}
+      AND r.is_kept AND r.created_at > clock_timestamp() - ${LIFETIME}::interval
+      AND split_part(c.part, '.', 1) = ANY (${sql.array([...kinds])}::text[])
+    ORDER BY r.id, c.part`;
+}
+
+/** How many bytes of input and output these responses have together. */
+export async function sizeOfResponses(
+  sql: Database,
+  organizationId: string,
+  ids: readonly string[],
+): Promise<number> {
+  const [row] = await sql<{ bytes: string }[]>`
+    SELECT coalesce(sum(own_bytes), 0)::text AS bytes FROM responses
+    WHERE id = ANY (${sql.array([...ids])}::text[]) AND organization_id = ${organizationId} AND is_kept`;
+  return Number(row!.bytes);
+}
+
+/** False where there is none that the organization may read. Its contents go with it. */
+export async function deleteResponse(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<boolean> {
+  const deleted = await sql`DELETE FROM responses
+    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+      AND created_at > clock_timestamp() - ${LIFETIME}::interval`;
+  return deleted.count > 0;
+}
+
+/** Each with contents of up to tens of megabytes. */
+const REMOVAL_BATCH = 100;
+
+/**
+ * Looks at a bounded number of those that are due: removes them, but for those that a later response of their chain
+ * still needs, which are due again when that one is. True where there may be more.
+ */
+export async function removeOldResponses(sql: Database): Promise<boolean> {
+  const [row] = await sql<{ looked: number }[]>`
+    WITH due AS MATERIALIZED (
+      SELECT id, is_kept, chain_id FROM responses WHERE remove_after < clock_timestamp()
+      ORDER BY remove_after LIMIT ${REMOVAL_BATCH} FOR UPDATE SKIP LOCKED),
+    judged AS MATERIALIZED (
+      SELECT due.id, due.is_kept, (
+        SELECT max(r.created_at) FROM responses r WHERE r.chain_id = due.chain_id AND r.is_kept
+      ) + ${LIFETIME}::interval + ${LONGEST_CALL}::interval AS needed_until
+      FROM due),
+    removed AS (
+      DELETE FROM responses WHERE id IN (
+        SELECT id FROM judged WHERE NOT is_kept OR needed_until < clock_timestamp())),
+    put_off AS (
+      UPDATE responses SET remove_after = judged.needed_until FROM judged
+      WHERE responses.id = judged.id AND judged.is_kept
+        AND judged.needed_until >= clock_timestamp())
+    SELECT count(*)::int AS looked FROM due`;
+  return row!.looked === REMOVAL_BATCH;
+}

@@ -1,0 +1,161 @@
+import type { ChunkingStrategy, IndexingError } from "../../src/lib/vector-store.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+
+/** A file in a store as its owner sees it. */
+export interface IndexedFile {
+  readonly id: string;
+  /** Names its chunks. */
+  readonly number: bigint;
+  readonly storeNumber: bigint | null;
+  readonly organizationId: string;
+  readonly vectorStoreId: string;
+  readonly fileId: string;
+  readonly status: "in_progress" | "completed" | "failed" | "cancelled" | "removed";
+  readonly chunking: ChunkingStrategy;
+  /** 0 until all are written. */
+  readonly chunks: number;
+  readonly attempts: number;
+}
+
+export async function readIndexedFile(sql: Database, id: string): Promise<IndexedFile | undefined> {
+  const [row] = await sql<
+    {
+      number: bigint;
+      store_number: bigint | null;
+      organization_id: string;
+      vector_store_id: string;
+      file_id: string;
+      status: IndexedFile["status"];
+      max_chunk_tokens: number;
+      overlap_tokens: number;
+      chunks: number;
+      attempts: number;
+    }[]
+  >`
+    SELECT f.*, s.number AS store_number FROM vector_store_files f
+    LEFT JOIN vector_stores s ON s.id = f.vector_store_id WHERE f.id = ${id}`;
+  if (row === undefined) return undefined;
+  return {
+    id,
+    number: row.number,
+    storeNumber: row.store_number,
+    organizationId: row.organization_id,
+    vectorStoreId: row.vector_store_id,
+    fileId: row.file_id,
+    status: row.status,
+    chunking: { maxTokens: row.max_chunk_tokens, overlapTokens: row.overlap_tokens },
+    chunks: row.chunks,
+    attempts: row.attempts,
+  };
+}
+
+export interface NewChunk {
+  readonly text: string;
+  /** As `searchWords` gives them. */
+  readonly words: string;
+}
+
+/** Writes chunks that nothing finds before `completeText`. */
+export async function insertChunks(
+  sql: DatabaseTransaction,
+  { number, storeNumber }: Pick<IndexedFile, "number" | "storeNumber">,
+  firstPosition: number,
+  chunks: readonly NewChunk[],
+): Promise<void> {
+  await sql`
+    INSERT INTO vector_store_chunks (file, position, text, words, length)
+    SELECT ${number.toString()}::bigint, ${firstPosition}::int + c.nth::int - 1, c.text,
+      array_to_tsvector(w.stems), cardinality(w.stems)
+    FROM ROWS FROM (unnest(${sql.array(chunks.map(({ text }) => text))}::text[]),
+      unnest(${sql.array(chunks.map(({ words }) => words))}::text[])) WITH ORDINALITY AS c (text, words, nth)
+    CROSS JOIN LATERAL (
+      SELECT coalesce(array_agg(${`${storeNumber}:`} || stem), '{}') AS stems
+      FROM unnest(tsvector_to_array(to_tsvector('english', c.words))) AS stem) w`;
+}
+
+export interface ChunkLimits {
+  readonly maxOfStore: number;
+  readonly maxOfOrganization: number;
+}
+
+/**
+ * All chunks are written: the file is found from now on. `full` where the store or the organization has no room
+ * for them; `moved` where the file was removed or cancelled meanwhile.
+ */
+export async function completeText(
+  sql: DatabaseTransaction,
+  { id, vectorStoreId, organizationId }: IndexedFile,
+  written: { readonly chunks: number; readonly usageBytes: number },
+  { maxOfStore, maxOfOrganization }: ChunkLimits,
+): Promise<"completed" | "full" | "moved"> {
+  // One file of an organization at a time, so that none is counted too late.
+  await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`vector chunks ${organizationId}`}, 0))`;
+  const [sums] = await sql<{ of_store: bigint; of_organization: bigint }[]>`
+    SELECT coalesce(sum(chunks) FILTER (WHERE vector_store_id = ${vectorStoreId}), 0)::bigint AS of_store,
+      coalesce(sum(chunks), 0)::bigint AS of_organization
+    FROM vector_store_files WHERE organization_id = ${organizationId} AND status <> 'removed'`;
+  const isFull =
+    Number(sums!.of_store) + written.chunks > maxOfStore ||
+    Number(sums!.of_organization) + written.chunks > maxOfOrganization;
+  if (isFull) return "full";
+  const updated = await sql`
+    UPDATE vector_store_files SET status = 'completed', chunks = ${written.chunks},
+      usage_bytes = ${written.usageBytes}, due_at = NULL, attempts = 0
+    WHERE id = ${id} AND status = 'in_progress'`;
+  return updated.count > 0 ? "completed" : "moved";
+}
+
+/** The file has no text that can be found; its owner removes what was written of it. */
+export async function failIndexing(
+  sql: DatabaseTransaction,
+  id: string,
+  { code, message }: IndexingError,
+): Promise<void> {
+  await sql`UPDATE vector_store_files SET status = 'failed', error_code = ${code},
+      error_message = ${message}, due_at = clock_timestamp(), attempts = 0
+    WHERE id = ${id} AND status = 'in_progress'`;
+}
+
+/** An attempt has failed; the next one follows in so many milliseconds. */
+export async function postponeIndexing(
+  sql: DatabaseTransaction,
+  id: string,
+  delayMs: number,
+): Promise<void> {
+  await sql`UPDATE vector_store_files SET attempts = attempts + 1,
+      due_at = clock_timestamp() + make_interval(secs => ${delayMs / 1_000})
+    WHERE id = ${id}`;
+}
+
+const CHUNKS_AT_A_TIME = 1_000;
+
+/** Deletes some chunks of a file. True where there may be more. */
+export async function deleteChunks(sql: DatabaseTransaction, file: bigint): Promise<boolean> {
+  const number = file.toString();
+  const deleted =
+    await sql`DELETE FROM vector_store_chunks WHERE file = ${number}::bigint AND position IN (
+    SELECT position FROM vector_store_chunks WHERE file = ${number}::bigint
+    ORDER BY position LIMIT ${CHUNKS_AT_A_TIME})`;
+  return deleted.count === CHUNKS_AT_A_TIME;
+}
+
+/** Its chunks are gone: the row of a removed file goes too, that of another one rests. */
+export async function endRemoval(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`DELETE FROM vector_store_files WHERE id = ${id} AND status = 'removed'`;
+  await sql`UPDATE vector_store_files SET due_at = NULL
+    WHERE id = ${id} AND status IN ('failed', 'cancelled')`;
+}
+
+/** The chunks of a file in their order, from a position on. */
+export async function readChunkTexts(
+  sql: Database,
+  storeFileId: string,
+  firstPosition: number,
+  limit: number,
+): Promise<string[]> {
+  const rows = await sql<{ text: string }[]>`
+    SELECT c.text FROM vector_store_files f JOIN vector_store_chunks c ON c.file = f.number
+    WHERE f.id = ${storeFileId} AND f.status = 'completed' AND c.position >= ${firstPosition}
+    ORDER BY c.position LIMIT ${limit}`;
+  return rows.map(({ text }) => text);
+}

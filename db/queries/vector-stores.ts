@@ -1,0 +1,193 @@
+import { timeOfId } from "../../src/lib/ids.ts";
+import {
+  type FileCounts,
+  type Listed,
+  type ListPage,
+  STORE_FILE_STATUSES,
+  type VectorStore,
+} from "../../src/lib/vector-store.ts";
+import type { Database, DatabaseTransaction } from "../client.ts";
+import { listedOf, placeOfPage } from "./id-pages.ts";
+import { removeStoreFiles } from "./vector-store-files.ts";
+
+interface StoreRow {
+  readonly id: string;
+  readonly organization_id: string;
+  readonly name: string | null;
+  readonly description: string | null;
+  readonly metadata: Record<string, string> | null;
+  readonly expires_after_days: number | null;
+  readonly created_at: Date;
+  readonly last_active_at: Date;
+  readonly expires_at: Date | null;
+  readonly is_expired: boolean;
+  readonly usage_bytes: bigint | null;
+  readonly file_counts: Record<string, number> | null;
+}
+
+function storeRecord(row: StoreRow): VectorStore {
+  const counts = STORE_FILE_STATUSES.map((status) => [status, row.file_counts?.[status] ?? 0]);
+  return {
+    id: row.id,
+    organizationId: row.organization_id,
+    name: row.name,
+    description: row.description,
+    metadata: row.metadata,
+    expiresAfterDays: row.expires_after_days,
+    createdAtMs: row.created_at.getTime(),
+    lastActiveAtMs: row.last_active_at.getTime(),
+    expiresAtMs: row.expires_at?.getTime() ?? null,
+    isExpired: row.is_expired,
+    usageBytes: Number(row.usage_bytes ?? 0n),
+    fileCounts: Object.fromEntries(counts) as FileCounts,
+  };
+}
+
+export interface NewVectorStore {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly name: string | null;
+  readonly description: string | null;
+  readonly metadata: Readonly<Record<string, string>> | null;
+  readonly expiresAfterDays: number | null;
+}
+
+/** False where the organization has `maxStores` already. */
+export async function insertVectorStore(
+  sql: DatabaseTransaction,
+  store: NewVectorStore,
+  maxStores: number,
+): Promise<boolean> {
+  // One insertion of an organization at a time, so that none is counted too late.
+  await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`vector stores ${store.organizationId}`}, 0))`;
+  const createdAt = new Date(timeOfId(store.id));
+  const inserted = await sql`
+    INSERT INTO vector_stores (id, organization_id, name, description, metadata,
+      expires_after_days, created_at, last_active_at, expires_at)
+    SELECT ${store.id}, ${store.organizationId}, ${store.name}, ${store.description},
+      ${jsonOf(store.metadata)}::text::jsonb, ${store.expiresAfterDays}::int,
+      ${createdAt}, ${createdAt}, ${createdAt}::timestamptz + make_interval(days => ${store.expiresAfterDays}::int)
+    WHERE (SELECT count(*) FROM vector_stores WHERE organization_id = ${store.organizationId}) < ${maxStores}`;
+  return inserted.count > 0;
+}
+
+function jsonOf(value: unknown): string | null {
+  return value === null ? null : JSON.stringify(value);
+}
+
+/** Stores of these ids that the organization has. */
+export async function findVectorStores(
+  sql: Database,
+  organizationId: string,
+  ids: readonly string[],
+): Promise<VectorStore[]> {
+  const rows = await sql<StoreRow[]>`
+    SELECT s.*, coalesce(s.expires_at <= clock_timestamp(), false) AS is_expired,
+      c.usage_bytes, c.file_counts
+    FROM vector_stores s CROSS JOIN LATERAL (${countsOfStore(sql)}) c
+    WHERE s.organization_id = ${organizationId} AND s.id = ANY (${sql.array([...ids])}::text[])`;
+  return rows.map(storeRecord);
+}
+
+/** A page of an organization's stores in the order of their creation, which is that of their ids. */
+export async function listVectorStores(
+  sql: Database,
+  organizationId: string,
+  page: ListPage,
+): Promise<Listed<VectorStore>> {
+  const { condition, order } = placeOfPage(sql, sql`s.id`, page);
+  const rows = await sql<StoreRow[]>`
+    SELECT s.*, coalesce(s.expires_at <= clock_timestamp(), false) AS is_expired,
+      c.usage_bytes, c.file_counts
+    FROM (SELECT * FROM vector_stores s WHERE organization_id = ${organizationId} ${condition}
+      ORDER BY s.id COLLATE "C" ${order} LIMIT ${page.limit + 1}) s
+    CROSS JOIN LATERAL (${countsOfStore(sql)}) c ORDER BY s.id COLLATE "C" ${order}`;
+  return listedOf(rows.map(storeRecord), page);
+}
+
+function countsOfStore(sql: Database) {
+  return sql`SELECT sum(b.bytes)::bigint AS usage_bytes, jsonb_object_agg(b.status, b.files) AS file_counts
+    FROM (SELECT f.status, count(*) AS files, sum(f.usage_bytes) AS bytes FROM vector_store_files f
+      WHERE f.vector_store_id = s.id AND f.status <> 'removed' GROUP BY f.status) b`;
+}
+
+export interface StoreChange {
+  readonly name?: string | null;
+  readonly metadata?: Readonly<Record<string, string>> | null;
+  readonly expiresAfterDays?: number | null;
+}
+
+/** Changes what is named. False where there is no such store, or it has expired. */
+export async function updateVectorStore(
+  sql: Database,
+  organizationId: string,
+  id: string,
+  change: StoreChange,
+): Promise<boolean> {
+  const name = change.name === undefined ? sql`name` : sql`${change.name}`;
+  const metadata =
+    change.metadata === undefined ? sql`metadata` : sql`${jsonOf(change.metadata)}::text::jsonb`;
+  const days =
+    change.expiresAfterDays === undefined
+      ? sql`expires_after_days`
+      : sql`${change.expiresAfterDays}::int`;
+  const updated = await sql`
+    UPDATE vector_stores SET name = ${name}, metadata = ${metadata}, expires_after_days = ${days},
+      last_active_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(days => ${days})
+    WHERE id = ${id} AND organization_id = ${organizationId}
+      AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
+  return updated.count > 0;
+}
+
+const MOST_OFTEN_NOTED = "1 minute";
+
+/** Puts off the expiry of stores that are used; written at most once a minute. */
+export async function noteStoresUsed(sql: Database, ids: readonly string[]): Promise<void> {
+  await sql`
+    UPDATE vector_stores SET last_active_at = clock_timestamp(),
+      expires_at = clock_timestamp() + make_interval(days => expires_after_days)
+    WHERE id = ANY (${sql.array([...ids])}::text[])
+      AND last_active_at < clock_timestamp() - ${MOST_OFTEN_NOTED}::interval
+      AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
+}
+
+/** Its files are removed by their owners. False where there is no such store. */
+export async function deleteVectorStore(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  id: string,
+): Promise<boolean> {
+  const deleted = await sql`
+    DELETE FROM vector_stores WHERE id = ${id} AND organization_id = ${organizationId}`;
+  if (deleted.count === 0) return false;
+  await removeFilesOfStores(sql, [id]);
+  return true;
+}
+
+async function removeFilesOfStores(
+  sql: DatabaseTransaction,
+  ids: readonly string[],
+): Promise<void> {
+  await removeStoreFiles(sql, sql`vector_store_id = ANY (${sql.array([...ids])}::text[])`);
+  await sql`DELETE FROM vector_store_batches WHERE vector_store_id = ANY (${sql.array([...ids])}::text[])`;
+}
+
+const EXPIRED_AT_A_TIME = 10;
+
+/** Removes the files of stores that have expired, of a bounded number of stores. */
+export async function clearExpiredStores(sql: Database): Promise<void> {
+  const [due] = await sql`SELECT 1 FROM vector_stores
+    WHERE expires_at <= clock_timestamp() AND cleared_at IS NULL LIMIT 1`;
+  if (due === undefined) return;
+  await sql.begin(async (transaction) => {
+    const cleared = await transaction<{ id: string }[]>`
+      UPDATE vector_stores SET cleared_at = clock_timestamp() WHERE id IN (
+        SELECT id FROM vector_stores WHERE expires_at <= clock_timestamp() AND cleared_at IS NULL
+        LIMIT ${EXPIRED_AT_A_TIME} FOR UPDATE SKIP LOCKED)
+      RETURNING id`;
+    await removeFilesOfStores(
+      transaction,
+      cleared.map(({ id }) => id),
+    );
+  });
+}

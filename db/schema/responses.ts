@@ -1,0 +1,63 @@
+import { sql } from "drizzle-orm";
+import {
+  bigint,
+  boolean,
+  customType,
+  index,
+  integer,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+} from "drizzle-orm/pg-core";
+import { organizations } from "./organizations.ts";
+
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+
+/**
+ * Responses that can be continued. A row and its contents are written before the charge, over a connection of
+ * their own, however long they are; the charge's transaction sets `is_kept`, and from then on they exist for
+ * readers. What a process that died has left is removed after a day.
+ */
+export const responses = pgTable(
+  "responses",
+  {
+    id: text("id").primaryKey(),
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    /** The response that it continues from, which may be deleted: then the chain is broken. */
+    previousId: text("previous_id"),
+    /** The first response of the chain. */
+    chainId: text("chain_id").notNull(),
+    /** Of its input and output. */
+    ownBytes: integer("own_bytes").notNull().default(0),
+    /** The same with those of all before it. */
+    chainBytes: bigint("chain_bytes", { mode: "number" }).notNull().default(0),
+    isKept: boolean("is_kept").notNull().default(false),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+    /** Looked at then: later responses of its chain keep it for as long as they live. */
+    removeAfter: timestamp("remove_after", { withTimezone: true }).notNull(),
+  },
+  (table) => [
+    index("responses_chain").on(table.chainId, table.createdAt),
+    index("responses_removal").on(table.removeAfter),
+  ],
+);
+
+/** What a response holds, in pieces of bounded length: JSON, cut anywhere. */
+export const responseContents = pgTable(
+  "response_contents",
+  {
+    responseId: text("response_id")
+      .notNull()
+      .references(() => responses.id, { onDelete: "cascade" }),
+    /** The kind of content and the number of the piece, in their order: see `ContentKind`. */
+    part: text("part").notNull(),
+    /** Sealed with the master key. */
+    sealed: bytea("sealed").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.responseId, table.part] })],
+);

@@ -1,0 +1,118 @@
+import { sql } from "drizzle-orm";
+import {
+  bigint,
+  customType,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+  uniqueIndex,
+} from "drizzle-orm/pg-core";
+import { organizations } from "./organizations.ts";
+
+const tsvector = customType<{ data: string }>({ dataType: () => "tsvector" });
+
+const time = (name: string) => timestamp(name, { withTimezone: true });
+
+/** Vector stores of organizations; the order of their ids is the order of their creation. */
+export const vectorStores = pgTable(
+  "vector_stores",
+  {
+    id: text("id").primaryKey(),
+    /** Stands before each word of its chunks, so that the index keeps the words of each store apart. */
+    number: bigint("number", { mode: "bigint" }).generatedAlwaysAsIdentity(),
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    name: text("name"),
+    description: text("description"),
+    metadata: jsonb("metadata"),
+    /** Null: kept until it is deleted. */
+    expiresAfterDays: integer("expires_after_days"),
+    createdAt: time("created_at").notNull(),
+    lastActiveAt: time("last_active_at").notNull(),
+    expiresAt: time("expires_at"),
+    /** When its files were removed because it had expired. */
+    clearedAt: time("cleared_at"),
+  },
+  (table) => [
+    index("vector_stores_listing").on(table.organizationId, sql`${table.id} COLLATE "C"`),
+    index("vector_stores_expiry")
+      .on(table.expiresAt)
+      .where(sql`expires_at IS NOT NULL AND cleared_at IS NULL`),
+  ],
+);
+
+/**
+ * Files in vector stores. States: in_progress (an owner indexes it), completed, failed, cancelled, and removed,
+ * which no request sees: its owner deletes the chunks, then the row.
+ */
+export const vectorStoreFiles = pgTable(
+  "vector_store_files",
+  {
+    /** Of this file in this store, and of its owner's lease; the order of ids is that of their creation. */
+    id: text("id").primaryKey(),
+    number: bigint("number", { mode: "bigint" }).generatedAlwaysAsIdentity().unique(),
+    organizationId: text("organization_id").notNull(),
+    vectorStoreId: text("vector_store_id").notNull(),
+    fileId: text("file_id").notNull(),
+    batchId: text("batch_id"),
+    status: text("status").notNull(),
+    errorCode: text("error_code"),
+    errorMessage: text("error_message"),
+    attributes: jsonb("attributes").notNull(),
+    maxChunkTokens: integer("max_chunk_tokens").notNull(),
+    overlapTokens: integer("overlap_tokens").notNull(),
+    chunks: integer("chunks").notNull().default(0),
+    usageBytes: bigint("usage_bytes", { mode: "number" }).notNull().default(0),
+    /** When its owner has something to do; null: never. */
+    dueAt: time("due_at"),
+    /** Attempts of the present step that failed. */
+    attempts: integer("attempts").notNull().default(0),
+    createdAt: time("created_at").notNull(),
+  },
+  (table) => [
+    uniqueIndex("vector_store_files_present")
+      .on(table.vectorStoreId, table.fileId)
+      .where(sql`status <> 'removed'`),
+    index("vector_store_files_listing").on(table.vectorStoreId, sql`${table.id} COLLATE "C"`),
+    index("vector_store_files_file").on(table.fileId),
+    index("vector_store_files_organization").on(table.organizationId),
+    index("vector_store_files_batch").on(table.batchId).where(sql`batch_id IS NOT NULL`),
+    index("vector_store_files_due")
+      .on(table.organizationId, table.dueAt)
+      .where(sql`due_at IS NOT NULL`),
+  ],
+);
+
+export const vectorStoreBatches = pgTable("vector_store_batches", {
+  id: text("id").primaryKey(),
+  organizationId: text("organization_id").notNull(),
+  vectorStoreId: text("vector_store_id").notNull(),
+  /** Files that were added with it; those that were removed since are counted in no state. */
+  createdAt: time("created_at").notNull(),
+  cancelledAt: time("cancelled_at"),
+});
+
+/** Passages of files. Only those of completed files are found. */
+export const vectorStoreChunks = pgTable(
+  "vector_store_chunks",
+  {
+    /** `number` of the file in its store. */
+    file: bigint("file", { mode: "bigint" }).notNull(),
+    position: integer("position").notNull(),
+    text: text("text").notNull(),
+    /** Stems, each behind the store's number and a colon. */
+    words: tsvector("words").notNull(),
+    /** How many different stems. */
+    length: integer("length").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.file, table.position] }),
+    // Without the list of pending entries, which every search would read through.
+    index("vector_store_chunks_words").using("gin", table.words).with({ fastupdate: false }),
+  ],
+);

@@ -1,0 +1,43 @@
+import type { ParallelLimit, ParallelSlots } from "./interface.ts";
+
+/** Places of calls in this process. */
+export class MemorySlots implements ParallelSlots {
+  readonly #taken = new Map<string, number>();
+  #onFree: (limitId: string) => void = () => {};
+
+  take(limits: readonly ParallelLimit[]): boolean {
+    for (const { id, max } of limits) if (this.taken(id) >= max) return false;
+    this.add(limits);
+    return true;
+  }
+
+  release(limits: readonly ParallelLimit[]): void {
+    for (const { id } of limits) {
+      const left = this.taken(id) - 1;
+      if (left > 0) this.#taken.set(id, left);
+      else this.#taken.delete(id);
+    }
+    for (const { id } of limits) this.#onFree(id);
+  }
+
+  onFree(listener: (limitId: string) => void): void {
+    this.#onFree = listener;
+  }
+
+  async begin(): Promise<void> {}
+
+  /** Calls of this process within a limit. */
+  taken(limitId: string): number {
+    return this.#taken.get(limitId) ?? 0;
+  }
+
+  /** The limits within which calls of this process run. */
+  get takenIds(): readonly string[] {
+    return [...this.#taken.keys()];
+  }
+
+  /** Counts a call that was let in elsewhere, whatever the limits. */
+  add(limits: readonly ParallelLimit[]): void {
+    for (const { id } of limits) this.#taken.set(id, this.taken(id) + 1);
+  }
+}

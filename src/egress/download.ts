@@ -1,0 +1,68 @@
+import { type EgressClientOptions, fetchTarget, timeoutError, unlessAborted } from "./client.ts";
+
+export interface EgressDownload {
+  readonly maxBytes: number;
+  /** For everything, redirects and body included. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** Where files of a provider are, a name for them often leads to another one. */
+const MAX_REDIRECTS = 3;
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+
+/** An address answered, but not with the bytes. */
+export class DownloadFailed extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "DownloadFailed";
+  }
+}
+
+/**
+ * Fetches what stands at an address that came from elsewhere, each redirect checked like the first address.
+ * Throws DownloadFailed, EgressRefused, NameNotResolved, a TimeoutError, the signal's reason, or what the
+ * connection failed with.
+ */
+export function createEgressDownload({ guard, certificateAuthorities }: EgressClientOptions) {
+  return async (url: string, { maxBytes, timeoutMs, signal }: EgressDownload): Promise<Buffer> => {
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(timeoutError()), timeoutMs);
+    const either = AbortSignal.any([timeout.signal, signal]);
+    try {
+      let address = url;
+      for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
+        const target = await unlessAborted(guard.check(address), either);
+        const request = { method: "GET", headers: { accept: "*/*" }, signal: either } as const;
+        const response = await fetchTarget(target, request, certificateAuthorities);
+        const location = REDIRECTS.has(response.status) && response.headers.get("location");
+        if (!location) return await bytesOf(response, maxBytes);
+        await response.body?.cancel();
+        address = URL.parse(location, target.url)?.href ?? "";
+      }
+      throw new DownloadFailed("it leads on too often");
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+}
+
+async function bytesOf(response: Response, maxBytes: number): Promise<Buffer> {
+  const { status, headers, body } = response;
+  const length = Number(headers.get("content-length") ?? 0);
+  if (status !== 200 || body === null || headers.get("content-encoding") || length > maxBytes) {
+    await body?.cancel();
+    throw new DownloadFailed(
+      status === 200 ? "it is empty, encoded or too long" : `it answers with status ${status}`,
+    );
+  }
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of body as ReadableStream<Uint8Array> & AsyncIterable<Uint8Array>) {
+    bytes += piece.byteLength;
+    // Ends the loop, which cancels the body.
+    if (bytes > maxBytes) throw new DownloadFailed("it is too long");
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
+}

@@ -1,0 +1,45 @@
+import type { LongRead } from "../../http/route.ts";
+import type { SharedBytes } from "../../lib/shared-bytes.ts";
+import type { ChatBody } from "../../providers/chat-body.ts";
+import type { LongBodies, LongBody } from "../long-bodies.ts";
+import type { PromptSize } from "./cost-bound.ts";
+import type { BodyShape } from "./provider-body.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
+import type { AskedParts } from "./request-fields.ts";
+
+/** What the thread reports of a body that has passed all checks. */
+export interface LongChatFacts {
+  /** Made by `leanRequest`. */
+  readonly request: ChatRequest;
+  readonly size: PromptSize;
+  readonly parts: AskedParts;
+  /** See `conversationHead`. */
+  readonly head: string;
+  /** For its idempotency key: see `bodyHash`. */
+  readonly hash: string;
+}
+
+/** The whole body behind a lean request. */
+export interface LongChatBody extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash"> {
+  shapedAs(shape: BodyShape): ChatBody;
+}
+
+/** Reads a body that is too long for the event loop: see `LongBodies`. */
+export async function readLongChat(
+  bodies: LongBodies,
+  bytes: SharedBytes,
+  owner: string,
+  signal: AbortSignal,
+): Promise<LongRead & { readonly value: ChatRequest }> {
+  const body = await bodies.read<LongChatFacts>("chat", bytes, owner, signal);
+  return { value: leanChat(body.facts, body), release: () => body.release() };
+}
+
+/** The lean request, with the whole of it behind it. */
+export function leanChat(
+  { request, ...facts }: LongChatFacts,
+  body: Pick<LongBody<unknown>, "shapedAs">,
+): ChatRequest {
+  const long: LongChatBody = { ...facts, shapedAs: (shape) => body.shapedAs(shape) };
+  return Object.assign(request, { [LONG_BODY]: long });
+}

@@ -1,0 +1,138 @@
+import { clientClosed, GatewayError } from "../lib/errors.ts";
+import { SharedRoom } from "../lib/fair-share.ts";
+import type { SharedBytes } from "../lib/shared-bytes.ts";
+import type { FairWorkThread, WaitSignal } from "../lib/work-thread.ts";
+import type { BodyRender, ChatBody } from "../providers/chat-body.ts";
+import { resultOf, type ThreadOutcome } from "../providers/thread-work.ts";
+
+/** Bytes of long bodies that are kept until their providers answer, over all requests. */
+export const MAX_KEPT_BYTES = 536_870_912;
+/** Of these, those of one organization. */
+export const MAX_KEPT_BYTES_OF_ONE = MAX_KEPT_BYTES / 2;
+
+/** What a thread is asked. The body is sent with each call, so that a thread may end between them. */
+export type LongBodyCall =
+  | {
+      readonly kind: "body.read";
+      /** Names the LongBodyForm. */
+      readonly form: string;
+      readonly id: number;
+      readonly bytes: SharedBytes;
+    }
+  | {
+      readonly kind: "body.render";
+      readonly form: string;
+      readonly id: number;
+      readonly bytes: SharedBytes;
+      readonly shape: unknown;
+      /** The module of the BodyRender. */
+      readonly module: string;
+      readonly options: unknown;
+    };
+
+/** A body that a thread has read, until it is released. */
+export interface LongBody<Facts> {
+  /** What the thread reports of it: small, whatever it holds. */
+  readonly facts: Facts;
+  readonly bytes: SharedBytes;
+  shapedAs(shape: unknown): ChatBody;
+  release(): void;
+}
+
+/** Bodies that are too long for the event loop: a thread reads them, and renders them for providers. */
+export class LongBodies {
+  readonly #thread: FairWorkThread;
+  readonly #room = new SharedRoom(MAX_KEPT_BYTES, MAX_KEPT_BYTES_OF_ONE);
+  #lastId = 0;
+
+  constructor(thread: FairWorkThread) {
+    this.#thread = thread;
+  }
+
+  /**
+   * Rejects with the 400 that the body deserves, with 503 where the thread has too much to do, is lost, or
+   * too many bytes are kept already, and where the client goes.
+   */
+  async read<Facts>(
+    form: string,
+    bytes: SharedBytes,
+    owner: string,
+    signal: AbortSignal,
+  ): Promise<LongBody<Facts>> {
+    const { byteLength } = bytes;
+    if (!this.#room.tryTake(owner, byteLength)) {
+      throw new GatewayError("overloaded", "Too many large requests are under way.", {
+        retryAfterSeconds: 1,
+      });
+    }
+    const onReleased = () => this.#room.free(owner, byteLength);
+    const id = ++this.#lastId;
+    const body = new KeptBody(this.#thread, { form, id, bytes, owner, onReleased });
+    try {
+      const facts = await body.read<Facts>(signal);
+      return {
+        facts,
+        bytes,
+        shapedAs: (shape) => body.shapedAs(shape),
+        release: () => body.release(),
+      };
+    } catch (error) {
+      body.release();
+      throw signal.aborted ? clientClosed(error) : error;
+    }
+  }
+}
+
+interface KeptBodyParts {
+  readonly form: string;
+  readonly id: number;
+  readonly bytes: SharedBytes;
+  readonly owner: string;
+  onReleased(): void;
+}
+
+/** The bytes of a body until they are released. */
+class KeptBody {
+  readonly #thread: FairWorkThread;
+  readonly #parts: KeptBodyParts;
+  #bytes: SharedBytes | undefined;
+
+  constructor(thread: FairWorkThread, parts: KeptBodyParts) {
+    this.#thread = thread;
+    this.#parts = parts;
+    this.#bytes = parts.bytes;
+  }
+
+  read<Facts>(signal: WaitSignal): Promise<Facts> {
+    const { form, id } = this.#parts;
+    return this.#call<Facts>((bytes) => ({ kind: "body.read", form, id, bytes }), signal);
+  }
+
+  shapedAs(shape: unknown): ChatBody {
+    const { form, id } = this.#parts;
+    return {
+      render: async <Options, Result>(
+        { module }: BodyRender<Options, Result>,
+        options: Options,
+        signal: WaitSignal,
+      ) => {
+        const outcome = await this.#call<ThreadOutcome>(
+          (bytes) => ({ kind: "body.render", form, id, bytes, shape, module, options }),
+          signal,
+        );
+        return resultOf<Result>(outcome);
+      },
+    };
+  }
+
+  release(): void {
+    if (this.#bytes === undefined) return;
+    this.#bytes = undefined;
+    this.#parts.onReleased();
+  }
+
+  #call<Result>(callOf: (bytes: SharedBytes) => LongBodyCall, signal: WaitSignal): Promise<Result> {
+    if (this.#bytes === undefined) throw new Error("a long body was released before its last use");
+    return this.#thread.call<Result>(this.#parts.owner, callOf(this.#bytes), signal);
+  }
+}

@@ -1,0 +1,53 @@
+import type { AdmittedCall } from "../../calls/call.ts";
+import type { AcceptedRequest } from "../../calls/endpoint.ts";
+import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
+import { LongResponses } from "./long-responses.ts";
+import type { ShortTurn } from "./prepared-turn.ts";
+import { factsOf, type ResponsesFacts } from "./request-facts.ts";
+import type { ChainPlace } from "./response-store.ts";
+import { itemsJson, storedInput } from "./stored-items.ts";
+
+/** A request of the Responses API as it was accepted. */
+export class AcceptedResponse implements AcceptedRequest {
+  /** In the words of the chat call. */
+  readonly fields: ChatRequest;
+  /** Set where a thread has read the body. */
+  readonly bodyHash: string | undefined;
+  readonly facts: ResponsesFacts;
+  /** Where it continues a stored response. */
+  readonly place: ChainPlace | undefined;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  readonly #prepared: ShortTurn | LongResponses;
+
+  constructor(prepared: ShortTurn | LongResponses, facts: ResponsesFacts, createdAt: number) {
+    this.#prepared = prepared;
+    this.facts = facts;
+    this.fields = facts.chat;
+    this.bodyHash = facts.chat[LONG_BODY]?.hash;
+    this.place = prepared.place;
+    this.createdAt = createdAt;
+  }
+
+  /** Whether a thread has its input, as long as a provider may be sent it. */
+  get isLong(): boolean {
+    return this.#prepared instanceof LongResponses;
+  }
+
+  /** JSON of its own input as it is stored, with commas between the items. */
+  storedInput(name: string): Uint8Array | Promise<Uint8Array> {
+    if (this.#prepared instanceof LongResponses) return this.#prepared.storedInput(name);
+    return new TextEncoder().encode(itemsJson(storedInput(this.#prepared.turn, name)));
+  }
+}
+
+export type AdmittedResponse = AdmittedCall<AcceptedResponse>;
+
+/** @param prepared whose body has passed its checks. Throws 400. */
+export function acceptResponse(
+  prepared: ShortTurn | LongResponses,
+  createdAt: number,
+): AcceptedResponse {
+  const facts = prepared instanceof LongResponses ? prepared.facts : factsOf(prepared.turn);
+  return new AcceptedResponse(prepared, facts, createdAt);
+}

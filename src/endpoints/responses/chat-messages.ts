@@ -1,0 +1,186 @@
+import { isFields } from "../../lib/json.ts";
+import type { ChatMessage, ContentPart } from "../chat-completions/request.ts";
+import { detailsIn } from "./reasoning-content.ts";
+import { type Item, type Part, typeOfItem } from "./request.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Before the media of a tool's output, which go behind it: results of the chat call are text. */
+const MEDIA_OF = "What the tool call returned besides text: ";
+const SEPARATOR = "\n\n";
+
+/** What an assistant said and did in one go; items of one turn come one by one. */
+interface Answer {
+  readonly texts: string[];
+  readonly calls: Fields[];
+  readonly details: Fields[];
+  reasoning: string;
+}
+
+/**
+ * Items as messages of the chat call: what the assistant thought, said and called becomes one message, outputs
+ * of tools one each, and media in outputs follow in a message of the user. Types of items and parts that have no
+ * counterpart are left out and added to `untranslated`.
+ */
+export function chatMessages(items: readonly Item[], untranslated: Set<string>): ChatMessage[] {
+  const conversation = new Conversation(untranslated);
+  for (const item of items) conversation.add(item);
+  return conversation.end();
+}
+
+class Conversation {
+  readonly #messages: ChatMessage[] = [];
+  readonly #untranslated: Set<string>;
+  #answer: Answer | undefined;
+  /** Of the outputs so far; the next outputs come before them. */
+  #media: ContentPart[] = [];
+
+  constructor(untranslated: Set<string>) {
+    this.#untranslated = untranslated;
+  }
+
+  add(item: Item): void {
+    switch (typeOfItem(item)) {
+      case "message":
+        if (item.role === "assistant") this.#addSaid(item);
+        else this.#addAsked(item);
+        return;
+      case "function_call":
+        this.#current().calls.push(callOf(item, item.arguments as string));
+        return;
+      case "custom_tool_call":
+        this.#current().calls.push(callOf(item, JSON.stringify({ input: item.input })));
+        return;
+      case "function_call_output":
+      case "custom_tool_call_output":
+        this.#addOutput(item);
+        return;
+      case "reasoning":
+        this.#addReasoning(item);
+        return;
+      default:
+        this.#untranslated.add(`input.${item.type}`);
+    }
+  }
+
+  end(): ChatMessage[] {
+    this.#endAnswer();
+    this.#endMedia();
+    return this.#messages;
+  }
+
+  #current(): Answer {
+    this.#endMedia();
+    this.#answer ??= { texts: [], calls: [], details: [], reasoning: "" };
+    return this.#answer;
+  }
+
+  #addSaid({ content }: Item): void {
+    const said = this.#partsOf(content).map(({ text }) => text ?? "");
+    if (said.length > 0) this.#current().texts.push(said.join(""));
+  }
+
+  #addAsked({ role, content }: Item): void {
+    this.#endAnswer();
+    const parts = this.#partsOf(content);
+    if (role !== "user") this.#endMedia();
+    const all = [...this.#media, ...parts];
+    this.#media = [];
+    this.#push(role as string, all);
+  }
+
+  #addOutput({ call_id: callId, output }: Item): void {
+    this.#endAnswer();
+    const parts = this.#partsOf(output);
+    const text = parts.filter(({ type }) => type === "text").map((part) => part.text);
+    const media = parts.filter(({ type }) => type !== "text");
+    this.#messages.push({ role: "tool", tool_call_id: callId, content: text.join("\n") });
+    if (media.length > 0)
+      this.#media.push({ type: "text", text: `${MEDIA_OF}${callId}` }, ...media);
+  }
+
+  #addReasoning({ summary, content, encrypted_content: encrypted }: Item): void {
+    const answer = this.#current();
+    const texts = [...asParts(summary), ...asParts(content)].map(({ text }) => text);
+    const told = texts.filter((text) => typeof text === "string").join(SEPARATOR);
+    answer.reasoning += answer.reasoning === "" || told === "" ? told : SEPARATOR + told;
+    answer.details.push(...(detailsIn(encrypted) ?? []));
+  }
+
+  #endAnswer(): void {
+    const answer = this.#answer;
+    this.#answer = undefined;
+    if (answer === undefined) return;
+    const { texts, calls, details, reasoning } = answer;
+    // Reasoning that led to nothing: no wire has a message for it.
+    if (texts.length + calls.length === 0) return;
+    this.#messages.push({
+      role: "assistant",
+      content: texts.length === 0 ? null : texts.join(SEPARATOR),
+      ...(reasoning !== "" && { reasoning }),
+      ...(details.length > 0 && { reasoning_details: details }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    });
+  }
+
+  #endMedia(): void {
+    const media = this.#media;
+    this.#media = [];
+    this.#push("user", media);
+  }
+
+  /** Plain texts are joined: not every server takes lists of parts. */
+  #push(role: string, parts: readonly ContentPart[]): void {
+    if (parts.length === 0) return;
+    const isPlain = parts.every(({ type }) => type === "text");
+    const content = isPlain ? parts.map(({ text }) => text).join(SEPARATOR) : parts;
+    this.#messages.push({ role, content });
+  }
+
+  #partsOf(content: unknown): ContentPart[] {
+    if (typeof content === "string") return [{ type: "text", text: content }];
+    return asParts(content).flatMap((part) => this.#partOf(part));
+  }
+
+  #partOf(part: Part): ContentPart[] {
+    switch (part.type) {
+      case "input_text":
+      case "output_text":
+      case "text":
+        return [{ type: "text", text: part.text as string }];
+      case "refusal":
+        return [{ type: "text", text: part.refusal as string }];
+      case "input_image":
+        return [{ type: "image_url", image_url: imageOf(part) }];
+      case "input_file":
+        return [{ type: "file", file: fileOf(part) }];
+      case "input_audio":
+        return [{ type: "input_audio", input_audio: part.input_audio }];
+      case "input_video":
+        return [{ type: "video_url", video_url: { url: part.video_url } }];
+      default:
+        this.#untranslated.add(`input.content.${part.type}`);
+        return [];
+    }
+  }
+}
+
+function asParts(content: unknown): readonly Part[] {
+  return Array.isArray(content) ? (content as Part[]).filter(isFields) : [];
+}
+
+function callOf({ call_id: id, name }: Item, json: string): Fields {
+  return { id, type: "function", function: { name, arguments: json } };
+}
+
+function imageOf({ image_url: url, detail }: Part): Fields {
+  return typeof detail === "string" ? { url, detail } : { url };
+}
+
+function fileOf({ file_id: id, filename, file_data: data, file_url: url }: Part): Fields {
+  if (typeof id === "string") return { file_id: id };
+  return {
+    ...(typeof filename === "string" && { filename }),
+    file_data: data ?? url,
+  };
+}

@@ -1,0 +1,198 @@
+import type { ChatRequest } from "../chat-completions/request.ts";
+import { chatMessages } from "./chat-messages.ts";
+import { turnItems } from "./item-references.ts";
+import { isOffered, type ResponsesBody, type ResponsesTurn, type Tool } from "./request.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A request as the chat call takes it, and what of it has no counterpart there. */
+export interface ChatTranslation {
+  readonly request: ChatRequest;
+  /** Names of fields, tools and types of items that are left out. */
+  readonly untranslated: readonly string[];
+}
+
+/** Members of the same name and meaning. */
+const SAME = [
+  "model",
+  "models",
+  "provider",
+  "route_explain",
+  "session_id",
+  "trace",
+  "metadata",
+  "stream",
+  "temperature",
+  "top_p",
+  "presence_penalty",
+  "frequency_penalty",
+  "service_tier",
+  "prompt_cache_key",
+  "prompt_cache_retention",
+  "safety_identifier",
+  "user",
+] as const;
+
+/** Members that are translated, or that the gateway itself does. */
+const TRANSLATED: ReadonlySet<string> = new Set([
+  ...SAME,
+  "input",
+  "instructions",
+  "previous_response_id",
+  "store",
+  "background",
+  "stream_options",
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  // Of tools that the gateway runs.
+  "max_tool_calls",
+  "max_output_tokens",
+  "top_logprobs",
+  "text",
+  "reasoning",
+  "include",
+  "truncation",
+  "__proto__",
+]);
+
+/** What `include` may ask for, and a chat answer has. */
+export const LOGPROBS = "message.output_text.logprobs";
+
+export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
+  const { body } = turn;
+  const untranslated = new Set<string>();
+  for (const field in body) {
+    if (body[field] !== null && !TRANSLATED.has(field)) untranslated.add(field);
+  }
+  // A prompt that is too long is refused: no wire of chats cuts it.
+  if (body.truncation === "auto") untranslated.add("truncation");
+  if (asksObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
+  const messages = chatMessages(turnItems(turn), untranslated);
+  if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
+  const request: ChatRequest = {
+    ...kept(body),
+    messages,
+    ...(body.max_output_tokens && { max_tokens: body.max_output_tokens }),
+    ...toolFields(body, untranslated),
+    ...textFields(body),
+    ...logprobFields(body),
+    ...reasoningFields(body),
+  };
+  return { request, untranslated: [...untranslated] };
+}
+
+function kept(body: ResponsesBody): Fields {
+  const fields: Record<string, unknown> = {};
+  for (const name of SAME) {
+    const value = body[name];
+    if (value !== undefined && value !== null) fields[name] = value;
+  }
+  return fields;
+}
+
+/** Obfuscation of lengths would have to be the provider's, whose pieces show through. */
+function asksObfuscation({ stream_options: options }: ResponsesBody): boolean {
+  return (options as Fields | null | undefined)?.include_obfuscation === true;
+}
+
+function toolFields(body: ResponsesBody, untranslated: Set<string>): Fields {
+  const { tools, tool_choice: choice, parallel_tool_calls: parallel } = body;
+  const offered: Tool[] = [];
+  for (const tool of tools ?? []) {
+    if (isOffered(tool)) offered.push(tool);
+    else untranslated.add(`tools.${tool.type}`);
+  }
+  if (offered.length === 0) return {};
+  return {
+    tools: offered.map(functionOf),
+    ...(choice && { tool_choice: choiceOf(choice) }),
+    ...(parallel === false && { parallel_tool_calls: false }),
+  };
+}
+
+/** A custom tool is a function of one text, so that every model has it; the answer's call is turned back. */
+function functionOf(tool: Tool): Fields {
+  const { type, name, description, parameters, strict } = tool;
+  if (type === "custom") {
+    return {
+      type: "function",
+      function: { name, description: customDescription(tool), parameters: CUSTOM_PARAMETERS },
+    };
+  }
+  return {
+    type: "function",
+    function: {
+      name,
+      ...(typeof description === "string" && { description }),
+      ...(parameters && { parameters }),
+      ...(typeof strict === "boolean" && { strict }),
+    },
+  };
+}
+
+const CUSTOM_PARAMETERS = {
+  type: "object",
+  properties: { input: { type: "string" } },
+  required: ["input"],
+  additionalProperties: false,
+};
+
+function customDescription({ description, format }: Tool): string {
+  const told = description ?? "";
+  if (format?.type !== "grammar") return told;
+  const { syntax, definition } = format;
+  return `${told}\n\nThe input follows this ${syntax} grammar:\n${definition}`.trimStart();
+}
+
+function choiceOf(choice: NonNullable<ResponsesBody["tool_choice"]>): string | Fields {
+  if (typeof choice === "string") return choice;
+  if (choice.type !== "allowed_tools") return named(choice.name);
+  const tools = (choice.tools ?? []).map(({ name }) => named(name));
+  const mode = choice.mode === "required" ? "required" : "auto";
+  if (choice.mode === "none") return "none";
+  return { type: "allowed_tools", allowed_tools: { mode, tools } };
+}
+
+function named(name: string | undefined): Fields {
+  return { type: "function", function: { name } };
+}
+
+function textFields({ text }: ResponsesBody): Fields {
+  const { format, verbosity } = text ?? {};
+  return {
+    ...(verbosity && { verbosity }),
+    ...(format && format.type !== "text" && { response_format: formatOf(format) }),
+  };
+}
+
+function formatOf({
+  type,
+  name = "answer",
+  description,
+  schema,
+  strict,
+}: NonNullable<NonNullable<ResponsesBody["text"]>["format"]>): Fields {
+  if (type !== "json_schema") return { type };
+  return {
+    type,
+    json_schema: {
+      name,
+      ...(typeof description === "string" && { description }),
+      schema,
+      ...(typeof strict === "boolean" && { strict }),
+    },
+  };
+}
+
+/** A summary is shown of any model; only some providers have to be asked for it. */
+function reasoningFields({ reasoning }: ResponsesBody): Fields {
+  const { effort, summary } = reasoning ?? {};
+  if (!effort && !summary) return {};
+  return { reasoning: { ...(effort && { effort }), ...(summary && { summary }) } };
+}
+
+function logprobFields({ top_logprobs: top, include }: ResponsesBody): Fields {
+  const isAsked = include?.includes(LOGPROBS) === true || (top ?? 0) > 0;
+  return isAsked ? { logprobs: true, ...(top && { top_logprobs: top }) } : {};
+}

@@ -1,0 +1,98 @@
+import type { LongRead } from "../../http/route.ts";
+import type { SharedBytes } from "../../lib/shared-bytes.ts";
+import { CallAbort } from "../../providers/transport/call-abort.ts";
+import { type LongChatFacts, leanChat } from "../chat-completions/long-chat.ts";
+import type { LongBodies, LongBody } from "../long-bodies.ts";
+import type { StoredNeeds } from "./prepared-turn.ts";
+import type { ResponsesFacts } from "./request-facts.ts";
+import type { ChainPlace, StoredItems } from "./response-store.ts";
+import { storedInputRender } from "./stored-items.ts";
+
+/** What the thread reports of a body that has passed all checks. */
+export type LongResponsesFacts =
+  /** What it builds on is still to be brought; the rest of its checks follows then. */
+  | { readonly needs: StoredNeeds }
+  | (Omit<ResponsesFacts, "chat"> & { readonly chat: LongChatFacts; readonly needs?: undefined });
+
+/** How the thread gives a turn to a render: as the chat call has it, or as it is stored. */
+export interface StoredShape {
+  /** Of the response. */
+  readonly storedAs: string;
+}
+
+/** Counts the tokens of a turn in the thread. */
+export interface CountInputCall {
+  readonly kind: "responses.count";
+  /** JSON of a turn, or of a body that builds on nothing stored; each has passed all checks. */
+  readonly text: string | SharedBytes;
+  readonly isTurn: boolean;
+}
+
+/** A request that lies in a work thread. */
+export class LongResponses {
+  readonly place: ChainPlace | undefined;
+  readonly #body: LongBody<LongResponsesFacts>;
+
+  /** Whether its bytes are those of a turn, with the stored items that it builds on, or of the body alone. */
+  readonly isTurn: boolean;
+
+  constructor(body: LongBody<LongResponsesFacts>, isTurn: boolean, place?: ChainPlace) {
+    this.#body = body;
+    this.isTurn = isTurn;
+    this.place = place;
+  }
+
+  get needs(): StoredNeeds | undefined {
+    return this.#body.facts.needs;
+  }
+
+  get bytes(): SharedBytes {
+    return this.#body.bytes;
+  }
+
+  /** Of one that needs nothing more. */
+  get facts(): ResponsesFacts {
+    const { facts } = this.#body;
+    if (facts.needs !== undefined) throw new Error("a turn was accepted without what it builds on");
+    return { ...facts, chat: leanChat(facts.chat, this.#body) };
+  }
+
+  at(place: ChainPlace | undefined): LongResponses {
+    return new LongResponses(this.#body, this.isTurn, place);
+  }
+
+  async storedInput(name: string): Promise<Uint8Array> {
+    const shape: StoredShape = { storedAs: name };
+    const rendering = this.#body.shapedAs(shape).render(storedInputRender, {}, new CallAbort());
+    return (await rendering).body as Uint8Array;
+  }
+}
+
+/** Reads a body that is too long for the event loop: see `LongBodies`. */
+export async function readLongResponses(
+  bodies: LongBodies,
+  bytes: SharedBytes,
+  owner: string,
+  signal: AbortSignal,
+): Promise<LongRead> {
+  const body = await bodies.read<LongResponsesFacts>("responses", bytes, owner, signal);
+  return { value: new LongResponses(body, false), release: () => body.release() };
+}
+
+/** What a long turn consists of: its text is a body with the stored items that it builds on. */
+export interface LongBodyParts {
+  readonly earlier: StoredItems;
+  readonly referable: StoredItems;
+  readonly place: ChainPlace | undefined;
+}
+
+/** Reads the text of a turn. */
+export async function readLongTurn(
+  bodies: LongBodies,
+  bytes: SharedBytes,
+  owner: string,
+  signal: AbortSignal,
+): Promise<{ readonly responses: LongResponses; release(): void }> {
+  const body = await bodies.read<LongResponsesFacts>("responses.turn", bytes, owner, signal);
+  return { responses: new LongResponses(body, true), release: () => body.release() };
+}

@@ -1,0 +1,231 @@
+import { isFields } from "../../lib/json.ts";
+import type { ChatEvent, FinishReason, ReasoningDetail } from "../../providers/interface.ts";
+import {
+  CustomCallWriter,
+  FunctionCallWriter,
+  type ItemPlace,
+  type ItemStatus,
+  type ItemWriter,
+  MessageWriter,
+  ReasoningWriter,
+  type SendEvent,
+} from "./item-writers.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+type EventOf<Type extends ChatEvent["type"]> = Extract<ChatEvent, { readonly type: Type }>;
+
+/** What of a request decides about the form of its output. */
+export interface OutputOptions {
+  /** Of the response, without its prefix: items are named after it. */
+  readonly name: string;
+  /** Whether reasoning is shown as its summary. */
+  readonly showsSummary: boolean;
+  readonly customTools: ReadonlySet<string>;
+}
+
+/**
+ * Gathers an answer's events into items, and sends an event for each step. Messages and reasoning follow one
+ * another, as in the provider's answer where that has items; calls of tools stay open to the end of the answer,
+ * since their pieces may come interleaved.
+ */
+export class OutputItems {
+  readonly #options: OutputOptions;
+  readonly #send: SendEvent;
+  /** In their order; those that have ended with their JSON. */
+  readonly #items = new Map<ItemWriter, string | undefined>();
+  readonly #calls = new Map<number, FunctionCallWriter | CustomCallWriter>();
+  /** What continues the reasoning and came behind it. */
+  readonly #lateDetails: ReasoningDetail[] = [];
+  /** The provider's number of the item that came last. */
+  #item: number | undefined;
+  #message: MessageWriter | undefined;
+  #reasoning: ReasoningWriter | undefined;
+  #finish: FinishReason | undefined;
+
+  constructor(options: OutputOptions, send: SendEvent = () => undefined) {
+    this.#options = options;
+    this.#send = send;
+  }
+
+  /** How the answer has ended; undefined before. */
+  get finish(): FinishReason | undefined {
+    return this.#finish;
+  }
+
+  /** JSON of the items, with commas between them; what has not ended is incomplete. */
+  get json(): string {
+    return [...this.#items].map(([writer, json]) => json ?? writer.json("incomplete")).join(",");
+  }
+
+  /** Of the one answer that is asked for. Usage and errors are its taker's matter. */
+  add(event: ChatEvent): void {
+    if (event.type === "text") this.#addText(event);
+    else if (event.type === "reasoning") this.#addReasoning(event);
+    else if (event.type === "refusal") this.#addRefusal(event);
+    else if (event.type === "tool_call") this.#addCall(event);
+    else if (event.type === "finish") this.#endAll(event.reason);
+  }
+
+  /** What comes of one item of the provider's is not joined to that of another. */
+  #moveTo(item: number | undefined): void {
+    if (item === this.#item) return;
+    this.#endReasoning();
+    this.#endMessage();
+    this.#item = item;
+  }
+
+  #addText({ text, logprobs, annotations, item }: EventOf<"text">): void {
+    if (text === "" && annotations === undefined) return;
+    this.#moveTo(item);
+    const message = this.#openMessage();
+    if (text !== "") message.add("output_text", text, tokensOf(logprobs));
+    if (annotations !== undefined) message.annotate(annotations.flatMap(annotationOf));
+  }
+
+  #addRefusal({ text, item }: EventOf<"refusal">): void {
+    if (text === "") return;
+    this.#moveTo(item);
+    this.#openMessage().add("refusal", text);
+  }
+
+  #addReasoning({ text, details = [], item }: EventOf<"reasoning">): void {
+    if (text === "" && details.length === 0) return;
+    this.#moveTo(item);
+    const hasMoved = item === undefined && (this.#message !== undefined || this.#calls.size > 0);
+    if (text === "" && this.#reasoning === undefined && hasMoved) {
+      this.#lateDetails.push(...details);
+      return;
+    }
+    this.#endMessage();
+    this.#openReasoning(details).add(text, details);
+  }
+
+  #addCall({ index, id, name, arguments: json = "" }: EventOf<"tool_call">): void {
+    let call = this.#calls.get(index);
+    if (call === undefined) {
+      // A piece of a call that never began.
+      if (id === undefined || name === undefined) return;
+      this.#endReasoning();
+      const isCustom = this.#options.customTools.has(name);
+      const place = this.#placeOf(isCustom ? "ctc" : "fc");
+      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(place, { callId: id, name });
+      this.#items.set(call, undefined);
+      this.#calls.set(index, call);
+    }
+    call.add(json);
+  }
+
+  #endAll(reason: FinishReason): void {
+    if (this.#finish !== undefined) return;
+    const status = reason === "length" || reason === "content_filter" ? "incomplete" : "completed";
+    this.#endReasoning();
+    this.#endMessage(status);
+    for (const call of this.#calls.values()) this.#end(call, status);
+    if (this.#lateDetails.length > 0) {
+      this.#openReasoning(this.#lateDetails).add("", this.#lateDetails);
+      this.#endReasoning();
+    }
+    this.#finish = reason;
+  }
+
+  #openMessage(): MessageWriter {
+    this.#endReasoning();
+    if (this.#message === undefined) {
+      this.#message = new MessageWriter(this.#placeOf("msg"));
+      this.#items.set(this.#message, undefined);
+    }
+    return this.#message;
+  }
+
+  /** What a provider calls a summary is one, whether it was asked for or not. */
+  #openReasoning(details: readonly ReasoningDetail[]): ReasoningWriter {
+    if (this.#reasoning === undefined) {
+      const isSummary = details.some(({ type }) => type === "reasoning.summary");
+      const showsSummary = this.#options.showsSummary || isSummary;
+      this.#reasoning = new ReasoningWriter(this.#placeOf("rs"), showsSummary);
+      this.#items.set(this.#reasoning, undefined);
+    }
+    return this.#reasoning;
+  }
+
+  #endMessage(status: ItemStatus = "completed"): void {
+    if (this.#message !== undefined) this.#end(this.#message, status);
+    this.#message = undefined;
+  }
+
+  #endReasoning(): void {
+    if (this.#reasoning !== undefined) this.#end(this.#reasoning, "completed");
+    this.#reasoning = undefined;
+  }
+
+  #end(writer: ItemWriter, status: ItemStatus): void {
+    writer.end(status);
+    this.#items.set(writer, writer.json(status));
+  }
+
+  #placeOf(prefix: "msg" | "rs" | "fc" | "ctc"): ItemPlace {
+    const index = this.#items.size;
+    return { id: outputItemId(prefix, this.#options.name, index), index, send: this.#send };
+  }
+}
+
+/** UTF-8 bytes of what an event brings of the answer. */
+export function answerBytes(event: ChatEvent): number {
+  switch (event.type) {
+    case "tool_call":
+      return Buffer.byteLength((event.name ?? "") + (event.arguments ?? ""));
+    case "reasoning":
+      return Buffer.byteLength(event.text) + encryptedBytes(event.details);
+    case "text":
+    case "refusal":
+      return Buffer.byteLength(event.text);
+    default:
+      return 0;
+  }
+}
+
+/** A provider's reasoning that only it can read is output too. */
+function encryptedBytes(details: readonly ReasoningDetail[] = []): number {
+  let bytes = 0;
+  for (const detail of details) {
+    if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);
+  }
+  return bytes;
+}
+
+/** Its middle is the name of its response: see `responseOfItem`. */
+function outputItemId(prefix: string, name: string, index: number): string {
+  return `${prefix}_${name}${String(index).padStart(2, "0")}`;
+}
+
+/** Of a chat answer, in OpenAI's form. */
+function tokensOf(logprobs: unknown): readonly unknown[] {
+  if (!isFields(logprobs) || !Array.isArray(logprobs.content)) return [];
+  return logprobs.content.filter(isFields).map((token) => ({
+    ...tokenOf(token),
+    top_logprobs: Array.isArray(token.top_logprobs)
+      ? token.top_logprobs.filter(isFields).map(tokenOf)
+      : [],
+  }));
+}
+
+function tokenOf({ token, logprob, bytes }: Fields): Fields {
+  return { token, logprob, bytes: Array.isArray(bytes) ? bytes : [] };
+}
+
+/** A chat's annotation holds what it says in a member named after its type. */
+function annotationOf(annotation: unknown): Fields[] {
+  if (!isFields(annotation) || annotation.type !== "url_citation") return [];
+  const cited = isFields(annotation.url_citation) ? annotation.url_citation : annotation;
+  const { url, title, start_index: start, end_index: end } = cited;
+  if (typeof url !== "string") return [];
+  return [
+    {
+      type: "url_citation",
+      url,
+      title: typeof title === "string" ? title : "",
+      start_index: typeof start === "number" ? start : 0,
+      end_index: typeof end === "number" ? end : 0,
+    },
+  ];
+}

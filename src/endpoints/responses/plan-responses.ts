@@ -1,0 +1,66 @@
+import type { LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { planFields } from "../chat-completions/request-fields.ts";
+import type { ResponsesFacts } from "./request-facts.ts";
+
+/** What coding agents ask for in passing: left out where a model lacks it. */
+const HINTS: ReadonlySet<string> = new Set(["parallel_tool_calls"]);
+
+/** What the fields of the chat call are called here. */
+const NAMES: Readonly<Record<string, string>> = {
+  response_format: "text.format",
+  verbosity: "text.verbosity",
+  max_tokens: "max_output_tokens",
+  logprobs: "top_logprobs",
+  reasoning: "reasoning.effort",
+};
+const CONTENT = /^messages\..*/;
+
+/**
+ * The plan of a request with regard to what its candidates have. What they lack is left out, and listed, together
+ * with what no chat has. Throws 400 unsupported_parameter where no candidate is left.
+ */
+export function planResponses({ chat, untranslated }: ResponsesFacts, plan: RoutePlan): RoutePlan {
+  if (plan.candidates.length === 0) return plan;
+  if (chat.provider?.require_parameters === true && untranslated.length > 0) {
+    throw lacking(untranslated[0]!);
+  }
+  let planned: RoutePlan;
+  try {
+    planned = planFields(chat, plan, HINTS);
+  } catch (error) {
+    throw renamed(error);
+  }
+  if (untranslated.length === 0 && planned.lacked === undefined) return planned;
+  const lacked = new Map<RoutePlan["candidates"][number], LackedFields>();
+  for (const candidate of planned.candidates) {
+    const { leftOut = [], listed = [] } = planned.lacked?.get(candidate) ?? {};
+    const missed = listed.filter((name) => isMissed(name, chat.reasoning));
+    const all = [...new Set([...missed.map(nameOf), ...untranslated])];
+    if (all.length + leftOut.length > 0) lacked.set(candidate, { leftOut, listed: all });
+  }
+  return { ...planned, lacked };
+}
+
+/** Summaries are made here of what a model says of its reasoning. */
+function isMissed(name: string, reasoning: ResponsesFacts["chat"]["reasoning"]): boolean {
+  return name !== "reasoning.summary" && (name !== "reasoning" || Boolean(reasoning?.effort));
+}
+
+function nameOf(field: string): string {
+  return Object.hasOwn(NAMES, field) ? NAMES[field]! : field.replace(CONTENT, "input");
+}
+
+function lacking(param: string): GatewayError {
+  const message = `${param} is not supported by any provider of the model.`;
+  return new GatewayError("unsupported_parameter", message, { param });
+}
+
+/** An error that names a field of the chat call, which the caller does not know. */
+function renamed(error: unknown): unknown {
+  if (!(error instanceof GatewayError) || error.param === null) return error;
+  const name = nameOf(error.param);
+  if (name === error.param) return error;
+  const message = error.message.replace(JSON.stringify(error.param), JSON.stringify(name));
+  return new GatewayError(error.code, message, { param: name, cause: error });
+}

@@ -1,0 +1,153 @@
+import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
+import type { RequestContext } from "../../http/route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { type SharedBytes, SharedBytesWriter } from "../../lib/shared-bytes.ts";
+import type { LongBodies } from "../long-bodies.ts";
+import type { Prepare, PreparedBody } from "../paid-route.ts";
+import { referredId } from "./item-references.ts";
+import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
+import { type Item, inputItems, type ResponsesBody, type ResponsesTurn } from "./request.ts";
+import { assertResponses } from "./request-checks.ts";
+import type { ChainPlace, ResponseStore, StoredItems } from "./response-store.ts";
+import { responseOfItem } from "./stored-items.ts";
+
+/** More responses are not looked up for one request. */
+const MAX_REFERRED_RESPONSES = 1_000;
+
+/** What of the store a request builds on. */
+export interface StoredNeeds {
+  readonly previousId: string | undefined;
+  /** Responses whose items it refers to. */
+  readonly referredIds: readonly string[];
+}
+
+/** Undefined where it builds on nothing. Throws 400. */
+export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
+  const previousId = body.previous_response_id ?? undefined;
+  const referred = new Set<string>();
+  for (const item of inputItems(body)) {
+    const id = referredId(item);
+    const response = id === undefined ? undefined : responseOfItem(id);
+    if (response !== undefined) referred.add(response);
+  }
+  if (referred.size > MAX_REFERRED_RESPONSES) {
+    const message = `input refers to items of more than ${MAX_REFERRED_RESPONSES} responses.`;
+    throw new GatewayError("invalid_body", message, { param: "input" });
+  }
+  const isFree = previousId === undefined && referred.size === 0;
+  return isFree ? undefined : { previousId, referredIds: [...referred] };
+}
+
+/** A request with what it builds on, short enough for the event loop. */
+export class ShortTurn {
+  readonly turn: ResponsesTurn;
+  readonly place: ChainPlace | undefined;
+
+  constructor(turn: ResponsesTurn, place: ChainPlace | undefined) {
+    this.turn = turn;
+    this.place = place;
+  }
+}
+
+interface PreparingDependencies {
+  readonly store: ResponseStore;
+  readonly longBodies: LongBodies;
+}
+
+/**
+ * Brings the stored items that a request builds on. They are read only for a key that has rate and money left, as long
+ * bodies are; where they are too long for the event loop, the thread reads them together with the body.
+ */
+export class TurnPreparation {
+  readonly #dependencies: PreparingDependencies;
+
+  constructor(dependencies: PreparingDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** At once for a request that builds on nothing stored. Throws, or rejects with, what refuses it. */
+  readonly prepare: Prepare = (context, admit) => {
+    const { body, takenRate } = context;
+    if (body instanceof LongResponses) {
+      const { needs } = body;
+      return needs === undefined ? { body, takenRate } : this.#bring(context, needs, admit);
+    }
+    assertResponses(body as ResponsesBody);
+    const needs = needsOf(body as ResponsesBody);
+    if (needs !== undefined) return this.#bring(context, needs, admit);
+    const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
+    return { body: new ShortTurn(turn, undefined), takenRate };
+  };
+
+  async #bring(
+    context: RequestContext,
+    needs: StoredNeeds,
+    admit: Parameters<Prepare>[1],
+  ): Promise<PreparedBody> {
+    const { store } = this.#dependencies;
+    const takenRate = context.takenRate ?? (await admit());
+    const { organizationId } = context.caller.key;
+    const { previousId, referredIds } = needs;
+    const conversation =
+      previousId === undefined ? undefined : await store.conversation(organizationId, previousId);
+    const referable = await store.itemsOf(organizationId, referredIds);
+    const earlier = conversation?.items ?? { pieces: [], byteLength: 0 };
+    const place = conversation?.place;
+    const parts = { earlier, referable, place };
+    const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
+    if (isShort && !(context.body instanceof LongResponses)) {
+      const body = context.body as ResponsesBody;
+      const turn = { body, earlier: parsed(earlier), referable: parsed(referable) };
+      return { body: new ShortTurn(turn, place), takenRate };
+    }
+    return { body: await this.#readLong(context, parts), takenRate };
+  }
+
+  /** The thread reads one JSON text with all parts of the turn. */
+  async #readLong(
+    context: RequestContext,
+    { earlier, referable, place }: LongBodyParts,
+  ): Promise<LongResponses> {
+    const { log, request, caller } = context;
+    const bytes = turnText(earlier, referable, ownBytes(context));
+    const release = log.releaseBody;
+    const { longBodies } = this.#dependencies;
+    const owner = caller.key.organizationId;
+    const read = await readLongTurn(longBodies, bytes, owner, request.signal);
+    // It holds the body too.
+    release?.();
+    log.releaseBody = () => read.release();
+    return read.responses.at(place);
+  }
+}
+
+function ownBytes({ body, bodyText }: RequestContext): readonly Uint8Array[] {
+  if (body instanceof LongResponses) return body.bytes.segments;
+  return [new TextEncoder().encode(bodyText)];
+}
+
+const TEXT = new TextEncoder();
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+
+function turnText(
+  earlier: StoredItems,
+  referable: StoredItems,
+  body: readonly Uint8Array[],
+): SharedBytes {
+  const writer = new SharedBytesWriter();
+  const add = (text: string, pieces: readonly Uint8Array[]) => {
+    writer.push(TEXT.encode(text));
+    for (const piece of pieces) writer.push(piece);
+  };
+  add('{"earlier":[', earlier.pieces);
+  add('],"referable":[', referable.pieces);
+  const [first = new Uint8Array(), ...rest] = body;
+  const isMarked = BYTE_ORDER_MARK.every((byte, at) => first[at] === byte);
+  add('],"body":', [isMarked ? first.subarray(BYTE_ORDER_MARK.length) : first, ...rest]);
+  add("}", []);
+  return writer.end();
+}
+
+function parsed({ pieces }: StoredItems): Item[] {
+  return JSON.parse(`[${Buffer.concat(pieces).toString("utf8")}]`) as Item[];
+}

@@ -1,0 +1,135 @@
+import type { Usage } from "../../lib/usage.ts";
+import type { FinishReason } from "../../providers/interface.ts";
+import type { ResponsesBody, TextFormat, Tool } from "./request.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The prefix of a response's id; the rest is its name, which its request and its items share. */
+const RESPONSE = "resp_";
+
+/** Hex, from the id of a request. */
+export function nameOfResponse(requestId: string): string {
+  return requestId.slice(requestId.indexOf("_") + 1);
+}
+
+export function responseId(name: string): string {
+  return RESPONSE + name;
+}
+
+/** What a response says besides what the request said. Texts are JSON, and times Unix seconds. */
+export interface ResponseParts {
+  readonly name: string;
+  readonly createdAt: number;
+  readonly completedAt: number | null;
+  readonly status: "in_progress" | "completed" | "incomplete" | "failed";
+  /** Why it is incomplete. */
+  readonly reason?: string | undefined;
+  readonly error?: { readonly code: string; readonly message: string } | undefined;
+  readonly model: string;
+  readonly usage: Fields | null;
+  /** Members in JSON, without braces: see `echoOf`. */
+  readonly echo: string;
+}
+
+/** A response without its output, which may be long. */
+export function responseHead(parts: ResponseParts): string {
+  const { name, createdAt, completedAt, status, reason, error, model, usage, echo } = parts;
+  const own = JSON.stringify({
+    id: responseId(name),
+    object: "response",
+    created_at: createdAt,
+    completed_at: completedAt,
+    status,
+    incomplete_details: reason === undefined ? null : { reason },
+    error: error ?? null,
+    model,
+    usage,
+  });
+  return `${own.slice(0, -1)},${echo}}`;
+}
+
+/** @param output JSON of items with commas between them */
+export function withOutput(head: string, output: string): string {
+  return `${head.slice(0, -1)},"output":[${output}]}`;
+}
+
+const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
+  length: "max_output_tokens",
+  content_filter: "content_filter",
+};
+
+/** How an answer that ended for a reason stands. */
+export function endOf(finish: FinishReason): Pick<ResponseParts, "status" | "reason"> {
+  const reason = INCOMPLETE[finish];
+  return reason === undefined ? { status: "completed" } : { status: "incomplete", reason };
+}
+
+/** The usage of an answer; `cost` in USD. */
+export function usageOf(usage: Usage, cost: number): Fields {
+  const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: {
+      cached_tokens: cachedPromptTokens,
+      ...(cacheWriteTokens > 0 && { cache_write_tokens: cacheWriteTokens }),
+    },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    total_tokens: promptTokens + completionTokens,
+    cost,
+  };
+}
+
+/** What a response repeats of its request, with what holds where that says nothing: members in JSON. */
+export function echoOf(body: ResponsesBody): string {
+  const { tools, text, reasoning, tool_choice: choice } = body;
+  const echo = {
+    previous_response_id: body.previous_response_id ?? null,
+    instructions: body.instructions ?? null,
+    tools: (tools ?? []).flatMap(echoedTool),
+    tool_choice: typeof choice === "string" ? choice : echoedChoice(choice),
+    truncation: body.truncation ?? "disabled",
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    text: {
+      format: echoedFormat(text?.format),
+      ...(text?.verbosity && { verbosity: text.verbosity }),
+    },
+    top_p: body.top_p ?? 1,
+    presence_penalty: body.presence_penalty ?? 0,
+    frequency_penalty: body.frequency_penalty ?? 0,
+    top_logprobs: body.top_logprobs ?? 0,
+    temperature: body.temperature ?? 1,
+    reasoning: { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null },
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
+    store: body.store ?? true,
+    background: body.background ?? false,
+    service_tier: body.service_tier && body.service_tier !== "auto" ? body.service_tier : "default",
+    metadata: body.metadata ?? {},
+    safety_identifier: body.safety_identifier ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    user: body.user ?? null,
+  };
+  return JSON.stringify(echo).slice(1, -1);
+}
+
+function echoedTool({ type, name, description, parameters, strict, format }: Tool): Fields[] {
+  const told = { type, name, description: description ?? null };
+  if (type === "function") {
+    return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
+  }
+  return type === "custom" ? [{ ...told, format: format ?? { type: "text" } }] : [];
+}
+
+function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {
+  if (!choice) return "auto";
+  const { type, name, mode, tools } = choice;
+  if (type !== "allowed_tools") return { type, name };
+  return { type, mode: mode ?? "auto", tools };
+}
+
+function echoedFormat(format: TextFormat | null | undefined): Fields {
+  if (format?.type !== "json_schema") return { type: format?.type ?? "text" };
+  const { type, name = "answer", description, schema, strict } = format;
+  return { type, name, description: description ?? null, schema, strict: strict ?? false };
+}

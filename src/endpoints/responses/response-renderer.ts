@@ -1,0 +1,125 @@
+import { errorEnvelope } from "../../http/error-response.ts";
+import type { GatewayError } from "../../lib/errors.ts";
+import { latin1OfText } from "../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { ChatEvent } from "../../providers/interface.ts";
+import { StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { answerBytes, OutputItems, type OutputOptions } from "./output-items.ts";
+import { endOf, type ResponseParts, responseHead, usageOf, withOutput } from "./response-json.ts";
+
+export interface RenderOptions extends OutputOptions {
+  /** The resolved model. */
+  readonly model: string;
+  /** When the request was accepted. */
+  readonly nowSeconds: number;
+  readonly echo: string;
+}
+
+interface WholeResponse {
+  readonly head: string;
+  readonly output: string;
+}
+
+/** The last frame of a stream. */
+const DONE = "data: [DONE]\n\n";
+
+/** Renders typed events as those of the Responses API. */
+export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
+  readonly #options: RenderOptions;
+  readonly #items: OutputItems;
+  #sequence = 0;
+  #hasStarted = false;
+  #whole: WholeResponse | undefined;
+
+  constructor(options: RenderOptions, output: GrowingBytes) {
+    super(output, options.nowSeconds);
+    this.#options = options;
+    this.#items = new OutputItems(options, (type, members) => this.#add(type, members));
+  }
+
+  /** The whole response, in two parts of JSON: see `withOutput`. The same however often it is asked for. */
+  whole(usage: Usage, costUsd: number, nowSeconds: number): WholeResponse {
+    this.#whole ??= this.#makeWhole(usage, costUsd, nowSeconds);
+    return this.#whole;
+  }
+
+  #makeWhole(usage: Usage, costUsd: number, nowSeconds: number): WholeResponse {
+    const end = endOf(this.#items.finish ?? "stop");
+    const completedAt = end.status === "completed" ? nowSeconds : null;
+    const head = this.#head({ ...end, completedAt, usage: usageOf(usage, costUsd) });
+    return { head, output: this.#items.json };
+  }
+
+  /** The events that end a whole response, bytes kept as characters. */
+  closing({ head, output }: WholeResponse): string {
+    const { status } = endOf(this.#items.finish ?? "stop");
+    return this.#frame(`response.${status}`, `"response":${withOutput(head, output)}`) + DONE;
+  }
+
+  /** The events that end a response which failed on the way, bytes kept as characters. */
+  failing(error: GatewayError, requestId: string): string {
+    const { code, message } = error;
+    const head = this.#head({ status: "failed", error: { code, message }, usage: null });
+    const failed = `"response":${withOutput(head, this.#items.json)}`;
+    const frame = this.#hasStarted ? this.#frame("response.failed", failed) : "";
+    return frame + errorFrame(error, requestId, this.#sequence++);
+  }
+
+  protected override take(events: readonly ChatEvent[]): void {
+    this.noteEvents(events.length);
+    for (const event of events) this.#takeEvent(event);
+  }
+
+  protected override takeEnd(): void {
+    // Each event is whole.
+  }
+
+  #takeEvent(event: ChatEvent): void {
+    if (event.type === "usage") this.noteUsage(event.usage);
+    else if (this.failure !== undefined) return;
+    else if (event.type === "error") this.noteReportedError(event.failure);
+    else if (event.choice !== 0 || this.#items.finish !== undefined) return;
+    else {
+      this.#start();
+      this.startedChoices = 1;
+      this.noteBegun();
+      this.meter(answerBytes(event));
+      this.#items.add(event);
+      if (event.type === "finish") this.finishedChoices = 1;
+    }
+  }
+
+  #start(): void {
+    if (this.#hasStarted) return;
+    this.#hasStarted = true;
+    const begun = withOutput(this.#head({ status: "in_progress", usage: null }), "");
+    this.#add("response.created", `"response":${begun}`);
+    this.#add("response.in_progress", `"response":${begun}`);
+  }
+
+  #head(parts: Pick<ResponseParts, "status" | "usage"> & Partial<ResponseParts>): string {
+    const { name, model, nowSeconds: createdAt, echo } = this.#options;
+    return responseHead({ name, model, createdAt, completedAt: null, echo, ...parts });
+  }
+
+  #add(type: string, members: string): void {
+    this.output.add(this.#frame(type, members));
+  }
+
+  #frame(type: string, members: string): string {
+    return frame(type, `"sequence_number":${this.#sequence++},${members}`);
+  }
+}
+
+/** An error in a stream: the envelope of all errors, in the form of an event. */
+export function errorFrame(error: GatewayError, requestId: string, sequence: number): string {
+  const envelope = errorEnvelope(error, requestId);
+  const { code, message, param } = envelope.error;
+  const members = JSON.stringify({ code, message, param, ...envelope }).slice(1, -1);
+  return frame("error", `"sequence_number":${sequence},${members}`);
+}
+
+function frame(type: string, members: string): string {
+  return `event: ${type}\ndata: ${latin1OfText(`{"type":"${type}",${members}}`)}\n\n`;
+}

@@ -1,0 +1,233 @@
+import type { TSchema } from "typebox";
+import { GatewayError } from "../lib/errors.ts";
+import { FormFields } from "./form-fields.ts";
+import {
+  type FormFileHeading,
+  type FormFileReceiver,
+  type FormLimits,
+  type FormReceiver,
+  leastFileBytes,
+  type Pace,
+  readForm,
+} from "./multipart.ts";
+import type { FilesOfRequest, PassingFile, PassingFiles, PassingMedia } from "./passing-files.ts";
+import { type BodyConnection, MAX_WHOLE_BYTES } from "./read-body.ts";
+import { createCheck } from "./validate.ts";
+
+/** The form (multipart/form-data) that a billed endpoint takes. */
+export interface ModelForm {
+  /** Its fields but for the files, as an object; texts are converted as the types of its members say. */
+  readonly fields: TSchema;
+  /** By the name of their part. */
+  readonly files: Readonly<Record<string, FileRule>>;
+  /** Examines what has come further; what it resolves with takes the place of the form. Throws 400. */
+  readonly examine?: (form: ReceivedForm, owner: string, signal: AbortSignal) => Promise<unknown>;
+}
+
+export interface FileRule {
+  readonly isRequired?: true;
+  /** Several come as parts of this name, or of the name and `[]`. */
+  readonly maxFiles: number;
+  /** Of each. */
+  readonly maxBytes: number;
+  /** A larger file is refused with this code. */
+  readonly excess: "invalid_body" | "payload_too_large";
+  /** What it may be, by its bytes: content types, and how a refusal names them. */
+  readonly types: ReadonlySet<string>;
+  readonly typeNames: string;
+  /** Looks at the file itself. Rejects to refuse it. */
+  check?(file: PassingMedia, name: string): Promise<void>;
+}
+
+/** A form as its endpoint gets it, in place of a body. */
+export interface ReceivedForm<Fields = Readonly<Record<string, unknown>>> {
+  readonly fields: Fields;
+  /** By the name of their part, in the order in which they came. They are on disk until the request ends. */
+  readonly files: Readonly<Record<string, readonly PassingMedia[]>>;
+}
+
+export interface ReadModelForm extends ReceivedForm {
+  /** What the endpoint gets. */
+  readonly body: unknown;
+  /** Fields, and hashes of the files: the same for the same request, whatever its boundary. */
+  readonly text: string;
+  /** Removes the files. May be repeated. */
+  release(): void;
+}
+
+export interface FormDependencies extends Pace {
+  readonly files: PassingFiles;
+}
+
+const MEBIBYTE = 1024 * 1024;
+const MAX_FIELDS = 128;
+/** A prompt of 32,000 characters, each of four bytes. */
+const MAX_FIELD_BYTES = 131_072;
+const MAX_OTHER_BYTES = 524_288;
+/** Of all files of a form. */
+const MAX_FORM_FILE_BYTES = 256 * MEBIBYTE;
+
+type Reader = (
+  request: Request,
+  connection: BodyConnection,
+  dependencies: FormDependencies,
+) => Promise<ReadModelForm>;
+
+/**
+ * Reads forms of one endpoint: content type 415, size, the caller's rate and money, then the parts, whose
+ * files go to disk as they come. Throws 400, 402, 413, 415, 429, 499, 503.
+ */
+export function createFormReader(form: ModelForm): Reader {
+  const limits = limitsOf(form);
+  const check = createCheck(form.fields, "invalid_body", "Form");
+  return async (request, connection, dependencies) => {
+    leastFileBytes(request, limits);
+    if (!isShort(request.headers)) await connection.admitLongBody();
+    connection.keepOpenForBody();
+    const receiver = new PartsOfForm(form, dependencies.files.begin(connection.owner));
+    try {
+      const { clock, minBytesPerSecond } = dependencies;
+      await readForm(request, receiver, { ...limits, clock, minBytesPerSecond });
+      const read = await receiver.read();
+      check(read.fields);
+      const body = await form.examine?.(read, connection.owner, request.signal);
+      return { ...read, body: body ?? read };
+    } catch (error) {
+      receiver.release();
+      throw error;
+    }
+  };
+}
+
+function isShort(headers: Headers): boolean {
+  if (headers.has("transfer-encoding")) return false;
+  const stated = headers.get("content-length");
+  return stated !== null && Number(stated) <= MAX_WHOLE_BYTES;
+}
+
+function limitsOf({ files }: ModelForm): FormLimits {
+  const rules = Object.entries(files);
+  const fileBytes = rules.reduce((sum, [, rule]) => sum + rule.maxFiles * rule.maxBytes, 0);
+  const [first] = rules;
+  return {
+    files: rules.reduce((sum, [, rule]) => sum + rule.maxFiles, 0),
+    fileBytes: Math.min(fileBytes, MAX_FORM_FILE_BYTES),
+    fields: MAX_FIELDS,
+    fieldBytes: MAX_FIELD_BYTES,
+    otherBytes: MAX_OTHER_BYTES,
+    tooLarge: () =>
+      rules.length === 1 && fileBytes <= MAX_FORM_FILE_BYTES
+        ? tooLarge(first![0], first![1])
+        : new GatewayError(
+            "payload_too_large",
+            `The files of a form may have at most ${Math.min(fileBytes, MAX_FORM_FILE_BYTES) / MEBIBYTE} MB together.`,
+          ),
+  };
+}
+
+interface KeptFile {
+  readonly name: string;
+  readonly rule: FileRule;
+  readonly file: Promise<PassingFile>;
+}
+
+/** Takes the parts of one form. */
+class PartsOfForm implements FormReceiver {
+  readonly #form: ModelForm;
+  readonly #files: FilesOfRequest;
+  readonly #fields: FormFields;
+  readonly #kept: KeptFile[] = [];
+
+  constructor(form: ModelForm, files: FilesOfRequest) {
+    this.#form = form;
+    this.#files = files;
+    this.#fields = new FormFields(form.fields);
+  }
+
+  field(name: string, value: string): void {
+    if (Object.hasOwn(this.#form.files, partName(name))) {
+      throw invalid(name, "must be a file, with a filename");
+    }
+    this.#fields.add(name, value);
+  }
+
+  async file(part: string, _heading: FormFileHeading): Promise<FormFileReceiver> {
+    const name = partName(part);
+    const rule = Object.hasOwn(this.#form.files, name) ? this.#form.files[name] : undefined;
+    if (rule === undefined) throw invalid(part, "must not be a file here");
+    const others = this.#kept.filter((kept) => kept.name === name).length;
+    if (others >= rule.maxFiles) {
+      const most = rule.maxFiles === 1 ? "once" : `${rule.maxFiles} times`;
+      throw invalid(name, `may be given at most ${most}`);
+    }
+    const created = this.#files.create();
+    // Before anything is awaited: the next part may come meanwhile.
+    this.#kept.push({ name, rule, file: created });
+    const file = await created;
+    return {
+      async write(piece) {
+        if (file.sizeBytes + piece.byteLength > rule.maxBytes) throw tooLarge(name, rule);
+        await file.write(piece);
+      },
+      end: async () => undefined,
+    };
+  }
+
+  /** Everything has come. Throws 400 where a file is missing, or is not what it has to be. */
+  async read(): Promise<Omit<ReadModelForm, "body">> {
+    const files: Record<string, PassingMedia[]> = {};
+    const hashes: [string, string][] = [];
+    for (const { name, rule, file: created } of this.#kept) {
+      const file = await created;
+      const type = await typeOf(file, name, rule);
+      files[name] ??= [];
+      const media = file.media(`${name}.${type.extension}`, type.contentType);
+      await rule.check?.(media, name);
+      files[name].push(media);
+      hashes.push([name, file.digest()]);
+    }
+    for (const [name, { isRequired }] of Object.entries(this.#form.files)) {
+      if (isRequired && !Object.hasOwn(files, name)) throw invalid(name, "is missing");
+    }
+    const fields = this.#fields.value;
+    const release = () => this.release();
+    return { fields, files, text: JSON.stringify([fields, hashes]), release };
+  }
+
+  release(): void {
+    this.#files.release();
+  }
+}
+
+/** `image[]` and `image` are parts of one name. */
+function partName(part: string): string {
+  return part.endsWith("[]") ? part.slice(0, -2) : part;
+}
+
+interface FileType {
+  readonly contentType: string;
+  readonly extension: string;
+}
+
+/** By the file's bytes: what the client calls it decides nothing. Throws 400. */
+async function typeOf(file: PassingFile, name: string, rule: FileRule): Promise<FileType> {
+  if (file.sizeBytes === 0) throw invalid(name, "is empty");
+  const { fileTypeFromBuffer } = await import("file-type");
+  const found = await fileTypeFromBuffer(file.head);
+  // Parameters tell codecs, which decide nothing here.
+  const contentType = found?.mime.split(";", 1)[0] ?? "";
+  if (found === undefined || !rule.types.has(contentType)) {
+    throw invalid(name, `must be ${rule.typeNames}`);
+  }
+  return { contentType, extension: found.ext };
+}
+
+function tooLarge(name: string, { maxBytes, excess }: FileRule): GatewayError {
+  const message = `The form's file "${name}" may have at most ${maxBytes / MEBIBYTE} MB.`;
+  return new GatewayError(excess, message, { param: name });
+}
+
+function invalid(name: string, what: string): GatewayError {
+  const param = name.slice(0, 100);
+  return new GatewayError("invalid_body", `The form's part "${param}" ${what}.`, { param });
+}

@@ -1,0 +1,77 @@
+/** A vector store as it stands in its table; times in milliseconds since the epoch. */
+export interface VectorStore {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly name: string | null;
+  readonly description: string | null;
+  readonly metadata: Readonly<Record<string, string>> | null;
+  /** Behind its last use; null: kept until it is deleted. */
+  readonly expiresAfterDays: number | null;
+  readonly createdAtMs: number;
+  readonly lastActiveAtMs: number;
+  readonly expiresAtMs: number | null;
+  readonly usageBytes: number;
+  readonly fileCounts: FileCounts;
+  readonly isExpired: boolean;
+}
+
+export const STORE_FILE_STATUSES = ["in_progress", "completed", "cancelled", "failed"] as const;
+export type StoreFileStatus = (typeof STORE_FILE_STATUSES)[number];
+export type FileCounts = Readonly<Record<StoreFileStatus, number>>;
+
+export type Attributes = Readonly<Record<string, string | number | boolean>>;
+
+export interface ChunkingStrategy {
+  readonly maxTokens: number;
+  /** At most half of `maxTokens`. */
+  readonly overlapTokens: number;
+}
+
+export interface IndexingError {
+  readonly code: "server_error" | "unsupported_file" | "invalid_file";
+  readonly message: string;
+}
+
+/** A file in a vector store. */
+export interface VectorStoreFile {
+  /** Of this file in this store; the file's own id is `fileId`. */
+  readonly id: string;
+  readonly organizationId: string;
+  readonly vectorStoreId: string;
+  readonly fileId: string;
+  readonly status: StoreFileStatus;
+  readonly error: IndexingError | null;
+  readonly attributes: Attributes;
+  readonly chunking: ChunkingStrategy;
+  readonly usageBytes: number;
+  readonly createdAtMs: number;
+}
+
+/** How attributes of files are compared (OpenAI's ComparisonFilter and CompoundFilter). */
+export type AttributeFilter =
+  | { readonly type: "and" | "or"; readonly filters: readonly AttributeFilter[] }
+  | {
+      readonly type: "eq" | "ne" | "gt" | "gte" | "lt" | "lte";
+      readonly key: string;
+      readonly value: string | number | boolean;
+    }
+  | {
+      readonly type: "in" | "nin";
+      readonly key: string;
+      readonly value: readonly (string | number | boolean)[];
+    };
+
+/** A page of a list that is ordered by ids. */
+export interface ListPage {
+  readonly order: "asc" | "desc";
+  readonly limit: number;
+  /** The page begins behind this id. */
+  readonly after: string | undefined;
+  /** The page ends before this id; `after` wins. */
+  readonly before: string | undefined;
+}
+
+export interface Listed<Item> {
+  readonly items: Item[];
+  readonly hasMore: boolean;
+}

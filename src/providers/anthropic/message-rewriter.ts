@@ -1,0 +1,146 @@
+import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import { isFields } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { type AnswerOptions, ProviderFailure } from "../interface.ts";
+import { MessageStream } from "../messages-provider.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import { ReportedUsage } from "./reported-usage.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The largest single event, in bytes: beyond that a provider is broken. */
+const MAX_EVENT_BYTES = 16 * 1024 * 1024;
+/** What may stand in the line `event:` of a frame. */
+const EVENT_NAME = /^[\w.-]{1,100}$/;
+
+/**
+ * Relays the events of a stream as they came, with the id and the model of the gateway, and meters it. The last
+ * `message_delta` is kept for the charge, and `message_stop` follows it. Events of types that are not known pass.
+ *
+ * Throws ProviderFailure at what is no event, and at an event too large.
+ */
+export class MessageRewriter extends MessageStream<Uint8Array> {
+  readonly #options: AnswerOptions;
+  readonly #failureOf: (event: Fields) => ProviderFailure;
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #usage = new ReportedUsage();
+  #closing: Fields = {};
+
+  constructor(
+    options: AnswerOptions,
+    output: GrowingBytes,
+    failureOf: (event: Fields) => ProviderFailure,
+  ) {
+    super(output, options.nowSeconds);
+    this.#options = options;
+    this.#failureOf = failureOf;
+  }
+
+  override closing(_usage: Usage, costUsd: number): string {
+    const { usage } = this.#closing;
+    const delta = { ...this.#closing, usage: { ...(isFields(usage) && usage), cost: costUsd } };
+    return frame("message_delta", delta) + frame("message_stop", { type: "message_stop" });
+  }
+
+  protected override take(bytes: Uint8Array): void {
+    this.#splitter.push(bytes, this.#takeEvent);
+  }
+
+  protected override takeEnd(): void {
+    this.#splitter.end(this.#takeEvent);
+  }
+
+  readonly #takeEvent = (data: string): void => {
+    if (this.isDone) return;
+    this.noteEvents(1);
+    // Proxies add OpenAI's mark.
+    if (data === "" || data === "[DONE]") return;
+    const event = eventOf(data);
+    if (this.failure !== undefined) {
+      this.#takeUsage(event.usage);
+      return;
+    }
+    switch (event.type) {
+      case "message_start":
+        this.#begin(event);
+        break;
+      case "message_delta":
+        this.#takeDelta(event);
+        break;
+      case "message_stop":
+        this.noteDone();
+        break;
+      case "error":
+        this.#takeUsage(event.usage);
+        this.noteReportedError(this.#failureOf(event));
+        break;
+      default:
+        this.#meter(event);
+        this.#pass(event, data);
+    }
+  };
+
+  #begin(event: Fields): void {
+    const { message } = event;
+    if (!isFields(message)) throw broken("a message_start without a message");
+    this.startedChoices = 1;
+    this.#takeUsage(message.usage, "begin");
+    const { id, model } = this.#options;
+    this.output.add(frame("message_start", { ...event, message: { ...message, id, model } }));
+  }
+
+  /** A second one replaces the first, which has said nothing of the end then. */
+  #takeDelta(event: Fields): void {
+    const { delta, usage } = event;
+    this.#takeUsage(usage);
+    this.#closing = event;
+    if (!isFields(delta) || typeof delta.stop_reason !== "string") return;
+    this.noteBegun();
+    this.startedChoices = 1;
+    this.finishedChoices = 1;
+  }
+
+  /** Where it tells no tokens of the answer, those that were counted here stand. */
+  #takeUsage(raw: unknown, part: "begin" | "take" = "take"): void {
+    if (!this.#usage[part](raw)) return;
+    const { usage } = this.#usage;
+    if (usage !== undefined) this.noteUsage(usage);
+  }
+
+  #meter({ type, content_block: block, delta }: Fields): void {
+    if (type === "content_block_start" && isFields(block)) {
+      this.noteBegun();
+      this.meter(bytesOfBlock(block));
+    } else if (type === "content_block_delta" && isFields(delta)) {
+      this.noteBegun();
+      this.meter(bytesIn(delta.text) + bytesIn(delta.thinking) + bytesIn(delta.partial_json));
+    }
+  }
+
+  #pass(event: Fields, data: string): void {
+    const { type } = event;
+    if (typeof type !== "string" || !EVENT_NAME.test(type)) throw broken("an event without a name");
+    this.output.add(data.includes("\n") ? frame(type, event) : `event: ${type}\ndata: ${data}\n\n`);
+  }
+}
+
+/** Bytes of a block that count as its answer: neither its signature nor its id. */
+export function bytesOfBlock(block: Fields): number {
+  const { text, thinking, data, name, input } = block;
+  const said = bytesIn(text) + bytesIn(thinking) + bytesIn(data) + bytesIn(name);
+  const hasInput = isFields(input) && Object.keys(input).length > 0;
+  return hasInput ? said + bytesIn(JSON.stringify(input)) : said;
+}
+
+function bytesIn(text: unknown): number {
+  return typeof text === "string" ? Buffer.byteLength(text) : 0;
+}
+
+function frame(name: string, event: unknown): string {
+  return `event: ${name}\ndata: ${latin1OfText(JSON.stringify(event))}\n\n`;
+}
+
+function broken(what: string): ProviderFailure {
+  return new ProviderFailure("unavailable", `the provider's stream holds ${what}`);
+}

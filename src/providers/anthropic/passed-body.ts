@@ -1,0 +1,47 @@
+import { BodyRender, type ChatRequestFields, type RenderedBody } from "../chat-body.ts";
+import { addBreakpoints } from "./automatic-cache.ts";
+import { type CacheControl, cacheControlOf } from "./cache-control.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+type Block = Record<string, unknown>;
+
+interface PassedOptions {
+  /** What stands in the place of the client's: the model or a platform's version, and whether to stream. */
+  readonly set: Fields;
+  /** Whether breakpoints stand for `cache_control` of the request itself, which only Anthropic knows. */
+  readonly placesBreakpoints?: boolean | undefined;
+}
+
+/** A client's request of the Messages API, with members of the gateway's. */
+export const passedBody = new BodyRender(
+  import.meta.url,
+  (fields: ChatRequestFields, { set, placesBreakpoints }: PassedOptions): RenderedBody => {
+    const asked = placesBreakpoints === true ? cacheControlOf(fields) : undefined;
+    const passed = asked === undefined ? fields : withBreakpoints(fields, asked);
+    return { body: JSON.stringify({ ...passed, ...set }) };
+  },
+);
+
+function withBreakpoints(fields: ChatRequestFields, asked: CacheControl): Fields {
+  const { cache_control: _, ...rest } = fields;
+  const { tools, system } = rest;
+  const messages = (rest.messages as readonly Block[]).map((message) => ({
+    ...message,
+    role: message.role as string,
+    content: blocksOf(message.content),
+  }));
+  const prompt = { tools: blocksOf(tools), system: blocksOf(system), messages };
+  addBreakpoints(asked, prompt);
+  return {
+    ...rest,
+    messages,
+    ...(prompt.tools.length > 0 && { tools: prompt.tools }),
+    ...(prompt.system.length > 0 && { system: prompt.system }),
+  };
+}
+
+/** Copies, which can be changed; a text becomes a block. */
+function blocksOf(content: unknown): Block[] {
+  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
+  return Array.isArray(content) ? content.map((block: Block) => ({ ...block })) : [];
+}

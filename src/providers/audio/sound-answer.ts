@@ -1,0 +1,89 @@
+import { jsonValue } from "../../lib/json.ts";
+import type { PieceReader } from "../interface.ts";
+import type { Speech, SpeechFormat } from "../media.ts";
+import { MAX_WHOLE_AS_STREAM_BYTES, readWhole } from "../transport/bounded-body.ts";
+import type { AbortNotice } from "../transport/call-abort.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { isJson, type ProviderResponse } from "../transport/provider-response.ts";
+
+export const SOUND_TYPES: Readonly<Record<SpeechFormat, string>> = {
+  mp3: "audio/mpeg",
+  opus: "audio/opus",
+  aac: "audio/aac",
+  flac: "audio/flac",
+  wav: "audio/wav",
+  pcm: "audio/pcm",
+};
+
+/** A type of sound with its parameters; of a field that proxies have made two of, the first counts. */
+const STATED_SOUND =
+  /^\s*(audio\/[\w.+-]{1,50}(?:\s*;\s*[\w-]{1,20}=[\w.+-]{1,20}){0,4})\s*(?:,|$)/i;
+/** What servers say of bytes that they know nothing of. */
+const ANY_BYTES = /^\s*(?:application\/(?:octet-stream|ogg)|binary\/octet-stream)\s*(?:[;,]|$)/i;
+
+/**
+ * A response of a success status whose body is the sound itself. Rejects with ProviderFailure where it is
+ * something else: with what `told` reads from JSON, if anything.
+ */
+export async function soundOf(
+  response: ProviderResponse,
+  format: SpeechFormat,
+  signal: AbortNotice,
+  told: (body: unknown) => Error | undefined,
+): Promise<Speech> {
+  const stated = response.headers.get("content-type");
+  const type = stated === null ? null : (STATED_SOUND.exec(stated)?.[1] ?? null);
+  if (type === null && stated !== null && !ANY_BYTES.test(stated)) {
+    if (isJson(stated))
+      throw (await failureIn(response, told)) ?? brokenAnswer("JSON and no sound");
+    response.body?.cancel().catch(() => undefined);
+    throw brokenAnswer("a content type that is no sound");
+  }
+  const bytes = response.reader?.() ?? response.body?.getReader();
+  if (bytes === undefined) throw brokenAnswer("an empty body");
+  const reader = new SoundReader(bytes, signal);
+  return {
+    contentType: type ?? SOUND_TYPES[format],
+    reader: () => reader,
+    usage: () => undefined,
+  };
+}
+
+async function failureIn(
+  response: ProviderResponse,
+  told: (body: unknown) => Error | undefined,
+): Promise<Error | undefined> {
+  const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
+  return text === undefined ? undefined : told(jsonValue(text));
+}
+
+/** The bytes of a body, as they come. */
+class SoundReader implements PieceReader {
+  readonly #bytes: PieceReader;
+  readonly #signal: AbortNotice;
+
+  constructor(bytes: PieceReader, signal: AbortNotice) {
+    this.#bytes = bytes;
+    this.#signal = signal;
+  }
+
+  get isOver(): boolean {
+    return this.#bytes.isOver === true;
+  }
+
+  take(): Uint8Array | undefined {
+    return this.#bytes.take?.();
+  }
+
+  async read(): ReturnType<PieceReader["read"]> {
+    try {
+      return await this.#bytes.read();
+    } catch (error) {
+      throw failureOfThrown(error, this.#signal);
+    }
+  }
+
+  cancel(): Promise<void> {
+    return this.#bytes.cancel();
+  }
+}

@@ -1,0 +1,57 @@
+import type { TranscriptSegment, TranscriptWord } from "../media.ts";
+
+/** A word as a provider times it, with what stands before it in the text. */
+export interface TimedWord extends TranscriptWord {
+  readonly space: string;
+}
+
+/** A segment is a sentence; a long one, a pause or another speaker ends it too. */
+const ENDS_SENTENCE = /[.?!…。?!]["'”’)\]]*$/;
+const MAX_SEGMENT_CHARACTERS = 200;
+const MAX_SEGMENT_SECONDS = 15;
+const PAUSE_SECONDS = 1.5;
+
+/** Segments of a text of which the provider times words alone. */
+export function segmentsOfWords(words: readonly TimedWord[]): TranscriptSegment[] {
+  const segments: TranscriptSegment[] = [];
+  let open: TimedWord[] = [];
+  const close = () => {
+    if (open.length > 0) segments.push(segmentOf(open, segments.length));
+    open = [];
+  };
+  let characters = 0;
+  for (const word of words) {
+    const first = open[0];
+    const last = open.at(-1);
+    if (first !== undefined && last !== undefined) {
+      const isApart =
+        word.speaker !== last.speaker ||
+        word.start - last.end > PAUSE_SECONDS ||
+        word.end - first.start > MAX_SEGMENT_SECONDS ||
+        characters + word.word.length > MAX_SEGMENT_CHARACTERS;
+      if (isApart || ENDS_SENTENCE.test(last.word)) {
+        close();
+        characters = 0;
+      }
+    }
+    open.push(word);
+    characters += word.space.length + word.word.length;
+  }
+  close();
+  return segments;
+}
+
+function segmentOf(words: readonly TimedWord[], id: number): TranscriptSegment {
+  const text = words.map(({ space, word }, at) => (at === 0 ? word : space + word)).join("");
+  const { start, speaker } = words[0]!;
+  return { id, start, end: words.at(-1)!.end, text, ...(speaker !== undefined && { speaker }) };
+}
+
+/** A word as transcripts have it. */
+export function plainWord({ word, start, end, speaker }: TimedWord): TranscriptWord {
+  return { word, start, end, ...(speaker !== undefined && { speaker }) };
+}
+
+export function isTime(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+}

@@ -1,0 +1,102 @@
+import { chatFieldsOf } from "../chat-fields.ts";
+import { ByToken, withKey } from "../credentials/by-token.ts";
+import { imageFieldsOf } from "../image-fields.ts";
+import type { ChatCall, ModelCall, Provider, ProviderSettings } from "../interface.ts";
+import {
+  createOpenAiProvider,
+  type OpenAiDependencies,
+  type OpenAiProvider,
+  requestHeaders,
+} from "../openai/chat/chat-provider.ts";
+import { speaksResponses, wireDialect } from "../openai/wire-dialects.ts";
+import { checkKeyByModelList } from "../transport/key-check.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { type AzureAddress, azureAddress } from "./address.ts";
+import { entraTokens } from "./entra-credentials.ts";
+
+/** More deployments than a resource has; the one that was made first goes then. */
+const MAX_DEPLOYMENTS = 1_000;
+const KEY_CHECK_TIMEOUT_MS = 10_000;
+
+type AzureDependencies = OpenAiDependencies & Required<Pick<OpenAiDependencies, "httpClient">>;
+
+/**
+ * Azure OpenAI: OpenAI's wire at addresses of deployments, with a key or with tokens of Entra ID. Throws an
+ * Error of one line where the credentials cannot be used.
+ */
+export function createAzureProvider(
+  settings: ProviderSettings,
+  dependencies: AzureDependencies,
+): Provider {
+  const address = azureAddress(settings.baseUrl, settings.apiVersion);
+  const tokens = entraTokens(settings, dependencies);
+  const wiresWith = (key: string | undefined, keyIsToken?: true) =>
+    new AzureWires({ ...settings, apiKey: key, keyIsToken }, address, dependencies);
+  const wires =
+    tokens === undefined
+      ? withKey(wiresWith(settings.apiKey))
+      : new ByToken(tokens, (token) => wiresWith(token, true));
+  return {
+    fields: chatFieldsOf(settings.type),
+    metersMedia: true,
+    chat: (call) => wires.call(signalOf(call), (one) => one.chatWire(call).chat(call)),
+    embed: (call) => wires.call(signalOf(call), (one) => one.of(call.model).embed(call)),
+    image: (call) => wires.call(signalOf(call), (one) => one.of(call.model).image(call)),
+    imageFields: imageFieldsOf(settings.type),
+    speak: (call) => wires.call(signalOf(call), (one) => one.of(call.model).speak(call)),
+    transcribe: (call) => wires.call(signalOf(call), (one) => one.of(call.model).transcribe(call)),
+    checkKey: () => wires.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (one) => one.checkKey()),
+  };
+}
+
+function signalOf(call: ModelCall) {
+  return call.abortNotice ?? call.signal;
+}
+
+/** The resource's deployments, as they are called with one key or token. */
+class AzureWires {
+  readonly #settings: ProviderSettings;
+  readonly #address: AzureAddress;
+  readonly #dependencies: AzureDependencies;
+  readonly #byDeployment = new Map<string, OpenAiProvider>();
+  readonly #ofAll: OpenAiProvider | undefined;
+  #root: OpenAiProvider | undefined;
+
+  constructor(settings: ProviderSettings, address: AzureAddress, dependencies: AzureDependencies) {
+    this.#settings = settings;
+    this.#address = address;
+    this.#dependencies = dependencies;
+    // Throws where the key cannot be sent, at the start and not at the first call.
+    requestHeaders(settings, wireDialect(settings.type));
+    if (address.ofDeployment === undefined) this.#ofAll = this.#at(address.root);
+  }
+
+  /** The Responses interface has no addresses of deployments: it takes their names in the body. */
+  chatWire(call: ChatCall): OpenAiProvider {
+    if (!speaksResponses(this.#settings.type, call)) return this.of(call.model);
+    this.#root ??= this.#ofAll ?? this.#at(this.#address.root);
+    return this.#root;
+  }
+
+  of(deployment: string): OpenAiProvider {
+    const known = this.#ofAll ?? this.#byDeployment.get(deployment);
+    if (known !== undefined) return known;
+    const made = this.#at(this.#address.ofDeployment!(deployment));
+    this.#byDeployment.set(deployment, made);
+    if (this.#byDeployment.size > MAX_DEPLOYMENTS) {
+      const [first] = this.#byDeployment.keys();
+      this.#byDeployment.delete(first!);
+    }
+    return made;
+  }
+
+  checkKey(): Promise<void> {
+    const { httpClient } = this.#dependencies;
+    const headers = requestHeaders(this.#settings, wireDialect(this.#settings.type));
+    return checkKeyByModelList(httpClient, endpointUrl(this.#address.root, "/models"), headers);
+  }
+
+  #at(baseUrl: string): OpenAiProvider {
+    return createOpenAiProvider({ ...this.#settings, baseUrl }, this.#dependencies);
+  }
+}

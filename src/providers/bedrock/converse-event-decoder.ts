@@ -1,0 +1,160 @@
+import { isFields, jsonValue } from "../../lib/json.ts";
+import { JSON_TOOL } from "../anthropic/tools.ts";
+import type { ChatEvent } from "../interface.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
+import { finishReason, redactedDetail, textDetail } from "./converse-answer.ts";
+import { type EventMessage, EventStreamDecoder } from "./event-stream-decoder.ts";
+import { failureOfMessage } from "./failure-mapping.ts";
+import { reportedUsage } from "./reported-usage.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** There is one answer to each call. */
+const choice = 0;
+
+/** A block of the answer that is under way, by what it is. */
+type OpenBlock =
+  | { readonly type: "call"; readonly index: number }
+  /** The call whose input is the answer. */
+  | { readonly type: "answer" }
+  /** Its pieces in base64, which cannot be joined as texts. */
+  | { readonly type: "redacted"; readonly pieces: Buffer[] };
+
+/**
+ * Reads the stream of ConverseStream
+ * (https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html) as typed events.
+ * Events, blocks and deltas of kinds that are not known are passed over. The input of tools is handed on as it comes,
+ * JSON or not.
+ */
+export class ConverseDecoder implements StreamDecoder {
+  readonly #answersByTool: boolean;
+  readonly #failureContext: () => FailureContext;
+  readonly #messages = new EventStreamDecoder();
+  readonly #open = new Map<unknown, OpenBlock>();
+  #calls = 0;
+  #events: ChatEvent[] = [];
+  #hasStopped = false;
+  #hasMetadata = false;
+
+  constructor(answersByTool: boolean, failureContext: () => FailureContext) {
+    this.#answersByTool = answersByTool;
+    this.#failureContext = failureContext;
+  }
+
+  /** The end and the usage come in either order. */
+  get isOver(): boolean {
+    return this.#hasStopped && this.#hasMetadata;
+  }
+
+  push(bytes: Uint8Array, events: ChatEvent[]): void {
+    this.#events = events;
+    this.#messages.push(bytes, this.#takeMessage);
+  }
+
+  end(): void {
+    if (!this.isOver) this.#messages.end();
+  }
+
+  readonly #takeMessage = (message: EventMessage): void => {
+    const failure = failureOfMessage(message, this.#failureContext());
+    // Behind an exception nothing more is sent.
+    if (failure !== undefined) throw failure;
+    const type = message.headers.get(":event-type");
+    if (type === undefined || !Object.hasOwn(this.#handlers, type)) return;
+    this.#handlers[type]!(parsed(message.payload));
+  };
+
+  readonly #handlers: Readonly<Record<string, (event: Fields) => void>> = {
+    contentBlockStart: ({ contentBlockIndex: index, start }) => {
+      if (isFields(start) && isFields(start.toolUse)) this.#beginCall(index, start.toolUse);
+    },
+    contentBlockDelta: ({ contentBlockIndex: index, delta }) => {
+      if (isFields(delta)) this.#takeDelta(index, delta);
+    },
+    contentBlockStop: ({ contentBlockIndex: index }) => this.#endBlock(index),
+    messageStop: ({ stopReason }) => {
+      for (const index of [...this.#open.keys()]) this.#endBlock(index);
+      this.#hasStopped = true;
+      const reason = finishReason(stopReason, this.#calls);
+      this.#events.push({ type: "finish", choice, reason });
+    },
+    metadata: ({ usage: raw }) => {
+      this.#hasMetadata = true;
+      const usage = reportedUsage(raw);
+      if (usage !== undefined) this.#events.push({ type: "usage", usage });
+    },
+  };
+
+  #beginCall(at: unknown, { toolUseId: id, name, type }: Fields): void {
+    // Of a tool that Bedrock runs itself.
+    if (type !== undefined) return;
+    if (typeof id !== "string" || typeof name !== "string") {
+      throw brokenAnswer("a call without id or name");
+    }
+    if (this.#answersByTool && name === JSON_TOOL) {
+      this.#open.set(at, { type: "answer" });
+      return;
+    }
+    const index = this.#calls++;
+    this.#open.set(at, { type: "call", index });
+    this.#events.push({ type: "tool_call", choice, index, id, name });
+  }
+
+  #takeDelta(index: unknown, { text, toolUse, reasoningContent }: Fields): void {
+    if (typeof text === "string") this.#addText(text);
+    else if (isFields(toolUse)) this.#addInput(index, toolUse.input);
+    else if (isFields(reasoningContent)) this.#addReasoning(index, reasoningContent);
+  }
+
+  #addText(text: string): void {
+    if (text !== "") this.#events.push({ type: "text", choice, text });
+  }
+
+  /** Of blocks that are not calls of the caller's tools it is passed over. */
+  #addInput(at: unknown, json: unknown): void {
+    const block = this.#open.get(at);
+    if (typeof json !== "string" || json === "") return;
+    if (block?.type === "answer") this.#addText(json);
+    if (block?.type !== "call") return;
+    this.#events.push({ type: "tool_call", choice, index: block.index, arguments: json });
+  }
+
+  #addReasoning(at: unknown, { text, signature, redactedContent }: Fields): void {
+    const index = placeOf(at);
+    if (typeof text === "string" && text !== "") {
+      const details = [textDetail(index, { text })];
+      this.#events.push({ type: "reasoning", choice, text, details });
+    }
+    if (typeof signature === "string" && signature !== "") {
+      const details = [textDetail(index, { signature })];
+      this.#events.push({ type: "reasoning", choice, text: "", details });
+    }
+    if (typeof redactedContent !== "string") return;
+    const open = this.#open.get(at);
+    const pieces = open?.type === "redacted" ? open.pieces : [];
+    pieces.push(Buffer.from(redactedContent, "base64"));
+    this.#open.set(at, { type: "redacted", pieces });
+  }
+
+  #endBlock(at: unknown): void {
+    const block = this.#open.get(at);
+    this.#open.delete(at);
+    if (block?.type !== "redacted") return;
+    const data = Buffer.concat(block.pieces).toString("base64");
+    const details = [redactedDetail(placeOf(at), data)];
+    this.#events.push({ type: "reasoning", choice, text: "", details });
+  }
+}
+
+/** The place of a block in the answer. */
+function placeOf(index: unknown): number {
+  return Number.isSafeInteger(index) ? (index as number) : 0;
+}
+
+function parsed(payload: Uint8Array): Fields {
+  const event = jsonValue(new TextDecoder().decode(payload));
+  if (isFields(event)) return event;
+  throw brokenAnswer("an event that is no JSON object");
+}

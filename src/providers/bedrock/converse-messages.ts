@@ -1,0 +1,230 @@
+import { isFields, jsonValue } from "../../lib/json.ts";
+import { type CacheControl, cacheControlOf } from "../anthropic/cache-control.ts";
+import { thinkingBlocks } from "../anthropic/reasoning-details.ts";
+import { type Block, MediaReader, textBlock, unsupported } from "./converse-media.ts";
+import type { ConverseTraits } from "./model-traits.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Names the details of reasoning that this wire understands. */
+export const DETAIL_FORMAT = "amazon-bedrock-v1";
+
+interface Turn {
+  readonly role: "user" | "assistant";
+  readonly content: Block[];
+}
+
+export interface Conversation {
+  readonly system: readonly Block[];
+  readonly messages: readonly Turn[];
+}
+
+const MAX_CALL_ID_CHARACTERS = 64;
+const KEPT_OF_CALL_ID = 31;
+
+/**
+ * Translates the messages of a chat. System and developer messages, wherever they stand, become the system prompt
+ * in their order; results of tools go into the user's turn behind the calls; messages of one side that follow one
+ * another are one turn. Throws ProviderFailure that names what has no counterpart.
+ *
+ * @param offersTools without tools Bedrock refuses earlier calls and results, which then go as text
+ */
+export function conversationOf(
+  messages: readonly Fields[],
+  traits: ConverseTraits,
+  offersTools: boolean,
+): Conversation {
+  const reader = new MessageReader(traits, offersTools);
+  for (const [at, message] of messages.entries()) reader.add(message, `messages.${at}`);
+  return reader.conversation;
+}
+
+class MessageReader {
+  readonly #traits: ConverseTraits;
+  readonly #offersTools: boolean;
+  readonly #media = new MediaReader();
+  readonly #system: Block[] = [];
+  readonly #turns: Turn[] = [];
+
+  constructor(traits: ConverseTraits, offersTools: boolean) {
+    this.#traits = traits;
+    this.#offersTools = offersTools;
+  }
+
+  get conversation(): Conversation {
+    if (this.#traits.takesSystem || this.#system.length === 0) {
+      return { system: this.#system, messages: this.#turns };
+    }
+    const [first, ...rest] = this.#turns;
+    const isUser = first?.role === "user";
+    const content = isUser ? [...this.#system, ...first.content] : this.#system;
+    const turns = isUser ? rest : this.#turns;
+    return { system: [], messages: [{ role: "user", content }, ...turns] };
+  }
+
+  add(message: Fields, place: string): void {
+    const blocks = this.#blocksOf(message, place);
+    const point = this.#cachePoint(message);
+    if (point !== undefined && takesPoint(blocks.at(-1), this.#traits)) blocks.push(point);
+    const { role } = message;
+    // One by one: there may be more blocks than a call can have arguments.
+    if (role === "system" || role === "developer") {
+      for (const block of blocks) this.#system.push(block);
+    } else this.#addTurn(role === "assistant" ? "assistant" : "user", blocks);
+  }
+
+  #addTurn(role: Turn["role"], blocks: readonly Block[]): void {
+    const last = this.#turns.at(-1);
+    if (blocks.length === 0) return;
+    if (last?.role === role) {
+      for (const block of blocks) last.content.push(block);
+    } else this.#turns.push({ role, content: [...blocks] });
+  }
+
+  #blocksOf(message: Fields, place: string): Block[] {
+    switch (message.role) {
+      case "assistant":
+        return this.#answer(message, place);
+      case "tool":
+        return this.#result(message, place);
+      case "function":
+        throw unsupported(`${place}.role`, "messages of the role function");
+      default:
+        return withText(this.#content(message.content, `${place}.content`));
+    }
+  }
+
+  #content(content: unknown, place: string): Block[] {
+    if (!Array.isArray(content)) {
+      const block = textBlock(content);
+      return block === undefined ? [] : [block];
+    }
+    const blocks: Block[] = [];
+    for (const [at, part] of content.entries()) {
+      const block = this.#media.blockOf(part as Fields, `${place}.${at}`);
+      if (block === undefined) continue;
+      blocks.push(block);
+      const point = this.#cachePoint(part);
+      if (point !== undefined) blocks.push(point);
+    }
+    return blocks;
+  }
+
+  #cachePoint(holder: unknown): Block | undefined {
+    const { cachePoints } = this.#traits;
+    const cacheControl = cacheControlOf(holder);
+    return cacheControl === undefined ? undefined : cachePointOf(cacheControl.ttl, cachePoints);
+  }
+
+  /** The indices of reasoning are its places among the blocks of the answer; the others go into the gaps. */
+  #answer(message: Fields, place: string): Block[] {
+    const said = this.#content(message.content, `${place}.content`);
+    if (said.length === 0)
+      said.push(...[textBlock(message.refusal)].filter((one) => one !== undefined));
+    const others = [...said, ...this.#calls(message.tool_calls, place)];
+    const blocks: Block[] = [];
+    let next = 0;
+    for (const { index, block } of thinkingBlocks(message.reasoning_details, DETAIL_FORMAT)) {
+      while (index !== undefined && blocks.length < index && next < others.length) {
+        blocks.push(others[next++]!);
+      }
+      blocks.push({ reasoningContent: reasoningOf(block) });
+    }
+    return [...blocks, ...others.slice(next)];
+  }
+
+  #calls(calls: unknown, place: string): Block[] {
+    if (!Array.isArray(calls)) return [];
+    return calls.map((call: Fields, at) => {
+      if (!isFields(call.function)) {
+        throw unsupported(`${place}.tool_calls.${at}`, "calls of what is no function");
+      }
+      const { name, arguments: text } = call.function;
+      if (!this.#offersTools) return { text: `I called ${name} with ${text || "{}"}.` };
+      return { toolUse: { toolUseId: this.#callId(call.id), name, input: inputOf(text) } };
+    });
+  }
+
+  #callId(id: unknown): string {
+    const text = String(id ?? "");
+    return this.#traits.hasShortCallIds ? shortCallId(text) : callId(text);
+  }
+
+  #result(message: Fields, place: string): Block[] {
+    const content = this.#content(message.content, `${place}.content`);
+    if (!this.#offersTools) return [{ text: "The call resulted in:" }, ...content];
+    const isPoint = (block: Block) => block.cachePoint !== undefined;
+    const toolUseId = this.#callId(message.tool_call_id);
+    const result = { toolResult: { toolUseId, content: content.filter((one) => !isPoint(one)) } };
+    // Within a result there can be none.
+    const point = content.findLast(isPoint);
+    return point !== undefined && takesPoint(result, this.#traits) ? [result, point] : [result];
+  }
+}
+
+/** A breakpoint of the prompt's cache; undefined where the model has none. */
+export function cachePointOf(
+  ttl: string | undefined,
+  cachePoints: ConverseTraits["cachePoints"],
+): Block | undefined {
+  if (cachePoints === "none") return undefined;
+  const isStated = ttl !== undefined && cachePoints === "anywhere";
+  return { cachePoint: { type: "default", ...(isStated && { ttl }) } };
+}
+
+/** Whether a breakpoint can stand behind the block: Nova has none behind calls and their results. */
+function takesPoint(block: Block | undefined, { cachePoints }: ConverseTraits): boolean {
+  if (block === undefined || block.cachePoint !== undefined) return false;
+  const isOfTool = block.toolUse !== undefined || block.toolResult !== undefined;
+  return cachePoints === "anywhere" || !isOfTool;
+}
+
+/** Where the caller leaves the breakpoint to the provider, it stands behind the whole prompt. */
+export function withLastPoint(
+  { system, messages }: Conversation,
+  cacheControl: CacheControl,
+  traits: ConverseTraits,
+): Conversation {
+  const point = cachePointOf(cacheControl.ttl, traits.cachePoints);
+  const last = messages.at(-1);
+  if (point === undefined || last === undefined || !takesPoint(last.content.at(-1), traits)) {
+    return { system, messages };
+  }
+  const content = [...last.content, point];
+  return { system, messages: [...messages.slice(0, -1), { ...last, content }] };
+}
+
+/** A message with a document must have a text. */
+function withText(blocks: Block[]): Block[] {
+  const document = blocks.find((one) => one.document !== undefined)?.document as Fields | undefined;
+  if (document === undefined || blocks.some((one) => one.text !== undefined)) return blocks;
+  return [...blocks, { text: String(document.name) }];
+}
+
+function reasoningOf(block: Fields): Fields {
+  if (block.type === "redacted_thinking") return { redactedContent: block.data };
+  return { reasoningText: { text: block.thinking, signature: block.signature } };
+}
+
+/** What a model wrote that is no JSON object comes back in an object. */
+function inputOf(text: unknown): Fields {
+  if (text === undefined || text === "") return {};
+  const input = jsonValue(String(text));
+  return isFields(input) ? input : { INVALID_JSON: String(text) };
+}
+
+/** Other providers have ids that are longer, or have characters that Bedrock refuses. */
+function callId(id: string): string {
+  const safe = id.replace(/[^a-zA-Z0-9_.:-]/g, "_");
+  if (safe.length <= MAX_CALL_ID_CHARACTERS) return safe;
+  return `${safe.slice(0, KEPT_OF_CALL_ID)}_${digestOf(safe).slice(0, 32)}`;
+}
+
+/** Mistral's models take ids of their own form only. */
+function shortCallId(id: string): string {
+  return /^[a-zA-Z0-9]{9}$/.test(id) ? id : digestOf(id).slice(0, 9);
+}
+
+function digestOf(text: string): string {
+  return new Bun.CryptoHasher("sha256").update(text).digest("hex");
+}

@@ -1,0 +1,124 @@
+import type { Clock } from "../../lib/clock.ts";
+import { isFields } from "../../lib/json.ts";
+import { imageFieldsOf } from "../image-fields.ts";
+import { dimensionsOf, imageFormOf, ratioOfSize } from "../image-models.ts";
+import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
+import type { GeneratedImages, ImageCall } from "../media.ts";
+import { failureOfStatus } from "../openai/failure-mapping.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
+import { checkKeyByModelList } from "../transport/key-check.ts";
+import { untilDone } from "../transport/polling.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+
+interface BflDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+}
+
+/**
+ * Black Forest Labs (https://docs.bfl.ai): a request begins a task, and an address tells when its image is
+ * there, for ten minutes. Throws where its key cannot be sent.
+ */
+export function createBflProvider(
+  settings: ProviderSettings,
+  { clock, httpClient }: BflDependencies,
+): Provider {
+  const { id, type, baseUrl, apiKey } = settings;
+  if (apiKey !== undefined) assertKeyIsCarried(id, apiKey);
+  const headers = { ...JSON_HEADERS, ...(apiKey !== undefined && { "x-key": apiKey }) };
+  const wire = new TypedWire({ settings, headers, clock, httpClient, failureOfStatus });
+  const api = { wire, headers, type, baseUrl, clock };
+  return {
+    image: (call) => bflImage(api, call),
+    imageFields: imageFieldsOf(type),
+    checkKey: () => checkKeyByModelList(httpClient, endpointUrl(baseUrl, "/credits"), headers),
+  };
+}
+
+interface BflApi {
+  readonly wire: TypedWire;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly type: string;
+  readonly baseUrl: string;
+  readonly clock: Clock;
+}
+
+async function bflImage(api: BflApi, call: ImageCall): Promise<GeneratedImages> {
+  const { wire, headers, baseUrl, clock } = api;
+  const signal = call.abortNotice ?? call.signal;
+  try {
+    const url = endpointUrl(baseUrl, `/${encodeURIComponent(call.model)}`);
+    const body = jsonWithFiles(requestBody(call, api.type));
+    const task = await wire.object({ method: "POST", url, headers, body }, call);
+    const look = { method: "GET", url: pollingUrlOf(task, baseUrl), headers, body: "" };
+    const image = await untilDone(
+      async () => imageOrFailure(await wire.object(look, call)),
+      signal,
+      clock,
+    );
+    return { kind: "images", images: [{ data: { url: image } }], usage: undefined };
+  } catch (error) {
+    throw failureOfThrown(error, signal);
+  }
+}
+
+/** The first image is `input_image`, the others `input_image_2` and so on. */
+function requestBody(call: ImageCall, type: string): Readonly<Record<string, unknown>> {
+  const { model, modelId = model, size, aspectRatio = ratioOfSize(size), images } = call;
+  const isByRatio = imageFormOf(type, { model, modelId })?.takes.aspect_ratio !== undefined;
+  const inputs = images.map((file, at) => [
+    `input_image${at === 0 ? "" : `_${at + 1}`}`,
+    new FileInJson(file),
+  ]);
+  return {
+    ...call.fields,
+    prompt: call.prompt,
+    seed: call.seed,
+    output_format: call.outputFormat,
+    ...(isByRatio ? { aspect_ratio: aspectRatio } : dimensionsOf(size)),
+    ...Object.fromEntries(inputs),
+  };
+}
+
+/**
+ * "always use the polling_url returned": that of the region that has the task. The key goes there, so it has
+ * to be the provider's own.
+ */
+function pollingUrlOf(
+  { id, polling_url: pollingUrl }: Readonly<Record<string, unknown>>,
+  baseUrl: string,
+): string {
+  if (typeof pollingUrl === "string") {
+    const found = URL.parse(pollingUrl);
+    const isOwn =
+      found?.origin === new URL(baseUrl).origin ||
+      (found?.protocol === "https:" && /(?:^|\.)bfl\.(?:ai|ml)$/.test(found.hostname));
+    if (isOwn) return pollingUrl;
+    throw brokenAnswer("a task at an address of others");
+  }
+  if (typeof id !== "string" || id === "") throw brokenAnswer("no task");
+  return `${endpointUrl(baseUrl, "/get_result")}?id=${encodeURIComponent(id)}`;
+}
+
+const RUNNING: ReadonlySet<unknown> = new Set(["Pending", "Queued", "Processing"]);
+/** https://docs.bfl.ai/api_integration/errors */
+const MODERATED: ReadonlySet<unknown> = new Set(["Request Moderated", "Content Moderated"]);
+
+/** The address of the image. */
+function imageOrFailure(
+  task: Readonly<Record<string, unknown>>,
+): string | ProviderFailure | undefined {
+  const { status, result } = task;
+  if (RUNNING.has(status)) return undefined;
+  const said = typeof status === "string" ? status : "no status";
+  if (MODERATED.has(status)) {
+    return new ProviderFailure("content_policy", `The provider refused the image: ${said}.`);
+  }
+  if (status !== "Ready") return brokenAnswer(`a task that ended: ${said.slice(0, 200)}`);
+  const { sample } = isFields(result) ? result : {};
+  return typeof sample === "string" && sample !== "" ? sample : brokenAnswer("no image");
+}

@@ -1,0 +1,179 @@
+import type { CatalogueModel, ModelCategory } from "../../lib/catalogue-model.ts";
+import { audioTaskOf } from "../audio/fields.ts";
+import type { Provider } from "../interface.ts";
+
+interface Architecture {
+  /** `text+image->text` */
+  readonly modality: string;
+  readonly input_modalities: readonly string[];
+  readonly output_modalities: readonly string[];
+  /** The family whose tokens are counted, "Other" where the model's name does not tell. */
+  readonly tokenizer: string;
+  readonly instruct_type: null;
+}
+
+/**
+ * What OpenRouter says of a model besides this gateway's own fields
+ * (https://openrouter.ai/docs/overview/models); its SDK demands each of them.
+ */
+export interface OpenRouterFields {
+  readonly canonical_slug: string;
+  readonly hugging_face_id: null;
+  readonly architecture: Architecture;
+  /** What its first endpoint allows. */
+  readonly top_provider: {
+    readonly context_length: number;
+    readonly max_completion_tokens: number | null;
+    readonly is_moderated: boolean;
+  };
+  readonly per_request_limits: null;
+  /** Fields of chat requests that at least one of its endpoints has. */
+  readonly supported_parameters: readonly string[];
+  readonly default_parameters: null;
+  readonly supported_voices: null;
+  readonly links: { readonly details: string };
+}
+
+/** By id. */
+export type ProvidersWithFields = ReadonlyMap<string, Pick<Provider, "fields">>;
+
+export function openRouterFields(
+  model: CatalogueModel,
+  providers: ProvidersWithFields,
+): OpenRouterFields {
+  const { id, canonicalId = id, contextLength, maxOutputTokens } = model;
+  return {
+    canonical_slug: canonicalId,
+    hugging_face_id: null,
+    architecture: architectureOf(model, canonicalId),
+    top_provider: {
+      context_length: contextLength,
+      max_completion_tokens: maxOutputTokens || null,
+      is_moderated: false,
+    },
+    per_request_limits: null,
+    supported_parameters: answersChats(model) ? supportedParameters(model, providers) : [],
+    default_parameters: null,
+    supported_voices: null,
+    links: { details: `/v1/models/${id}` },
+  };
+}
+
+function answersChats({ category, capabilities }: CatalogueModel): boolean {
+  return category === "chat" || category === "code" || capabilities.includes("image_output");
+}
+
+function architectureOf(model: CatalogueModel, name: string): Architecture {
+  const [inputs, outputs] = modalitiesOf(model);
+  return {
+    modality: `${inputs.join("+")}->${outputs.join("+")}`,
+    input_modalities: inputs,
+    output_modalities: outputs,
+    tokenizer: TOKENIZERS.find(([pattern]) => pattern.test(name))?.[1] ?? "Other",
+    instruct_type: null,
+  };
+}
+
+const OUTPUTS: Readonly<Record<Exclude<ModelCategory, "audio">, string>> = {
+  chat: "text",
+  code: "text",
+  embedding: "embeddings",
+  image: "image",
+};
+
+type Modalities = readonly [inputs: readonly string[], outputs: readonly string[]];
+
+function modalitiesOf(model: CatalogueModel): Modalities {
+  const { category, capabilities, prices } = model;
+  if (category === "audio") return audioModalities(model);
+  const inputs = ["text"];
+  if (capabilities.includes("vision")) inputs.push("image");
+  if (prices.audioInputTokenFemto !== undefined) inputs.push("audio");
+  if (capabilities.includes("image_output")) return [inputs, ["image", "text"]];
+  const speaks = capabilities.includes("audio_output");
+  return [inputs, [OUTPUTS[category], ...(speaks ? ["audio"] : [])]];
+}
+
+/** The category holds speakers and listeners. */
+function audioModalities({ id, prices, capabilities }: CatalogueModel): Modalities {
+  const task = audioTaskOf({ prices, capabilities }, { model: id, modelId: id });
+  return task === "speech" ? [["text"], ["speech"]] : [["audio"], ["transcription"]];
+}
+
+/** By what stands in a model's id, in OpenRouter's names of the families. */
+const TOKENIZERS: readonly (readonly [RegExp, string])[] = [
+  [/gemma/, "Gemma"],
+  [/gemini/, "Gemini"],
+  [/claude/, "Claude"],
+  [/grok/, "Grok"],
+  [/llama-?4/, "Llama4"],
+  [/llama-?3/, "Llama3"],
+  [/llama-?2/, "Llama2"],
+  [/deepseek/, "DeepSeek"],
+  [/qwen-?3/, "Qwen3"],
+  [/qwen|qwq/, "Qwen"],
+  [/mistral|mixtral|codestral|devstral|ministral|pixtral/, "Mistral"],
+  [/command|cohere/, "Cohere"],
+  [/nova/, "Nova"],
+  [/gpt|(?:^|\/)o\d/, "GPT"],
+];
+
+interface Parameter {
+  /** The field of the request that stands for it, where it has another name. */
+  readonly field?: string;
+  /** What a request would send, of which a provider is asked whether it has that. */
+  readonly value: unknown;
+  /** The capability without which the model has no use for it. */
+  readonly needs?: string;
+}
+
+/** OpenRouter's names of parameters, in its order. */
+const PARAMETERS: Readonly<Record<string, Parameter>> = {
+  temperature: { value: 0.5 },
+  top_p: { value: 0.5 },
+  top_k: { value: 40 },
+  min_p: { value: 0.1 },
+  top_a: { value: 0.1 },
+  frequency_penalty: { value: 0.5 },
+  presence_penalty: { value: 0.5 },
+  repetition_penalty: { value: 1.1 },
+  logit_bias: { value: { 1: 1 } },
+  logprobs: { value: true },
+  top_logprobs: { value: 1 },
+  prediction: { value: { type: "content", content: "." } },
+  seed: { value: 1 },
+  response_format: { value: { type: "json_object" }, needs: "json_mode" },
+  structured_outputs: {
+    field: "response_format",
+    value: { type: "json_schema", json_schema: { name: "answer", schema: { type: "object" } } },
+    needs: "json_mode",
+  },
+  stop: { value: "END" },
+  tools: { value: [{ type: "function", function: { name: "tool" } }], needs: "function_calling" },
+  tool_choice: { value: "auto", needs: "function_calling" },
+  parallel_tool_calls: { value: true, needs: "function_calling" },
+  reasoning: { value: { effort: "medium" }, needs: "reasoning" },
+  include_reasoning: { field: "reasoning", value: { effort: "medium" }, needs: "reasoning" },
+  reasoning_effort: { value: "medium", needs: "reasoning" },
+  verbosity: { value: "low" },
+};
+
+const ASKED = Object.entries(PARAMETERS).map(([name, { field = name, value, needs }]) => {
+  return { name, field, value, needs, request: { messages: [], [field]: value } };
+});
+
+function supportedParameters(model: CatalogueModel, providers: ProvidersWithFields): string[] {
+  const endpoints = model.endpoints.flatMap(({ provider: id, model: name }) => {
+    const provider = providers.get(id);
+    return provider === undefined
+      ? []
+      : [{ fields: provider.fields, named: { model: name, modelId: model.id } }];
+  });
+  const supported = ASKED.filter(({ field, value, needs, request }) => {
+    if (needs !== undefined && !model.capabilities.includes(needs)) return false;
+    return endpoints.some(
+      ({ fields, named }) => !fields?.missing(field, value, named, false, request).length,
+    );
+  });
+  return ["max_tokens", "max_completion_tokens", ...supported.map(({ name }) => name)];
+}

@@ -1,0 +1,307 @@
+import type { ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
+import { type FemtoUsd, femtoFromUsd } from "../../lib/money.ts";
+import { TRANSCRIPTION, traitsOf } from "../audio/traits.ts";
+
+/** USD for a million characters of the text, for an hour of sound, or for a million tokens. */
+type Price =
+  | { readonly characters: number }
+  | {
+      readonly hour: number;
+      /** Seconds that the shortest sound is billed for. */
+      readonly leastSeconds?: number;
+      /** On top, where speakers are distinguished. */
+      readonly speakersHour?: number;
+    }
+  | { readonly tokens: TokenUsd; readonly later?: TokenUsd & { readonly from: string } };
+
+interface TokenUsd {
+  readonly input: number;
+  readonly audioInput?: number;
+  readonly output: number;
+}
+
+/** A model that the price list lacks, or has without the price of its sound. */
+interface AudioModel {
+  readonly name: string;
+  readonly displayName: string;
+  readonly task: "speech" | "transcription";
+  readonly price: Price;
+  /** Of the text and of the sound together, where a model is priced by tokens. */
+  readonly contextLength?: number;
+  readonly maxOutputTokens?: number;
+}
+
+const speech = (name: string, displayName: string, characters: number): AudioModel => ({
+  name,
+  displayName,
+  task: "speech",
+  price: { characters },
+});
+
+/**
+ * https://developers.openai.com/api/docs/models (tts-1, tts-1-hd, gpt-4o-mini-tts), read in stored copies of
+ * 2026. The variant that tells speakers apart is priced as the model that it is a variant of. gpt-4o-mini-tts
+ * takes 2,000 tokens; its answer is bounded by that for 4,096 characters at a quarter of the usual speed, at some
+ * 20 tokens of sound a second.
+ */
+const OPENAI: readonly AudioModel[] = [
+  speech("tts-1", "TTS-1", 15),
+  speech("tts-1-hd", "TTS-1 HD", 30),
+  ...["gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-03-20", "gpt-4o-mini-tts-2025-12-15"].map(
+    (name): AudioModel => ({
+      name,
+      displayName: name.replace("gpt-4o-mini-tts", "GPT-4o mini TTS").replace("TTS-", "TTS "),
+      task: "speech",
+      price: { tokens: { input: 0.6, output: 12 } },
+      contextLength: 26_576,
+      maxOutputTokens: 24_576,
+    }),
+  ),
+  ...(
+    [
+      ["gpt-4o-transcribe", "GPT-4o Transcribe", 2.5, 6, 10],
+      ["gpt-4o-transcribe-diarize", "GPT-4o Transcribe Diarize", 2.5, 6, 10],
+      ["gpt-4o-mini-transcribe", "GPT-4o mini Transcribe", 1.25, 3, 5],
+    ] as const
+  ).map(
+    ([name, displayName, input, audioInput, output]): AudioModel => ({
+      name,
+      displayName,
+      task: "transcription",
+      price: { tokens: { input, audioInput, output } },
+      contextLength: 16_000,
+      maxOutputTokens: 2_000,
+    }),
+  ),
+  {
+    name: "whisper-1",
+    displayName: "Whisper",
+    task: "transcription",
+    price: { hour: 0.36 },
+  },
+];
+
+const geminiSpeech = (
+  name: string,
+  displayName: string,
+  price: Extract<Price, { readonly tokens: TokenUsd }>,
+): AudioModel => ({
+  name,
+  displayName,
+  task: "speech",
+  price,
+  contextLength: 32_768,
+  maxOutputTokens: 16_384,
+});
+
+/** By provider type. What else a provider has the configuration file can state. */
+const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
+  openai: OPENAI,
+  // Azure OpenAI asks what OpenAI does.
+  azure: OPENAI,
+  // https://groq.com/pricing, as listed in May 2026: "each request is billed a minimum of 10 seconds".
+  groq: [
+    {
+      name: "whisper-large-v3",
+      displayName: "Whisper Large v3",
+      task: "transcription",
+      price: { hour: 0.111, leastSeconds: 10 },
+    },
+    {
+      name: "whisper-large-v3-turbo",
+      displayName: "Whisper Large v3 Turbo",
+      task: "transcription",
+      price: { hour: 0.04, leastSeconds: 10 },
+    },
+    speech("canopylabs/orpheus-v1-english", "Orpheus English", 22),
+    speech("canopylabs/orpheus-arabic-saudi", "Orpheus Arabic (Saudi)", 40),
+  ],
+  // https://mistral.ai/pricing, as listed in July 2026. What `latest` stands for changes: it costs what the dearer
+  // Voxtral Mini Transcribe 3 does.
+  mistral: [
+    {
+      name: "voxtral-mini-latest",
+      displayName: "Voxtral Mini Transcribe",
+      task: "transcription",
+      price: { hour: 0.21 },
+    },
+    speech("voxtral-mini-tts-2603", "Voxtral Mini TTS", 16),
+  ],
+  // https://docs.x.ai/developers/models; resellers listed 15 USD for its speech in May 2026, its own page 4.20
+  // in April: the higher one stands. Its endpoints take no name of a model.
+  xai: [
+    speech("grok-tts", "Grok TTS", 15),
+    {
+      name: "grok-stt",
+      displayName: "Grok STT",
+      task: "transcription",
+      price: { hour: 0.1 },
+    },
+  ],
+  // https://ai.google.dev/gemini-api/docs/pricing, as announced in autumn 2026 with the price from January on.
+  google: [
+    geminiSpeech("gemini-3.8-flash-tts", "Gemini 3.8 Flash TTS", {
+      tokens: { input: 0.5, output: 9 },
+      later: { from: "2027-01-01", input: 1, output: 18 },
+    }),
+    geminiSpeech("gemini-3.8-flash-lite-tts", "Gemini 3.8 Flash-Lite TTS", {
+      tokens: { input: 0.5, output: 6 },
+      later: { from: "2027-01-01", input: 1, output: 12 },
+    }),
+    geminiSpeech("gemini-3.1-flash-tts-preview", "Gemini 3.1 Flash TTS Preview", {
+      tokens: { input: 1, output: 20 },
+    }),
+    geminiSpeech("gemini-2.5-flash-preview-tts", "Gemini 2.5 Flash Preview TTS", {
+      tokens: { input: 0.5, output: 10 },
+    }),
+    geminiSpeech("gemini-2.5-pro-preview-tts", "Gemini 2.5 Pro Preview TTS", {
+      tokens: { input: 1, output: 20 },
+    }),
+  ],
+  // https://elevenlabs.io/pricing/api, as listed from May to June 2026.
+  elevenlabs: [
+    speech("eleven_v3", "Eleven v3", 100),
+    speech("eleven_multilingual_v2", "Eleven Multilingual v2", 100),
+    speech("eleven_flash_v2_5", "Eleven Flash v2.5", 50),
+    speech("eleven_flash_v2", "Eleven Flash v2", 50),
+    speech("eleven_turbo_v2_5", "Eleven Turbo v2.5", 50),
+    ...(["scribe_v1", "scribe_v2"] as const).map(
+      (name): AudioModel => ({
+        name,
+        displayName: name === "scribe_v1" ? "Scribe v1" : "Scribe v2",
+        task: "transcription",
+        price: { hour: 0.22 },
+      }),
+    ),
+  ],
+  // https://deepgram.com/pricing, pay as you go, as listed in May 2026. Nova-3 costs less where the language is
+  // English alone; that of several languages stands.
+  deepgram: [
+    speech("aura-2", "Aura-2", 30),
+    speech("aura", "Aura", 15),
+    {
+      name: "nova-3",
+      displayName: "Nova-3",
+      task: "transcription",
+      price: { hour: 0.312, speakersHour: 0.12 },
+    },
+    {
+      name: "nova-3-medical",
+      displayName: "Nova-3 Medical",
+      task: "transcription",
+      price: { hour: 0.258, speakersHour: 0.12 },
+    },
+  ],
+};
+
+/** What sound costs of models that converse by it, which the price list has without: USD for a million tokens. */
+const SOUND_OF_CHATS: Readonly<
+  Record<string, { readonly input: number; readonly output: number }>
+> = {
+  // https://developers.openai.com/api/docs/models/gpt-4o-audio-preview
+  "gpt-4o-audio-preview": { input: 40, output: 80 },
+  "gpt-4o-mini-audio-preview": { input: 10, output: 20 },
+};
+
+const CONVERSES = /^(?:openai\/)?gpt-(?:4o-(?:mini-)?)?audio/;
+
+/** Whether a chat model of that name takes sound and answers with it. */
+export function conversesBySound(name: string): boolean {
+  return CONVERSES.test(name);
+}
+
+/** The prices with those of sound, where the name tells that a model converses by it. */
+export function withSoundPrices(name: string, prices: ModelPrices): ModelPrices {
+  const sound = SOUND_OF_CHATS[name.replace(/-\d{4}-\d{2}-\d{2}$/, "")];
+  if (sound === undefined || prices.audioOutputTokenFemto !== undefined) return prices;
+  return {
+    ...prices,
+    audioInputTokenFemto: perMillion(sound.input),
+    audioOutputTokenFemto: perMillion(sound.output),
+  };
+}
+
+/** A model of sound as a provider type serves it. */
+interface StatedAudio {
+  readonly name: string;
+  readonly displayName: string;
+  /** Without a context length where nothing is priced by tokens. */
+  readonly terms: Omit<ModelTerms, "contextLength"> & Partial<Pick<ModelTerms, "contextLength">>;
+}
+
+/** The speakers and listeners of a provider type that are stated here, at their prices of that time. */
+export function statedAudio(typeName: string, now: Date): readonly StatedAudio[] {
+  const models = Object.hasOwn(MODELS, typeName) ? MODELS[typeName]! : [];
+  return models.map(({ name, displayName, task, price, contextLength, maxOutputTokens = 0 }) => ({
+    name,
+    displayName,
+    terms: {
+      ...(contextLength !== undefined && { contextLength }),
+      maxOutputTokens,
+      prices: pricesAt(price, now),
+      capabilities: audioCapabilities(typeName, name, task),
+    },
+  }));
+}
+
+/** What callers can ask of an audio model, by the traits of its provider's models. */
+export function audioCapabilities(
+  typeName: string,
+  name: string,
+  task: AudioModel["task"],
+): string[] {
+  // Each provider sends sound while it is made.
+  if (task === "speech") return ["speech", "streaming"];
+  const traits = traitsOf(TRANSCRIPTION, typeName, [name]);
+  return [
+    "transcription",
+    ...(traits?.translates ? ["translation"] : []),
+    ...(traits?.words ? ["word_timestamps"] : []),
+    ...(traits?.segments ? ["segment_timestamps"] : []),
+    ...(traits?.speakers ? ["diarization"] : []),
+    ...(traits?.streams ? ["streaming"] : []),
+  ];
+}
+
+const NO_TOKENS: ModelPrices = {
+  inputTokenFemto: 0n,
+  outputTokenFemto: 0n,
+  cachedInputTokenFemto: 0n,
+  cacheWriteTokenFemto: 0n,
+};
+
+function pricesAt(price: Price, now: Date): ModelPrices {
+  if ("characters" in price) return { ...NO_TOKENS, characterFemto: perMillion(price.characters) };
+  if ("hour" in price) {
+    const secondFemto = perSecond(price.hour);
+    const { leastSeconds, speakersHour } = price;
+    return {
+      ...NO_TOKENS,
+      secondFemto,
+      ...(leastSeconds !== undefined && { leastSoundFemto: secondFemto * BigInt(leastSeconds) }),
+      ...(speakersHour !== undefined && { speakersSecondFemto: perSecond(speakersHour) }),
+    };
+  }
+  const { later } = price;
+  const { input, audioInput, output } =
+    later !== undefined && now >= new Date(later.from) ? later : price.tokens;
+  const inputTokenFemto = perMillion(input);
+  return {
+    inputTokenFemto,
+    outputTokenFemto: perMillion(output),
+    cachedInputTokenFemto: inputTokenFemto,
+    cacheWriteTokenFemto: inputTokenFemto,
+    ...(audioInput !== undefined && { audioInputTokenFemto: perMillion(audioInput) }),
+  };
+}
+
+function perMillion(usd: number): FemtoUsd {
+  return femtoFromUsd(usd) / 1_000_000n;
+}
+
+const SECONDS_PER_HOUR = 3_600n;
+
+/** Rounded up, so that no charge is below what the provider bills. */
+function perSecond(usdPerHour: number): FemtoUsd {
+  return (femtoFromUsd(usdPerHour) + SECONDS_PER_HOUR - 1n) / SECONDS_PER_HOUR;
+}

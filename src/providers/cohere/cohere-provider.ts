@@ -1,0 +1,112 @@
+import type { Clock } from "../../lib/clock.ts";
+import type {
+  ChatAnswer,
+  ChatCall,
+  EmbedCall,
+  Embeddings,
+  Provider,
+  ProviderSettings,
+} from "../interface.ts";
+import type { AnswerThread } from "../thread-work.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { checkKeyByModelList } from "../transport/key-check.ts";
+import {
+  type HttpClient,
+  isEventStream,
+  isJson,
+  type ProviderResponse,
+} from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+import { cohereFields } from "./chat-fields.ts";
+import { cohereEmbeddings, embeddingsRead } from "./embeddings.ts";
+import { CohereDecoder } from "./event-decoder.ts";
+import { failureOfStatus } from "./failure-mapping.ts";
+import { modelListUrl } from "./model-list.ts";
+import { cohereBody } from "./request-body.ts";
+import { wholeAnswer } from "./whole-answer.ts";
+
+interface CohereDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
+}
+
+/** A provider of Cohere's API, version 2. Throws where its key cannot be sent. */
+export function createCohereProvider(
+  settings: ProviderSettings,
+  { clock, httpClient, workThread }: CohereDependencies,
+): Provider {
+  const headers = cohereHeaders(settings);
+  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const api = new CohereApi(settings.baseUrl, wire);
+  return {
+    fields: cohereFields(settings.type),
+    chat: (call) => api.chat(call),
+    embed: (call) => api.embed(call),
+    checkKey: () => checkKeyByModelList(httpClient, modelListUrl(settings.baseUrl), headers),
+  };
+}
+
+function cohereHeaders({ id, apiKey }: ProviderSettings): Readonly<Record<string, string>> {
+  if (apiKey === undefined) return JSON_HEADERS;
+  assertKeyIsCarried(id, apiKey);
+  return { ...JSON_HEADERS, authorization: `Bearer ${apiKey}` };
+}
+
+class CohereApi {
+  readonly #chatUrl: string;
+  readonly #embedUrl: string;
+  readonly #wire: TypedWire;
+
+  constructor(baseUrl: string, wire: TypedWire) {
+    this.#chatUrl = endpointUrl(baseUrl, "/chat");
+    this.#embedUrl = endpointUrl(baseUrl, "/embed");
+    this.#wire = wire;
+  }
+
+  /** Rejects with ProviderFailure, and with GatewayError where the gateway cannot render the request. */
+  async chat(call: ChatCall): Promise<ChatAnswer> {
+    const signal = call.abortNotice ?? call.signal;
+    const { model, modelId, stream } = call;
+    try {
+      const { body } = await call.body.render(cohereBody, { model, modelId, stream }, signal);
+      const response = await this.#wire.post(this.#chatUrl, body, call);
+      return await (stream ? this.#streamOf(response) : this.#wholeOf(response, call));
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  async embed(call: EmbedCall): Promise<Embeddings> {
+    try {
+      return await cohereEmbeddings(call, async (body, texts) => {
+        const response = await this.#wire.post(this.#embedUrl, body, call);
+        return this.#wire.read(response, embeddingsRead, { texts }, call);
+      });
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  }
+
+  #wholeOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {
+    return this.#wire.whole(response, this.#wholeForm(), call);
+  }
+
+  async #streamOf(response: ProviderResponse): Promise<ChatAnswer> {
+    const contentType = response.headers.get("content-type");
+    // A proxy may answer with a whole message, or with an error under 200.
+    if (isJson(contentType)) return this.#wire.wholeAsStream(response, this.#wholeForm());
+    if (isEventStream(contentType)) {
+      return this.#wire.events(response, new CohereDecoder(() => this.#wire.failureContext));
+    }
+    response.body?.cancel().catch(() => undefined);
+    throw brokenAnswer("a content type that is no event stream");
+  }
+
+  #wholeForm() {
+    return { read: wholeAnswer, options: { failureContext: this.#wire.failureContext } };
+  }
+}

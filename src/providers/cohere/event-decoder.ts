@@ -1,0 +1,159 @@
+import { EventSplitter } from "../../lib/event-splitter.ts";
+import { isFields } from "../../lib/json.ts";
+import { type ChatEvent, ProviderFailure } from "../interface.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
+import { CitedText } from "./citations.ts";
+import { failureInside, failureOfEnd, finishReason } from "./failure-mapping.ts";
+import { planDetail, thinkingDetail } from "./reasoning-details.ts";
+import { reportedUsage } from "./reported-usage.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The largest single event, in bytes: beyond that a provider is broken. */
+const MAX_EVENT_BYTES = 16 * 1024 * 1024;
+/** There is one answer to each call. */
+const choice = 0;
+
+interface OpenCall {
+  readonly index: number;
+  hasArguments: boolean;
+}
+
+/**
+ * Reads the events of Cohere's streams (https://docs.cohere.com/v2/docs/streaming). Events of types that are not
+ * known are passed over. An answer is over at `message-end`; a stream that ends before lacks its finish. The
+ * arguments of calls are handed on as they come, JSON or not; `{}` where none come.
+ */
+export class CohereDecoder implements StreamDecoder {
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #failureContext: () => FailureContext;
+  readonly #text = new CitedText();
+  /** By the index that Cohere gives the call; a second one at the same index takes the place of the first. */
+  readonly #calls = new Map<unknown, OpenCall>();
+  #callCount = 0;
+  /** Of the last detail of reasoning, and the block that it belongs to. */
+  #detail = -1;
+  #thoughtBlock: unknown;
+  #isOver = false;
+
+  constructor(failureContext: () => FailureContext) {
+    this.#failureContext = failureContext;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  push(bytes: Uint8Array, events: ChatEvent[]): void {
+    this.#splitter.push(bytes, (data) => this.#take(data, events));
+  }
+
+  end(events: ChatEvent[]): void {
+    this.#splitter.end((data) => this.#take(data, events));
+  }
+
+  #take(data: string, events: ChatEvent[]): void {
+    if (this.#isOver || data === "" || data === "[DONE]") return;
+    const event = eventOf(data);
+    const failure = failureInside(event, this.#failureContext());
+    if (failure !== undefined) {
+      events.push({ type: "error", failure });
+      return;
+    }
+    const delta = isFields(event.delta) ? event.delta : {};
+    const message = isFields(delta.message) ? delta.message : {};
+    switch (event.type) {
+      case "content-start":
+      case "content-delta":
+        if (isFields(message.content)) this.#takeContent(event.index, message.content, events);
+        break;
+      case "tool-plan-delta":
+        this.#takeThought("plan", message.tool_plan, planDetail, events);
+        break;
+      case "tool-call-start":
+        this.#beginCall(event.index, message.tool_calls, events);
+        break;
+      case "tool-call-delta":
+        if (isFields(message.tool_calls)) {
+          this.#takeArguments(event.index, message.tool_calls.function, events);
+        }
+        break;
+      case "tool-call-end":
+        this.#endCall(event.index, events);
+        break;
+      case "citation-start":
+        this.#cite(message.citations, events);
+        break;
+      case "message-end":
+        this.#finish(delta, events);
+    }
+  }
+
+  #takeContent(block: unknown, { text, thinking }: Fields, events: ChatEvent[]): void {
+    this.#takeThought(block, thinking, thinkingDetail, events);
+    if (typeof text !== "string" || text === "") return;
+    this.#text.add(block, text);
+    events.push({ type: "text", choice, text });
+  }
+
+  #takeThought(
+    block: unknown,
+    text: unknown,
+    detailOf: typeof thinkingDetail,
+    events: ChatEvent[],
+  ): void {
+    if (typeof text !== "string" || text === "") return;
+    if (this.#detail < 0 || this.#thoughtBlock !== block) this.#detail++;
+    this.#thoughtBlock = block;
+    events.push({ type: "reasoning", choice, text, details: [detailOf(this.#detail, text)] });
+  }
+
+  #beginCall(at: unknown, call: unknown, events: ChatEvent[]): void {
+    const { id, function: called } = isFields(call) ? call : {};
+    const name = isFields(called) ? called.name : undefined;
+    if (typeof id !== "string" || typeof name !== "string") {
+      throw new ProviderFailure("unavailable", "the provider sent a call without id or name");
+    }
+    this.#endCall(at, events);
+    const index = this.#callCount++;
+    this.#calls.set(at, { index, hasArguments: false });
+    events.push({ type: "tool_call", choice, index, id, name });
+    this.#takeArguments(at, called, events);
+  }
+
+  #takeArguments(at: unknown, called: unknown, events: ChatEvent[]): void {
+    const text = isFields(called) ? called.arguments : undefined;
+    const call = this.#calls.get(at);
+    if (call === undefined || typeof text !== "string" || text === "") return;
+    call.hasArguments = true;
+    events.push({ type: "tool_call", choice, index: call.index, arguments: text });
+  }
+
+  #endCall(at: unknown, events: ChatEvent[]): void {
+    const call = this.#calls.get(at);
+    if (call !== undefined && !call.hasArguments) {
+      this.#takeArguments(at, { arguments: "{}" }, events);
+    }
+  }
+
+  #cite(citations: unknown, events: ChatEvent[]): void {
+    for (const citation of Array.isArray(citations) ? citations : [citations]) {
+      const annotations = this.#text.annotationsOf(citation);
+      if (annotations.length > 0) events.push({ type: "text", choice, text: "", annotations });
+    }
+  }
+
+  #finish({ usage: raw, finish_reason: reason, error }: Fields, events: ChatEvent[]): void {
+    this.#isOver = true;
+    for (const at of this.#calls.keys()) this.#endCall(at, events);
+    const usage = reportedUsage(raw);
+    if (usage !== undefined) events.push({ type: "usage", usage });
+    const failure = failureOfEnd(reason, error, this.#failureContext());
+    if (failure !== undefined) events.push({ type: "error", failure });
+    else if (typeof reason === "string") {
+      events.push({ type: "finish", choice, reason: finishReason(reason, this.#callCount > 0) });
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import type { Clock } from "../../lib/clock.ts";
+import { soundOf } from "../audio/sound-answer.ts";
+import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
+import type { Speech, SpeechCall, SpeechFormat, Transcript, TranscriptionCall } from "../media.ts";
+import type { AnswerThread } from "../thread-work.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { checkKeyByModelList } from "../transport/key-check.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { deepgramTranscript } from "./transcript.ts";
+
+interface DeepgramDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
+}
+
+/**
+ * A provider of Deepgram's API: Aura speaks (https://developers.deepgram.com/reference/text-to-speech), Nova
+ * listens (https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded). Throws where its key
+ * cannot be sent.
+ */
+export function createDeepgramProvider(
+  settings: ProviderSettings,
+  { clock, httpClient, workThread }: DeepgramDependencies,
+): Provider {
+  const { id, apiKey, baseUrl } = settings;
+  if (apiKey !== undefined) assertKeyIsCarried(id, apiKey);
+  const headers = {
+    ...JSON_HEADERS,
+    ...(apiKey !== undefined && { authorization: `Token ${apiKey}` }),
+  };
+  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const api = new DeepgramApi(baseUrl, headers, wire);
+  return {
+    speak: (call) => api.speak(call),
+    transcribe: (call) => api.transcribe(call),
+    // Its list of models is there for anybody.
+    checkKey: () => checkKeyByModelList(httpClient, endpointUrl(baseUrl, "/projects"), headers),
+  };
+}
+
+class DeepgramApi {
+  readonly #baseUrl: string;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #wire: TypedWire;
+
+  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: TypedWire) {
+    this.#baseUrl = baseUrl;
+    this.#headers = headers;
+    this.#wire = wire;
+  }
+
+  async speak(call: SpeechCall): Promise<Speech> {
+    try {
+      const query = new URLSearchParams({ model: voiceModel(call), ...ENCODINGS[call.format] });
+      if (call.speed !== undefined) query.set("speed", String(call.speed));
+      const body = JSON.stringify({ text: call.input });
+      const response = await this.#wire.post(this.#url("/speak", query), body, call);
+      const { failureContext } = this.#wire;
+      const told = (answer: unknown) => failureInside(answer, failureContext);
+      return await soundOf(response, call.format, call.abortNotice ?? call.signal, told);
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  }
+
+  /** The file is the body, sent as it is read from the disk. */
+  async transcribe(call: TranscriptionCall): Promise<Transcript> {
+    try {
+      const { file } = call;
+      const response = await this.#wire.send(
+        {
+          method: "POST",
+          url: this.#url("/listen", listenQuery(call)),
+          headers: { ...this.#headers, "content-type": file.contentType },
+          body: file.stream(),
+          bodyBytes: file.sizeBytes,
+        },
+        call,
+      );
+      const { needs, language } = call;
+      const { failureContext } = this.#wire;
+      const asked = { needs, language, failureContext };
+      return await this.#wire.read(response, deepgramTranscript, asked, call);
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  }
+
+  #url(path: string, query: URLSearchParams): string {
+    const url = endpointUrl(this.#baseUrl, path);
+    return `${url}${url.includes("?") ? "&" : "?"}${query}`;
+  }
+}
+
+/** https://developers.deepgram.com/docs/tts-media-output-settings#audio-format-combinations */
+const ENCODINGS: Readonly<Record<SpeechFormat, Readonly<Record<string, string>>>> = {
+  mp3: { encoding: "mp3" },
+  opus: { encoding: "opus", container: "ogg" },
+  aac: { encoding: "aac" },
+  flac: { encoding: "flac" },
+  wav: { encoding: "linear16", container: "wav", sample_rate: "24000" },
+  pcm: { encoding: "linear16", container: "none", sample_rate: "24000" },
+};
+
+/** `aura-2` of `aura-2-thalia-en`, `aura` of `aura-asteria-en`. */
+const FAMILY = /^aura(?:-\d+)?(?=-[a-z])/;
+const VOICE = /^[a-z][a-z0-9-]{0,63}$/;
+
+/**
+ * Deepgram's models of speech are voices: `thalia`, `thalia-en` and `aura-2-thalia-en` are the same one of
+ * `aura-2`. A voice of another family, which has another price, is refused.
+ */
+function voiceModel({ model, voice }: SpeechCall): string {
+  const name = voice.toLowerCase();
+  if (FAMILY.test(model)) {
+    if (name === model || model.includes(`-${name}-`)) return model;
+    throw noVoice(model);
+  }
+  if (!VOICE.test(name)) throw noVoice(model);
+  const full = name.startsWith("aura") ? name : `${model}-${name}`;
+  const voiced = /-[a-z]{2}$/.test(full.slice(model.length + 1)) ? full : `${full}-en`;
+  if (FAMILY.exec(voiced)?.[0] !== model) throw noVoice(model);
+  return voiced;
+}
+
+function noVoice(model: string): ProviderFailure {
+  const message = `voice: ${model} has no such voice; its voices are named as thalia or thalia-en.`;
+  return new ProviderFailure("rejected", message, { param: "voice" });
+}
+
+function listenQuery({ model, language, needs, fields }: TranscriptionCall): URLSearchParams {
+  // Without it there is neither punctuation nor a capital letter.
+  const query = new URLSearchParams({ model, smart_format: "true" });
+  if (language === undefined) query.set("detect_language", "true");
+  else query.set("language", language);
+  if (needs.segments || needs.speakers) query.set("utterances", "true");
+  if (needs.speakers) query.set("diarize", "true");
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof value !== "object") query.set(name, String(value));
+  }
+  return query;
+}

@@ -1,0 +1,37 @@
+import { isFields, jsonValue } from "../../lib/json.ts";
+import { retryAfterMs } from "../../lib/retry-after.ts";
+import type { ProviderFailure } from "../interface.ts";
+import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+
+/**
+ * The failure that a response with an error status stands for
+ * (https://developers.deepgram.com/docs/errors): `{err_code, err_msg}`, or `{category, message, details}`.
+ */
+export function failureOfStatus(
+  status: number,
+  headers: { get(name: string): string | null },
+  text: string,
+  context: FailureContext,
+): ProviderFailure {
+  const report = {
+    kind: kindOfStatus(status),
+    message: complaintOf(jsonValue(text)),
+    retryAfterMs: retryAfterMs(headers, context.nowMs),
+  };
+  return statusFailure(status, report, context);
+}
+
+/** The failure in a body that came with a success status; undefined where it has none. */
+export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
+  if (!isFields(body) || body.results !== undefined) return undefined;
+  const message = complaintOf(body);
+  if (message === undefined) return undefined;
+  return statusFailure(502, { kind: "unavailable", message }, context);
+}
+
+function complaintOf(body: unknown): string | undefined {
+  if (typeof body === "string" && body !== "") return body;
+  if (!isFields(body)) return undefined;
+  const said = [body.err_msg, body.message, body.reason, body.details, body.error];
+  return said.find((one): one is string => typeof one === "string" && one !== "");
+}

@@ -1,0 +1,65 @@
+import { isFields } from "../../lib/json.ts";
+import { isTime, plainWord, segmentsOfWords, type TimedWord } from "../audio/timed-text.ts";
+import type { Transcript, TranscriptionCall, TranscriptSegment } from "../media.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { failureInside } from "./failure-mapping.ts";
+
+interface Asked extends Pick<TranscriptionCall, "needs" | "language"> {
+  readonly failureContext: FailureContext;
+}
+
+/**
+ * Reads `results` of a recording. Of several channels the first counts, as channels are not transcribed apart.
+ * Throws ProviderFailure where it is no transcript.
+ */
+export const deepgramTranscript = new AnswerRead(
+  import.meta.url,
+  (text, { needs, language, failureContext }: Asked): Transcript => {
+    const body = parsedAnswer(text);
+    const failure = failureInside(body, failureContext);
+    if (failure !== undefined) throw failure;
+    const results = isFields(body) && isFields(body.results) ? body.results : {};
+    const channel: unknown = Array.isArray(results.channels) ? results.channels[0] : undefined;
+    if (!isFields(channel)) throw brokenAnswer("no transcript");
+    // Silence has no alternative.
+    const [alternative = {}] = Array.isArray(channel.alternatives) ? channel.alternatives : [];
+    const { transcript = "" } = alternative;
+    if (typeof transcript !== "string") throw brokenAnswer("no transcript");
+    const words = wordsOf(alternative.words);
+    const { detected_language: detected } = channel;
+    return {
+      kind: "transcript",
+      text: transcript,
+      language: typeof detected === "string" ? detected : language,
+      ...(needs.words && { words: words.map(plainWord) }),
+      ...((needs.segments || needs.speakers) && {
+        segments: utterancesOf(results.utterances) ?? segmentsOfWords(words),
+      }),
+      usage: undefined,
+    };
+  },
+);
+
+function wordsOf(raw: unknown): TimedWord[] {
+  return (Array.isArray(raw) ? raw : []).flatMap((one: unknown) => {
+    if (!isFields(one) || !isTime(one.start) || !isTime(one.end)) return [];
+    const word = one.punctuated_word ?? one.word;
+    if (typeof word !== "string") return [];
+    return { word, start: one.start, end: one.end, space: " ", ...speakerOf(one.speaker) };
+  });
+}
+
+function utterancesOf(raw: unknown): TranscriptSegment[] | undefined {
+  if (!Array.isArray(raw) || raw.length === 0) return undefined;
+  return raw.filter(isFields).flatMap(({ start, end, transcript, speaker }, id) => {
+    if (!isTime(start) || !isTime(end) || typeof transcript !== "string") return [];
+    return { id, start, end, text: transcript, ...speakerOf(speaker) };
+  });
+}
+
+function speakerOf(speaker: unknown): { readonly speaker?: string } {
+  return Number.isInteger(speaker) ? { speaker: `speaker_${speaker}` } : {};
+}

@@ -1,0 +1,141 @@
+import type { Clock } from "../../lib/clock.ts";
+import { isFields } from "../../lib/json.ts";
+import { headingOf, speechOf } from "../audio/made-sound.ts";
+import { soundOf } from "../audio/sound-answer.ts";
+import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
+import type { Speech, SpeechCall, SpeechFormat, Transcript, TranscriptionCall } from "../media.ts";
+import type { AnswerThread } from "../thread-work.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { checkKeyByModelList } from "../transport/key-check.ts";
+import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { elevenLabsTranscript } from "./transcript.ts";
+
+interface ElevenLabsDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
+}
+
+/**
+ * A provider of ElevenLabs' API (https://elevenlabs.io/docs/api-reference): speech as it is made, in voices by
+ * their ids, and Scribe, which transcribes. Throws where its key cannot be sent.
+ */
+export function createElevenLabsProvider(
+  settings: ProviderSettings,
+  { clock, httpClient, workThread }: ElevenLabsDependencies,
+): Provider {
+  const { id, apiKey, baseUrl } = settings;
+  if (apiKey !== undefined) assertKeyIsCarried(id, apiKey);
+  const headers = { ...JSON_HEADERS, ...(apiKey !== undefined && { "xi-api-key": apiKey }) };
+  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const api = new ElevenLabsApi(baseUrl, headers, wire);
+  return {
+    speak: (call) => api.speak(call),
+    transcribe: (call) => api.transcribe(call),
+    checkKey: () => checkKeyByModelList(httpClient, endpointUrl(baseUrl, "/models"), headers),
+  };
+}
+
+class ElevenLabsApi {
+  readonly #baseUrl: string;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #wire: TypedWire;
+
+  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: TypedWire) {
+    this.#baseUrl = baseUrl;
+    this.#headers = headers;
+    this.#wire = wire;
+  }
+
+  async speak(call: SpeechCall): Promise<Speech> {
+    try {
+      const path = `/text-to-speech/${voiceId(call.voice)}/stream`;
+      const url = `${endpointUrl(this.#baseUrl, path)}?output_format=${OUTPUT_FORMATS[call.format]}`;
+      const response = await this.#wire.post(url, speechBody(call), call);
+      const { failureContext } = this.#wire;
+      const told = (answer: unknown) => failureInside(answer, failureContext);
+      const sound = await soundOf(response, call.format, call.abortNotice ?? call.signal, told);
+      const heading = headingOf(call.format);
+      return heading === undefined ? sound : speechOf(sound.reader(), call, undefined, heading);
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  }
+
+  async transcribe(call: TranscriptionCall): Promise<Transcript> {
+    try {
+      const { contentType, body, bodyBytes } = multipartForm(formOf(call));
+      const response = await this.#wire.send(
+        {
+          method: "POST",
+          url: endpointUrl(this.#baseUrl, "/speech-to-text"),
+          headers: { ...this.#headers, "content-type": contentType },
+          body,
+          bodyBytes,
+        },
+        call,
+      );
+      const { needs } = call;
+      const { failureContext } = this.#wire;
+      return await this.#wire.read(response, elevenLabsTranscript, { needs, failureContext }, call);
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  }
+}
+
+/** Of those that every plan has: 192 kbit/s and 44.1 kHz PCM are for dearer ones. */
+const OUTPUT_FORMATS: Readonly<Partial<Record<SpeechFormat, string>>> = {
+  mp3: "mp3_44100_128",
+  opus: "opus_48000_64",
+  wav: "pcm_24000",
+  pcm: "pcm_24000",
+};
+
+/** It stands in the path: no other characters, whatever they are escaped to. */
+const VOICE_ID = /^[A-Za-z0-9_-]{1,128}$/;
+
+function voiceId(voice: string): string {
+  if (VOICE_ID.test(voice)) return voice;
+  const message = "voice: ElevenLabs takes the id of a voice, such as JBFqnCBsd6RMkjVDRZzb.";
+  throw new ProviderFailure("rejected", message, { param: "voice" });
+}
+
+function speechBody({ model, input, speed, fields }: SpeechCall): string {
+  const { voice_settings: stated, ...others } = fields;
+  const settings = {
+    ...(isFields(stated) && stated),
+    ...(speed !== undefined && { speed }),
+  };
+  return JSON.stringify({
+    ...others,
+    text: input,
+    model_id: model,
+    ...(Object.keys(settings).length > 0 && { voice_settings: settings }),
+  });
+}
+
+function formOf({ model, language, temperature, needs, fields, file }: TranscriptionCall) {
+  const values: Readonly<Record<string, unknown>> = {
+    // Otherwise the text holds sounds such as (laughter).
+    tag_audio_events: false,
+    ...fields,
+    model_id: model,
+    timestamps_granularity: "word",
+    diarize: needs.speakers,
+    ...(language !== undefined && { language_code: language }),
+    ...(temperature !== undefined && { temperature }),
+  };
+  const parts: FormPart[] = Object.entries(values).map(([name, value]) => ({
+    name,
+    value: String(value),
+  }));
+  parts.push({ name: "file", file });
+  return parts;
+}

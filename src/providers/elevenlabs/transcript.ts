@@ -1,0 +1,52 @@
+import { isFields } from "../../lib/json.ts";
+import { isTime, plainWord, segmentsOfWords, type TimedWord } from "../audio/timed-text.ts";
+import type { Transcript, TranscriptionCall } from "../media.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { failureInside } from "./failure-mapping.ts";
+
+interface Asked extends Pick<TranscriptionCall, "needs"> {
+  readonly failureContext: FailureContext;
+}
+
+/** Reads `{language_code, text, words}`. Throws ProviderFailure where it is no transcript. */
+export const elevenLabsTranscript = new AnswerRead(
+  import.meta.url,
+  (text, { needs, failureContext }: Asked): Transcript => {
+    const body = parsedAnswer(text);
+    const failure = failureInside(body, failureContext);
+    if (failure !== undefined) throw failure;
+    if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
+    const { words: raw, language_code: language } = body;
+    const words = wordsOf(raw, needs.speakers);
+    return {
+      kind: "transcript",
+      text: body.text,
+      language: typeof language === "string" ? language : undefined,
+      ...(needs.words && { words: words.map(plainWord) }),
+      ...((needs.segments || needs.speakers) && { segments: segmentsOfWords(words) }),
+      usage: undefined,
+    };
+  },
+);
+
+/** Spaces, and sounds that are no words, are entries of their own; words are named for one speaker always. */
+function wordsOf(raw: unknown, namesSpeakers: boolean): TimedWord[] {
+  const words: TimedWord[] = [];
+  let space = "";
+  for (const one of Array.isArray(raw) ? raw : []) {
+    if (!isFields(one) || typeof one.text !== "string") continue;
+    const { text, type, start, end, speaker_id: speaker } = one;
+    if (type === "spacing") {
+      space += text;
+      continue;
+    }
+    if (type === "audio_event" || !isTime(start) || !isTime(end)) continue;
+    const isNamed = namesSpeakers && typeof speaker === "string";
+    words.push({ word: text, start, end, space, ...(isNamed && { speaker }) });
+    space = "";
+  }
+  return words;
+}

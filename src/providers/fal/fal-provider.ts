@@ -1,0 +1,154 @@
+import type { Clock } from "../../lib/clock.ts";
+import { isFields } from "../../lib/json.ts";
+import { imageFieldsOf } from "../image-fields.ts";
+import { dimensionsOf, imageFormOf, ratioOfSize } from "../image-models.ts";
+import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
+import type { GeneratedImages, ImageCall } from "../media.ts";
+import { failureOfStatus, failureTold } from "../openai/failure-mapping.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
+import { untilDone } from "../transport/polling.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+
+const CANCEL_TIMEOUT_MS = 5_000;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+interface FalDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+}
+
+/**
+ * fal's queue (https://docs.fal.ai/model-apis/model-endpoints/queue): a request waits for a runner, and has
+ * addresses for its status, its result and its cancelling. Throws where its key cannot be sent.
+ */
+export function createFalProvider(
+  settings: ProviderSettings,
+  { clock, httpClient }: FalDependencies,
+): Provider {
+  const { id, type, apiKey } = settings;
+  if (apiKey !== undefined) assertKeyIsCarried(id, apiKey);
+  const headers = {
+    ...JSON_HEADERS,
+    ...(apiKey !== undefined && { authorization: `Key ${apiKey}` }),
+  };
+  const wire = new TypedWire({ settings, headers, clock, httpClient, failureOfStatus });
+  const queue = new FalQueue(settings, wire, headers, clock);
+  return { image: (call) => queue.image(call), imageFields: imageFieldsOf(type) };
+}
+
+class FalQueue {
+  readonly #settings: ProviderSettings;
+  readonly #wire: TypedWire;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #clock: Clock;
+
+  constructor(
+    settings: ProviderSettings,
+    wire: TypedWire,
+    headers: Readonly<Record<string, string>>,
+    clock: Clock,
+  ) {
+    this.#settings = settings;
+    this.#wire = wire;
+    this.#headers = headers;
+    this.#clock = clock;
+  }
+
+  /** Rejects with ProviderFailure. */
+  async image(call: ImageCall): Promise<GeneratedImages> {
+    const signal = call.abortNotice ?? call.signal;
+    try {
+      const queued = await this.#submit(call);
+      try {
+        await untilDone(() => this.#isDone(queued, call), signal, this.#clock);
+      } catch (error) {
+        if (signal.aborted) this.#cancel(queued);
+        throw error;
+      }
+      return this.#imagesOf(await this.#get(queued.response_url, call));
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  async #submit(call: ImageCall): Promise<Fields> {
+    const { baseUrl, type } = this.#settings;
+    const path = call.model.split("/").map(encodeURIComponent).join("/");
+    const body = jsonWithFiles(requestBody(call, type));
+    const url = endpointUrl(baseUrl, `/${path}`);
+    return this.#wire.object({ method: "POST", url, headers: this.#headers, body }, call);
+  }
+
+  async #isDone(queued: Fields, call: ImageCall): Promise<true | ProviderFailure | undefined> {
+    const { status, error, error_type: code } = await this.#get(this.#own(queued.status_url), call);
+    if (status === "IN_QUEUE" || status === "IN_PROGRESS") return undefined;
+    if (status !== "COMPLETED") return brokenAnswer("a request without a status");
+    if (typeof error !== "string" || error === "") return true;
+    return failureTold({ message: error, code }, this.#wire.failureContext);
+  }
+
+  #get(address: unknown, call: ImageCall): Promise<Fields> {
+    const url = this.#own(address);
+    return this.#wire.object({ method: "GET", url, headers: this.#headers, body: "" }, call);
+  }
+
+  /** In the background: what no client waits for any longer would still be billed to the operator. */
+  #cancel({ cancel_url: url }: Fields): void {
+    if (typeof url !== "string") return;
+    const signal = AbortSignal.timeout(CANCEL_TIMEOUT_MS);
+    const cancelled = async () => {
+      const request = { method: "PUT", url: this.#own(url), headers: this.#headers, body: "" };
+      const response = await this.#wire.send(request, { signal });
+      await response.body?.cancel();
+    };
+    cancelled().catch(() => undefined);
+  }
+
+  /** The key goes to its addresses, so they have to be the provider's own. */
+  #own(address: unknown): string {
+    const found = typeof address === "string" ? URL.parse(address) : null;
+    const isOwn = found !== null && found.origin === new URL(this.#settings.baseUrl).origin;
+    if (!isOwn) throw brokenAnswer("a request at an address of others");
+    return found.href;
+  }
+
+  #imagesOf(result: Fields): GeneratedImages {
+    const { images, image, has_nsfw_concepts: flagged } = result;
+    const listed = Array.isArray(images) ? images : [image];
+    const flags = Array.isArray(flagged) ? flagged : [];
+    const urls = listed.map((one) => (isFields(one) ? one.url : undefined));
+    // The place of an image that the filter took is black.
+    const kept = urls.filter((url, at) => typeof url === "string" && flags[at] !== true);
+    if (kept.length === 0 && flags.includes(true)) {
+      throw new ProviderFailure("content_policy", "The provider's filter took the image.");
+    }
+    if (kept.length === 0) throw brokenAnswer("no image");
+    return {
+      kind: "images",
+      images: kept.map((url) => ({ data: { url: url as string } })),
+      usage: undefined,
+    };
+  }
+}
+
+function requestBody(call: ImageCall, type: string): Fields {
+  const { model, modelId = model, size, aspectRatio = ratioOfSize(size), images } = call;
+  const isByRatio = imageFormOf(type, { model, modelId })?.takes.aspect_ratio !== undefined;
+  const files = images.map((file) => FileInJson.asDataUrl(file));
+  // Models that take several have the path `…/edit`.
+  const inputs = model.endsWith("/edit") ? { image_urls: files } : { image_url: files[0] };
+  return {
+    ...call.fields,
+    prompt: call.prompt,
+    num_images: call.count,
+    seed: call.seed,
+    output_format: call.outputFormat,
+    ...(isByRatio ? { aspect_ratio: aspectRatio } : { image_size: dimensionsOf(size) }),
+    ...(files.length > 0 && inputs),
+  };
+}

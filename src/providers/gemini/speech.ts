@@ -1,0 +1,97 @@
+import { textOfLatin1 } from "../../lib/event-splitter.ts";
+import { isFields } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { SoundDecoder } from "../audio/sound-events.ts";
+import { ProviderFailure } from "../interface.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { failureInside } from "./failure-mapping.ts";
+import { finishReasonOf } from "./finish-reason.ts";
+import { reportedUsage } from "./reported-usage.ts";
+
+/** Speech that was not streamed. */
+interface WholeSpeech {
+  readonly body: Uint8Array;
+  readonly usage: Usage | undefined;
+}
+
+/** Throws ProviderFailure where the text is no response with sound. */
+export const wholeSpeech = new AnswerRead(
+  import.meta.url,
+  (text, { failureContext }: { readonly failureContext: FailureContext }): WholeSpeech => {
+    const spoken = spokenIn(parsedAnswer(text), failureContext);
+    if (spoken.sound.length === 0) throw brokenAnswer("no sound");
+    return { body: spoken.sound, usage: spoken.usage };
+  },
+);
+
+/** Reads a stream of `streamGenerateContent?alt=sse` of a model that speaks. */
+export class GeminiSpeechDecoder implements SoundDecoder {
+  readonly #context: FailureContext;
+  #usage: Usage | undefined;
+  #isWhole = false;
+
+  constructor(context: FailureContext) {
+    this.#context = context;
+  }
+
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** Of what came so far. A stream begins with usage of the prompt alone, which is not told. */
+  get usage(): Usage | undefined {
+    return this.#usage;
+  }
+
+  read(data: string): Uint8Array | undefined {
+    const { sound, usage, isWhole } = spokenIn(parsedAnswer(textOfLatin1(data)), this.#context);
+    this.#usage = usage ?? this.#usage;
+    this.#isWhole ||= isWhole;
+    return sound.length === 0 ? undefined : sound;
+  }
+}
+
+interface Spoken {
+  readonly sound: Uint8Array;
+  readonly usage: Usage | undefined;
+  readonly isWhole: boolean;
+}
+
+function spokenIn(response: unknown, context: FailureContext): Spoken {
+  const failure = failureInside(response, context);
+  if (failure !== undefined) throw failure;
+  if (!isFields(response)) throw brokenAnswer("JSON that is no object");
+  const { candidates, promptFeedback, usageMetadata } = response;
+  if (isFields(promptFeedback) && typeof promptFeedback.blockReason === "string") throw refused();
+  const candidate: unknown = Array.isArray(candidates) ? candidates[0] : undefined;
+  const { content, finishReason } = isFields(candidate) ? candidate : {};
+  const isWhole = typeof finishReason === "string" && finishReason !== "";
+  if (isWhole && finishReasonOf(finishReason, false) === "content_filter") throw refused();
+  const parts = isFields(content) && Array.isArray(content.parts) ? content.parts : [];
+  const reported = reportedUsage(usageMetadata);
+  return {
+    sound: new Uint8Array(Buffer.concat(parts.map(soundOf))),
+    usage: reported?.countsAnswer === true ? reported.usage : undefined,
+    isWhole,
+  };
+}
+
+/** `audio/L16;codec=pcm;rate=24000`: the samples that callers know as PCM. */
+const SAMPLES = /^audio\/(?:l16|pcm)\b/i;
+
+function soundOf(part: unknown): Uint8Array {
+  const inline = isFields(part) ? part.inlineData : undefined;
+  if (!isFields(inline) || typeof inline.data !== "string") return new Uint8Array();
+  const { mimeType = "audio/L16" } = inline;
+  if (typeof mimeType !== "string" || !SAMPLES.test(mimeType)) {
+    throw brokenAnswer("sound in another format");
+  }
+  return Buffer.from(inline.data, "base64");
+}
+
+function refused(): ProviderFailure {
+  return new ProviderFailure("content_policy", "The provider's safety filter refused the text.");
+}

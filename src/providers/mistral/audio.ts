@@ -1,0 +1,122 @@
+import type { Clock } from "../../lib/clock.ts";
+import { headingOf, speechOf } from "../audio/made-sound.ts";
+import { soundOfEvents, wholeSound } from "../audio/sound-events.ts";
+import type { Provider, ProviderSettings } from "../interface.ts";
+import type {
+  Speech,
+  SpeechCall,
+  Transcript,
+  TranscriptEvent,
+  TranscriptionCall,
+  TranscriptStream,
+} from "../media.ts";
+import { requestHeaders } from "../openai/chat/chat-provider.ts";
+import { failureOfStatus } from "../openai/failure-mapping.ts";
+import { wireDialect } from "../openai/wire-dialects.ts";
+import type { AnswerThread } from "../thread-work.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import { type HttpClient, isEventStream, isJson } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import { TypedWire } from "../transport/typed-wire.ts";
+import { MistralSpeechDecoder, mistralSpeech } from "./speech.ts";
+import { MistralTranscriptDecoder, mistralTranscript } from "./transcript.ts";
+
+interface MistralAudioDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread;
+}
+
+/** Voxtral's speech and transcripts, which are not in OpenAI's form as its chats are. */
+export function mistralAudio(
+  settings: ProviderSettings,
+  { clock, httpClient, workThread }: MistralAudioDependencies,
+): Required<Pick<Provider, "speak" | "transcribe">> {
+  const headers = requestHeaders(settings, wireDialect(settings.type));
+  const wire = new TypedWire({ settings, headers, clock, httpClient, workThread, failureOfStatus });
+  const { baseUrl } = settings;
+  return {
+    async speak(call) {
+      try {
+        return await speech(wire, endpointUrl(baseUrl, "/audio/speech"), call);
+      } catch (error) {
+        throw failureOfThrown(error, call.abortNotice ?? call.signal);
+      }
+    },
+    async transcribe(call) {
+      try {
+        const { contentType, body, bodyBytes } = multipartForm(formOf(call));
+        const request = {
+          method: "POST",
+          url: endpointUrl(baseUrl, "/audio/transcriptions"),
+          headers: { ...headers, "content-type": contentType },
+          body,
+          bodyBytes,
+        };
+        return await transcript(wire, request, call);
+      } catch (error) {
+        throw failureOfThrown(error, call.abortNotice ?? call.signal);
+      }
+    },
+  };
+}
+
+/** Samples are streamed; of files in other formats it is not stated that their pieces can be put together. */
+const STREAMED: ReadonlySet<string> = new Set(["pcm", "wav"]);
+
+async function speech(wire: TypedWire, url: string, call: SpeechCall): Promise<Speech> {
+  const { model, input, voice, format, fields } = call;
+  const isStreamed = STREAMED.has(format);
+  const body = JSON.stringify({
+    ...fields,
+    model,
+    input,
+    voice_id: voice,
+    response_format: isStreamed ? "pcm" : format,
+    stream: isStreamed,
+  });
+  const response = await wire.post(url, body, call);
+  const { failureContext } = wire;
+  if (isStreamed && !isJson(response.headers.get("content-type"))) {
+    const sound = soundOfEvents(response, new MistralSpeechDecoder(failureContext));
+    return speechOf(sound, call, undefined, headingOf(format));
+  }
+  const whole = await wire.read(response, mistralSpeech, { failureContext }, call);
+  return speechOf(wholeSound(whole.body), call);
+}
+
+async function transcript(
+  wire: TypedWire,
+  request: Parameters<TypedWire["send"]>[0],
+  call: TranscriptionCall,
+): Promise<Transcript | TranscriptStream> {
+  const response = await wire.send(request, call);
+  const { needs } = call;
+  const { failureContext } = wire;
+  if (call.stream && isEventStream(response.headers.get("content-type"))) {
+    const decoder = new MistralTranscriptDecoder(needs, failureContext);
+    const reader = wire.reader<TranscriptEvent>(response, decoder);
+    return { kind: "transcript-events", reader: () => reader };
+  }
+  return wire.read(response, mistralTranscript, { needs, failureContext }, call);
+}
+
+/** Times and a language exclude each other: traits.ts. */
+function formOf({ model, needs, language, temperature, stream, fields, file }: TranscriptionCall) {
+  const parts: FormPart[] = [{ name: "model", value: model }];
+  const add = (name: string, value: unknown) => parts.push({ name, value: String(value) });
+  for (const [name, value] of Object.entries(fields)) {
+    for (const one of Array.isArray(value) ? value : [value]) add(name, one);
+  }
+  const granularity = needs.words ? "word" : "segment";
+  const isTimed = needs.words || needs.segments || needs.speakers;
+  if (isTimed) add("timestamp_granularities", granularity);
+  else if (language !== undefined) add("language", language);
+  if (needs.speakers) add("diarize", true);
+  if (temperature !== undefined) add("temperature", temperature);
+  if (stream) add("stream", true);
+  parts.push({ name: "file", file });
+  return parts;
+}

@@ -1,0 +1,130 @@
+import { EventSplitter } from "../../lib/event-splitter.ts";
+import { isFields } from "../../lib/json.ts";
+import { isTime, plainWord, segmentsOfWords, type TimedWord } from "../audio/timed-text.ts";
+import { ProviderFailure } from "../interface.ts";
+import type {
+  Transcript,
+  TranscriptEvent,
+  TranscriptionCall,
+  TranscriptSegment,
+} from "../media.ts";
+import { failureInside, failureTold } from "../openai/failure-mapping.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
+
+interface Asked extends Pick<TranscriptionCall, "needs"> {
+  readonly failureContext: FailureContext;
+}
+
+/** Reads `{text, language, segments}`. Throws ProviderFailure where it is no transcript. */
+export const mistralTranscript = new AnswerRead(
+  import.meta.url,
+  (text, { needs, failureContext }: Asked): Transcript => {
+    const body = parsedAnswer(text);
+    const failure = failureInside(body, failureContext);
+    if (failure !== undefined) throw failure;
+    return transcriptOf(body, needs);
+  },
+);
+
+type Needs = TranscriptionCall["needs"];
+
+/** With words as the granularity its segments are words. */
+function transcriptOf(body: unknown, needs: Needs): Transcript {
+  if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
+  const { text, language } = body;
+  const wantsSegments = needs.segments || needs.speakers;
+  const words = needs.words ? listed(body.segments, wordOf) : [];
+  return {
+    kind: "transcript",
+    text,
+    language: typeof language === "string" ? language : undefined,
+    ...(needs.words && { words: words.map(plainWord) }),
+    ...(wantsSegments && {
+      segments: needs.words ? segmentsOfWords(words) : listed(body.segments, segmentOf),
+    }),
+    usage: undefined,
+  };
+}
+
+function listed<Timed>(
+  raw: unknown,
+  read: (one: Record<string, unknown>, at: number) => Timed | undefined,
+): Timed[] {
+  const entries: unknown[] = Array.isArray(raw) ? raw : [];
+  return entries.filter(isFields).flatMap((one, at) => read(one, at) ?? []);
+}
+
+function segmentOf(
+  { text, start, end, speaker_id: speaker }: Record<string, unknown>,
+  id: number,
+): TranscriptSegment | undefined {
+  if (typeof text !== "string" || !isTime(start) || !isTime(end)) return undefined;
+  const named = typeof speaker === "string" && { speaker };
+  return { id, start, end, text: text.trim(), ...named };
+}
+
+function wordOf(one: Record<string, unknown>): TimedWord | undefined {
+  const segment = segmentOf(one, 0);
+  if (segment === undefined || segment.text === "") return undefined;
+  const { id: _, text: word, ...times } = segment;
+  return { ...times, word, space: " " };
+}
+
+const MAX_EVENT_BYTES = 16 * 1024 * 1024;
+
+/** Reads `transcription.text.delta`, `transcription.segment`, `transcription.language` and `transcription.done`. */
+export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> {
+  readonly #needs: Needs;
+  readonly #context: FailureContext;
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  #segments = 0;
+  #isOver = false;
+
+  constructor(needs: Needs, context: FailureContext) {
+    this.#needs = needs;
+    this.#context = context;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  push(bytes: Uint8Array, events: TranscriptEvent[]): void {
+    this.#splitter.push(bytes, (data) => this.#take(data, events));
+  }
+
+  end(events: TranscriptEvent[]): void {
+    this.#splitter.end((data) => this.#take(data, events));
+    if (this.#isOver) return;
+    throw new ProviderFailure("unavailable", "the provider's transcript broke off");
+  }
+
+  #take(data: string, events: TranscriptEvent[]): void {
+    if (this.#isOver || data === "[DONE]") return;
+    const event = eventOf(data);
+    const failure = failureInside(event, this.#context);
+    if (failure !== undefined) throw failure;
+    const { type, text } = event;
+    if (type === "error") throw failureTold(event, this.#context);
+    if (type === "transcription.text.delta" && typeof text === "string") {
+      events.push({ type: "text", text });
+    } else if (type === "transcription.segment") this.#takeSegment(event, events);
+    else if (type === "transcription.done") {
+      this.#isOver = true;
+      events.push({ type: "done", transcript: transcriptOf(event, this.#needs) });
+    }
+  }
+
+  #takeSegment(event: Record<string, unknown>, events: TranscriptEvent[]): void {
+    if (this.#needs.words) return;
+    const segment = segmentOf(event, this.#segments);
+    if (segment === undefined) return;
+    this.#segments++;
+    events.push({ type: "segment", segment });
+  }
+}

@@ -1,0 +1,68 @@
+import { isFields } from "../../lib/json.ts";
+import { type EmbedCall, type Embeddings, ProviderFailure } from "../interface.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { failureInside } from "./failure-mapping.ts";
+
+/**
+ * The body of /api/embed (https://docs.ollama.com/api/embed). Texts that are too long are refused, not cut. Throws
+ * ProviderFailure for lists of tokens.
+ */
+export function embedBody({ model, inputs, dimensions, fields }: EmbedCall): string {
+  if (!inputs.every((input) => typeof input === "string")) {
+    const message = "input: Ollama embeds texts, and no lists of tokens.";
+    throw new ProviderFailure("rejected", message, { param: "input" });
+  }
+  const { keep_alive: keepAlive, options } = fields;
+  return JSON.stringify({
+    model,
+    input: inputs,
+    truncate: false,
+    ...(dimensions !== undefined && { dimensions }),
+    ...(keepAlive !== undefined && { keep_alive: keepAlive }),
+    ...(isFields(options) && { options }),
+  });
+}
+
+interface EmbedOptions {
+  /** How many were sent. */
+  readonly inputs: number;
+  readonly failureContext: FailureContext;
+}
+
+/** Throws ProviderFailure where the text is no list of as many embeddings. */
+export const embeddingsRead = new AnswerRead(
+  import.meta.url,
+  (text, { inputs, failureContext }: EmbedOptions): Embeddings => {
+    const answer = parsedAnswer(text);
+    const failure = failureInside(answer, failureContext);
+    if (failure !== undefined) throw failure;
+    const { embeddings: list, prompt_eval_count: count } = isFields(answer) ? answer : {};
+    if (!Array.isArray(list) || list.length !== inputs) {
+      throw brokenAnswer("another number of embeddings than was asked for");
+    }
+    const isCount = Number.isSafeInteger(count) && (count as number) > 0;
+    return { vectors: list.map(vectorOf), usage: isCount ? usageOf(count as number) : undefined };
+  },
+);
+
+function usageOf(promptTokens: number) {
+  return {
+    promptTokens,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    estimated: false,
+  };
+}
+
+function vectorOf(embedding: unknown): Float64Array {
+  if (Array.isArray(embedding) && embedding.length > 0 && embedding.every(Number.isFinite)) {
+    // Passes between threads as one block; a list of numbers does as so many values.
+    return Float64Array.from(embedding);
+  }
+  throw brokenAnswer("an embedding that is no list of numbers");
+}

@@ -1,0 +1,94 @@
+import { isFields } from "../../lib/json.ts";
+import { BodyRender, type ChatRequestFields, type RenderedBody } from "../chat-body.ts";
+import { OPTION_NAMES } from "./chat-fields.ts";
+import { ollamaMessages, unsupported } from "./messages.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface RenderOptions {
+  readonly model: string;
+  readonly stream: boolean;
+}
+
+/**
+ * A chat request as Ollama's /api/chat takes it. A prompt that is longer than the context that the server has given
+ * the model is refused, where Ollama would otherwise leave out its beginning without a word.
+ */
+export const ollamaBody = new BodyRender(
+  import.meta.url,
+  (fields: ChatRequestFields, { model, stream }: RenderOptions): RenderedBody => {
+    const tools = toolsOf(fields);
+    const format = formatOf(fields.response_format);
+    const think = thinkOf(fields);
+    const body = {
+      model,
+      messages: ollamaMessages(fields.messages as readonly Fields[]),
+      stream,
+      truncate: false,
+      ...(tools.length > 0 && { tools }),
+      ...(format !== undefined && { format }),
+      ...(think !== undefined && { think }),
+      ...(fields.keep_alive !== undefined && { keep_alive: fields.keep_alive }),
+      ...(fields.logprobs === true && { logprobs: true }),
+      ...(fields.logprobs === true && { top_logprobs: fields.top_logprobs ?? 0 }),
+      options: optionsOf(fields),
+    };
+    return { body: JSON.stringify(body) };
+  },
+);
+
+/** The caller's `options`, and those that OpenAI has a field for; where both name one, the field counts. */
+function optionsOf(fields: ChatRequestFields): Fields {
+  const options: Record<string, unknown> = isFields(fields.options) ? { ...fields.options } : {};
+  // The limit that is held for is the gateway's to set.
+  if (options.num_predict !== undefined) {
+    throw unsupported("options.num_predict", "a limit of the answer besides max_tokens");
+  }
+  for (const name in OPTION_NAMES) {
+    if (fields[name] !== undefined) options[OPTION_NAMES[name]!] = fields[name];
+  }
+  const stops = (Array.isArray(fields.stop) ? fields.stop : [fields.stop]).filter(Boolean);
+  if (stops.length > 0) options.stop = stops;
+  return options;
+}
+
+/** Where no tool may be called, or some alone, the others are not offered. */
+function toolsOf({ tools, tool_choice: choice }: ChatRequestFields): Fields[] {
+  if (!Array.isArray(tools) || choice === "none") return [];
+  const allowed = isFields(choice) && isFields(choice.allowed_tools) ? choice.allowed_tools : {};
+  const names = Array.isArray(allowed.tools)
+    ? allowed.tools.map((tool) => (isFields(tool.function) ? tool.function.name : undefined))
+    : undefined;
+  return tools
+    .map(({ type, function: offered }: Fields) => {
+      const { name, description, parameters } = isFields(offered) ? offered : {};
+      return { type, function: { name, description, parameters: parameters ?? EMPTY } };
+    })
+    .filter((tool) => names === undefined || names.includes(tool.function.name));
+}
+
+const EMPTY = { type: "object", properties: {} };
+
+function formatOf(format: unknown): unknown {
+  if (!isFields(format) || format.type === "text") return undefined;
+  const schema = isFields(format.json_schema) ? format.json_schema.schema : undefined;
+  return isFields(schema) ? schema : "json";
+}
+
+const LEVELS: Readonly<Record<string, string | false>> = {
+  none: false,
+  minimal: "low",
+  low: "low",
+  medium: "medium",
+  high: "high",
+  xhigh: "max",
+  max: "max",
+};
+
+/** `reasoning` (OpenRouter's form), `reasoning_effort` (OpenAI's), or Ollama's own `think`. */
+function thinkOf({ reasoning, reasoning_effort: stated, think }: ChatRequestFields): unknown {
+  const { effort = stated, enabled } = isFields(reasoning) ? reasoning : {};
+  if (enabled === false) return false;
+  if (typeof effort === "string") return LEVELS[effort] ?? effort;
+  return enabled === true ? true : think;
+}

@@ -1,0 +1,160 @@
+import { EventSplitter } from "../../lib/event-splitter.ts";
+import { isFields } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { ProviderFailure } from "../interface.ts";
+import type { GeneratedImage, GeneratedImages, ImageEvent, ImageFacts } from "../media.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
+import { failureInside, failureTold } from "./failure-mapping.ts";
+
+/** One image, in base64. */
+const MAX_EVENT_BYTES = 16 * 1024 * 1024;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Throws ProviderFailure where the text is no list of images. */
+export const openAiImageList = new AnswerRead(
+  import.meta.url,
+  (text, { failureContext }: { readonly failureContext: FailureContext }): GeneratedImages => {
+    const answer = parsedAnswer(text);
+    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    const { data, usage } = answer;
+    // xAI states its cost in an `error` that is otherwise empty; an answer with images has not failed.
+    const hasImages = Array.isArray(data) && data.length > 0;
+    const failure = hasImages ? undefined : failureInside(answer, failureContext);
+    if (failure !== undefined) throw failure;
+    if (!hasImages) throw brokenAnswer("no images");
+    return { kind: "images", images: data.map(imageOf), usage: usageOf(usage), ...factsOf(answer) };
+  },
+);
+
+function imageOf(item: unknown): GeneratedImage {
+  if (!isFields(item)) throw brokenAnswer("an image that is none");
+  // xAI's: the image was made, and is withheld.
+  if (item.respect_moderation === false) {
+    throw new ProviderFailure("content_policy", "The provider withheld an image (moderation).");
+  }
+  const { b64_json: base64, url, revised_prompt: revised } = item;
+  const revisedPrompt = textOf(revised);
+  const prompt = revisedPrompt !== undefined && { revisedPrompt };
+  if (textOf(base64) !== undefined)
+    return { data: { base64: withoutHead(base64 as string) }, ...prompt };
+  if (textOf(url) !== undefined) return { data: { url: url as string }, ...prompt };
+  throw brokenAnswer("an image without data");
+}
+
+/** Some servers answer with data URLs in the place of base64. */
+function withoutHead(base64: string): string {
+  return base64.startsWith("data:") ? base64.slice(base64.indexOf(",") + 1) : base64;
+}
+
+function factsOf({ size, quality, background, output_format: format }: Fields): ImageFacts {
+  return {
+    size: textOf(size),
+    quality: textOf(quality),
+    background: textOf(background),
+    outputFormat: textOf(format),
+  };
+}
+
+/** Undefined where none is reported, or one that cannot be true. Without details the answer is of images alone. */
+function usageOf(raw: unknown): Usage | undefined {
+  if (!isFields(raw)) return undefined;
+  const { input_tokens: promptTokens, output_tokens: completionTokens } = raw;
+  if (!isCount(promptTokens) || !isCount(completionTokens)) return undefined;
+  if (promptTokens + completionTokens === 0) return undefined;
+  const ofInput = isFields(raw.input_tokens_details) ? raw.input_tokens_details : {};
+  const ofOutput = isFields(raw.output_tokens_details) ? raw.output_tokens_details : {};
+  const ofCache = isFields(ofInput.cached_tokens_details) ? ofInput.cached_tokens_details : {};
+  const cachedPromptTokens = within(ofInput.cached_tokens, promptTokens);
+  const cachedImagePromptTokens = within(ofCache.image_tokens, cachedPromptTokens);
+  // The tokens of images include cached ones.
+  const imagePromptTokens = Math.max(
+    0,
+    within(ofInput.image_tokens, promptTokens - cachedPromptTokens + cachedImagePromptTokens) -
+      cachedImagePromptTokens,
+  );
+  return {
+    promptTokens,
+    cachedPromptTokens,
+    cacheWriteTokens: 0,
+    completionTokens,
+    reasoningTokens: 0,
+    estimated: false,
+    ...(imagePromptTokens > 0 && { imagePromptTokens }),
+    ...(cachedImagePromptTokens > 0 && { cachedImagePromptTokens }),
+    imageCompletionTokens: within(ofOutput.image_tokens ?? completionTokens, completionTokens),
+  };
+}
+
+/**
+ * Reads a stream of images (https://platform.openai.com/docs/api-reference/images-streaming). It is over with
+ * the last of the images that were asked for.
+ */
+export class ImageEventDecoder implements StreamDecoder<ImageEvent> {
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #count: number;
+  readonly #context: FailureContext;
+  #images = 0;
+  #hasFailed = false;
+
+  constructor(count: number, context: FailureContext) {
+    this.#count = count;
+    this.#context = context;
+  }
+
+  get isOver(): boolean {
+    return this.#hasFailed || this.#images >= this.#count;
+  }
+
+  push(bytes: Uint8Array, events: ImageEvent[]): void {
+    try {
+      this.#splitter.push(bytes, (data) => this.#read(data, events));
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw brokenAnswer("an event that is too large");
+    }
+  }
+
+  end(events: ImageEvent[]): void {
+    this.#splitter.end((data) => this.#read(data, events));
+    if (this.#images === 0 && !this.#hasFailed) throw brokenAnswer("a stream without an image");
+  }
+
+  #read(data: string, events: ImageEvent[]): void {
+    if (this.isOver || data === "[DONE]") return;
+    const event = eventOf(data);
+    const type = textOf(event.type) ?? "";
+    if (type === "error" || isFields(event.error)) {
+      this.#hasFailed = true;
+      const told = isFields(event.error) ? event : { error: event };
+      events.push({ type: "error", failure: failureTold(told, this.#context) });
+      return;
+    }
+    const base64 = textOf(event.b64_json);
+    if (base64 === undefined) return;
+    if (type.endsWith(".partial_image")) {
+      const index = isCount(event.partial_image_index) ? event.partial_image_index : 0;
+      events.push({ type: "partial", index, base64, ...factsOf(event) });
+    } else if (type.endsWith(".completed")) {
+      this.#images++;
+      events.push({ type: "image", base64, usage: usageOf(event.usage), ...factsOf(event) });
+    }
+  }
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+}
+
+function within(value: unknown, most: number): number {
+  return isCount(value) ? Math.min(value, most) : 0;
+}

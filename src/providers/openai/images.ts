@@ -1,0 +1,164 @@
+import { dimensionsOf, GPT_IMAGE_SIZES, ratioOfSize } from "../image-models.ts";
+import type { GeneratedImages, ImageCall, ImageEvent, ImageStream, MediaFile } from "../media.ts";
+import { MAX_IMAGES_BYTES } from "../transport/bounded-body.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
+import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import { isEventStream } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import type { TypedWire } from "../transport/typed-wire.ts";
+import { ImageEventDecoder, openAiImageList } from "./image-answers.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** How servers of OpenAI's form of image requests differ. Which fields they have says ../image-models.ts. */
+interface ImageDialect {
+  /** Asks for base64 in place of a link; absent where the model has nothing else, and refuses the field. */
+  readonly responseFormat: (name: string) => string | undefined;
+  /** The size, or the ratio of its sides, in the server's words. */
+  readonly shape: (call: ImageCall) => Fields;
+  /** The body of an edit where that is JSON; absent: a form. */
+  readonly editInJson?: (files: readonly FileInJson[]) => Fields;
+  /** Where edits go that are no form of their own. */
+  readonly editPath?: string;
+}
+
+/** "Unknown parameter: 'response_format'." */
+const GPT_IMAGE = /gpt-image|chatgpt-image/;
+
+const PLAIN: ImageDialect = {
+  responseFormat: (name) => (GPT_IMAGE.test(name) ? undefined : "b64_json"),
+  shape: ({ size, aspectRatio }) => ({ size, aspect_ratio: aspectRatio }),
+};
+const OPENAI: ImageDialect = {
+  // What a newer model takes is not known; it answers with base64, or a link.
+  responseFormat: (name) => (name.includes("dall-e") ? "b64_json" : undefined),
+  shape: ({ size, aspectRatio = "" }) => ({ size: size ?? GPT_IMAGE_SIZES[aspectRatio] }),
+};
+
+const DIALECTS: ReadonlyMap<string, ImageDialect> = new Map<string, ImageDialect>([
+  ["openai", OPENAI],
+  ["azure", OPENAI],
+  // https://docs.x.ai/docs/guides/image-generations: edits are JSON, with data URLs.
+  [
+    "xai",
+    {
+      ...PLAIN,
+      shape: ({ size, aspectRatio }) => ({ aspect_ratio: aspectRatio ?? ratioOfSize(size) }),
+      editInJson(files) {
+        const images = files.map((url) => ({ type: "image_url", url }));
+        return images.length === 1 ? { image: images[0] } : { images };
+      },
+    },
+  ],
+  // https://docs.together.ai/reference/post-images-generations: what it edits comes with what it generates.
+  [
+    "together",
+    {
+      responseFormat: () => "base64",
+      shape: ({ size }) => ({ ...dimensionsOf(size) }),
+      editInJson: ([file]) => ({ image_url: file }),
+      editPath: "/images/generations",
+    },
+  ],
+]);
+
+const PATHS: Readonly<Record<ImageCall["task"], string>> = {
+  generate: "/images/generations",
+  edit: "/images/edits",
+  vary: "/images/variations",
+};
+
+export interface OpenAiImagesOptions {
+  readonly wire: TypedWire;
+  readonly type: string;
+  readonly baseUrl: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * Images in OpenAI's form (https://platform.openai.com/docs/api-reference/images). Rejects with
+ * ProviderFailure.
+ */
+export function openAiImages({ wire, type, baseUrl, headers }: OpenAiImagesOptions) {
+  return async (call: ImageCall): Promise<GeneratedImages | ImageStream> => {
+    const { path, body, bodyBytes, contentType } = imageRequest(call, type);
+    try {
+      const request = {
+        method: "POST",
+        url: endpointUrl(baseUrl, path),
+        headers: contentType === undefined ? headers : { ...headers, "content-type": contentType },
+        body,
+        bodyBytes,
+      };
+      const response = await wire.send(request, call);
+      if (call.stream && isEventStream(response.headers.get("content-type"))) {
+        const decoder = new ImageEventDecoder(call.count, wire.failureContext);
+        const reader = wire.reader<ImageEvent>(response, decoder);
+        return { kind: "image-events", reader: () => reader };
+      }
+      const { failureContext } = wire;
+      return await wire.read(response, openAiImageList, { failureContext }, call, MAX_IMAGES_BYTES);
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
+  };
+}
+
+interface ImageRequest {
+  readonly path: string;
+  readonly body: string | ReadableStream<Uint8Array>;
+  readonly bodyBytes?: number | undefined;
+  /** Of a form. */
+  readonly contentType?: string;
+}
+
+function imageRequest(call: ImageCall, type: string): ImageRequest {
+  const dialect = DIALECTS.get(type) ?? PLAIN;
+  const fields = requestFields(call, dialect);
+  const { task, images } = call;
+  if (task === "generate") return { path: PATHS.generate, body: JSON.stringify(fields) };
+  if (task === "edit" && dialect.editInJson !== undefined) {
+    const files = images.map((file) => FileInJson.asDataUrl(file));
+    const body = jsonWithFiles({ ...fields, ...dialect.editInJson(files) });
+    return { path: dialect.editPath ?? PATHS.edit, body };
+  }
+  return { path: PATHS[task], ...multipartForm(formParts(fields, call)) };
+}
+
+/** Members that are undefined are not sent. */
+function requestFields(call: ImageCall, dialect: ImageDialect): Fields {
+  const { model, modelId = model, task, count, stream } = call;
+  return {
+    ...call.fields,
+    model,
+    prompt: task === "vary" ? undefined : call.prompt,
+    n: count === 1 ? undefined : count,
+    ...dialect.shape(call),
+    quality: call.quality,
+    style: call.style,
+    negative_prompt: call.negativePrompt,
+    seed: call.seed,
+    background: call.background,
+    output_format: call.outputFormat,
+    output_compression: call.outputCompression,
+    moderation: call.moderation,
+    input_fidelity: call.inputFidelity,
+    response_format: dialect.responseFormat(`${model} ${modelId}`),
+    stream: stream || undefined,
+    partial_images: stream ? call.partialImages : undefined,
+  };
+}
+
+function formParts(fields: Fields, { images, mask }: ImageCall): FormPart[] {
+  const parts: FormPart[] = [];
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === undefined || value === null) continue;
+    parts.push({ name, value: typeof value === "object" ? JSON.stringify(value) : String(value) });
+  }
+  const name = images.length === 1 ? "image" : "image[]";
+  const file = (part: string, one: MediaFile): FormPart => ({ name: part, file: one });
+  parts.push(...images.map((image) => file(name, image)));
+  if (mask !== undefined) parts.push(file("mask", mask));
+  return parts;
+}

@@ -1,0 +1,202 @@
+import { EventSplitter } from "../../../lib/event-splitter.ts";
+import { isFields } from "../../../lib/json.ts";
+import type { ChatEvent, ProviderFailure, ReasoningDetail } from "../../interface.ts";
+import { brokenAnswer } from "../../transport/call-failures.ts";
+import type { FailureContext } from "../../transport/status-failure.ts";
+import { eventOf } from "../../transport/stream-event.ts";
+import type { StreamDecoder } from "../../typed-stream-reader.ts";
+import { failureTold } from "../failure-mapping.ts";
+import {
+  annotationOf,
+  finishReason,
+  isChatItem,
+  logprobsOf,
+  reportedUsage,
+} from "./answer-parts.ts";
+import { BLANK_LINE, encryptedDetail, summaryDetail, textDetail } from "./reasoning-items.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The largest single event, in bytes: beyond that a provider is broken. The last one repeats the answer. */
+const MAX_EVENT_BYTES = 32 * 1024 * 1024;
+/** A reasoning item: its number among those that a chat has, and the part of its summary that grows. */
+interface Thought {
+  readonly item: number;
+  part: number;
+  hasText: boolean;
+}
+
+/** There is one answer to each call. */
+const choice = 0;
+
+/**
+ * Reads the events of OpenAI's Responses streams
+ * (https://platform.openai.com/docs/api-reference/responses-streaming). Events of types that are not known are
+ * passed over, and items of tools that OpenAI runs, which the gateway does not ask for. An answer is over at
+ * `response.completed`, `.incomplete` or `.failed`; a stream that ends before lacks its finish.
+ */
+export class ResponsesDecoder implements StreamDecoder {
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #failureContext: () => FailureContext;
+  /** By their place in the output: the numbers of items that a chat has, and of its calls. */
+  readonly #items = new Map<unknown, number>();
+  readonly #calls = new Map<unknown, { readonly index: number; hasArguments: boolean }>();
+  readonly #thoughts = new Map<unknown, Thought>();
+  #isRefused = false;
+  #isOver = false;
+
+  constructor(failureContext: () => FailureContext) {
+    this.#failureContext = failureContext;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  push(bytes: Uint8Array, events: ChatEvent[]): void {
+    this.#splitter.push(bytes, (data) => this.#take(data, events));
+  }
+
+  end(events: ChatEvent[]): void {
+    this.#splitter.end((data) => this.#take(data, events));
+  }
+
+  #take(data: string, events: ChatEvent[]): void {
+    if (this.#isOver || data === "" || data === "[DONE]") return;
+    const event = eventOf(data);
+    const { type, output_index: at, delta } = event;
+    const text = typeof delta === "string" && delta !== "" ? delta : undefined;
+    switch (type) {
+      case "response.output_item.added":
+        if (isFields(event.item)) this.#beginItem(at, event.item, events);
+        break;
+      case "response.output_text.delta":
+        if (text !== undefined) {
+          const logprobs = logprobsOf(event.logprobs);
+          const item = this.#items.get(at);
+          events.push({
+            type: "text",
+            choice,
+            item,
+            text,
+            ...(logprobs !== undefined && { logprobs }),
+          });
+        }
+        break;
+      case "response.output_text.annotation.added":
+        this.#annotate(at, event.annotation, events);
+        break;
+      case "response.refusal.delta":
+        this.#isRefused = true;
+        if (text !== undefined) {
+          events.push({ type: "refusal", choice, item: this.#items.get(at), text });
+        }
+        break;
+      case "response.reasoning_summary_part.added":
+        this.#beginPart(at, events);
+        break;
+      case "response.reasoning_summary_text.delta":
+        this.#think(at, text, summaryDetail, events);
+        break;
+      case "response.reasoning_text.delta":
+        this.#think(at, text, textDetail, events);
+        break;
+      case "response.function_call_arguments.delta":
+        this.#addArguments(at, text, events);
+        break;
+      case "response.output_item.done":
+        if (isFields(event.item)) this.#endItem(at, event.item, events);
+        break;
+      case "response.completed":
+      case "response.incomplete":
+      case "response.failed":
+        if (isFields(event.response)) this.#finish(event.response, events);
+        break;
+      case "error":
+        this.#isOver = true;
+        events.push({ type: "error", failure: this.#failureOf(event.error ?? event) });
+    }
+  }
+
+  #beginItem(at: unknown, item: Fields, events: ChatEvent[]): void {
+    if (!isChatItem(item)) return;
+    const number = this.#items.size;
+    this.#items.set(at, number);
+    if (item.type === "reasoning")
+      this.#thoughts.set(at, { item: number, part: 0, hasText: false });
+    if (item.type !== "function_call") return;
+    const { call_id: id, name, arguments: begun } = item;
+    if (typeof id !== "string" || typeof name !== "string") {
+      throw brokenAnswer("a call without id or name");
+    }
+    const index = this.#calls.size;
+    this.#calls.set(at, { index, hasArguments: false });
+    events.push({ type: "tool_call", choice, index, id, name });
+    if (typeof begun === "string" && begun !== "") this.#addArguments(at, begun, events);
+  }
+
+  #addArguments(at: unknown, text: string | undefined, events: ChatEvent[]): void {
+    const call = this.#calls.get(at);
+    if (call === undefined || text === undefined) return;
+    call.hasArguments = true;
+    events.push({ type: "tool_call", choice, index: call.index, arguments: text });
+  }
+
+  #beginPart(at: unknown, events: ChatEvent[]): void {
+    const thought = this.#thoughts.get(at);
+    if (thought?.hasText !== true) return;
+    thought.part += 1;
+    this.#think(at, BLANK_LINE, summaryDetail, events);
+  }
+
+  #think(
+    at: unknown,
+    text: string | undefined,
+    detailOf: (index: number, text: string, part: number) => ReasoningDetail,
+    events: ChatEvent[],
+  ): void {
+    const thought = this.#thoughts.get(at);
+    if (thought === undefined || text === undefined) return;
+    thought.hasText = true;
+    const { item, part } = thought;
+    events.push({ type: "reasoning", choice, item, text, details: [detailOf(item, text, part)] });
+  }
+
+  /** The encrypted content at an item's beginning is not whole: that of its end is. */
+  #endItem(at: unknown, item: Fields, events: ChatEvent[]): void {
+    const call = this.#calls.get(at);
+    if (call !== undefined && !call.hasArguments) {
+      const { arguments: whole } = item;
+      const text = typeof whole === "string" && whole !== "" ? whole : "{}";
+      this.#addArguments(at, text, events);
+    }
+    const thought = this.#thoughts.get(at);
+    if (thought === undefined) return;
+    const detail = encryptedDetail(thought.item, item);
+    if (detail === undefined) return;
+    events.push({ type: "reasoning", choice, item: thought.item, text: "", details: [detail] });
+  }
+
+  #annotate(at: unknown, raw: unknown, events: ChatEvent[]): void {
+    const annotations = annotationOf(raw);
+    if (annotations.length === 0) return;
+    events.push({ type: "text", choice, item: this.#items.get(at), text: "", annotations });
+  }
+
+  #finish(response: Fields, events: ChatEvent[]): void {
+    this.#isOver = true;
+    const usage = reportedUsage(response.usage);
+    if (usage !== undefined) events.push({ type: "usage", usage });
+    if (response.status === "failed" || isFields(response.error)) {
+      events.push({ type: "error", failure: this.#failureOf(response.error) });
+      return;
+    }
+    const hasCalls = this.#calls.size > 0;
+    const reason = finishReason(response, { hasCalls, isRefused: this.#isRefused });
+    events.push({ type: "finish", choice, reason });
+  }
+
+  #failureOf(error: unknown): ProviderFailure {
+    return failureTold({ error }, this.#failureContext());
+  }
+}

@@ -1,0 +1,124 @@
+import { isFields } from "../../../lib/json.ts";
+import { BodyRender, type ChatRequestFields, type RenderedBody } from "../../chat-body.ts";
+import { inputItems, unsupported } from "./input-items.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+interface RenderOptions {
+  readonly model: string;
+  readonly stream: boolean;
+}
+
+/** The smallest limit that OpenAI takes. */
+const LEAST_OUTPUT_TOKENS = 16;
+
+/** What has another form here, or says how chats are answered. */
+const RESHAPED: ReadonlySet<string> = new Set([
+  "model",
+  "messages",
+  "stream",
+  "stream_options",
+  "store",
+  "max_tokens",
+  "tools",
+  "tool_choice",
+  "response_format",
+  "verbosity",
+  "reasoning",
+  "reasoning_effort",
+  "logprobs",
+  "modalities",
+  "metadata",
+  "n",
+]);
+
+/** A chat request as OpenAI's /responses takes it. Nothing is kept there: the reasoning travels encrypted. */
+export const responsesBody = new BodyRender(
+  import.meta.url,
+  (fields: ChatRequestFields, { model, stream }: RenderOptions): RenderedBody => {
+    const { max_tokens: limit, reasoning, reasoning_effort: effort, logprobs } = fields;
+    const body: Record<string, unknown> = {};
+    for (const name in fields) if (!RESHAPED.has(name)) body[name] = fields[name];
+    const include = ["reasoning.encrypted_content"];
+    if (logprobs === true) include.push("message.output_text.logprobs");
+    Object.assign(body, {
+      model,
+      stream,
+      ...(stream && { stream_options: { include_obfuscation: false } }),
+      store: false,
+      include,
+      input: inputItems(fields.messages as readonly Fields[]),
+      ...toolFields(fields),
+    });
+    if (typeof limit === "number") body.max_output_tokens = Math.max(limit, LEAST_OUTPUT_TOKENS);
+    const text = textFields(fields);
+    if (text !== undefined) body.text = text;
+    const thinking = thinkingOf(reasoning, effort);
+    if (thinking !== undefined) body.reasoning = thinking;
+    return { body: JSON.stringify(body) };
+  },
+);
+
+function toolFields({ tools, tool_choice: choice }: ChatRequestFields): Fields {
+  const offered = Array.isArray(tools) ? (tools as readonly Fields[]) : [];
+  return {
+    ...(offered.length > 0 && { tools: offered.map(toolOf) }),
+    ...(choice !== undefined && choice !== null && { tool_choice: choiceOf(choice) }),
+  };
+}
+
+function toolOf(tool: Fields, at: number): Fields {
+  if (!isFields(tool.function)) throw unsupported(`tools.${at}`, "tools that are no functions");
+  const { name, description, parameters, strict } = tool.function;
+  return {
+    type: "function",
+    name,
+    ...(typeof description === "string" && { description }),
+    parameters: parameters ?? { type: "object", properties: {} },
+    // Chats have functions that are not strict unless they say so; here it is the other way.
+    strict: strict ?? false,
+  };
+}
+
+function choiceOf(choice: unknown): unknown {
+  if (!isFields(choice)) return choice;
+  if (isFields(choice.function)) return { type: "function", name: choice.function.name };
+  if (!isFields(choice.allowed_tools)) return choice;
+  const { mode, tools } = choice.allowed_tools;
+  const allowed = Array.isArray(tools) ? (tools as readonly Fields[]) : [];
+  return { type: "allowed_tools", mode, tools: allowed.map(choiceOf) };
+}
+
+function textFields({ response_format: format, verbosity }: ChatRequestFields): Fields | undefined {
+  const shape = formatOf(format);
+  if (shape === undefined && verbosity === undefined) return undefined;
+  return {
+    ...(shape !== undefined && { format: shape }),
+    ...(verbosity !== undefined && { verbosity }),
+  };
+}
+
+function formatOf(format: unknown): Fields | undefined {
+  if (!isFields(format)) return undefined;
+  if (format.type !== "json_schema" || !isFields(format.json_schema)) return { type: format.type };
+  const { name, description, schema, strict } = format.json_schema;
+  return {
+    type: "json_schema",
+    name,
+    ...(description !== undefined && { description }),
+    schema,
+    ...(strict !== undefined && { strict }),
+  };
+}
+
+/** Summaries are asked for only by who names one: OpenAI gives them to verified organizations alone. */
+function thinkingOf(reasoning: unknown, effort: unknown): Fields | undefined {
+  const asked = isFields(reasoning) ? reasoning : {};
+  const stated = asked.effort ?? effort;
+  const { summary } = asked;
+  if (typeof stated !== "string" && typeof summary !== "string") return undefined;
+  return {
+    ...(typeof stated === "string" && { effort: stated }),
+    ...(typeof summary === "string" && { summary }),
+  };
+}

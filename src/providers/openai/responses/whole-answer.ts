@@ -1,0 +1,133 @@
+import { isFields } from "../../../lib/json.ts";
+import type { ChatEvent, ToolCall, TypedCompletion } from "../../interface.ts";
+import { AnswerRead } from "../../thread-work.ts";
+import { parsedAnswer } from "../../transport/bounded-body.ts";
+import { brokenAnswer } from "../../transport/call-failures.ts";
+import type { FailureContext } from "../../transport/status-failure.ts";
+import { failureTold } from "../failure-mapping.ts";
+import {
+  annotationOf,
+  finishReason,
+  isChatItem,
+  logprobsOf,
+  reportedUsage,
+} from "./answer-parts.ts";
+import { BLANK_LINE, encryptedDetail, summaryDetail, textDetail } from "./reasoning-items.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** There is one answer to each call. */
+const choice = 0;
+
+/** Reads a response that was not streamed. Throws ProviderFailure where it is none, or failed. */
+export const wholeResponse = new AnswerRead(
+  import.meta.url,
+  (text, { failureContext }: { readonly failureContext: FailureContext }) =>
+    completionOf(parsedAnswer(text), failureContext),
+);
+
+function completionOf(response: unknown, context: FailureContext): TypedCompletion {
+  if (!isFields(response)) throw brokenAnswer("JSON that is no object");
+  if (isFields(response.error)) throw failureTold({ error: response.error }, context);
+  const { output, status, created_at: created } = response;
+  if (!Array.isArray(output)) throw brokenAnswer("a response without output");
+  if (status !== "completed" && status !== "incomplete") {
+    throw brokenAnswer("a response that has not ended");
+  }
+  const items = output.filter(isFields).filter(isChatItem);
+  const toolCalls = items.filter(({ type }) => type === "function_call").map(callOf);
+  const pieces = piecesOf(items, toolCalls);
+  const texts = pieces.filter((piece) => piece.type === "text");
+  const thoughts = pieces.filter((piece) => piece.type === "reasoning");
+  const text = joined(texts);
+  const reasoning = joined(thoughts);
+  const refusal = joined(pieces.filter((piece) => piece.type === "refusal"));
+  const ending = { hasCalls: toolCalls.length > 0, isRefused: refusal !== "" };
+  return {
+    kind: "typed-completion",
+    choices: [
+      {
+        text: text === "" && (ending.hasCalls || ending.isRefused) ? undefined : text,
+        reasoning: reasoning === "" ? undefined : reasoning,
+        reasoningDetails: filled(thoughts.flatMap(({ details = [] }) => details)),
+        refusal: refusal === "" ? undefined : refusal,
+        toolCalls: filled(toolCalls),
+        annotations: filled(texts.flatMap(({ annotations = [] }) => annotations)),
+        logprobs: logprobsOf(texts.flatMap(({ logprobs }) => partsOf(tokensIn(logprobs)))),
+        pieces,
+        finish: finishReason(response, ending),
+      },
+    ],
+    usage: reportedUsage(response.usage),
+    created: typeof created === "number" && Number.isSafeInteger(created) ? created : undefined,
+  };
+}
+
+function joined(pieces: readonly { readonly text: string }[]): string {
+  return pieces.map(({ text }) => text).join("");
+}
+
+function filled<One>(list: readonly One[]): readonly One[] | undefined {
+  return list.length > 0 ? list : undefined;
+}
+
+function partsOf(list: unknown): Fields[] {
+  return Array.isArray(list) ? list.filter(isFields) : [];
+}
+
+function tokensIn(logprobs: unknown): unknown {
+  return isFields(logprobs) ? logprobs.content : undefined;
+}
+
+/** What the items say, in their order. */
+function piecesOf(items: readonly Fields[], toolCalls: readonly ToolCall[]): ChatEvent[] {
+  let calls = 0;
+  return items.flatMap((one, item): ChatEvent[] => {
+    if (one.type === "reasoning") return thoughtOf(one, item);
+    if (one.type === "message") return partsOf(one.content).flatMap((part) => saidIn(part, item));
+    const index = calls++;
+    return [{ type: "tool_call", choice, index, ...toolCalls[index] }];
+  });
+}
+
+function saidIn(part: Fields, item: number): ChatEvent[] {
+  const { type, text, refusal } = part;
+  if (type === "refusal" && typeof refusal === "string") {
+    return [{ type, choice, item, text: refusal }];
+  }
+  if (type !== "output_text" || typeof text !== "string") return [];
+  const annotations = filled(partsOf(part.annotations).flatMap(annotationOf));
+  return [
+    { type: "text", choice, item, text, annotations, logprobs: logprobsOf(partsOf(part.logprobs)) },
+  ];
+}
+
+function thoughtOf(one: Fields, item: number): ChatEvent[] {
+  const summary = textsIn(one.summary).map((text, part) => {
+    const told = part === 0 ? text : BLANK_LINE + text;
+    return { text: told, detail: summaryDetail(item, told, part) };
+  });
+  const shown = textsIn(one.content).join(BLANK_LINE);
+  const content = shown === "" ? [] : [{ text: shown, detail: textDetail(item, shown) }];
+  const encrypted = encryptedDetail(item, one);
+  const all = [...summary, ...content, ...(encrypted ? [{ text: "", detail: encrypted }] : [])];
+  return all.map(({ text, detail }) => ({
+    type: "reasoning",
+    choice,
+    item,
+    text,
+    details: [detail],
+  }));
+}
+
+function textsIn(parts: unknown): string[] {
+  const texts = partsOf(parts).map(({ text }) => text);
+  return texts.filter((text) => typeof text === "string");
+}
+
+function callOf({ call_id: id, name, arguments: text }: Fields): ToolCall {
+  if (typeof id !== "string" || typeof name !== "string") {
+    throw brokenAnswer("a call without id or name");
+  }
+  return { id, name, arguments: typeof text === "string" && text !== "" ? text : "{}" };
+}

@@ -1,0 +1,198 @@
+import { EventSplitter } from "../../lib/event-splitter.ts";
+import type { Usage } from "../../lib/usage.ts";
+import { SOUND_TYPES, soundOf } from "../audio/sound-answer.ts";
+import {
+  nextPiece,
+  type PieceReader,
+  type ProviderFailure,
+  type ProviderSettings,
+} from "../interface.ts";
+import type { Speech, SpeechCall } from "../media.ts";
+import type { AbortNotice } from "../transport/call-abort.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import type { ProviderResponse } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import type { TypedWire } from "../transport/typed-wire.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
+import { failureInside, failureTold } from "./failure-mapping.ts";
+
+/** Models that OpenAI bills by character and that have no stream of events. */
+const BY_CHARACTER = /(?:^|\/)tts-1/;
+const EVENT_STREAM = /^\s*text\/event-stream\s*(?:[;,]|$)/i;
+
+/**
+ * Speech over OpenAI's wire format (https://platform.openai.com/docs/api-reference/audio/createSpeech). Rejects
+ * with ProviderFailure. OpenAI reports the tokens of speech in its stream of events alone, so that where tokens
+ * have a price its newer models are asked for that, and what it holds is decoded.
+ */
+export function openAiSpeak(
+  wire: TypedWire,
+  settings: ProviderSettings,
+): (call: SpeechCall) => Promise<Speech> {
+  const url = endpointUrl(settings.baseUrl, "/audio/speech");
+  const hasEvents = speaksInEvents(settings);
+  return async (call) => {
+    const signal = call.abortNotice ?? call.signal;
+    const isEventModel = ![call.model, call.modelId ?? ""].some((name) => BY_CHARACTER.test(name));
+    const asksEvents = hasEvents && isEventModel && call.needsUsage === true;
+    try {
+      const response = await wire.post(url, speechBody(call, asksEvents), call);
+      const isEvents = EVENT_STREAM.test(response.headers.get("content-type") ?? "");
+      if (isEvents) return decodedSpeech(response, call, signal, wire);
+      const told = (value: unknown) => failureInside(value, wire.failureContext);
+      return await soundOf(response, call.format, signal, told);
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  };
+}
+
+/** Of Azure's interfaces only the one without versions is known to have events of speech. */
+function speaksInEvents({ type, baseUrl }: ProviderSettings): boolean {
+  return (
+    type === "openai" || (type === "azure" && new URL(baseUrl).pathname.endsWith("/openai/v1"))
+  );
+}
+
+function speechBody(call: SpeechCall, asksEvents: boolean): string {
+  const { fields, model, input, voice, isCustomVoice, format, speed, instructions } = call;
+  return JSON.stringify({
+    ...fields,
+    model,
+    input,
+    voice: isCustomVoice === true ? { id: voice } : voice,
+    response_format: format,
+    ...(speed !== undefined && { speed }),
+    ...(instructions !== undefined && { instructions }),
+    ...(asksEvents && { stream_format: "sse" }),
+  });
+}
+
+function decodedSpeech(
+  response: ProviderResponse,
+  { format }: SpeechCall,
+  signal: AbortNotice,
+  wire: TypedWire,
+): Speech {
+  const events = wire.reader(response, new SpeechDecoder(wire.failureContext));
+  const reader = new DecodedSound(events, signal);
+  return { contentType: SOUND_TYPES[format], reader: () => reader, usage: () => reader.usage };
+}
+
+type SpeechEvent =
+  | { readonly type: "sound"; readonly bytes: Uint8Array }
+  | { readonly type: "usage"; readonly usage: Usage }
+  | { readonly type: "error"; readonly failure: ProviderFailure };
+
+/** OpenAI sends some kilobytes in each. */
+const MAX_EVENT_BYTES = 4 * 1024 * 1024;
+
+/** `speech.audio.delta` and `speech.audio.done`; other events are none of the sound. */
+class SpeechDecoder implements StreamDecoder<SpeechEvent> {
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #failureContext: FailureContext;
+  #isOver = false;
+
+  constructor(failureContext: FailureContext) {
+    this.#failureContext = failureContext;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  push(bytes: Uint8Array, events: SpeechEvent[]): void {
+    this.#splitter.push(bytes, (data) => this.#take(data, events));
+  }
+
+  end(events: SpeechEvent[]): void {
+    this.#splitter.end((data) => this.#take(data, events));
+    if (!this.#isOver) throw brokenAnswer("speech without its last event");
+  }
+
+  #take(data: string, events: SpeechEvent[]): void {
+    if (this.#isOver || data === "[DONE]") return;
+    const event = eventOf(data);
+    if (event.error || event.type === "error") throw failureTold(event, this.#failureContext);
+    if (event.type === "speech.audio.delta") {
+      if (typeof event.audio !== "string") throw brokenAnswer("an event of sound without sound");
+      events.push({ type: "sound", bytes: Buffer.from(event.audio, "base64") });
+    } else if (event.type === "speech.audio.done") {
+      this.#isOver = true;
+      const usage = usageOf(event.usage);
+      if (usage !== undefined) events.push({ type: "usage", usage });
+    }
+  }
+}
+
+/** Undefined where none is reported, or one that cannot be true: no input is empty, nor its speech. */
+function usageOf(raw: unknown): Usage | undefined {
+  const { input_tokens: promptTokens, output_tokens: completionTokens } = (raw ?? {}) as {
+    input_tokens?: unknown;
+    output_tokens?: unknown;
+  };
+  if (!isPositive(promptTokens) || !isPositive(completionTokens)) return undefined;
+  return {
+    promptTokens,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens,
+    reasoningTokens: 0,
+    audioCompletionTokens: completionTokens,
+    estimated: false,
+  };
+}
+
+function isPositive(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
+}
+
+/** The sound in a stream of events. What follows an error is not read. */
+class DecodedSound implements PieceReader {
+  readonly #events: PieceReader<readonly SpeechEvent[]>;
+  readonly #signal: AbortNotice;
+  #usage: Usage | undefined;
+  #failure: ProviderFailure | undefined;
+
+  constructor(events: PieceReader<readonly SpeechEvent[]>, signal: AbortNotice) {
+    this.#events = events;
+    this.#signal = signal;
+  }
+
+  get usage(): Usage | undefined {
+    return this.#usage;
+  }
+
+  async read(): ReturnType<PieceReader["read"]> {
+    for (;;) {
+      if (this.#failure !== undefined) throw this.#failure;
+      const events = await this.#read();
+      if (events === undefined) return { done: true };
+      const sound: Uint8Array[] = [];
+      for (const event of events) {
+        if (event.type === "sound") sound.push(event.bytes);
+        else if (event.type === "usage") this.#usage = event.usage;
+        else this.#failure = event.failure;
+      }
+      if (sound.length > 0) return { done: false, value: joined(sound) };
+    }
+  }
+
+  cancel(): Promise<void> {
+    return this.#events.cancel();
+  }
+
+  async #read(): Promise<readonly SpeechEvent[] | undefined> {
+    try {
+      return await nextPiece(this.#events);
+    } catch (error) {
+      throw failureOfThrown(error, this.#signal);
+    }
+  }
+}
+
+function joined(pieces: readonly Uint8Array[]): Uint8Array {
+  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+}

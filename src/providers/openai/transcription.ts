@@ -1,0 +1,232 @@
+import { EventSplitter } from "../../lib/event-splitter.ts";
+import { isFields } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { ProviderSettings } from "../interface.ts";
+import type {
+  Transcript,
+  TranscriptEvent,
+  TranscriptionCall,
+  TranscriptSegment,
+  TranscriptStream,
+  TranscriptWord,
+} from "../media.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import { isEventStream } from "../transport/provider-response.ts";
+import { endpointUrl } from "../transport/request-head.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
+import { eventOf } from "../transport/stream-event.ts";
+import type { TypedWire } from "../transport/typed-wire.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
+import { failureInside, failureTold } from "./failure-mapping.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const PATHS: Readonly<Record<TranscriptionCall["task"], string>> = {
+  transcribe: "/audio/transcriptions",
+  translate: "/audio/translations",
+};
+
+/**
+ * Transcripts over OpenAI's wire format (https://platform.openai.com/docs/api-reference/audio). The file goes
+ * from disk to the provider. Rejects with ProviderFailure.
+ */
+export function openAiTranscribe(
+  wire: TypedWire,
+  settings: ProviderSettings,
+  headers: Readonly<Record<string, string>>,
+): (call: TranscriptionCall) => Promise<Transcript | TranscriptStream> {
+  return async (call) => {
+    const signal = call.abortNotice ?? call.signal;
+    try {
+      const { contentType, body, bodyBytes } = multipartForm(partsOf(call));
+      const request = {
+        method: "POST",
+        url: endpointUrl(settings.baseUrl, PATHS[call.task]),
+        headers: { ...headers, "content-type": contentType },
+        body,
+        bodyBytes,
+      };
+      const response = await wire.send(request, call);
+      if (call.stream && isEventStream(response.headers.get("content-type"))) {
+        const reader = wire.reader(response, new TranscriptDecoder(wire.failureContext));
+        return { kind: "transcript-events", reader: () => reader };
+      }
+      const { failureContext } = wire;
+      return await wire.read(response, openAiTranscript, { failureContext }, call);
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  };
+}
+
+function partsOf(call: TranscriptionCall): FormPart[] {
+  const { model, language, prompt, temperature, needs, stream, fields, file, task } = call;
+  const granularities = [needs.segments && "segment", needs.words && "word"].filter(Boolean);
+  const isTimed = granularities.length > 0 && !needs.speakers;
+  const asked: Fields = {
+    ...fields,
+    model,
+    // OpenAI's translations take none: they are into English.
+    ...(task === "transcribe" && { language }),
+    prompt,
+    temperature,
+    response_format: needs.speakers ? "diarized_json" : isTimed ? "verbose_json" : "json",
+    ...(isTimed && task === "transcribe" && { timestamp_granularities: granularities }),
+    ...(call.logprobs === true && { include: ["logprobs"] }),
+    ...(stream && { stream }),
+  };
+  return [
+    ...Object.entries(asked).flatMap(([name, value]) => fieldParts(name, value)),
+    { name: "file", file },
+  ];
+}
+
+/** Lists and objects as OpenAI's clients write them. */
+function fieldParts(name: string, value: unknown): FormPart[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return value.flatMap((item) => fieldParts(`${name}[]`, item));
+  if (typeof value !== "object") return [{ name, value: String(value) }];
+  return Object.entries(value).flatMap(([key, item]) => fieldParts(`${name}[${key}]`, item));
+}
+
+interface ReadOptions {
+  readonly failureContext: FailureContext;
+}
+
+/** Throws ProviderFailure where the text is no transcript. */
+export const openAiTranscript = new AnswerRead(
+  import.meta.url,
+  (text, { failureContext }: ReadOptions): Transcript => {
+    const answer = parsedAnswer(text);
+    const failure = failureInside(answer, failureContext);
+    if (failure !== undefined) throw failure;
+    return transcriptOf(answer);
+  },
+);
+
+function transcriptOf(answer: unknown): Transcript {
+  if (!isFields(answer) || typeof answer.text !== "string") throw brokenAnswer("no transcript");
+  const { text, language, segments, words, logprobs, usage } = answer;
+  return {
+    kind: "transcript",
+    text,
+    language: typeof language === "string" ? language : undefined,
+    ...(Array.isArray(segments) && { segments: segments.map(segmentOf) }),
+    ...(Array.isArray(words) && { words: words.map(wordOf) }),
+    ...(Array.isArray(logprobs) && { logprobs }),
+    usage: usageOf(usage),
+  };
+}
+
+/** What Whisper says of a segment besides. */
+const DETAILS = [
+  "seek",
+  "tokens",
+  "temperature",
+  "avg_logprob",
+  "compression_ratio",
+  "no_speech_prob",
+] as const;
+
+function segmentOf(raw: unknown, id: number): TranscriptSegment {
+  if (!isFields(raw) || typeof raw.text !== "string" || !isTime(raw.start) || !isTime(raw.end)) {
+    throw brokenAnswer("a segment that is none");
+  }
+  const { text, start, end, speaker } = raw;
+  const known = DETAILS.filter((name) => raw[name] !== undefined);
+  return {
+    id,
+    start,
+    end: Math.max(start, end),
+    text,
+    ...(typeof speaker === "string" && { speaker }),
+    ...(known.length > 0 && {
+      details: Object.fromEntries(known.map((name) => [name, raw[name]])),
+    }),
+  };
+}
+
+function wordOf(raw: unknown): TranscriptWord {
+  if (!isFields(raw) || typeof raw.word !== "string" || !isTime(raw.start) || !isTime(raw.end)) {
+    throw brokenAnswer("a word that is none");
+  }
+  return { word: raw.word, start: raw.start, end: Math.max(raw.start, raw.end) };
+}
+
+function isTime(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+}
+
+/** Undefined where no tokens are reported, or such that cannot be true: sound is never without. */
+function usageOf(raw: unknown): Usage | undefined {
+  if (!isFields(raw)) return undefined;
+  const { input_tokens: promptTokens, output_tokens: completionTokens } = raw;
+  if (!isCount(promptTokens) || !isCount(completionTokens) || promptTokens === 0) return undefined;
+  const details = isFields(raw.input_token_details) ? raw.input_token_details : {};
+  const audio = isCount(details.audio_tokens) ? details.audio_tokens : promptTokens;
+  return {
+    promptTokens,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens,
+    reasoningTokens: 0,
+    audioPromptTokens: Math.min(audio, promptTokens),
+    estimated: false,
+  };
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
+}
+
+/** Of one event: a whole transcript comes with the last. */
+const MAX_EVENT_BYTES = 8 * 1024 * 1024;
+
+/** `transcript.text.delta`, `transcript.text.segment` and `transcript.text.done`. */
+class TranscriptDecoder implements StreamDecoder<TranscriptEvent> {
+  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+  readonly #context: FailureContext;
+  #segments = 0;
+  #isOver = false;
+
+  constructor(context: FailureContext) {
+    this.#context = context;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  push(bytes: Uint8Array, events: TranscriptEvent[]): void {
+    try {
+      this.#splitter.push(bytes, (data) => this.#take(data, events));
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw brokenAnswer("an event that is too large");
+    }
+  }
+
+  end(events: TranscriptEvent[]): void {
+    this.#splitter.end((data) => this.#take(data, events));
+    if (!this.#isOver) throw brokenAnswer("a transcript without its end");
+  }
+
+  #take(data: string, events: TranscriptEvent[]): void {
+    if (this.#isOver || data === "[DONE]") return;
+    const event = eventOf(data);
+    if (event.error || event.type === "error") throw failureTold(event, this.#context);
+    const { type, delta, logprobs } = event;
+    if (type === "transcript.text.delta" && typeof delta === "string") {
+      const extra = Array.isArray(logprobs) ? { logprobs } : {};
+      events.push({ type: "text", text: delta, ...extra });
+    } else if (type === "transcript.text.segment") {
+      events.push({ type: "segment", segment: segmentOf(event, this.#segments++) });
+    } else if (type === "transcript.text.done") {
+      this.#isOver = true;
+      events.push({ type: "done", transcript: transcriptOf(event) });
+    }
+  }
+}

@@ -1,0 +1,179 @@
+import type { Clock } from "../../lib/clock.ts";
+import { isFields } from "../../lib/json.ts";
+import type {
+  ChatAnswer,
+  ModelCall,
+  ProviderFailure,
+  ProviderSettings,
+  TypedCompletion,
+} from "../interface.ts";
+import {
+  type AnswerRead,
+  type AnswerReading,
+  type AnswerThread,
+  readAnswerText,
+  typedAnswer,
+} from "../thread-work.ts";
+import { type StreamDecoder, TypedStreamReader } from "../typed-stream-reader.ts";
+import { eventsOfCompletion, readyStream } from "../whole-as-stream.ts";
+import {
+  MAX_COMPLETION_BYTES,
+  MAX_QUICK_ANSWER_BYTES,
+  MAX_WHOLE_AS_STREAM_BYTES,
+  parsedAnswer,
+  readAnswer,
+  readErrorBody,
+  readWhole,
+} from "./bounded-body.ts";
+import { brokenAnswer } from "./call-failures.ts";
+import {
+  type HttpClient,
+  type ProviderRequest,
+  type ProviderResponse,
+  sent,
+} from "./provider-response.ts";
+import type { FailureContext } from "./status-failure.ts";
+
+interface Headers {
+  get(name: string): string | null;
+}
+
+/** Makes the headers of each request, which a signature is part of. */
+type HeadersOf = (
+  url: string,
+  body: string | Uint8Array<ArrayBuffer>,
+) => Promise<Readonly<Record<string, string>>>;
+
+export interface TypedWireOptions {
+  readonly settings: ProviderSettings;
+  readonly headers: Readonly<Record<string, string>> | HeadersOf;
+  /** Parts of the key that are secrets of their own. */
+  readonly secrets?: readonly string[];
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+  /** Reads long answers; the event loop does where it is left out. */
+  readonly workThread?: AnswerThread | undefined;
+  /** What a response with an error status stands for. */
+  failureOfStatus(
+    status: number,
+    headers: Headers,
+    text: string,
+    context: FailureContext,
+  ): ProviderFailure;
+}
+
+type Call = Pick<ModelCall, "abortNotice" | "signal" | "onNewConnection">;
+
+interface WireRequest extends Pick<ProviderRequest, "method" | "headers" | "body" | "bodyBytes"> {
+  readonly url: string;
+}
+
+/** How an answer that was not streamed is read. */
+interface WholeForm<Options> {
+  readonly read: AnswerRead<Options, TypedCompletion>;
+  readonly options: Options;
+}
+
+/** The HTTP side of a wire in JSON whose answers are read in typed form. Methods reject with ProviderFailure. */
+export class TypedWire {
+  readonly #options: TypedWireOptions;
+  readonly #reading: AnswerReading;
+
+  constructor(options: TypedWireOptions) {
+    this.#options = options;
+    const { settings, workThread } = options;
+    this.#reading = { thread: workThread, owner: `provider ${settings.id}` };
+  }
+
+  /** At this moment, in a form that passes between threads. */
+  get failureContext(): FailureContext {
+    const { clock, settings, secrets = [] } = this.#options;
+    return { nowMs: clock.nowMs(), apiKey: settings.apiKey, secrets };
+  }
+
+  /** Resolves with a response of a success status. */
+  async post(
+    url: string,
+    body: string | Uint8Array<ArrayBuffer>,
+    call: Call,
+  ): Promise<ProviderResponse> {
+    const { headers } = this.#options;
+    const made = typeof headers === "function" ? await headers(url, body) : headers;
+    return this.send({ method: "POST", url, headers: made, body }, call);
+  }
+
+  /** The same for any request, with headers of its own. */
+  async send({ url, ...request }: WireRequest, call: Call): Promise<ProviderResponse> {
+    const { settings, clock, httpClient, failureOfStatus } = this.#options;
+    const response = await sent(httpClient, url, {
+      ...request,
+      signal: call.abortNotice ?? call.signal,
+      connectTimeoutMs: settings.connectTimeoutMs,
+      onNewConnection: call.onNewConnection,
+    });
+    if (response.status >= 200 && response.status <= 299) return response;
+    const text = await readErrorBody(response, clock);
+    throw failureOfStatus(response.status, response.headers, text, this.failureContext);
+  }
+
+  /** The JSON object that a short answer is. */
+  async object(request: WireRequest, call: Call): Promise<Record<string, unknown>> {
+    const text = await readWhole(await this.send(request, call), MAX_QUICK_ANSWER_BYTES);
+    if (text === undefined) throw tooLong();
+    const answer = parsedAnswer(text);
+    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    return answer;
+  }
+
+  async whole<Options>(
+    response: ProviderResponse,
+    { read, options }: WholeForm<Options>,
+    call: Call,
+  ): Promise<ChatAnswer> {
+    const text = await readAnswer(response, MAX_COMPLETION_BYTES);
+    if (text === undefined) throw tooLong();
+    return typedAnswer(this.#reading, read, text, options, call.abortNotice ?? call.signal);
+  }
+
+  /** A whole answer, or an error, to a request for a stream. */
+  async wholeAsStream<Options>(
+    response: ProviderResponse,
+    { read, options }: WholeForm<Options>,
+  ): Promise<ChatAnswer> {
+    const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
+    if (text === undefined) throw tooLong();
+    return readyStream(eventsOfCompletion(read.read(text, options)));
+  }
+
+  events(response: ProviderResponse, decoder: StreamDecoder): ChatAnswer {
+    const reader = this.reader(response, decoder);
+    return { kind: "events", reader: () => reader };
+  }
+
+  /** Reads a stream of any kind of events. */
+  reader<Event extends { readonly type: string }>(
+    response: ProviderResponse,
+    decoder: StreamDecoder<Event>,
+  ): TypedStreamReader<Event> {
+    const bytes = response.reader?.() ?? response.body?.getReader();
+    if (bytes === undefined) throw brokenAnswer("an empty body");
+    return new TypedStreamReader(bytes, decoder, this.#options.clock);
+  }
+
+  /** Reads an answer that is none of a chat. */
+  async read<Options, Result>(
+    response: ProviderResponse,
+    read: AnswerRead<Options, Result>,
+    options: Options,
+    call: Call,
+    maxBytes = MAX_COMPLETION_BYTES,
+  ): Promise<Result> {
+    const text = await readAnswer(response, maxBytes);
+    if (text === undefined) throw tooLong();
+    return readAnswerText(this.#reading, read, text, options, call.abortNotice ?? call.signal);
+  }
+}
+
+function tooLong(): ProviderFailure {
+  return brokenAnswer("more bytes than an answer may have");
+}

@@ -1,0 +1,151 @@
+import { isFields } from "../../lib/json.ts";
+import type { Usage } from "../../lib/usage.ts";
+import type { AskModel, BatchOptions } from "../gemini/embeddings.ts";
+import { failureInside } from "../gemini/failure-mapping.ts";
+import { reportedUsage } from "../gemini/reported-usage.ts";
+import { type EmbedCall, type Embeddings, ProviderFailure } from "../interface.ts";
+import { AnswerRead } from "../thread-work.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
+
+/** "up to 250 texts" and 20,000 tokens of all of them; no character is less than a token. */
+const MAX_TEXTS = 250;
+const MAX_CHARACTERS = 20_000;
+/** Models that take one text in a request. */
+const ONE_BY_ONE = /gemini-embedding/;
+/** Models that have another method, `embedContent`. */
+const BY_CONTENT = /gemini-embedding-(?!001)/;
+const CALLS_AT_ONCE = 4;
+
+/**
+ * Embeddings of texts by Vertex AI's models
+ * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embeddings-api), in as many
+ * calls as it takes. A text that is too long is refused instead of cut. Rejects with ProviderFailure. Usage is
+ * undefined unless each call reports one.
+ */
+export async function vertexEmbeddings(call: EmbedCall, ask: AskModel): Promise<Embeddings> {
+  const texts = call.inputs.map(textOf);
+  const batches = batchesOf(texts, ONE_BY_ONE.test(call.model) ? 1 : MAX_TEXTS);
+  const hasContent = BY_CONTENT.test(call.model);
+  const embed = (texts: readonly string[]) => {
+    const body = hasContent ? contentBody(texts[0]!, call) : predictionBody(texts, call);
+    const method = hasContent ? "embedContent" : "predict";
+    return ask(method, JSON.stringify(body), vertexEmbedded, texts.length);
+  };
+  const answers: Embedded[] = [];
+  for (let start = 0; start < batches.length; start += CALLS_AT_ONCE) {
+    answers.push(...(await Promise.all(batches.slice(start, start + CALLS_AT_ONCE).map(embed))));
+  }
+  return { vectors: answers.flatMap(({ vectors }) => vectors), usage: usageOf(answers) };
+}
+
+function textOf(input: EmbedCall["inputs"][number]): string {
+  if (typeof input === "string") return input;
+  const message = "input: Vertex AI embeds texts, and no lists of tokens.";
+  throw new ProviderFailure("rejected", message, { param: "input" });
+}
+
+function batchesOf(texts: readonly string[], maxTexts: number): string[][] {
+  const batches: string[][] = [];
+  let characters = 0;
+  for (const text of texts) {
+    const last = batches.at(-1);
+    characters += text.length;
+    if (last !== undefined && last.length < maxTexts && characters <= MAX_CHARACTERS) {
+      last.push(text);
+    } else {
+      batches.push([text]);
+      characters = text.length;
+    }
+  }
+  return batches;
+}
+
+function predictionBody(texts: readonly string[], { dimensions, fields }: EmbedCall): object {
+  const { task_type: taskType } = fields;
+  return {
+    instances: texts.map((content) => ({
+      content,
+      ...(typeof taskType === "string" && { task_type: taskType }),
+    })),
+    parameters: {
+      autoTruncate: false,
+      ...(dimensions !== undefined && { outputDimensionality: dimensions }),
+    },
+  };
+}
+
+function contentBody(text: string, { dimensions, fields }: EmbedCall): object {
+  const { task_type: taskType } = fields;
+  return {
+    content: { role: "user", parts: [{ text }] },
+    autoTruncate: false,
+    ...(typeof taskType === "string" && { taskType }),
+    ...(dimensions !== undefined && { outputDimensionality: dimensions }),
+  };
+}
+
+/** What one call answers. */
+interface Embedded {
+  readonly vectors: readonly ArrayLike<number>[];
+  /** Undefined where it reports none that can be true. */
+  readonly promptTokens: number | undefined;
+}
+
+/** Reads answers of both methods. Throws ProviderFailure where it has not as many embeddings as were asked for. */
+export const vertexEmbedded = new AnswerRead(
+  import.meta.url,
+  (text, { inputs, failureContext }: BatchOptions): Embedded => {
+    const answer = parsedAnswer(text);
+    const failure = failureInside(answer, failureContext);
+    if (failure !== undefined) throw failure;
+    if (!isFields(answer)) throw brokenAnswer("JSON that is no object");
+    if (answer.embedding !== undefined) {
+      const promptTokens = reportedUsage(answer.usageMetadata)?.usage.promptTokens;
+      return { vectors: [vectorOf(answer.embedding)], promptTokens };
+    }
+    const { predictions } = answer;
+    if (!Array.isArray(predictions) || predictions.length !== inputs) {
+      throw brokenAnswer("another number of embeddings than was asked for");
+    }
+    const embeddings = predictions.map((one) => (isFields(one) ? one.embeddings : undefined));
+    return { vectors: embeddings.map(vectorOf), promptTokens: sum(embeddings.map(tokensOf)) };
+  },
+);
+
+function vectorOf(embedding: unknown): ArrayLike<number> {
+  const values: unknown = isFields(embedding) ? embedding.values : undefined;
+  if (Array.isArray(values) && values.length > 0 && values.every(Number.isFinite)) {
+    // Passes between threads as one block; a list of numbers does as so many values.
+    return Float64Array.from(values);
+  }
+  throw brokenAnswer("an embedding that is no list of numbers");
+}
+
+function tokensOf(embedding: unknown): number | undefined {
+  const statistics = isFields(embedding) ? embedding.statistics : undefined;
+  const count = isFields(statistics) ? statistics.token_count : undefined;
+  return Number.isSafeInteger(count) && (count as number) > 0 ? (count as number) : undefined;
+}
+
+function sum(counts: readonly (number | undefined)[]): number | undefined {
+  let total = 0;
+  for (const count of counts) {
+    if (count === undefined) return undefined;
+    total += count;
+  }
+  return total;
+}
+
+function usageOf(answers: readonly Embedded[]): Usage | undefined {
+  const promptTokens = sum(answers.map((answer) => answer.promptTokens));
+  if (promptTokens === undefined) return undefined;
+  return {
+    promptTokens,
+    cachedPromptTokens: 0,
+    cacheWriteTokens: 0,
+    completionTokens: 0,
+    reasoningTokens: 0,
+    estimated: false,
+  };
+}

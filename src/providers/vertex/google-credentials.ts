@@ -1,0 +1,138 @@
+import { createPrivateKey, type KeyObject } from "node:crypto";
+import { SignJWT } from "jose";
+import { projectOf } from "../../config/cloud-settings.ts";
+import type { Clock } from "../../lib/clock.ts";
+import { credentialDocument } from "../../lib/credential-document.ts";
+import { AccessTokens } from "../credentials/access-tokens.ts";
+import { requestToken, type TokenRequest } from "../credentials/request-token.ts";
+import type { ProviderSettings } from "../interface.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
+
+const TOKEN_URL = "https://oauth2.googleapis.com/token";
+const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
+const JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/** The longest that Google takes. */
+const ASSERTION_SECONDS = 3_600;
+const METADATA_HOST = "metadata.google.internal";
+const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
+
+type Document = Readonly<Record<string, unknown>>;
+
+export interface GoogleDependencies {
+  readonly clock: Clock;
+  readonly httpClient: HttpClient;
+}
+
+/** How calls are authorized: by an API key, or by tokens. */
+export type GoogleAccess =
+  | { readonly apiKey: string }
+  | { readonly tokens: AccessTokens; readonly projectId: string | undefined };
+
+/**
+ * What the key of a provider is: an API key (Vertex AI's express mode), the JSON of a service account
+ * (https://developers.google.com/identity/protocols/oauth2/service-account) or of a user's login, or nothing,
+ * in which case the metadata server of the machine issues tokens
+ * (https://cloud.google.com/compute/docs/access/authenticate-workloads). Throws an Error of one line where it
+ * is no such thing.
+ */
+export function googleAccess(
+  settings: ProviderSettings,
+  dependencies: GoogleDependencies,
+): GoogleAccess {
+  const { apiKey, connectTimeoutMs, metadataHost = METADATA_HOST } = settings;
+  const ask = (request: () => Promise<Omit<TokenRequest, "connectTimeoutMs">>) =>
+    new AccessTokens(dependencies.clock, async () =>
+      requestToken(dependencies, { ...(await request()), connectTimeoutMs }),
+    );
+  if (apiKey === undefined) {
+    const request = {
+      url: `http://${metadataHost}${METADATA_PATH}`,
+      headers: { "metadata-flavor": "Google" },
+    };
+    return { tokens: ask(async () => request), projectId: undefined };
+  }
+  const document = credentialDocument(apiKey);
+  if (document === undefined) return { apiKey };
+  const refuse = (what: string) =>
+    new Error(`the credentials of provider "${settings.id}" ${what}`);
+  const url = tokenUrl(document, settings.ownKey !== undefined);
+  const form = tokenForm(document, url, dependencies.clock, refuse);
+  return { tokens: ask(async () => ({ url, form: await form() })), projectId: projectOf(apiKey) };
+}
+
+/** Who brings a key of their own must not make the gateway call an address of their choice. */
+function tokenUrl({ token_uri: stated }: Document, isOwnKey: boolean): string {
+  return typeof stated === "string" && stated !== "" && !isOwnKey ? stated : TOKEN_URL;
+}
+
+type Refuse = (what: string) => Error;
+
+/** Makes the form of each request for a token. */
+function tokenForm(
+  document: Document,
+  url: string,
+  clock: Clock,
+  refuse: Refuse,
+): () => Promise<Readonly<Record<string, string>>> {
+  const text = (name: string): string => {
+    const value = document[name];
+    if (typeof value === "string" && value !== "") return value;
+    throw refuse(`lack ${name}`);
+  };
+  switch (document.type) {
+    case "service_account": {
+      const email = text("client_email");
+      const key = privateKey(text("private_key"), refuse);
+      const { private_key_id: keyId } = document;
+      return async () => ({
+        grant_type: JWT_GRANT,
+        assertion: await assertion({ email, key, keyId, url }, clock),
+      });
+    }
+    case "authorized_user": {
+      const form = {
+        grant_type: "refresh_token",
+        client_id: text("client_id"),
+        client_secret: text("client_secret"),
+        refresh_token: text("refresh_token"),
+      };
+      return async () => form;
+    }
+    default:
+      throw refuse("are of a type that is not supported: service_account, authorized_user");
+  }
+}
+
+function privateKey(pem: string, refuse: Refuse): KeyObject {
+  let key: KeyObject | undefined;
+  try {
+    key = createPrivateKey(pem);
+  } catch {
+    // What was read of the key must not be told.
+  }
+  if (key?.asymmetricKeyType !== "rsa")
+    throw refuse("have a private_key that is no RSA key in PEM");
+  return key;
+}
+
+interface Assertion {
+  readonly email: string;
+  readonly key: KeyObject;
+  readonly keyId: unknown;
+  readonly url: string;
+}
+
+function assertion({ email, key, keyId, url }: Assertion, clock: Clock): Promise<string> {
+  const nowSeconds = Math.floor(clock.nowMs() / 1_000);
+  return new SignJWT({ scope: SCOPE })
+    .setProtectedHeader({
+      alg: "RS256",
+      typ: "JWT",
+      ...(typeof keyId === "string" && { kid: keyId }),
+    })
+    .setIssuer(email)
+    .setAudience(url)
+    .setIssuedAt(nowSeconds)
+    .setExpirationTime(nowSeconds + ASSERTION_SECONDS)
+    .sign(key);
+}

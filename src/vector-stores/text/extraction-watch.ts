@@ -1,0 +1,21 @@
+/*
+ * Ends the process of `extraction-main.ts` where a file takes too much time or memory. A thread, because a parser
+ * that is busy runs no timer, with a script of its own, so that it is there at once.
+ */
+import { parentPort, workerData } from "node:worker_threads";
+import type { ExtractionBounds } from "./extraction.ts";
+
+const WATCH_MS = 20;
+
+const { maxMemoryBytes, maxMs } = workerData as ExtractionBounds;
+let untilMs = Number.POSITIVE_INFINITY;
+
+parentPort!.on("message", (isReading: boolean) => {
+  untilMs = isReading ? performance.now() + maxMs : Number.POSITIVE_INFINITY;
+});
+setInterval(() => {
+  if (process.memoryUsage.rss() > maxMemoryBytes || performance.now() > untilMs) {
+    process.kill(process.pid, "SIGKILL");
+  }
+}, WATCH_MS);
+parentPort!.postMessage("ready");

@@ -1,0 +1,173 @@
+import type { ChunkSize } from "./chunk-text.ts";
+import { DocumentFault } from "./text-sink.ts";
+
+export interface ExtractedChunk {
+  readonly text: string;
+  /** The same as `searchWords` gives it. */
+  readonly words: string;
+}
+
+/** What the process that reads files writes, a line of JSON each. A file's last one is its fault or its end. */
+export type ExtractedLine =
+  | ({ readonly kind: "chunk" } & ExtractedChunk)
+  | ({ readonly kind: "fault" } & Pick<DocumentFault, "code" | "message"> & ExtractionEnd)
+  | ({ readonly kind: "end" } & ExtractionEnd);
+
+interface ExtractionEnd {
+  /** The process has grown and is not to get another file. */
+  readonly isLast: boolean;
+}
+
+/** Sent as a line of JSON, with the file's bytes behind it. */
+export interface ExtractionOrder extends ChunkSize {
+  readonly bytes: number;
+  readonly isHtml: boolean;
+}
+
+export interface ExtractionBounds {
+  /** Of the process, 80 MB of which are its own. */
+  readonly maxMemoryBytes: number;
+  /** For one file, from its last byte on. */
+  readonly maxMs: number;
+}
+
+const BOUNDS: ExtractionBounds = { maxMemoryBytes: 1_073_741_824, maxMs: 120_000 };
+/** Files are parsed as a whole, in a multiple of their size. */
+export const MAX_DOCUMENT_BYTES = 134_217_728;
+const SCRIPT = Bun.fileURLToPath(new URL("./extraction-main.ts", import.meta.url));
+const MAX_LINE_CHARACTERS = 16_777_216;
+const MAX_IDLE_MS = 10_000;
+
+/**
+ * Reads the text of files in processes of their own, with bounds on time, memory and output. A process reads one
+ * file at a time; it is used again where the last file ended well.
+ */
+export class Extraction {
+  readonly #bounds: ExtractionBounds;
+  readonly #idle: ExtractionProcess[] = [];
+  readonly #all = new Set<ExtractionProcess>();
+
+  constructor(bounds: ExtractionBounds = BOUNDS) {
+    this.#bounds = bounds;
+  }
+
+  /** The chunks of a file. Throws DocumentFault, the error of `content`, and the reason of the signal. */
+  async *chunksOf(
+    content: ReadableStream<Uint8Array>,
+    order: ExtractionOrder,
+    signal: AbortSignal,
+  ): AsyncGenerator<ExtractedChunk> {
+    const used = this.#idle.pop() ?? this.#launch();
+    used.wake();
+    const kill = (): void => used.kill();
+    signal.addEventListener("abort", kill, { once: true });
+    let isReusable = false;
+    try {
+      signal.throwIfAborted();
+      const end = yield* used.chunksOf(content, order);
+      isReusable = !end.isLast;
+      if (end.kind === "fault") throw new DocumentFault(end.code, end.message);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", kill);
+      if (isReusable && !signal.aborted) {
+        this.#idle.push(used);
+        used.rest(MAX_IDLE_MS, () => this.#end(used));
+      } else this.#end(used);
+    }
+  }
+
+  /** Ends all processes; files that are being read fail. */
+  close(): void {
+    for (const process of this.#all) this.#end(process);
+  }
+
+  #launch(): ExtractionProcess {
+    const launched = new ExtractionProcess(this.#bounds);
+    this.#all.add(launched);
+    return launched;
+  }
+
+  #end(ended: ExtractionProcess): void {
+    const at = this.#idle.indexOf(ended);
+    if (at >= 0) this.#idle.splice(at, 1);
+    this.#all.delete(ended);
+    ended.kill();
+  }
+}
+
+class ExtractionProcess {
+  readonly #child: Bun.Subprocess<"pipe", "pipe", "ignore">;
+  readonly #lines: AsyncGenerator<string>;
+  readonly #bounds: ExtractionBounds;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(bounds: ExtractionBounds) {
+    this.#bounds = bounds;
+    const command = [process.execPath, "--no-env-file", SCRIPT, JSON.stringify(bounds)];
+    this.#child = Bun.spawn(command, { env: {}, stdio: ["pipe", "pipe", "ignore"] });
+    this.#lines = linesOf(this.#child.stdout);
+  }
+
+  kill(): void {
+    this.wake();
+    this.#child.kill("SIGKILL");
+  }
+
+  rest(ms: number, onOver: () => void): void {
+    this.#timer = setTimeout(onOver, ms);
+    this.#timer.unref();
+  }
+
+  wake(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Returns the last line. Throws DocumentFault where the process ended before it. */
+  async *chunksOf(
+    content: ReadableStream<Uint8Array>,
+    order: ExtractionOrder,
+  ): AsyncGenerator<ExtractedChunk, Exclude<ExtractedLine, { kind: "chunk" }>> {
+    const startedMs = performance.now();
+    const fed = this.#feed(content, order);
+    fed.catch(() => this.kill());
+    for (;;) {
+      const { done, value } = await this.#lines.next();
+      if (done === true) break;
+      const line = JSON.parse(value) as ExtractedLine;
+      if (line.kind !== "chunk") return line;
+      yield line;
+    }
+    await fed;
+    const { maxMs, maxMemoryBytes } = this.#bounds;
+    const isLate = performance.now() - startedMs >= maxMs;
+    const most = isLate ? `${maxMs / 1_000} seconds` : `${maxMemoryBytes / 1_048_576} MB of memory`;
+    throw new DocumentFault("invalid_file", `Reading the file takes more than ${most}.`);
+  }
+
+  /** Rejects with the error of `content`; a process that has ended takes nothing, and its output says so. */
+  async #feed(content: ReadableStream<Uint8Array>, order: ExtractionOrder): Promise<void> {
+    const { stdin } = this.#child;
+    const { bytes, isHtml, maxTokens, overlapTokens } = order;
+    stdin.write(`${JSON.stringify({ bytes, isHtml, maxTokens, overlapTokens })}\n`);
+    for await (const piece of content) {
+      stdin.write(piece);
+      await Promise.race([stdin.flush(), this.#child.exited]);
+      if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    }
+    await Promise.race([stdin.flush(), this.#child.exited]);
+  }
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const piece of stream) {
+    const lines = (rest + decoder.decode(piece, { stream: true })).split("\n");
+    rest = lines.pop()!;
+    if (rest.length > MAX_LINE_CHARACTERS) throw new Error("a chunk is longer than any can be");
+    yield* lines;
+  }
+}

@@ -1,0 +1,59 @@
+import { Parser, type ParserOptions } from "htmlparser2";
+import type { TextSink } from "./text-sink.ts";
+
+/** Elements whose text is not part of the page. */
+const UNSHOWN = new Set(["script", "style", "noscript", "template", "svg", "object", "iframe"]);
+/** Elements that begin and end a line. */
+const BLOCKS = new Set(
+  (
+    "address article aside blockquote body br caption dd div dl dt fieldset figcaption figure footer " +
+    "form h1 h2 h3 h4 h5 h6 head header hr html legend li main nav ol option p pre section select " +
+    "summary table tbody tfoot thead title tr ul"
+  ).split(" "),
+);
+const CELLS = new Set(["td", "th"]);
+
+/** The text that a browser shows of a page, a line for each block. */
+export function writeHtmlText(html: string, sink: TextSink): void {
+  let unshown = 0;
+  let preformatted = 0;
+  const parser = new Parser({
+    onopentagname(name) {
+      if (UNSHOWN.has(name)) unshown += 1;
+      else if (name === "pre" || name === "textarea") preformatted += 1;
+      if (BLOCKS.has(name)) sink.write("\n");
+    },
+    ontext(text) {
+      if (unshown === 0) sink.write(preformatted > 0 ? text : text.replace(/\s+/g, " "));
+    },
+    onclosetag(name) {
+      if (UNSHOWN.has(name)) unshown -= 1;
+      else if (name === "pre" || name === "textarea") preformatted -= 1;
+      if (BLOCKS.has(name)) sink.write("\n");
+      else if (CELLS.has(name)) sink.write("\t");
+    },
+  });
+  parser.end(html);
+}
+
+export interface XmlHandler {
+  /** @param attributes by their names as written, prefixes included */
+  open?(name: string, attributes: Readonly<Record<string, string>>): void;
+  text?(text: string): void;
+  close?(name: string): void;
+}
+
+const XML: ParserOptions = { xmlMode: true };
+
+/** Reads XML as far as it is well-formed. Entities of a document type are not expanded. */
+export function readXml(xml: string, handler: XmlHandler): void {
+  const parser = new Parser(
+    {
+      onopentag: (name, attributes) => handler.open?.(name, attributes),
+      ontext: (text) => handler.text?.(text),
+      onclosetag: (name) => handler.close?.(name),
+    },
+    XML,
+  );
+  parser.end(xml);
+}

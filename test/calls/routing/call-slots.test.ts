@@ -1,0 +1,94 @@
+import { expect, test } from "bun:test";
+import { CallSlots } from "../../../src/calls/routing/call-slots.ts";
+import type { ParallelLimit, ParallelSlots } from "../../../src/cluster/interface.ts";
+import { MemorySlots } from "../../../src/cluster/parallel-slots.ts";
+import { VirtualClock } from "../../../src/lib/clock.ts";
+import { CallAbort } from "../../../src/providers/transport/call-abort.ts";
+
+const WAIT_MS = 1_000;
+const one = [{ id: "one", max: 1 }];
+const other = [{ id: "other", max: 1 }];
+
+function queue(parallel: ParallelSlots = new MemorySlots()) {
+  const clock = new VirtualClock();
+  const slots = new CallSlots({ slots: parallel, clock, maxWaitMs: WAIT_MS });
+  const wait = (...options: (readonly ParallelLimit[])[]) =>
+    slots.wait(options, new CallAbort(), WAIT_MS);
+  return { slots, clock, wait };
+}
+
+test("calls that wait get places in their order, and none that comes later overtakes them", async () => {
+  const { slots, wait } = queue();
+  expect(slots.take(one)).toBeTrue();
+  const order: number[] = [];
+  const waiting = [0, 1, 2].map((at) => wait(one).then(() => order.push(at)));
+  for (let at = 0; at < 3; at++) {
+    slots.release(one);
+    expect(await slots.take(one)).toBeFalse();
+    await waiting[at];
+  }
+  expect(order).toEqual([0, 1, 2]);
+  expect(slots.waiting).toBe(0);
+  expect(await slots.take(one)).toBeFalse();
+  slots.release(one);
+  expect(await slots.take(one)).toBeTrue();
+});
+
+test("a call that waits for several endpoints gets the first that has a place, and says which", async () => {
+  const { slots, wait } = queue();
+  for (const limits of [one, other]) expect(slots.take(limits)).toBeTrue();
+  const waiting = wait(one, other);
+  slots.release(other);
+  expect(await waiting).toBe(1);
+  expect(await slots.take(other)).toBeFalse();
+});
+
+test("a place that became free before the wait began is found", async () => {
+  const { wait } = queue();
+  expect(await wait(one)).toBe(0);
+});
+
+test("a call waits no longer than it may, and not at all where 500 wait for its endpoint", async () => {
+  const { slots, clock, wait } = queue();
+  slots.take(one);
+  slots.take(other);
+  const waiting = Array.from({ length: 500 }, () => wait(one));
+  expect(await wait(one)).toBeUndefined();
+  const elsewhere = wait(other);
+  expect(slots.waiting).toBe(501);
+  clock.advance(WAIT_MS - 1);
+  slots.release(other);
+  expect(await elsewhere).toBe(0);
+  clock.advance(1);
+  expect(new Set(await Promise.all(waiting))).toEqual(new Set([undefined]));
+  expect(slots.waiting).toBe(0);
+});
+
+test("a place that is granted to a call that was aborted meanwhile is given to the next", async () => {
+  const parallel = new MemorySlots();
+  let isAsked = Promise.withResolvers<void>();
+  const mayAnswer = Promise.withResolvers<void>();
+  // As over a network: the answer comes later.
+  const slow: ParallelSlots = {
+    take: async (limits) => {
+      isAsked.resolve();
+      await mayAnswer.promise;
+      return parallel.take(limits);
+    },
+    release: (limits) => parallel.release(limits),
+    onFree: (listener) => parallel.onFree(listener),
+    begin: () => parallel.begin(),
+  };
+  const { slots, wait } = queue(slow);
+  parallel.take(one);
+  const abort = new CallAbort();
+  const aborted = slots.wait([one], abort, WAIT_MS);
+  const next = wait(one);
+  isAsked = Promise.withResolvers<void>();
+  slots.release(one);
+  abort.abort();
+  mayAnswer.resolve();
+  expect(await aborted).toBeUndefined();
+  expect(await next).toBe(0);
+  expect(parallel.taken("one")).toBe(1);
+});

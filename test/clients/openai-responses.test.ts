@@ -1,0 +1,187 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { createOpenAI } from "@ai-sdk/openai";
+import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import OpenAI from "openai";
+import { type BuiltInGateway, startBuiltInGateway } from "../support/built-in-gateway.ts";
+import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
+import type { Behaviour } from "../upstream/behaviours.ts";
+
+const MODEL = "openai/gpt-4o-mini";
+const UPSTREAM_MODEL = "gpt-4o-mini";
+const LOOK = {
+  type: "function",
+  name: "look",
+  description: "Looks at a place",
+  parameters: { type: "object", properties: { at: { type: "string" } }, required: ["at"] },
+  strict: false,
+} as const;
+
+let gateway: BuiltInGateway;
+let openai: OpenAI;
+beforeAll(async () => {
+  gateway = await startBuiltInGateway();
+  openai = new OpenAI({ apiKey: gateway.secretKey, baseURL: gateway.apiUrl, maxRetries: 0 });
+});
+afterAll(() => gateway.stop());
+afterEach(() => expectBooksClosed(gateway));
+
+const upstreamDoes = (...behaviours: Behaviour[]) =>
+  gateway.upstream.enqueue(UPSTREAM_MODEL, ...behaviours);
+const CALL: Behaviour = {
+  do: "complete",
+  toolCalls: [{ name: "look", arguments: '{"at":"the sea"}' }],
+};
+const ANSWER: Behaviour = { do: "complete", content: "It is calm." };
+const lastMessages = () =>
+  gateway.upstream.servedOf(UPSTREAM_MODEL).at(-1)!.requestBody!.messages as {
+    role: string;
+    content: unknown;
+    reasoning?: string;
+  }[];
+
+describe("openai", () => {
+  test("creates a response, retrieves, lists and deletes it", async () => {
+    upstreamDoes(ANSWER);
+    const response = await openai.responses.create({ model: MODEL, input: "How is the sea?" });
+    expect(response.output_text).toBe("It is calm.");
+    expect(response.usage!.output_tokens).toBe(3);
+    const bill = await billOf(gateway, response.id.replace("resp_", "req_"));
+    expect(bill).toMatchObject({ model: MODEL, status: 200, completionTokens: 3 });
+    const found = await openai.responses.retrieve(response.id);
+    expect(found.output_text).toBe(response.output_text);
+    const items = [];
+    for await (const item of openai.responses.inputItems.list(response.id)) items.push(item);
+    expect(items).toMatchObject([{ role: "user", content: [{ text: "How is the sea?" }] }]);
+    await openai.responses.delete(response.id);
+    // The SDK's promises send their request when they are awaited.
+    const retrieve = async () => openai.responses.retrieve(response.id);
+    await expect(retrieve()).rejects.toMatchObject({ status: 404 });
+    const next = async () =>
+      openai.responses.create({
+        model: MODEL,
+        input: "And now?",
+        previous_response_id: response.id,
+      });
+    await expect(next()).rejects.toMatchObject({
+      status: 400,
+      code: "previous_response_not_found",
+      param: "previous_response_id",
+    });
+  });
+
+  test("streams, by events and by its helper, which gathers the whole", async () => {
+    upstreamDoes(ANSWER, ANSWER);
+    const events = await openai.responses.create({ model: MODEL, input: "hello", stream: true });
+    let text = "";
+    for await (const event of events) {
+      if (event.type === "response.output_text.delta") text += event.delta;
+    }
+    expect(text).toBe("It is calm.");
+    const helper = openai.responses.stream({ model: MODEL, input: "hello" });
+    const final = await helper.finalResponse();
+    expect(final.output_text).toBe("It is calm.");
+    expect(final.status).toBe("completed");
+  });
+
+  test("calls tools, and goes on from the response that called", async () => {
+    upstreamDoes(CALL, ANSWER);
+    const first = await openai.responses.create({ model: MODEL, input: "Look.", tools: [LOOK] });
+    const call = first.output.find((item) => item.type === "function_call")!;
+    expect(JSON.parse(call.arguments)).toEqual({ at: "the sea" });
+    const second = await openai.responses.create({
+      model: MODEL,
+      tools: [LOOK],
+      previous_response_id: first.id,
+      input: [{ type: "function_call_output", call_id: call.call_id, output: "calm" }],
+    });
+    expect(second.output_text).toBe("It is calm.");
+    expect(lastMessages().map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
+  });
+
+  test("parses structured output", async () => {
+    const response = await openai.responses.parse({
+      model: "sandbox/chat",
+      input: "Who?",
+      text: {
+        format: {
+          type: "json_schema",
+          name: "person",
+          strict: true,
+          schema: {
+            type: "object",
+            properties: { name: { type: "string" } },
+            required: ["name"],
+            additionalProperties: false,
+          },
+        },
+      },
+    });
+    expect(JSON.parse(response.output_text)).toEqual({ name: expect.any(String) });
+  });
+
+  test("raises what breaks a stream behind the pieces that came", async () => {
+    upstreamDoes({ do: "cut", events: 8, afterEvents: 5 });
+    const stream = await openai.responses.create({ model: MODEL, input: "hello", stream: true });
+    const types: string[] = [];
+    const reading = (async () => {
+      for await (const event of stream) types.push(event.type);
+    })();
+    await expect(reading).rejects.toMatchObject({ code: "provider_error" });
+    expect(types).toContain("response.output_text.delta");
+    expect(types.at(-1)).toBe("response.failed");
+  });
+});
+
+describe("ai, with OpenAI's responses model", () => {
+  const responses = () =>
+    createOpenAI({ baseURL: gateway.apiUrl, apiKey: gateway.secretKey }).responses(MODEL);
+  const look = tool({
+    description: LOOK.description,
+    inputSchema: jsonSchema<{ at: string }>(LOOK.parameters as never),
+    execute: async ({ at }) => `${at} is calm`,
+  });
+
+  test("runs tools over turns whose items it refers to by their ids", async () => {
+    upstreamDoes(CALL, ANSWER, ANSWER);
+    const first = await generateText({
+      model: responses(),
+      prompt: "Look.",
+      tools: { look },
+      stopWhen: stepCountIs(3),
+      maxRetries: 0,
+    });
+    expect(first.text).toBe("It is calm.");
+    const user = { role: "user", content: "And now?" } as const;
+    const messages = [{ role: "user", content: "Look." } as const, ...first.responseMessages, user];
+    const second = await generateText({ model: responses(), messages, maxRetries: 0 });
+    expect(second.text).toBe("It is calm.");
+    expect(lastMessages().map(({ role }) => role)).toEqual([
+      "user",
+      "assistant",
+      "tool",
+      "assistant",
+      "user",
+    ]);
+  });
+
+  test("streams text with its usage", async () => {
+    upstreamDoes(ANSWER);
+    const result = streamText({ model: responses(), prompt: "hello", maxRetries: 0 });
+    expect(await result.text).toBe("It is calm.");
+    expect((await result.usage).outputTokens).toBe(3);
+  });
+
+  test("shows reasoning where it asks for a summary", async () => {
+    const provider = createOpenAI({ baseURL: gateway.apiUrl, apiKey: gateway.secretKey });
+    const result = await generateText({
+      model: provider.responses("sandbox/chat"),
+      prompt: "hello",
+      providerOptions: {
+        openai: { forceReasoning: true, reasoningEffort: "high", reasoningSummary: "auto" },
+      },
+      maxRetries: 0,
+    });
+    expect(result.reasoningText).toContain("says what is wanted");
+    expect(result.text).toContain("hello");
+  });
+});

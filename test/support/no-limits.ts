@@ -1,0 +1,10 @@
+import { CallSlots } from "../../src/calls/routing/call-slots.ts";
+import { MemorySlots } from "../../src/cluster/parallel-slots.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+
+/** The places of calls where no endpoint has a limit. */
+export const noLimits = new CallSlots({
+  slots: new MemorySlots(),
+  clock: systemClock,
+  maxWaitMs: 0,
+});

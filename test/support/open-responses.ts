@@ -1,0 +1,53 @@
+import { Compile } from "typebox/schema";
+import description from "../fixtures/openresponses/openapi.json";
+
+type Fields = Record<string, unknown>;
+
+const definitions = JSON.parse(
+  JSON.stringify(description.components.schemas).replaceAll("#/components/schemas/", "#/$defs/"),
+) as Record<string, Fields>;
+const compiled = new Map<string, ReturnType<typeof Compile>>();
+
+/** By the type of an event: the name of its schema. */
+const EVENTS = new Map(
+  Object.entries(definitions).flatMap(([name, schema]) => {
+    const type = (schema.properties as { type?: { enum?: string[] } } | undefined)?.type?.enum?.[0];
+    return name.endsWith("StreamingEvent") && type !== undefined ? [[type, name] as const] : [];
+  }),
+);
+
+/** Throws, with the first faults, where a value is not of that schema of the Open Responses description. */
+export function assertOpenResponses(name: string, value: unknown): void {
+  let schema = compiled.get(name);
+  if (schema === undefined) {
+    schema = Compile({ $defs: definitions, $ref: `#/$defs/${name}` } as never);
+    compiled.set(name, schema);
+  }
+  if (schema.Check(value)) return;
+  const [, errors] = schema.Errors(value);
+  const faults = JSON.stringify(errors.slice(0, 8));
+  throw new Error(`no ${name}: ${faults}\n${JSON.stringify(value).slice(0, 2_000)}`);
+}
+
+/** The events of a stream; throws where a frame, an event or their order is not as described. */
+export function responseEvents(text: string): Fields[] {
+  const frames = text.split("\n\n").filter((frame) => frame !== "" && !frame.startsWith(":"));
+  const isWhole = frames.at(-1) === "data: [DONE]";
+  const events = (isWhole ? frames.slice(0, -1) : frames).map((frame) => {
+    const [name, data, ...more] = frame.split("\n");
+    const event = JSON.parse(data!.replace(/^data: /, "")) as Fields;
+    if (more.length > 0 || name !== `event: ${event.type}`) throw new Error(`no event: ${frame}`);
+    return event;
+  });
+  for (const [at, event] of events.entries()) {
+    if (event.sequence_number !== at) throw new Error(`event ${at} has another number`);
+    const schema = EVENTS.get(event.type as string);
+    if (schema === undefined) throw new Error(`no event of the description: ${event.type}`);
+    assertOpenResponses(schema, event);
+  }
+  const { type } = events.at(-1) ?? {};
+  if (isWhole !== (type === "response.completed" || type === "response.incomplete")) {
+    throw new Error(`a stream that ends with ${type}, and ${isWhole ? "" : "not "}with [DONE]`);
+  }
+  return events;
+}
