@@ -201,9 +201,24 @@ export class VectorStores {
     queries: readonly string[],
     options: SearchOptions,
   ): Promise<SearchResult[]> {
-    await this.#findCurrent(organizationId, storeId);
+    await this.assertSearchable(organizationId, [storeId]);
+    return this.searchAll(organizationId, [storeId], queries, options);
+  }
+
+  /** Throws 404, and 400 where a store has expired. */
+  async assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void> {
+    await Promise.all(storeIds.map((id) => this.#findCurrent(organizationId, id)));
+  }
+
+  /** The same in several stores; those that are gone hold nothing. */
+  searchAll(
+    organizationId: string,
+    storeIds: readonly string[],
+    queries: readonly string[],
+    options: SearchOptions,
+  ): Promise<SearchResult[]> {
     return this.#searches.run(organizationId, () =>
-      searchVectorStores(this.#sql, organizationId, [storeId], queries, options),
+      searchVectorStores(this.#sql, organizationId, storeIds, queries, options),
     );
   }
 
