@@ -113,7 +113,7 @@ export function composeEndpoints(options: EndpointParts) {
     responses: new ResponseStore(options),
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
-  return { endpoints, ticker, deadlines };
+  return { endpoints, ticker, deadlines, calls: dependencies };
 }
 
 /** For one image, from the first word to the last byte. */

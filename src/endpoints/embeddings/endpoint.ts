@@ -82,7 +82,7 @@ interface AcceptedEmbeddings extends AcceptedRequest {
 
 /** POST /v1/embeddings (spec 4.7). */
 export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
-  return paidRoute(new PaidCall(dependencies, endpoint), {
+  return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), {
     path: "/v1/embeddings",
     tag: "Embeddings",
     summary: "Create embeddings of texts or of lists of tokens",
@@ -96,7 +96,7 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
   });
 }
 
-const endpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
+export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
   route: "POST /v1/embeddings",
   categories: ["embedding"],
   capability: "embed",
