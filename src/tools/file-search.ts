@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { optional } from "../http/route.ts";
 import { createCheck } from "../http/validate.ts";
+import { GatewayError } from "../lib/errors.ts";
 import { isFields, jsonValue } from "../lib/json.ts";
 import type { AttributeFilter, Attributes } from "../lib/vector-store.ts";
 import {
@@ -17,6 +18,15 @@ interface FileSearchOptions {
   readonly filter: AttributeFilter | undefined;
   readonly maxResults: number;
   readonly scoreThreshold: number;
+  /** How much each ranking counts. */
+  readonly weights: { readonly embedding: number; readonly text: number };
+}
+
+/** Whose search it is. */
+export interface FileSearcher {
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly signal: AbortSignal;
 }
 
 /** A passage that was found. */
@@ -36,7 +46,7 @@ export interface FileSearchStores {
   assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void>;
   /** Stores that are gone meanwhile hold nothing. */
   searchAll(
-    organizationId: string,
+    searcher: FileSearcher,
     storeIds: readonly string[],
     queries: readonly string[],
     options: FileSearchOptions,
@@ -62,6 +72,12 @@ const checkOptions = createCheck(
       Type.Object({
         ranker: optional(Type.String()),
         score_threshold: optional(Type.Number({ minimum: 0, maximum: 1 })),
+        hybrid_search: optional(
+          Type.Object({
+            embedding_weight: Type.Number({ minimum: 0 }),
+            text_weight: Type.Number({ minimum: 0 }),
+          }),
+        ),
       }),
     ),
   }),
@@ -74,7 +90,13 @@ interface Requested extends RequestedTool {
   readonly vector_store_ids: readonly string[];
   readonly max_num_results?: number | null;
   readonly filters?: unknown;
-  readonly ranking_options?: { readonly score_threshold?: number | null } | null;
+  readonly ranking_options?: {
+    readonly score_threshold?: number | null;
+    readonly hybrid_search?: {
+      readonly embedding_weight: number;
+      readonly text_weight: number;
+    } | null;
+  } | null;
 }
 
 /** `file_search`: passages of the organization's vector stores (OpenAI's file search tool). */
@@ -100,6 +122,7 @@ export class FileSearchTools implements ToolFactory {
         filters === undefined || filters === null ? undefined : this.#stores.readFilter(filters),
       maxResults: max_num_results ?? DEFAULT_RESULTS,
       scoreThreshold: ranking_options?.score_threshold ?? 0,
+      weights: weightsOf(ranking_options?.hybrid_search, place),
     };
     const showsResults = place.include.has(RESULTS);
     return {
@@ -147,16 +170,12 @@ class FileSearch implements GatewayTool {
     return { queries: query === undefined ? [] : [query], results: null };
   }
 
-  async run({ arguments: json, organizationId, progress }: ToolRun): Promise<ToolOutcome> {
+  async run(call: ToolRun): Promise<ToolOutcome> {
+    const { arguments: json, progress } = call;
     const query = queryOf(json);
     if (query === undefined) return this.#outcome(json, [], BAD_QUERY, true);
     progress("searching");
-    const passages = await this.#stores.searchAll(
-      organizationId,
-      this.#storeIds,
-      [query],
-      this.#options,
-    );
+    const passages = await this.#stores.searchAll(call, this.#storeIds, [query], this.#options);
     const found = this.#outcome(json, passages, outputOf(passages), false);
     const files = new Map(passages.map(({ fileId, filename }) => [fileId, filename]));
     return {
@@ -176,6 +195,18 @@ class FileSearch implements GatewayTool {
     const item = { type: "file_search_call", ...this.opening(json), results };
     return { output, item, isFailed };
   }
+}
+
+/** Throws 400. */
+function weightsOf(
+  stated: NonNullable<Requested["ranking_options"]>["hybrid_search"],
+  { param: place }: RequestedPlace,
+): FileSearchOptions["weights"] {
+  const { embedding_weight: embedding = 1, text_weight: text = 1 } = stated ?? {};
+  if (embedding + text > 0) return { embedding, text };
+  const param = `${place}.ranking_options.hybrid_search`;
+  const message = `Request body field "${param}": one of the weights must be above 0.`;
+  throw new GatewayError("invalid_body", message, { param });
 }
 
 const BAD_QUERY =

@@ -195,7 +195,7 @@ export class ToolLoop implements PieceReader<Batch> {
     step: StepAnswer,
     rest: Batch,
   ): AsyncGenerator<Batch, readonly ToolOutcome[] | undefined> {
-    const { steps, model, tools, maxRuns, organizationId, requestId } = this.#parts;
+    const { steps, model, tools, maxRuns, organizationId, keyId, requestId } = this.#parts;
     const { calls } = step;
     const planned = calls.slice(0, maxRuns - this.#runs).map((call): PlannedRun => {
       return { call, tool: tools.get(call.name)!, run: this.#shownRuns++ };
@@ -213,7 +213,7 @@ export class ToolLoop implements PieceReader<Batch> {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
     }
-    const context = { organizationId, requestId, signal: this.#abort.signal };
+    const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
     const outcomes = yield* new ToolRuns(context).run(planned);
     this.#note(step, outcomes);
     const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});

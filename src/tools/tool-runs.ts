@@ -12,6 +12,7 @@ const MAX_OUTPUT = 262_144;
 /** What all runs of a request share. */
 export interface RunContext {
   readonly organizationId: string;
+  readonly keyId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
 }

@@ -61,6 +61,8 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "reasoning",
   "include",
   "truncation",
+  "preset",
+  "guardrail",
   "__proto__",
 ]);
 

@@ -174,7 +174,7 @@ export function responsesRoute(
   const { clock } = dependencies.calls;
   const keeping = new ResponseKeeping(store);
   const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
-  const { prepare } = new TurnPreparation({ store, longBodies });
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
     tag: "Responses",

@@ -32,14 +32,14 @@ interface LoopCall {
 export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise<Events> {
   const { call, candidate, admitted, steps, holdsFirstStep } = parts;
   const { requestId, hold } = admitted;
-  const { organizationId } = hold;
+  const { organizationId, keyId } = hold;
   const { signal } = call;
-  const opened = await hosted.open({ organizationId, requestId, signal });
+  const opened = await hosted.open({ organizationId, keyId, requestId, signal });
   if (opened !== hosted.known) await coverOpened(parts, opened);
   const added = { messages: [], tools: opened.definitions };
   const first = await parts.ask(sentLimit(admitted, candidate), added);
   return new ToolLoop(first, {
-    ...{ organizationId, requestId, signal, holdsFirstStep },
+    ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
     model: modelOf(parts, opened),
     tools: opened.tools,
     items: opened.items,
