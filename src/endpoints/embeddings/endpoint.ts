@@ -100,7 +100,7 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
     },
   };
   const prepare = preparePreset(dependencies.definitions, filled, checkBody);
-  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
+  return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), description, prepare);
 }
 
 const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
@@ -113,7 +113,7 @@ function filled({ preset: _, ...body }: EmbeddingsRequest, preset: Preset): Embe
   return { ...body, ...members };
 }
 
-const endpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
+export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
   route: "POST /v1/embeddings",
   categories: ["embedding"],
   capability: "embed",
