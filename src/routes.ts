@@ -16,6 +16,7 @@ import type { FileUploads } from "./files/file-uploads.ts";
 import { fileRoutes } from "./files/routes.ts";
 import type { FineTuning } from "./fine-tuning/fine-tuning.ts";
 import { fineTuningRoutes } from "./fine-tuning/routes.ts";
+import { guardrailRoutes } from "./guardrails/routes.ts";
 import { openApiDocument } from "./http/openapi.ts";
 import type { RouteDefinition } from "./http/route.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
@@ -77,6 +78,10 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),
     ...presetRoutes(new Definitions({ sql, clock, known: dependencies.definitions }, "preset")),
+    ...guardrailRoutes(
+      new Definitions({ sql, clock, known: dependencies.definitions }, "guardrail"),
+      { canModerate: false },
+    ),
     ...fileRoutes({
       uploads: files.uploads,
       files: files.library,

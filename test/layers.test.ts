@@ -24,6 +24,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/providers", "src/egress", "src/storage", "src/telemetry"],
   ["src/money"],
+  ["src/screening"],
   ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
@@ -49,6 +50,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/endpoints/speech",
     "src/endpoints/transcriptions",
     "src/fine-tuning",
+    "src/guardrails",
     "src/master-key",
     "src/organizations",
     "src/system",
@@ -249,7 +251,7 @@ const STEPS: readonly {
 
 /** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
 const ENDPOINTS_USE =
-  /^src\/calls\/(?:call|endpoint|run-call|free-call|routing\/plan-(?:route|by-lacks|audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
+  /^src\/calls\/(?:call|endpoint|run-call|free-call|guard\/call-guard|routing\/plan-(?:route|by-lacks|audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
 /** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
 const OF_THE_CALL =
   /\b(?:ReadableStream|CandidateTries|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;

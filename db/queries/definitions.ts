@@ -91,37 +91,81 @@ export async function findDefinition(
   return row && recordOf(row);
 }
 
-/** Everything that an organization's requests can name. */
-export function definitionsOf(organizationId: string): Query<DefinitionRecord[]> {
+export interface OrganizationDefinitions {
+  readonly definitions: readonly DefinitionRecord[];
+  /** Ids of guardrails that hold for every call: by the key, and under "" of the whole organization. */
+  readonly defaults: ReadonlyMap<string, string>;
+}
+
+/** Everything that an organization's requests can name, and what holds for them without. */
+export function definitionsOf(organizationId: string): Query<OrganizationDefinitions> {
   return {
     name: "definitions-of-organization",
-    tables: ["definitions"],
+    tables: ["definitions", "guardrail_defaults"],
     async run(sql) {
       const rows = await sql<DefinitionRow[]>`
         SELECT * FROM definitions WHERE organization_id = ${organizationId} ORDER BY id`;
-      return rows.map(recordOf);
+      // Read after these, so that each of them names one that was read, or the change feed reports a newer one.
+      const defaults = await sql<{ key_id: string; guardrail_id: string }[]>`
+        SELECT key_id, guardrail_id FROM guardrail_defaults
+        WHERE organization_id = ${organizationId}`;
+      return {
+        definitions: rows.map(recordOf),
+        defaults: new Map(defaults.map((row) => [row.key_id, row.guardrail_id])),
+      };
     },
   };
 }
 
 /**
- * Undefined where there is none. `changed` gets the definition as it stands, and its errors end the change; fails
- * with 23505 where the name is taken.
+ * Of a key, or of the whole organization where it is "". Null takes it away. False where there is no such guardrail, or
+ * no such key.
+ */
+export async function setGuardrailDefault(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  keyId: string,
+  nameOrId: string | null,
+): Promise<boolean> {
+  await sql`DELETE FROM guardrail_defaults
+    WHERE organization_id = ${organizationId} AND key_id = ${keyId}`;
+  await recordChange(sql, "definitions", organizationId);
+  if (nameOrId === null) return true;
+  const set = await sql`
+    INSERT INTO guardrail_defaults (organization_id, key_id, guardrail_id)
+    SELECT organization_id, ${keyId}, id FROM definitions
+    WHERE organization_id = ${organizationId} AND kind = 'guardrail'
+      AND (id = ${nameOrId} OR name = ${nameOrId})
+      AND (${keyId} = '' OR EXISTS (SELECT 1 FROM api_keys k
+        WHERE k.id = ${keyId} AND k.organization_id = ${organizationId} AND k.deleted_at IS NULL))
+    ORDER BY id = ${nameOrId} DESC LIMIT 1`;
+  return set.count > 0;
+}
+
+/**
+ * Undefined where there is none. `changed` gets the definition as it stands, and whether the operator has made it hold
+ * for the organization or a key; its errors end the change. Fails with 23505 where the name is taken.
  */
 export function changeDefinition(
   sql: Database,
   place: DefinitionPlace,
-  changed: (current: DefinitionRecord) => Pick<DefinitionRecord, "name" | "body" | "updatedAtMs">,
+  changed: (
+    current: DefinitionRecord,
+    isEnforced: boolean,
+  ) => Pick<DefinitionRecord, "name" | "body" | "updatedAtMs">,
   limits: DefinitionLimits,
   refuse: () => Error,
 ): Promise<DefinitionRecord | undefined> {
   return sql.begin(async (transaction) => {
     await lockOrganization(transaction, place);
-    const [current] = await transaction<DefinitionRow[]>`
-      SELECT * FROM definitions
+    const [current] = await transaction<(DefinitionRow & { is_enforced: boolean })[]>`
+      SELECT *, EXISTS (
+        SELECT 1 FROM guardrail_defaults WHERE guardrail_id = definitions.id
+      ) AS is_enforced
+      FROM definitions
       WHERE id = ${place.id} AND organization_id = ${place.organizationId} AND kind = ${place.kind}`;
     if (current === undefined) return undefined;
-    const next = changed(recordOf(current));
+    const next = changed(recordOf(current), current.is_enforced);
     const [row] = await transaction<DefinitionRow[]>`
       UPDATE definitions SET name = ${next.name},
         body = ${JSON.stringify(next.body)}::text::jsonb,
@@ -133,7 +177,7 @@ export function changeDefinition(
   });
 }
 
-/** False where there is none. */
+/** False where there is none. Fails with 23503 where it holds for an organization or a key. */
 export function deleteDefinition(
   sql: Database,
   { organizationId, kind, id }: DefinitionPlace,

@@ -198,6 +198,8 @@ export interface OperatedOrganization extends OrganizationSettings {
   /** Null is without limit. */
   readonly creditLimitNano: bigint | null;
   readonly createdAtMs: number;
+  /** Ids of guardrails that hold anyway, by the key; under "" that of the whole organization. */
+  readonly guardrails: Readonly<Record<string, string>>;
 }
 
 /** Organizations, newest first, and how many there are. */
@@ -270,11 +272,14 @@ interface OrganizationRow {
   readonly credit_nano: bigint;
   readonly posted_nano: bigint;
   readonly credit_limit_nano: bigint | null;
+  readonly guardrails: Record<string, string> | null;
 }
 
 function columns(sql: Database) {
   return sql`o.id, o.name, o.plan, o.fee_basis_points, o.file_quota_bytes, o.max_keys, o.max_webhooks,
-    o.key_count, o.suspended_at, o.created_at, a.credit_nano, a.posted_nano, a.credit_limit_nano`;
+    o.key_count, o.suspended_at, o.created_at, a.credit_nano, a.posted_nano, a.credit_limit_nano,
+    (SELECT jsonb_object_agg(key_id, guardrail_id) FROM guardrail_defaults
+      WHERE organization_id = o.id) AS guardrails`;
 }
 
 function operated(row: OrganizationRow): OperatedOrganization {
@@ -292,6 +297,7 @@ function operated(row: OrganizationRow): OperatedOrganization {
     balanceNano: row.credit_nano - row.posted_nano,
     creditLimitNano: row.credit_limit_nano,
     createdAtMs: row.created_at.getTime(),
+    guardrails: row.guardrails ?? {},
   };
 }
 

@@ -1,4 +1,12 @@
-import { index, jsonb, pgTable, text, timestamp, uniqueIndex } from "drizzle-orm/pg-core";
+import {
+  index,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+  uniqueIndex,
+} from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
 /** What organizations define once and requests name: presets and guardrails. */
@@ -19,5 +27,24 @@ export const definitions = pgTable(
   (table) => [
     uniqueIndex("definitions_name").on(table.organizationId, table.kind, table.name),
     index("definitions_listing").on(table.organizationId, table.kind, table.id),
+  ],
+);
+
+/** Guardrails that the operator has set for every call of an organization, or of one of its keys. */
+export const guardrailDefaults = pgTable(
+  "guardrail_defaults",
+  {
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    /** Empty: of the whole organization. */
+    keyId: text("key_id").notNull(),
+    guardrailId: text("guardrail_id")
+      .notNull()
+      .references(() => definitions.id),
+  },
+  (table) => [
+    primaryKey({ columns: [table.organizationId, table.keyId] }),
+    index("guardrail_defaults_guardrail").on(table.guardrailId),
   ],
 );

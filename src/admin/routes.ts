@@ -73,6 +73,22 @@ const changeOrganizationBody = Type.Object(
     name: Type.Optional(name),
     plan: Type.Optional(plan),
     suspended: Type.Optional(Type.Boolean()),
+    guardrail: optional(
+      Type.String({
+        maxLength: 128,
+        description: "Name or id of a guardrail of the organization, for every call of it",
+      }),
+    ),
+    key_guardrails: Type.Optional(
+      Type.Record(
+        Type.String({ maxLength: MAX_ID_CHARACTERS }),
+        nullable(Type.String({ maxLength: 128 })),
+        {
+          maxProperties: 100,
+          description: "The same for single keys, by their ids",
+        },
+      ),
+    ),
     ...limits,
   },
   { additionalProperties: false, examples: [{ plan: "enterprise", credit_limit_usd: 500 }] },
@@ -125,6 +141,8 @@ const organization = Type.Object({
   suspended: Type.Boolean(),
   balance_usd: Type.Number(),
   key_count: Type.Integer(),
+  guardrail: nullable(Type.String({ description: "Id of the one that holds for every call" })),
+  key_guardrails: Type.Record(Type.String(), Type.String()),
   created_at: Type.String(),
 });
 
@@ -360,6 +378,8 @@ interface OrganizationBody {
   readonly max_webhooks?: number | null;
   readonly credit_limit_usd?: number | null;
   readonly suspended?: boolean;
+  readonly guardrail?: string | null;
+  readonly key_guardrails?: Readonly<Record<string, string | null>>;
 }
 
 const BASIS_POINTS_PER_PERCENT = 100;
@@ -379,6 +399,13 @@ function organizationChangeOf(body: OrganizationBody): OrganizationChange {
   if (body.credit_limit_usd !== undefined) {
     change.creditLimitNano =
       body.credit_limit_usd === null ? null : amountNano(body.credit_limit_usd, "credit_limit_usd");
+  }
+  if (body.guardrail !== undefined || body.key_guardrails !== undefined) {
+    const { "": _, ...ofKeys } = body.key_guardrails ?? {};
+    change.guardrails = {
+      ...ofKeys,
+      ...(body.guardrail !== undefined && { "": body.guardrail }),
+    };
   }
   return change;
 }
@@ -409,7 +436,8 @@ function basisPoints(percent: number | null): number | null {
 /** What is in force for an organization, and which of it is set for it alone. */
 export function organizationShape(organization: OperatedOrganization) {
   const { plan, feeBasisPoints, fileQuotaBytes, maxKeys, maxWebhooks } = organization;
-  const { creditLimitNano } = organization;
+  const { creditLimitNano, guardrails } = organization;
+  const { "": ofAll, ...keyGuardrails } = guardrails;
   const overrides = {
     fee_percent: feeBasisPoints,
     file_quota_bytes: fileQuotaBytes,
@@ -429,6 +457,8 @@ export function organizationShape(organization: OperatedOrganization) {
     suspended: organization.isSuspended,
     balance_usd: usdNumber(organization.balanceNano),
     key_count: organization.keyCount,
+    guardrail: ofAll ?? null,
+    key_guardrails: keyGuardrails,
     created_at: isoTime(organization.createdAtMs),
   };
 }

@@ -114,7 +114,7 @@ export class CallCharge {
    */
   settle(
     figures: MeteredFigures,
-    status: 200 | 499,
+    status: 200 | 400 | 499,
     errorCode: string | undefined,
     kept?: KeptAnswer,
     also?: StatementEffect,
@@ -161,7 +161,7 @@ function atMost(heldNano: bigint, nano: bigint): bigint {
 }
 
 /** The same object, so that a settlement copies nothing. */
-function withStatus(figures: MeteredFigures, status: 200 | 408 | 499): SettlementFigures {
+function withStatus(figures: MeteredFigures, status: 200 | 400 | 408 | 499): SettlementFigures {
   figures.status = status;
   return figures;
 }

@@ -5,6 +5,7 @@ import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
+import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 /** A request as its endpoint accepted it. */
@@ -16,12 +17,16 @@ interface RunningRequest<Request> {
   /** Aborts when the client goes away. */
   readonly clientSignal: AbortSignal;
   readonly log: RequestFacts;
+  /** Guardrails of the call; undefined where it has none. */
+  readonly guard?: CallGuard | undefined;
 }
 
 /** With what the line needs of the HTTP request it came with. */
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
+  /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
+  screened?(guard: CallGuard): Promise<Request>;
   /** The caller as it stands now. Rejects where its key may not call any more. */
   admitAgain(): Promise<Caller>;
 }

@@ -5,8 +5,11 @@ import { subscribedTypes } from "../../db/queries/webhooks.ts";
 import { completionError } from "../events/completion-error.ts";
 import { completionSuccess } from "../events/completion-success.ts";
 import { ALL_EVENTS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
+import { guardrailTriggered } from "../events/guardrail-triggered.ts";
+import { newId } from "../lib/ids.ts";
 import { usdNumber } from "../lib/money.ts";
 import { OrganizationCache } from "../lib/organization-cache.ts";
+import type { GuardrailHit } from "../lib/request-facts.ts";
 import type { Hold, SettlementFigures } from "../money/interface.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 
@@ -100,6 +103,7 @@ export class CompletionEvents implements ChargeEvents {
   /** Receives every request when it has ended, and emits events for failed chat completions. */
   noteFinished(request: RequestRecord): void {
     const { status, errorCode, organizationId } = request;
+    if (request.guardrailHits !== undefined) this.#noteGuardrail(request, request.guardrailHits);
     if (status < 400 && errorCode === undefined) return;
     if (request.route !== ROUTE || request.method !== "POST" || organizationId === undefined)
       return;
@@ -108,6 +112,25 @@ export class CompletionEvents implements ChargeEvents {
       if (isWanted) write(this.#failureEvent(request, organizationId, errorCode ?? "internal"));
     };
     const wanted = subscriptions.wants(organizationId, "completion.error");
+    if (wanted instanceof Promise) void wanted.then(emit);
+    else emit(wanted);
+  }
+
+  /** One event for a request, of what blocked it, or of what was redacted first. */
+  #noteGuardrail(request: RequestRecord, hits: readonly GuardrailHit[]): void {
+    const { requestId, organizationId, keyId } = request;
+    const hit = hits.find(({ action }) => action === "block") ?? hits[0];
+    if (hit === undefined || organizationId === undefined) return;
+    const { guardrail, type, action, direction } = hit;
+    const { subscriptions, write } = this.#dependencies;
+    const emit = (isWanted: boolean) => {
+      if (!isWanted) return;
+      const rules = [...new Set(hits.map((one) => one.type))];
+      const said = { guardrail, rule: type, rules, action, direction };
+      const data = { request_id: requestId, key_id: keyId!, ...said };
+      write(guardrailTriggered.build(newId("evt"), organizationId, data));
+    };
+    const wanted = subscriptions.wants(organizationId, "guardrail.triggered");
     if (wanted instanceof Promise) void wanted.then(emit);
     else emit(wanted);
   }

@@ -7,6 +7,7 @@ import type { Usage } from "../lib/usage.ts";
 import type { Capability, PieceReader } from "../providers/interface.ts";
 import type { StreamedAnswer } from "../providers/streamed-answer.ts";
 import type { AdmittedCall, ProviderCall } from "./call.ts";
+import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 import type { ProviderPreferences } from "./routing/preferences.ts";
 
@@ -16,6 +17,7 @@ export interface CommonFields {
   readonly models?: readonly string[] | null;
   readonly provider?: ProviderPreferences | null;
   readonly route_explain?: boolean | null;
+  readonly guardrail?: string | null;
   readonly stream?: boolean | null;
   readonly user?: string | null;
   readonly session_id?: string | null;
@@ -63,14 +65,19 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   readonly capability: Capability;
   /** Begins the description of its transactions: "Chat completion". */
   readonly title: string;
-  /** Checks what its schema cannot. Throws 400. */
-  accept(body: unknown, headers: Headers): Request;
+  /**
+   * Checks what its schema cannot. Throws 400.
+   * @param guard where guardrails have looked through the body
+   */
+  accept(body: unknown, headers: Headers, guard?: CallGuard): Request;
   /** What requests have in common that a provider's prompt cache serves; asked where no session is named. */
   affinity?(request: Request): string | undefined;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
   /** @param candidate absent where none is available and the model's own terms stand for it */
   bound(request: Request, terms: ModelTerms, candidate?: Candidate): CostBound;
+  /** Throws 400 where the request asks for output that guardrails cannot look through. Absent: its output is no text. */
+  assertScreenable?(request: Request): void;
   /** The limit of units that the caller set: then the hold is not lowered. */
   statedLimit(request: Request): number | undefined;
   /** Rejects with ProviderFailure where there is no answer, or one that cannot be used. */

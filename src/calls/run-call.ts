@@ -4,6 +4,7 @@
  *   claim     the idempotency key, or the stored result of an earlier call
  *   route     the models and the candidates that may serve it
  *   rate      its place in the key's window
+ *   screen    what its guardrails find in it, where it has any
  *   bound     what it may cost at most, with the fee
  *   hold      that much money
  *   try       candidates until one answers
@@ -21,6 +22,7 @@ import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
+import type { Guardrail } from "../screening/guardrail.ts";
 import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
 import {
@@ -29,6 +31,7 @@ import {
   type PaidEndpoint,
   recordedDetails,
 } from "./endpoint.ts";
+import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
 import { bodyHash, idempotencyKeyOf } from "./idempotency/idempotency.ts";
 import { measuredEndpoint } from "./routing/call-candidates.ts";
 import type { KnownOwnKeys, OwnKeys } from "./routing/own-keys.ts";
@@ -46,6 +49,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly tunedModels: TunedModels;
   readonly ownKeys: OwnKeys;
   readonly definitions: KnownDefinitions;
+  readonly guarding: GuardDependencies;
   readonly providers: ReadonlyMap<string, Provider>;
 }
 
@@ -85,11 +89,18 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Rejects with the error of the step that refuses or fails the request. */
-  async run(call: ArrivedCall<Request>): Promise<CallOutcome> {
-    const claim = this.#claimOf(call);
-    const plan = await this.route(call);
-    const headers = await this.#dependencies.admission.takeRate(call);
-    call.log.headers = headers;
+  async run(arrived: ArrivedCall<Request>): Promise<CallOutcome> {
+    const claim = this.#claimOf(arrived);
+    const guarding = this.#guardOf(arrived);
+    const guard = guarding instanceof Promise ? await guarding : guarding;
+    let plan = await this.route(arrived);
+    const headers = await this.#dependencies.admission.takeRate(arrived);
+    arrived.log.headers = headers;
+    let call = arrived;
+    if (guard !== undefined) {
+      call = { ...arrived, guard, request: await arrived.screened!(guard) };
+      plan = await this.route(call);
+    }
     if (claim === undefined) return this.#serve(call, plan, undefined);
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, call.clientSignal);
@@ -105,6 +116,22 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       await idempotency.free(claim);
       throw error;
     }
+  }
+
+  /** Throws, or rejects with, 404 and 400. */
+  #guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
+    const { caller, request, log, clientSignal: signal, screened } = call;
+    if (screened === undefined) return undefined;
+    const { definitions, guarding } = this.#dependencies;
+    const { organizationId, id } = caller.key;
+    const guardOf = (guardrails: readonly Guardrail[] | undefined) => {
+      if (guardrails === undefined) return undefined;
+      const guard = new CallGuard({ ...guarding, guardrails, organizationId, signal, log });
+      if (guard.screensOutput) this.endpoint.assertScreenable?.(request);
+      return guard;
+    };
+    const known = definitions.guardrails(organizationId, id, request.fields.guardrail ?? undefined);
+    return known instanceof Promise ? known.then(guardOf) : guardOf(known);
   }
 
   /**
@@ -182,6 +209,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       request,
       clientSignal: call.clientSignal,
       log: call.log,
+      guard: call.guard,
       plan,
       hold,
       fees,

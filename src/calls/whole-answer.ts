@@ -36,6 +36,11 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
     );
     run.isAnswered = true;
     const figures = run.figuresOf(answer);
+    const blocked = admitted.guard?.block;
+    if (blocked !== undefined) {
+      await run.settleBlocked(figures, blocked);
+      throw blocked;
+    }
     const outcome = run.outcomeOf(answer, figures);
     const also = endpoint.keep === undefined ? undefined : await run.keep(answer, figures);
     await run.settle(outcome, figures, also);
@@ -164,6 +169,13 @@ class WholeRun<Request extends AcceptedRequest, Answer>
       isClaimNeeded: true,
     };
     return this.charge.settle(figures, 200, undefined, kept, also);
+  }
+
+  /** The provider has produced what does not leave: it is charged. */
+  settleBlocked({ figures }: WholeFigures, blocked: GatewayError): Promise<void> {
+    const { log } = this.#admitted;
+    log.errorCode = blocked.code;
+    return this.charge.settle(figures, 400, blocked.code);
   }
 
   end(): void {

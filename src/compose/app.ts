@@ -59,6 +59,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   const { membership } = parts.node;
   const { admin, administrativeRate } = composeAdministration({
     config,
+    definitions: parts.definitions,
     sql,
     clock,
     instanceId: instance.id,
@@ -143,6 +144,7 @@ function composeAdministration(parts: {
   readonly world: ActorWorld;
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
+  readonly definitions: KnownDefinitions;
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly rates: RateWindows;

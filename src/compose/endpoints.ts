@@ -102,6 +102,7 @@ export function composeEndpoints(options: EndpointParts) {
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
       isDown: (providerId: string) => healthChecks.isDown(providerId),
     },
+    guarding: { thread: workThread, moderation: undefined },
     ticker,
     keepaliveMs,
     openings: new DeadlineQueue(steadyClock, keepaliveMs),

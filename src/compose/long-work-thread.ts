@@ -1,3 +1,4 @@
+import type { ScreenCall } from "../calls/guard/call-guard.ts";
 import { longChatForm } from "../endpoints/chat-completions/long-chat-work.ts";
 import type { LongBodyCall } from "../endpoints/long-bodies.ts";
 import { LongBodyWork } from "../endpoints/long-body-work.ts";
@@ -21,6 +22,8 @@ import { checkLongLine, type LongLineCall } from "../fine-tuning/training-file.t
 import { serveCalls } from "../lib/work-thread.ts";
 import { type LearnLineCall, learnLongLine } from "../providers/sandbox/tuning/learned-answers.ts";
 import { doReadAnswer, type ReadAnswerCall, transferOfOutcome } from "../providers/thread-work.ts";
+import { rulesFor } from "../screening/guardrail.ts";
+import { screenJson } from "../screening/screen-json.ts";
 
 const longBodies = new LongBodyWork({
   chat: longChatForm,
@@ -39,10 +42,13 @@ serveCalls<
   | CountTokensCall
   | CountInputCall
   | MeasureSoundCall
+  | ScreenCall
 >((call) => {
   if (call.kind === "messages.count") return countPromptTokens(call);
   if (call.kind === "responses.count") return countInputTokens(call);
   if (call.kind === "fine-tuning.check-line") return checkLongLine(call);
+  if (call.kind === "screen.json")
+    return screenJson(call.value, rulesFor(call.guardrails, call.on));
   if (call.kind === "sound.measure") return measureOpenFile(call);
   if (call.kind === "sandbox.learn-line") return learnLongLine(call);
   if (call.kind === "provider.read-answer") return doReadAnswer(call);

@@ -42,6 +42,13 @@ const KINDS: Readonly<Record<DefinitionKind, KindOfDefinition>> = {
 };
 
 const UNIQUE_VIOLATION = "23505";
+const FOREIGN_KEY_VIOLATION = "23503";
+
+function inUse(cause?: unknown): GatewayError {
+  const message =
+    "The operator has set the guardrail for the organization or for a key: it has to be taken away there first.";
+  return new GatewayError("guardrail_in_use", message, { cause });
+}
 
 /** What organizations define for their requests to name. Every method throws 404 for another's. */
 export class Definitions {
@@ -90,7 +97,10 @@ export class Definitions {
       changeDefinition(
         sql,
         this.#place(organizationId, id),
-        (current) => ({ ...changed(current), updatedAtMs: clock.nowMs() }),
+        (current, isEnforced) => {
+          if (isEnforced) throw inUse();
+          return { ...changed(current), updatedAtMs: clock.nowMs() };
+        },
         KINDS[this.#kind].limits,
         () => this.#tooMany(),
       ),
@@ -113,6 +123,7 @@ export class Definitions {
     try {
       return await writing;
     } catch (error) {
+      if (sqlState(error) === FOREIGN_KEY_VIOLATION) throw inUse(error);
       if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
       const message = `The organization has a ${this.#kind} of this name already.`;
       throw new GatewayError("name_taken", message, { param: "name", cause: error });

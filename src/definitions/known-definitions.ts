@@ -1,7 +1,12 @@
 import type { Query } from "../../db/client.ts";
-import { type DefinitionRecord, definitionsOf } from "../../db/queries/definitions.ts";
+import {
+  type DefinitionRecord,
+  definitionsOf,
+  type OrganizationDefinitions as StoredDefinitions,
+} from "../../db/queries/definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { OrganizationCache } from "../lib/organization-cache.ts";
+import type { Guardrail, GuardrailRule } from "../screening/guardrail.ts";
 
 /** Organizations whose definitions are in memory at a time: each has at most a few megabytes of them. */
 const MAX_ORGANIZATIONS = 500;
@@ -16,12 +21,32 @@ export interface Preset {
 class OrganizationDefinitions {
   readonly #byId = new Map<string, DefinitionRecord>();
   readonly #byName = new Map<string, DefinitionRecord>();
+  readonly #defaults: StoredDefinitions["defaults"];
 
-  constructor(records: readonly DefinitionRecord[]) {
-    for (const record of records) {
+  constructor({ definitions, defaults }: StoredDefinitions) {
+    this.#defaults = defaults;
+    for (const record of definitions) {
       this.#byId.set(record.id, record);
       this.#byName.set(`${record.kind} ${record.name}`, record);
     }
+  }
+
+  get isEmpty(): boolean {
+    return this.#byId.size === 0;
+  }
+
+  /** Those that hold for the key anyway, and the one that a request names. Throws 404. */
+  guardrails(keyId: string, named: string | undefined): readonly Guardrail[] {
+    const ids = [this.#defaults.get(""), this.#defaults.get(keyId)];
+    if (named !== undefined) {
+      const found = this.find("guardrail", named);
+      if (found === undefined) throw noGuardrail();
+      ids.push(found.id);
+    }
+    const found = [...new Set(ids)].flatMap((id) => (id ? [this.#byId.get(id)] : []));
+    return found.flatMap((record) =>
+      record ? [{ id: record.id, rules: record.body.rules as readonly GuardrailRule[] }] : [],
+    );
   }
 
   find(kind: DefinitionRecord["kind"], nameOrId: string): DefinitionRecord | undefined {
@@ -50,6 +75,18 @@ export class KnownDefinitions {
       : presetIn(known, nameOrId);
   }
 
+  /** Undefined where none holds for a call. At once where they are known. Throws, or rejects with, 404. */
+  guardrails(
+    organizationId: string,
+    keyId: string,
+    named: string | undefined,
+  ): readonly Guardrail[] | undefined | Promise<readonly Guardrail[] | undefined> {
+    const known = this.#known.of(organizationId);
+    return known instanceof Promise
+      ? known.then((definitions) => guardrailsIn(definitions, keyId, named))
+      : guardrailsIn(known, keyId, named);
+  }
+
   forget(organizationId: string): void {
     this.#known.forget(organizationId);
   }
@@ -57,6 +94,22 @@ export class KnownDefinitions {
   forgetAll(): void {
     this.#known.forgetAll();
   }
+}
+
+function guardrailsIn(
+  definitions: OrganizationDefinitions,
+  keyId: string,
+  named: string | undefined,
+): readonly Guardrail[] | undefined {
+  if (definitions.isEmpty && named === undefined) return undefined;
+  const guardrails = definitions.guardrails(keyId, named);
+  return guardrails.length === 0 ? undefined : guardrails;
+}
+
+function noGuardrail(): GatewayError {
+  return new GatewayError("guardrail_not_found", "There is no guardrail of that name or id.", {
+    param: "guardrail",
+  });
 }
 
 function presetIn(definitions: OrganizationDefinitions, nameOrId: string): Preset {

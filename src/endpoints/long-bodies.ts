@@ -1,3 +1,4 @@
+import type { CallGuard } from "../calls/guard/call-guard.ts";
 import type { KnownDefinitions, Preset } from "../definitions/known-definitions.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
@@ -5,6 +6,8 @@ import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { FairWorkThread, WaitSignal } from "../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../providers/chat-body.ts";
 import { resultOf, type ThreadOutcome } from "../providers/thread-work.ts";
+import type { Guardrail } from "../screening/guardrail.ts";
+import type { Screened } from "../screening/screen-json.ts";
 
 /** Bytes of long bodies that are kept until their providers answer, over all requests. */
 export const MAX_KEPT_BYTES = 536_870_912;
@@ -31,12 +34,26 @@ interface LongBodySource {
   readonly bytes: SharedBytes;
   /** The one that the body names, once it is known. */
   readonly preset?: Preset | undefined;
+  /** What redacts in it, once it is known. */
+  readonly guardrails?: readonly Guardrail[] | undefined;
 }
 
 /** What a thread answers to `body.read`: facts of a body, or the preset without which it cannot be checked. */
 export type LongBodyRead<Facts> =
-  | { readonly facts: Facts; readonly presetName?: undefined }
+  | {
+      readonly facts: Facts;
+      readonly presetName?: undefined;
+      /** Where guardrails have looked through it. */
+      readonly screened?: ScreenedBody | undefined;
+    }
   | { readonly presetName: string };
+
+type ReadFacts<Facts> = Extract<LongBodyRead<Facts>, { readonly facts: Facts }>;
+
+type ScreenedBody = Pick<Screened<unknown>, "isBlocked" | "hits"> & {
+  /** What a model that moderates is to read. */
+  readonly texts: string;
+};
 
 /** A body that a thread has read, until it is released. */
 export interface LongBody<Facts> {
@@ -46,6 +63,8 @@ export interface LongBody<Facts> {
   /** What its facts include, and its bytes name. */
   readonly preset: Preset | undefined;
   shapedAs(shape: unknown): ChatBody;
+  /** The same with what guardrails redact. Rejects with 400 where they block it. */
+  screened(guard: CallGuard): Promise<LongBody<Facts>>;
   release(): void;
 }
 
@@ -83,19 +102,35 @@ export class LongBodies {
     const id = ++this.#lastId;
     const body = new KeptBody(this.#thread, { form, id, bytes, owner, onReleased });
     try {
-      const facts = await body.read<Facts>(signal, (name) => this.#definitions.preset(owner, name));
-      return {
-        facts,
-        bytes,
-        preset: body.preset,
-        shapedAs: (shape) => body.shapedAs(shape),
-        release: () => body.release(),
-      };
+      const readPreset = (name: string) => this.#definitions.preset(owner, name);
+      const { facts } = await body.read<Facts>(signal, readPreset);
+      return readBody(body, bytes, facts, signal);
     } catch (error) {
       body.release();
       throw signal.aborted ? clientClosed(error) : error;
     }
   }
+}
+
+function readBody<Facts>(
+  body: KeptBody,
+  bytes: SharedBytes,
+  facts: Facts,
+  signal: AbortSignal,
+): LongBody<Facts> {
+  return {
+    facts,
+    bytes,
+    preset: body.preset,
+    shapedAs: (shape) => body.shapedAs(shape),
+    release: () => body.release(),
+    async screened(guard) {
+      const read = await body.screen<Facts>(guard.guardrails, signal);
+      guard.noteInput(read.screened!);
+      await guard.moderateInput(read.screened!.texts);
+      return readBody(body, bytes, read.facts, signal);
+    },
+  };
 }
 
 interface KeptBodyParts {
@@ -112,6 +147,7 @@ class KeptBody {
   readonly #parts: KeptBodyParts;
   #bytes: SharedBytes | undefined;
   preset: Preset | undefined;
+  #guardrails: readonly Guardrail[] | undefined;
 
   constructor(thread: FairWorkThread, parts: KeptBodyParts) {
     this.#thread = thread;
@@ -122,15 +158,28 @@ class KeptBody {
   async read<Facts>(
     signal: WaitSignal,
     readPreset: (name: string) => Preset | Promise<Preset>,
-  ): Promise<Facts> {
+  ): Promise<ReadFacts<Facts>> {
     for (;;) {
       const read = await this.#call<LongBodyRead<Facts>>(
         (source) => ({ kind: "body.read", ...source }),
         signal,
       );
-      if (read.presetName === undefined) return read.facts;
+      if (read.presetName === undefined) return read;
       this.preset = await readPreset(read.presetName);
     }
+  }
+
+  /** From here on it is rendered with what these redact. */
+  async screen<Facts>(
+    guardrails: readonly Guardrail[],
+    signal: WaitSignal,
+  ): Promise<ReadFacts<Facts>> {
+    this.#guardrails = guardrails;
+    const read = await this.#call<LongBodyRead<Facts>>(
+      (source) => ({ kind: "body.read", ...source }),
+      signal,
+    );
+    return read as ReadFacts<Facts>;
   }
 
   shapedAs(shape: unknown): ChatBody {
@@ -162,7 +211,7 @@ class KeptBody {
     const bytes = this.#bytes;
     if (bytes === undefined) throw new Error("a long body was released before its last use");
     const { form, id, owner } = this.#parts;
-    const call = callOf({ form, id, bytes, preset: this.preset });
+    const call = callOf({ form, id, bytes, preset: this.preset, guardrails: this.#guardrails });
     return this.#thread.call<Result>(owner, call, signal);
   }
 }

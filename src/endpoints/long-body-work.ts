@@ -2,6 +2,8 @@ import type { Preset } from "../definitions/known-definitions.ts";
 import { textOfShared } from "../http/read-body.ts";
 import { BodyRender, type ChatRequestFields } from "../providers/chat-body.ts";
 import { exportOf, type ThreadOutcome, threadOutcome } from "../providers/thread-work.ts";
+import { type Guardrail, rulesFor } from "../screening/guardrail.ts";
+import { screenJson, textsOf } from "../screening/screen-json.ts";
 import { presetNamed } from "./fill-preset.ts";
 import type { LongBodyCall, LongBodyRead } from "./long-bodies.ts";
 
@@ -22,6 +24,19 @@ export interface LongBodyForm {
 
 type ReadCall = Extract<LongBodyCall, { readonly kind: "body.read" }>;
 type RenderCall = Extract<LongBodyCall, { readonly kind: "body.render" }>;
+
+function redacted(request: unknown, guardrails: readonly Guardrail[] | undefined): unknown {
+  if (guardrails === undefined) return request;
+  return screenJson(request, rulesFor(guardrails, "input")).value;
+}
+
+/** Empty where no model decides about them. */
+function moderatedTexts(request: unknown, guardrails: readonly Guardrail[]): string {
+  const isModerated = guardrails.some(({ rules }) =>
+    rules.some(({ type, on }) => type === "moderation" && on.includes("input")),
+  );
+  return isModerated ? textsOf(request) : "";
+}
 
 function filled(form: LongBodyForm, request: unknown, preset: Preset | undefined): unknown {
   return preset === undefined ? request : form.fill(request as never, preset);
@@ -50,28 +65,37 @@ export class LongBodyWork {
 
   /** A body that names a preset is checked with what that adds, so it has to be brought first. */
   #read(call: ReadCall): LongBodyRead<unknown> {
-    const { id, bytes, preset } = call;
+    const { id, bytes, preset, guardrails } = call;
     const form = this.#forms[call.form]!;
     const text = textOfShared(bytes);
-    const parsed = this.#take(id) ?? form.parse(text);
+    const known = this.#take(id);
+    const parsed = known ?? form.parse(text);
     form.check(parsed as never);
     const presetName = presetNamed(form.bodyOf?.(parsed as never) ?? parsed);
     if (presetName !== undefined && preset === undefined) {
       this.#keep(id, parsed, bytes.byteLength);
       return { presetName };
     }
-    const request = filled(form, parsed, preset);
-    if (preset !== undefined) form.check(request as never);
-    const facts = form.read(request as never, text);
-    this.#keep(id, request, bytes.byteLength);
-    return { facts };
+    // One that was filled before names its preset no more.
+    const request = presetName === undefined ? parsed : filled(form, parsed, preset);
+    if (presetName !== undefined) form.check(request as never);
+    if (guardrails === undefined) {
+      const facts = form.read(request as never, text);
+      this.#keep(id, request, bytes.byteLength);
+      return { facts };
+    }
+    const { value, ...found } = screenJson(request, rulesFor(guardrails, "input"));
+    const facts = form.read(value as never, text);
+    this.#keep(id, value, bytes.byteLength);
+    return { facts, screened: { ...found, texts: moderatedTexts(value, guardrails) } };
   }
 
   async #render(call: RenderCall): Promise<ThreadOutcome> {
-    const { id, bytes, preset, shape, module, options } = call;
+    const { id, bytes, preset, guardrails, shape, module, options } = call;
     const form = this.#forms[call.form]!;
     const renderer = await exportOf<BodyRender<unknown, unknown>>(module, BodyRender);
-    const request = this.#take(id) ?? filled(form, form.parse(textOfShared(bytes)), preset);
+    const request =
+      this.#take(id) ?? redacted(filled(form, form.parse(textOfShared(bytes)), preset), guardrails);
     return threadOutcome(() =>
       renderer.render(form.fieldsOf(request as never, shape as never), options),
     );

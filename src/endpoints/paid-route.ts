@@ -1,5 +1,6 @@
 import type { CallOutcome } from "../calls/call.ts";
 import type { AcceptedRequest } from "../calls/endpoint.ts";
+import type { CallGuard } from "../calls/guard/call-guard.ts";
 import type { PaidCall } from "../calls/run-call.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
@@ -45,18 +46,34 @@ function run<Request extends AcceptedRequest, Answer>(
   context: RequestContext,
   { body, takenRate }: PreparedBody,
 ): Promise<CallOutcome> {
+  const { headers } = context.request;
   return call.run({
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
     takenRate,
-    request: call.endpoint.accept(body, context.request.headers),
+    request: call.endpoint.accept(body, headers),
+    screened: async (guard) =>
+      call.endpoint.accept(await screenedBody(body, guard), headers, guard),
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
     clientSignal: context.request.signal,
     log: context.log,
     admitAgain: () => context.admitAgain(),
   });
+}
+
+/** The method of bodies that are not looked through as they are. */
+export const SCREENED: unique symbol = Symbol("screened");
+
+/** A body that lies in a work thread, or is part of a larger text. */
+interface ScreenableBody {
+  [SCREENED](guard: CallGuard): Promise<unknown>;
+}
+
+function screenedBody(body: unknown, guard: CallGuard): Promise<unknown> {
+  const isScreenable = typeof body === "object" && body !== null && SCREENED in body;
+  return isScreenable ? (body as ScreenableBody)[SCREENED](guard) : guard.input(body);
 }
 
 function responseOf(context: RequestContext, outcome: CallOutcome): Response {

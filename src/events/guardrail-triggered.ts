@@ -9,9 +9,15 @@ export const guardrailTriggered = defineEvent({
       request_id: Type.String(),
       key_id: Type.String(),
       guardrail: Type.String(),
-      rule: Type.String(),
+      rule: Type.String({ description: "The type of the rule; of several, of the first" }),
+      rules: Type.Array(Type.String(), { description: "The types of all that matched" }),
+      action: Type.Enum(["block", "redact"]),
+      direction: Type.Enum(["input", "output"]),
     },
     { additionalProperties: false },
   ),
-  sample: { request_id: "req_test", key_id: "key_test", guardrail: "test", rule: "pii" },
+  sample: {
+    ...{ request_id: "req_test", key_id: "key_test", guardrail: "gr_test", rule: "pii" },
+    ...{ rules: ["pii"], action: "block", direction: "input" },
+  },
 });

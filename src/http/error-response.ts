@@ -132,6 +132,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   method_not_allowed: entry(405, "invalid_request_error"),
   provider_timeout: entry(408, "timeout_error"),
   name_taken: entry(409, "invalid_request_error"),
+  guardrail_in_use: entry(409, "invalid_request_error"),
   idempotency_conflict: entry(409, "invalid_request_error"),
   job_not_cancellable: entry(409, "invalid_request_error"),
   precondition_failed: entry(412, "invalid_request_error"),

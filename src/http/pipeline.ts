@@ -7,6 +7,7 @@ import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
+import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
 import type { Authentication } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
@@ -23,7 +24,6 @@ import {
   readJsonBody,
   STRICT_JSON_LIMITS,
   textOfShared,
-  turnOfLoop,
 } from "./read-body.ts";
 import { type Access, type RequestContext, type RouteDefinition, wireOf } from "./route.ts";
 import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } from "./validate.ts";
@@ -334,6 +334,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       costNano: log.costNano,
       firstTokenMs: log.firstTokenMs,
       errorCode: log.errorCode,
+      guardrailHits: log.guardrailHits,
     });
   }
 }

@@ -8,6 +8,7 @@ import {
   MAX_JSON_DEPTH,
 } from "../lib/json.ts";
 import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
+import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import type { BodyBudget } from "./body-budget.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -312,11 +313,6 @@ async function readPieces(
 
 /** Counted and copied in a millisecond or two. */
 const MAX_SLICE_BYTES = 262_144;
-
-/** Resolves when everything else that is ready has had its turn. */
-export function turnOfLoop(): Promise<void> {
-  return new Promise((resolve) => void setImmediate(resolve));
-}
 
 function assertWithin(limits: JsonLimits, bytes: Uint8Array): void {
   const excess = new JsonScan(limits).push(bytes);

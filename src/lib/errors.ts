@@ -49,6 +49,7 @@ export type ErrorCode =
   | "method_not_allowed"
   | "provider_timeout"
   | "name_taken"
+  | "guardrail_in_use"
   | "idempotency_conflict"
   | "job_not_cancellable"
   | "payload_too_large"

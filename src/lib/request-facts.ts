@@ -1,3 +1,13 @@
+/** A rule of a guardrail that has matched in a request or its answer: never the text. */
+export interface GuardrailHit {
+  /** Its id. */
+  readonly guardrail: string;
+  /** Of the rule. */
+  readonly type: string;
+  readonly action: "block" | "redact";
+  readonly direction: "input" | "output";
+}
+
 /** What a handler adds to the log line and the metrics of its request. */
 export interface RequestFacts {
   /** Headers that the response carries whatever becomes of the request. */
@@ -9,6 +19,7 @@ export interface RequestFacts {
   costNano?: bigint;
   firstTokenMs?: number;
   errorCode?: string;
+  guardrailHits?: GuardrailHit[];
   /** Status told to logs where it differs from the response's: 499 for a client that went away. */
   status?: number;
   /** A stream reports itself when it ends; until then the request is not logged. */

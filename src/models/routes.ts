@@ -1,10 +1,10 @@
 import { Type } from "typebox";
 import { anthropicWire } from "../http/anthropic-wire.ts";
 import { jsonResponse, jsonTextResponse } from "../http/error-response.ts";
-import { turnOfLoop } from "../http/read-body.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import {
   type AnthropicPage,
   anthropicList,

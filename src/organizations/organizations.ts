@@ -1,5 +1,6 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
 import type { Database } from "../../db/client.ts";
+import { setGuardrailDefault } from "../../db/queries/definitions.ts";
 import { insertOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
 import {
   changeOrganization,
@@ -11,6 +12,7 @@ import {
   type OperatedOrganization,
   type OrganizationSettings,
 } from "../../db/queries/organizations.ts";
+import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import { newKey } from "../keys/api-keys.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../lib/api-key-format.ts";
@@ -27,6 +29,7 @@ interface OrganizationAdministrationDependencies {
   readonly organizations: OrganizationActors;
   readonly suspensions: Suspensions;
   readonly orders: CreditOrders;
+  readonly definitions: KnownDefinitions;
   /** What a new organization gets where nothing else is asked for. */
   readonly defaults: { readonly plan: string; readonly startingCreditNano: bigint };
 }
@@ -34,6 +37,8 @@ interface OrganizationAdministrationDependencies {
 export interface OrganizationChange extends Partial<OrganizationSettings> {
   /** Null is without limit; undefined leaves it, or follows the plan where that changes. */
   readonly creditLimitNano?: bigint | null;
+  /** Names or ids of guardrails by the key, under "" of the whole organization; null takes one away. */
+  readonly guardrails?: Readonly<Record<string, string | null>>;
 }
 
 /** What operators do with organizations. Changes take effect on every instance within a second. */
@@ -60,7 +65,7 @@ export class OrganizationAdministration {
     request: OrganizationChange & { readonly name: string; readonly startingCreditNano?: bigint },
   ): Promise<{ organization: OperatedOrganization; prepared: PreparedOrganization }> {
     const { sql, clock, defaults } = this.#dependencies;
-    const { creditLimitNano, startingCreditNano, name, plan, ...settings } = request;
+    const { creditLimitNano, startingCreditNano, name, plan, guardrails: _, ...settings } = request;
     const prepared = prepareOrganization(
       {
         name,
@@ -84,14 +89,19 @@ export class OrganizationAdministration {
    * changed. The limit is set first, so that a repeated call finishes one that was broken off.
    */
   async change(id: string, change: OrganizationChange): Promise<OperatedOrganization> {
-    const { creditLimitNano: _, ...settings } = change;
+    const { creditLimitNano: _, guardrails = {}, ...settings } = change;
     const before = await this.find(id);
     const limit = creditLimitAfter(before, change);
     if (limit !== before.creditLimitNano) await this.#setCreditLimit(before, limit);
-    if (Object.keys(settings).length > 0) {
-      const { sql } = this.#dependencies;
-      await sql.begin((transaction) => changeOrganization(transaction, id, settings));
-    }
+    const { sql, definitions } = this.#dependencies;
+    await sql.begin(async (transaction) => {
+      await changeOrganization(transaction, id, settings);
+      for (const [keyId, nameOrId] of Object.entries(guardrails)) {
+        const isSet = await setGuardrailDefault(transaction, id, keyId, nameOrId);
+        if (!isSet) throw noGuardrail();
+      }
+    });
+    definitions.forget(id);
     this.#forget(id, settings);
     return this.find(id);
   }
@@ -120,6 +130,11 @@ export class OrganizationAdministration {
     organizations.forget(id);
     if (isSuspended !== undefined) suspensions.forget();
   }
+}
+
+function noGuardrail(): GatewayError {
+  const message = "The organization has no such guardrail, or no such key.";
+  return new GatewayError("guardrail_not_found", message, { param: "guardrail" });
 }
 
 /**

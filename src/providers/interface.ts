@@ -213,6 +213,8 @@ export type ChatEvent =
       /** The one that ended it, where the provider says so. */
       readonly stopSequence?: string | undefined;
     }
+  /** Bytes of the answer that have come and are held back: they are counted now, and not again if they follow. */
+  | { readonly type: "withheld"; readonly choice: number; readonly bytes: number }
   /** What everything up to here has used; it replaces what was reported before. */
   | { readonly type: "usage"; readonly usage: Usage }
   /** The provider reports an error. Only usage is read of what follows. */

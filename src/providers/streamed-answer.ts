@@ -39,6 +39,8 @@ export abstract class StreamedAnswer<Piece = unknown> {
   /** The output tokens that the reported usage includes. */
   #reportedTokens = 0;
   #outputBytes = 0;
+  /** Those among them that were counted when they were held back, and have not come since. */
+  #withheldBytes = 0;
   #events = 0;
   #hasBegun = false;
   #isDone = false;
@@ -162,9 +164,19 @@ export abstract class StreamedAnswer<Piece = unknown> {
   }
 
   /** Counts bytes of the answer that came in one piece, and the tokens that they are: of text, unless stated. */
-  protected meter(bytes: number, tokens = tokensOfDelta(bytes)): void {
-    this.#outputBytes += bytes;
-    this.#outputTokens += tokens;
+  protected meter(bytes: number, tokens?: number): void {
+    const counted = tokens === undefined ? Math.min(bytes, this.#withheldBytes) : 0;
+    this.#withheldBytes -= counted;
+    if (counted > 0 && counted === bytes) return;
+    this.#outputBytes += bytes - counted;
+    this.#outputTokens += tokens ?? tokensOfDelta(bytes - counted);
+  }
+
+  /** Counts text that has come and is held back: with it the answer has begun, whatever leaves of it. */
+  protected noteWithheld(bytes: number): void {
+    this.noteBegun();
+    this.meter(bytes, tokensOfDelta(bytes));
+    this.#withheldBytes += bytes;
   }
 
   /** Counts an image of the answer. */

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import type { GuardrailHit } from "../lib/request-facts.ts";
 import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
 
 /** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */
@@ -19,6 +20,7 @@ export interface RequestRecord {
   readonly costNano: bigint | undefined;
   readonly firstTokenMs: number | undefined;
   readonly errorCode: string | undefined;
+  readonly guardrailHits?: readonly GuardrailHit[] | undefined;
 }
 
 export interface Telemetry {

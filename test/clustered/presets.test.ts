@@ -6,7 +6,7 @@ import { type Cluster, type Instance, openCluster } from "./cluster.ts";
 const TIMEOUT_MS = 90_000;
 const redis = await findTestRedis();
 
-describe.skipIf(redis === undefined)("presets of two instances", () => {
+describe.skipIf(redis === undefined)("presets and guardrails of two instances", () => {
   let cluster: Cluster;
   let instances: Instance[];
   beforeAll(async () => {
@@ -49,6 +49,31 @@ describe.skipIf(redis === undefined)("presets of two instances", () => {
       await send(1, "DELETE", path, {}, cluster.managementKey);
       await until("it is gone", async () => (await answerOf(0, "shared")) === "preset_not_found");
       expect(await answerOf(1, id)).toBe("preset_not_found");
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "a guardrail that one instance changes holds on the other one within moments",
+    async () => {
+      const { managementKey, secretKey } = cluster;
+      const path = "/v1/guardrails";
+      const rules = [{ type: "pattern", pattern: "alpha", action: "block" }];
+      const made = await send(0, "POST", path, { name: "shared", rules }, managementKey);
+      const { id } = (await made.json()) as { id: string };
+      const statusOf = async (content: string) => {
+        const messages = [{ role: "user", content }];
+        const body = { model: "sandbox/chat", guardrail: "shared", messages, max_tokens: 4 };
+        const response = await send(1, "POST", "/v1/chat/completions", body, secretKey);
+        await response.text();
+        return response.status;
+      };
+      await until("the guardrail is known", async () => (await statusOf("alpha")) === 400);
+      expect(await statusOf("beta")).toBe(200);
+      const changed = [{ ...rules[0], pattern: "beta" }];
+      await send(0, "PATCH", `${path}/${id}`, { rules: changed }, managementKey);
+      await until("the change is known", async () => (await statusOf("beta")) === 400);
+      expect(await statusOf("alpha")).toBe(200);
     },
     TIMEOUT_MS,
   );

@@ -38,7 +38,9 @@ const bodyOf = (content: string) =>
   JSON.stringify({ model: "m", messages: [{ role: "user", content }] });
 const candidate = { upstreamModel: "upstream", model: { id: "m" } } as never;
 
-const NO_DEFINITIONS = new KnownDefinitions(async () => [] as never);
+const NO_DEFINITIONS = new KnownDefinitions(
+  async () => ({ definitions: [], defaults: new Map() }) as never,
+);
 type Read = Awaited<ReturnType<typeof readLongChat>>;
 
 async function rendered({ value }: Read): Promise<unknown> {

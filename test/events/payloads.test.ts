@@ -9,9 +9,9 @@ import { lessonsText, SANDBOX_BASE } from "../support/tuning-gateway.ts";
 import { until } from "../support/until.ts";
 
 /** Types whose cause the gateway does not have yet: they can be subscribed to and tested. */
-const NOT_EMITTED = ["guardrail.triggered", "cache.purged"];
+const NOT_EMITTED = ["cache.purged"];
 /** Types whose payload the tests of their cause check. */
-const CHECKED_ELSEWHERE = ["provider_key.invalid", "endpoint.unhealthy"];
+const CHECKED_ELSEWHERE = ["provider_key.invalid", "endpoint.unhealthy", "guardrail.triggered"];
 
 let gateway: TestGateway;
 beforeAll(async () => {

@@ -341,7 +341,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const isOwed = this.#isOpen && !this.#isSettling;
     if (isOwed && own === undefined) await this.#relay!.usageBehindError();
     this.#upstream.stop();
-    this.#upstream.end(false);
+    // One that a guardrail blocks is no failure of its endpoint.
+    this.#upstream.end(this.#admitted.guard?.block !== undefined);
     if (isOwed) {
       this.#isSettling = true;
       await this.#charge.settleInTime();

@@ -18,8 +18,16 @@ import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
-import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
+import type {
+  AnswerOptions,
+  ChatAnswer,
+  ChatEvent,
+  ClientCompletion,
+  PieceReader,
+} from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { notStreamed } from "../../providers/transport/call-failures.ts";
+import { RawStreamEvents } from "../../providers/typed-answers.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
@@ -35,7 +43,7 @@ import {
   LONG_BODY,
   statedOutputLimit,
 } from "./request.ts";
-import { assertSupported, assertWellFormed } from "./request-checks.ts";
+import { assertScreenable, assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
 
@@ -89,6 +97,10 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     return new AcceptedChat(request);
   }
 
+  assertScreenable({ fields }: AcceptedChat): void {
+    assertScreenable(fields);
+  }
+
   affinity({ fields }: AcceptedChat): string {
     return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
@@ -110,7 +122,8 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     candidate: Candidate,
     admitted: AdmittedChat,
   ): Promise<ClientCompletion> {
-    const answer = await callProvider(call, candidate, admitted);
+    const given = await callProvider(call, candidate, admitted);
+    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
     const { hidesReasoning } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     return readAnswer(answer, { requestId: call.requestId, hidesReasoning, nowSeconds });
@@ -158,7 +171,10 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const { hidesReasoning } = admitted.request;
     const id = completionId(call.requestId);
     const options = { id, model: candidate.model.id, hidesReasoning, nowSeconds };
-    return openAnswer(answer, options, output);
+    const { guard } = admitted;
+    if (guard?.screensOutput !== true) return openAnswer(answer, options, output);
+    const reader = guard.events(eventsOf(answer, options));
+    return openAnswer({ kind: "events", reader: () => reader }, options, output);
   }
 
   usage(answer: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
@@ -177,6 +193,13 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
   failure(error: GatewayError, requestId: string): string {
     return frameOf(errorEnvelope(error, requestId));
   }
+}
+
+/** A streamed answer in events. Throws ProviderFailure where it is none. */
+function eventsOf(answer: ChatAnswer, options: AnswerOptions): PieceReader<readonly ChatEvent[]> {
+  if (answer.kind === "events") return answer.reader();
+  if (answer.kind !== "stream") throw notStreamed();
+  return new RawStreamEvents(answer, options);
 }
 
 function callProvider(

@@ -1,7 +1,9 @@
+import type { CallGuard } from "../../calls/guard/call-guard.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../providers/chat-body.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
+import { SCREENED } from "../paid-route.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import type { BodyShape } from "./provider-body.ts";
 import { type ChatRequest, LONG_BODY } from "./request.ts";
@@ -32,7 +34,7 @@ export async function readLongChat(
   signal: AbortSignal,
 ): Promise<LongRead & { readonly value: ChatRequest }> {
   const body = await bodies.read<LongChatFacts>("chat", bytes, owner, signal);
-  return { value: leanChat(body.facts, body), release: () => body.release() };
+  return { value: screenableChat(body), release: () => body.release() };
 }
 
 /** The lean request, with the whole of it behind it. */
@@ -42,4 +44,10 @@ export function leanChat(
 ): ChatRequest {
   const long: LongChatBody = { ...facts, shapedAs: (shape) => body.shapedAs(shape) };
   return Object.assign(request, { [LONG_BODY]: long });
+}
+
+function screenableChat(body: LongBody<LongChatFacts>): ChatRequest {
+  return Object.assign(leanChat(body.facts, body), {
+    [SCREENED]: async (guard: CallGuard) => screenableChat(await body.screened(guard)),
+  });
 }

@@ -230,6 +230,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     if (event.type === "usage") this.noteUsage(event.usage);
     else if (this.failure !== undefined) return;
     else if (event.type === "error") this.noteReportedError(event.failure);
+    else if (event.type === "withheld") this.noteWithheld(event.bytes);
     else if (event.type === "finish") this.#finish(event.choice, event.reason);
     else if (event.type === "tool_call") this.#addToolCall(event);
     else if (event.type === "image") this.#addImage(event);

@@ -86,7 +86,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   plugins: empty,
   web_search_options: (value) => value === null,
-  guardrail: (value) => value === null,
   transforms: empty,
   debug: empty,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
@@ -153,4 +152,16 @@ function unsupported(param: string, what = ""): GatewayError {
   return new GatewayError("unsupported_parameter", `${param}${what} is not supported yet.`, {
     param,
   });
+}
+
+/** Throws 400 where an answer would hold what no guardrail can look through. */
+export function assertScreenable({ logprobs, modalities, tools }: ChatRequest): void {
+  const custom = tools?.findIndex((tool) => (tool as { type: string }).type === "custom") ?? -1;
+  const param =
+    (logprobs === true && "logprobs") ||
+    (modalities?.includes("audio") === true && "modalities") ||
+    (custom >= 0 && `tools.${custom}.type`);
+  if (!param) return;
+  const message = `${param} is not supported with a guardrail on the output, which cannot look through it.`;
+  throw new GatewayError("unsupported_parameter", message, { param });
 }

@@ -1,4 +1,4 @@
-import { turnOfLoop } from "../../http/read-body.ts";
+import { turnOfLoop } from "../../lib/turn-of-loop.ts";
 
 /** Multiples of 4 and of 3: each piece stands for whole bytes, without padding, and takes a few milliseconds. */
 const PIECE_CHARACTERS = 1_048_576;

@@ -25,7 +25,7 @@ export class AcceptedMessages implements AcceptedRequest {
   /** The client's `anthropic-version`. */
   readonly version: string | undefined;
 
-  constructor(source: MessagesSource, headers: Headers) {
+  constructor(source: MessagesSource, headers: Headers, isTranslated: boolean) {
     this.source = source;
     this.fields = source.chat;
     this.bodyHash = source.hash;
@@ -36,6 +36,7 @@ export class AcceptedMessages implements AcceptedRequest {
       ...{ chat, untranslated, unpriced, platformsLack, size, passedSize, hasCacheControl },
       maxTokens: this.maxTokens,
       betas: betasOf(headers),
+      isTranslated,
     };
     this.version = versionOf(headers);
   }
@@ -49,16 +50,20 @@ export class AcceptedMessages implements AcceptedRequest {
 export type AdmittedMessages = AdmittedCall<AcceptedMessages>;
 
 /** @param body checked against its schema. Throws 400. */
-export function acceptMessages(body: unknown, headers: Headers): AcceptedMessages {
+export function acceptMessages(
+  body: unknown,
+  headers: Headers,
+  isTranslated = false,
+): AcceptedMessages {
   // The thread that read a long body has checked the whole of it.
-  if (body instanceof LongMessages) return new AcceptedMessages(body, headers);
+  if (body instanceof LongMessages) return new AcceptedMessages(body, headers, isTranslated);
   const request = body as MessagesBody;
   assertMessages(request);
   const source: MessagesSource = {
     ...factsOf(request),
     shapedAs: (shape) => new ShortBody(shapedMessages(request, shape)),
   };
-  return new AcceptedMessages(source, headers);
+  return new AcceptedMessages(source, headers, isTranslated);
 }
 
 function versionOf(headers: Headers): string | undefined {

@@ -72,6 +72,7 @@ const SAME = [
   "models",
   "provider",
   "route_explain",
+  "guardrail",
   "session_id",
   "trace",
   "stream",

@@ -7,6 +7,7 @@ import {
   type PaidEndpoint,
   type StreamForm,
 } from "../../calls/endpoint.ts";
+import type { CallGuard } from "../../calls/guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import { anthropicWire } from "../../http/anthropic-wire.ts";
@@ -38,7 +39,7 @@ import { readLongMessages } from "./long-messages.ts";
 import { frame, MessageRenderer, PING } from "./message-renderer.ts";
 import {
   keepsCacheControl,
-  messagesOf,
+  passes,
   planMessages,
   platformOf,
   pricesLongCache,
@@ -68,8 +69,8 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
     this.stream = new MessageStreamForm(clock);
   }
 
-  accept(body: unknown, headers: Headers): AcceptedMessages {
-    const accepted = acceptMessages(body, headers);
+  accept(body: unknown, headers: Headers, guard?: CallGuard): AcceptedMessages {
+    const accepted = acceptMessages(body, headers, guard?.screensOutput);
     assertRecordable(accepted.fields);
     return accepted;
   }
@@ -84,7 +85,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
 
   bound(request: AcceptedMessages, terms: ModelTerms, candidate?: Candidate): CostBound {
     const { fields, asked, maxTokens } = request;
-    const isPassed = candidate !== undefined && messagesOf(candidate) !== undefined;
+    const isPassed = candidate !== undefined && passes(candidate, asked);
     const bound = costBound(fields, isPassed ? asked.passedSize : asked.size, terms);
     const units = isPassed ? maxTokens : Math.min(maxTokens, terms.maxOutputTokens);
     return { ...bound, units };
@@ -104,12 +105,13 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
       hidesReasoning: false,
       nowSeconds: secondsNow(this.#clock),
     };
-    if (messagesOf(candidate) !== undefined) {
+    if (passes(candidate, admitted.request.asked)) {
       const answer = await passOn(call, candidate, admitted);
       if (answer.kind === "completion") return answer.read(options);
       throw streamedUnasked();
     }
-    const answer = await chat(call, candidate, admitted);
+    const given = await chat(call, candidate, admitted);
+    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
     if (answer.kind === "typed-completion") return completionOf(answer.choices[0]!, answer.usage);
     if (answer.kind === "long-typed-completion") return answer.render(longTypedMessage, {});
     if (answer.kind !== "completion") throw streamedUnasked();
@@ -178,7 +180,7 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
       hidesReasoning: false,
       nowSeconds: secondsNow(this.#clock),
     };
-    if (messagesOf(candidate) !== undefined) {
+    if (passes(candidate, admitted.request.asked)) {
       const answer = await passOn(call, candidate, admitted);
       if (answer.kind !== "message-stream") throw notStreamed();
       return { reader: answer.reader(), answer: answer.rewriter(options, output) };
@@ -186,9 +188,10 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
     const answer = await chat(call, candidate, admitted);
     const estimatedInput = countedUsage(admitted.request.asked.size, candidate.terms, 0);
     const renderer = new MessageRenderer({ ...options, estimatedInput }, output);
-    if (answer.kind === "events") return { reader: answer.reader(), answer: renderer };
-    if (answer.kind !== "stream") throw notStreamed();
-    return { reader: new RawStreamEvents(answer, options), answer: renderer };
+    if (answer.kind !== "events" && answer.kind !== "stream") throw notStreamed();
+    const reader =
+      answer.kind === "events" ? answer.reader() : new RawStreamEvents(answer, options);
+    return { reader: admitted.guard?.events(reader) ?? reader, answer: renderer };
   }
 
   usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedMessages, terms: ModelTerms) {

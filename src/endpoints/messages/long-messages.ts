@@ -1,3 +1,4 @@
+import type { CallGuard } from "../../calls/guard/call-guard.ts";
 import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
@@ -6,6 +7,7 @@ import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { type LongChatFacts, leanChat } from "../chat-completions/long-chat.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
+import { SCREENED } from "../paid-route.ts";
 import type { MessagesFacts, MessagesShape, MessagesSource } from "./request-facts.ts";
 
 /** What the thread reports of a body that has passed all checks. */
@@ -49,6 +51,10 @@ export class LongMessages implements MessagesSource {
 
   shapedAs(shape: MessagesShape): ChatBody {
     return this.#body.shapedAs(shape);
+  }
+
+  async [SCREENED](guard: CallGuard): Promise<LongMessages> {
+    return new LongMessages(await this.#body.screened(guard));
   }
 }
 

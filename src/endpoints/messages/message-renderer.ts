@@ -78,6 +78,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     if (event.type === "usage") this.noteUsage(event.usage);
     else if (this.failure !== undefined) return;
     else if (event.type === "error") this.noteReportedError(event.failure);
+    else if (event.type === "withheld") this.noteWithheld(event.bytes);
     else if (event.choice !== 0 || this.#finish !== undefined) return;
     // No model of images serves messages, nor is one offered tools of the gateway's own there.
     else if (event.type === "image" || event.type === "tool_run") return;

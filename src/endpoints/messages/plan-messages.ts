@@ -10,6 +10,8 @@ import type { MessagesFacts } from "./request-facts.ts";
 export interface AskedOfCandidates extends MessagesFacts {
   readonly maxTokens: number;
   readonly betas: readonly string[];
+  /** Whether its answer has to be looked through, which that of Anthropic's own wire cannot be. */
+  readonly isTranslated: boolean;
 }
 
 /**
@@ -37,7 +39,7 @@ const NAMES: Readonly<Record<string, string>> = {
  */
 export function planMessages(asked: AskedOfCandidates, plan: RoutePlan): RoutePlan {
   if (plan.candidates.length === 0) return plan;
-  const own = plan.candidates.filter((one) => messagesOf(one) !== undefined && fetches(asked, one));
+  const own = plan.candidates.filter((one) => passes(one, asked) && fetches(asked, one));
   const passed = planPassed(asked, own);
   const translated = planTranslated(asked, plan, passed);
   const lacked = new Map([...passed.lacked, ...translated.lacked]);
@@ -54,6 +56,14 @@ export function messagesOf(candidate: Candidate): MessagesProvider | undefined {
   const { messages } = candidate.provider;
   const serves = messages?.platform?.serves(fieldModelOf(candidate)) ?? true;
   return serves ? messages : undefined;
+}
+
+/** Whether the candidate gets the body as it came, but for what its platform lacks. */
+export function passes(
+  candidate: Candidate,
+  { isTranslated }: Pick<AskedOfCandidates, "isTranslated">,
+): boolean {
+  return !isTranslated && messagesOf(candidate) !== undefined;
 }
 
 /** Whether there is nothing at web addresses that the platform would have to fetch, and does not. */

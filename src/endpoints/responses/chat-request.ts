@@ -26,6 +26,7 @@ const SAME = [
   "models",
   "provider",
   "route_explain",
+  "guardrail",
   "session_id",
   "trace",
   "metadata",
@@ -62,7 +63,6 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "include",
   "truncation",
   "preset",
-  "guardrail",
   "__proto__",
 ]);
 

@@ -16,6 +16,7 @@ import { streamedUnasked } from "../../providers/transport/call-failures.ts";
 import { choiceOf } from "../../providers/typed-answers.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
+import { assertScreenable } from "../chat-completions/request-checks.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
@@ -68,6 +69,10 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     return accepted;
   }
 
+  assertScreenable({ fields }: AcceptedResponse): void {
+    assertScreenable(fields);
+  }
+
   affinity({ fields }: AcceptedResponse): string {
     return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
@@ -104,7 +109,8 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     candidate: Candidate,
     admitted: AdmittedResponse,
   ): Promise<WholeOutput> {
-    const answer = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
+    const given = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
+    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
     const options = outputOptions(admitted);
     if (answer.kind === "typed-completion") {
       return outputOf(answer.choices[0]!, answer.usage, options);

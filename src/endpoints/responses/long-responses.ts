@@ -1,9 +1,11 @@
+import type { CallGuard } from "../../calls/guard/call-guard.ts";
 import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
 import { type LongChatFacts, leanChat } from "../chat-completions/long-chat.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
+import { SCREENED } from "../paid-route.ts";
 import type { StoredNeeds } from "./prepared-turn.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 import type { ChainPlace, StoredItems } from "./response-store.ts";
@@ -66,6 +68,10 @@ export class LongResponses {
 
   at(place: ChainPlace | undefined): LongResponses {
     return new LongResponses(this.#body, this.isTurn, place);
+  }
+
+  async [SCREENED](guard: CallGuard): Promise<LongResponses> {
+    return new LongResponses(await this.#body.screened(guard), this.isTurn, this.place);
   }
 
   async storedInput(name: string): Promise<Uint8Array> {

@@ -1,3 +1,4 @@
+import type { CallGuard } from "../../calls/guard/call-guard.ts";
 import type { KnownDefinitions } from "../../definitions/known-definitions.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
 import type { RequestContext } from "../../http/route.ts";
@@ -5,7 +6,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import type { Prepare, PreparedBody } from "../paid-route.ts";
+import { type Prepare, type PreparedBody, SCREENED } from "../paid-route.ts";
 import { referredId } from "./item-references.ts";
 import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
 import { checkResponses, filledResponses } from "./preset.ts";
@@ -49,6 +50,10 @@ export class ShortTurn {
   constructor(turn: ResponsesTurn, place: ChainPlace | undefined) {
     this.turn = turn;
     this.place = place;
+  }
+
+  async [SCREENED](guard: CallGuard): Promise<ShortTurn> {
+    return new ShortTurn((await guard.input(this.turn)) as ResponsesTurn, this.place);
   }
 }
 

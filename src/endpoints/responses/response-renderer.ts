@@ -94,7 +94,10 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     if (event.type === "usage") this.noteUsage(event.usage);
     else if (this.failure !== undefined) return;
     else if (event.type === "error") this.noteReportedError(event.failure);
-    else if (event.choice !== 0 || this.#items.finish !== undefined) return;
+    else if (event.type === "withheld") {
+      this.#start();
+      this.noteWithheld(event.bytes);
+    } else if (event.choice !== 0 || this.#items.finish !== undefined) return;
     else {
       this.#start();
       this.startedChoices = 1;

@@ -13,10 +13,10 @@ import {
   sizeOfResponses,
   writeUncharged,
 } from "../../../db/queries/responses.ts";
-import { turnOfLoop } from "../../http/read-body.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { FairSemaphore } from "../../lib/fair-share.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import { turnOfLoop } from "../../lib/turn-of-loop.ts";
 
 /** Of a sealed piece: sealing one and writing it out takes about a millisecond. */
 const PIECE_BYTES = 262_144;

@@ -94,7 +94,8 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     this.#keeping.noteAnswered(admitted);
     const { echo } = facts;
     const shown = { ...outputOptions(admitted), ...common, echo, isGathered: this.#isGathered };
-    return { reader, answer: new ResponseRenderer(shown, output) };
+    const answer = new ResponseRenderer(shown, output);
+    return { reader: admitted.guard?.events(reader) ?? reader, answer };
   }
 
   usage({ usage, outputTokens }: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms) {
