@@ -17,7 +17,8 @@ export type IdPrefix =
   | "pk"
   | "vs"
   | "vsf"
-  | "vsfb";
+  | "vsfb"
+  | "cntr";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;
