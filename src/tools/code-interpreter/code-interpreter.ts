@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import type {
@@ -19,8 +20,6 @@ export interface CodeInterpreterSettings {
   readonly maxMemoryBytes: number;
   /** A folder of wheels that Python is to have besides its standard library. */
   readonly wheelFolder: string | null;
-  /** Those of the folder. */
-  readonly packages: readonly string[];
 }
 
 export interface CodeInterpreterDependencies {
@@ -38,7 +37,9 @@ export class CodeInterpreter implements ToolFactory {
   readonly types = ["code_interpreter"];
   readonly #dependencies: CodeInterpreterDependencies;
   readonly #pool: PythonPool | undefined;
+  readonly #description: string;
 
+  /** Throws where the folder of wheels cannot be read. */
   constructor(dependencies: CodeInterpreterDependencies) {
     this.#dependencies = dependencies;
     const { settings, snapshotFolder } = dependencies;
@@ -51,6 +52,7 @@ export class CodeInterpreter implements ToolFactory {
         wheelFolder: settings.wheelFolder,
         snapshotFolder,
       });
+    this.#description = settings === undefined ? "" : descriptionOf(settings);
   }
 
   create(requested: RequestedTool, place: RequestedPlace): RequestTools & { close(): void } {
@@ -74,7 +76,7 @@ export class CodeInterpreter implements ToolFactory {
     });
     const tool: GatewayTool = {
       name: "code_interpreter",
-      description: descriptionOf(settings),
+      description: this.#description,
       parameters: PARAMETERS,
       itemType: ITEM_TYPE,
       quantitiesBound: {},
@@ -108,7 +110,8 @@ const PARAMETERS = {
   additionalProperties: false,
 };
 
-function descriptionOf({ packages, maxRunSeconds }: CodeInterpreterSettings): string {
+function descriptionOf({ wheelFolder, maxRunSeconds }: CodeInterpreterSettings): string {
+  const packages = wheelFolder === null ? [] : packagesOf(readdirSync(wheelFolder));
   const installed =
     packages.length === 0
       ? "Only the standard library is installed: no numpy, pandas or matplotlib."
@@ -121,6 +124,14 @@ function descriptionOf({ packages, maxRunSeconds }: CodeInterpreterSettings): st
     `Pictures (PNG, JPEG, WebP, GIF) that the code writes there are shown to the user.`,
     `A call may take ${maxRunSeconds} seconds. Use \`await\` at the top level in place of asyncio.run.`,
   ].join(" ");
+}
+
+/** Names and versions, as names of wheels begin with (PEP 427). */
+function packagesOf(names: readonly string[]): string[] {
+  return names.flatMap((name) => {
+    const [, title, version] = /^([^-]+)-([^-]+)-.*\.whl$/.exec(name) ?? [];
+    return title === undefined ? [] : [`${title} ${version}`];
+  });
 }
 
 /** Throws 400. */

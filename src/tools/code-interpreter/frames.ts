@@ -39,7 +39,12 @@ export function encodeFrame(kind: number, ...parts: readonly Uint8Array[]): Uint
 /** The payload of a file: the length of its name, the name, its bytes. */
 export function encodeFile(kind: number, file: NamedFile): Uint8Array {
   const name = new TextEncoder().encode(file.name);
-  return encodeFrame(kind, Uint8Array.of(name.byteLength & 0xff, name.byteLength >> 8), name, file.bytes);
+  return encodeFrame(
+    kind,
+    Uint8Array.of(name.byteLength & 0xff, name.byteLength >> 8),
+    name,
+    file.bytes,
+  );
 }
 
 /** Undefined where the payload is not a file. */

@@ -82,7 +82,9 @@ class System {
       setresgid(id, id, id) === 0 && setresuid(id, id, id) === 0;
     // Without the right to change accounts, as in some containers, what is left is checked by assertPowerless.
     setgroups(0n, null);
-    return become(FIRST_OWN_ACCOUNT + process.pid) || (become(ACCOUNT_NOBODY), false);
+    if (become(FIRST_OWN_ACCOUNT + process.pid)) return true;
+    become(ACCOUNT_NOBODY);
+    return false;
   }
 
   control(option: number, value: number): void {

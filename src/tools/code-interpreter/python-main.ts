@@ -16,7 +16,15 @@ import {
 import { constants, setPriority } from "node:os";
 import { join } from "node:path";
 import { loadPyodide, type PyodideAPI, version } from "pyodide";
-import { decodeFile, encodeFile, encodeFrame, FrameReader, ORDER, REPORT, RUN_END } from "./frames.ts";
+import {
+  decodeFile,
+  encodeFile,
+  encodeFrame,
+  FrameReader,
+  ORDER,
+  REPORT,
+  RUN_END,
+} from "./frames.ts";
 import { type LockDownBounds, lockDown } from "./lock-down.ts";
 import { PREPARE_PYTHON, PYTHON_PATH, WORK_FOLDER } from "./python-text.ts";
 import { type FileSystem, WrittenFiles } from "./written-files.ts";
@@ -47,9 +55,12 @@ const OPTIONS = {
   stderr: () => {},
 };
 
+/** Taken while there is a global of that name. */
+const { process: ownProcess } = globalThis;
+
 type RunCell = (code: string) => Promise<boolean>;
 
-await serve(JSON.parse(process.argv[2]!) as PythonSettings);
+await serve(JSON.parse(ownProcess.argv[2]!) as PythonSettings);
 
 async function serve(settings: PythonSettings): Promise<void> {
   boundPythonMemory(settings.maxPythonBytes);
@@ -61,6 +72,9 @@ async function serve(settings: PythonSettings): Promise<void> {
   }
   python.setStdin({ stdin: () => null });
   const runCell = python.runPython(PREPARE_PYTHON) as RunCell;
+  // A Python that has broken down runs nothing more, nor does it report so.
+  const { _api: api } = python as unknown as { readonly _api: { on_fatal?(): void } };
+  api.on_fatal = () => ownProcess.exit(1);
   const files = new WrittenFiles(python.FS as FileSystem, settings.maxPictureBytes);
   // Whatever is compiled at the first use is compiled now.
   await runCell("import asyncio; await asyncio.sleep(0)");
@@ -70,7 +84,7 @@ async function serve(settings: PythonSettings): Promise<void> {
   const orders = new FrameReader(settings.maxOrderBytes);
   for (const buffer = new Uint8Array(READ_BYTES); ; ) {
     const length = readSync(INPUT, buffer);
-    if (length === 0) process.exit(0);
+    if (length === 0) ownProcess.exit(0);
     for (const { kind, payload } of orders.push(buffer.slice(0, length))) {
       if (kind === ORDER.file) files.add(decodeFile(payload)!);
       else if (kind === ORDER.run) {
@@ -126,7 +140,8 @@ function boundPythonMemory(maxBytes: number): void {
   const { prototype } = WebAssembly.Memory;
   const grow = prototype.grow;
   prototype.grow = function boundedGrow(this: WebAssembly.Memory, pages: number): number {
-    if (this.buffer.byteLength + pages * PAGE_BYTES > maxBytes) throw new RangeError("out of memory");
+    if (this.buffer.byteLength + pages * PAGE_BYTES > maxBytes)
+      throw new RangeError("out of memory");
     return grow.call(this, pages);
   };
 }

@@ -3,6 +3,8 @@ import { type PythonBounds, PythonProcess, PythonStartError } from "./python-pro
 
 export interface PoolBounds extends PythonBounds {
   readonly maxProcesses: number;
+  /** For a process where all are claimed. */
+  readonly maxWaitMs?: number;
 }
 
 const MAX_WAITING = 64;
@@ -121,7 +123,7 @@ export class PythonPool {
     this.#waiting.push(resolve);
     const onAbort = (): void => leave(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
-    const timer = setTimeout(() => leave(busy()), MAX_WAIT_MS);
+    const timer = setTimeout(() => leave(busy()), this.#bounds.maxWaitMs ?? MAX_WAIT_MS);
     return promise.finally(() => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);

@@ -99,6 +99,10 @@ export class PythonProcess {
     this.#readReports().catch(() => this.kill());
   }
 
+  get processId(): number {
+    return this.#child.pid;
+  }
+
   get isAlive(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null && !this.#child.killed;
   }
@@ -148,7 +152,7 @@ export class PythonProcess {
     try {
       await Promise.race([this.#announced.promise, this.exited]);
       if (!this.isAlive) throw new PythonStartError(`Python did not start: ${await fault}`);
-      await assertLockedDown(this.#child.pid);
+      await assertLockedDown(this.processId);
     } finally {
       clearTimeout(timer);
     }
@@ -176,7 +180,10 @@ export class PythonProcess {
 
   /** Throws where the process writes what it must not, which the interpreter alone never does. */
   #take({ kind, payload }: Frame): void {
-    if (kind === REPORT.ready) return this.#announced.resolve();
+    if (kind === REPORT.ready) {
+      this.#announced.resolve();
+      return;
+    }
     const cell = this.#running;
     if (cell === undefined) throw new Error("a report without a run");
     if (kind === REPORT.text) {
@@ -201,7 +208,7 @@ export class PythonProcess {
   #watch(): void {
     const maxBytes = this.#bounds.maxPythonBytes + PROCESS_BYTES;
     const look = async (): Promise<void> => {
-      const status = await statusOf(this.#child.pid);
+      const status = await statusOf(this.processId);
       const isLarge = numberIn(status, "VmRSS") * 1_024 > maxBytes;
       if (isLarge || numberIn(status, "Threads") > MAX_THREADS) this.kill("memory");
     };
@@ -212,7 +219,7 @@ export class PythonProcess {
 }
 
 /** Every thread has the filter, can gain no privilege and has none. Rejects with PythonStartError. */
-async function assertLockedDown(processId: number): Promise<void> {
+export async function assertLockedDown(processId: number): Promise<void> {
   const threads = await readdir(`/proc/${processId}/task`).catch(() => []);
   const states = await Promise.all(threads.map((id) => statusOf(`${processId}/task/${id}`)));
   const isLocked = (state: string): boolean =>

@@ -1,5 +1,5 @@
-import type { FileRecord } from "../../lib/file-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import type { FileRecord } from "../../lib/file-record.ts";
 import { kindOfImage } from "../../lib/image-header.ts";
 import type { ToolOutcome, ToolRun } from "../tool.ts";
 import type { NamedFile } from "./frames.ts";

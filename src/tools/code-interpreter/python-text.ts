@@ -60,7 +60,12 @@ def _prepare():
     def run_loop(*_, **__):
         raise RuntimeError("asyncio.run does not work here: await at the top level instead")
 
+    def refuse_process(*_):
+        raise OSError("there are no processes here")
+
     asyncio.run = run_loop
+    # Through Node's interfaces, which break down without the kernel's leave.
+    os.system = refuse_process
     sys.stdout.reconfigure(line_buffering=True)
     for name in ("js", "pyodide_js"):
         jsfinder.jsproxies.pop(name, None)

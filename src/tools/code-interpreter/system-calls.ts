@@ -44,8 +44,15 @@ const PR_SET_NAME = 15;
 const CLONE_VM_SIGHAND_THREAD = 0x00000100 | 0x00000800 | 0x00010000;
 /** CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET, and CLONE_PIDFD, PTRACE. */
 const CLONE_NAMESPACES =
-  0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000 |
-  0x00001000 | 0x00002000;
+  0x00020000 |
+  0x02000000 |
+  0x04000000 |
+  0x08000000 |
+  0x10000000 |
+  0x20000000 |
+  0x40000000 |
+  0x00001000 |
+  0x00002000;
 
 /** `processId` is that of the process itself: a signal may go to its own threads. */
 function allowedCalls(processId: number): Readonly<Record<string, AllowedCall>> {
@@ -160,7 +167,8 @@ export function systemCallFilter(architecture: Architecture, processId: number):
     end(KILL_PROCESS),
     load(NUMBER_OFFSET),
   ];
-  if (architecture === "x64") program.push(jump(JUMP_IF_AT_LEAST, X32_BIT, 0, 1), end(KILL_PROCESS));
+  if (architecture === "x64")
+    program.push(jump(JUMP_IF_AT_LEAST, X32_BIT, 0, 1), end(KILL_PROCESS));
   program.push(jump(JUMP_IF_EQUAL, CLONE3[column]!, 0, 1), end(FAIL_WITH | ENOSYS));
   for (const { numbers, when = [] } of Object.values(allowedCalls(processId))) {
     const number = numbers[column];
