@@ -18,6 +18,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -70,12 +71,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
-  const { endpoints, ticker, deadlines } = composeEndpoints({
+  const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
     ...{ notes: owed.notes, media: files.media },
+    hosted: composeTools({ config, ...vectorStores, ...world, suspensions, clock }),
   });
+  vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });

@@ -24,12 +24,23 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/providers", "src/egress", "src/storage", "src/telemetry"],
   ["src/money"],
+  ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
+  // Run for models between the calls of a provider, with what the groups above hand them.
   ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
+  ["src/endpoints/fill-preset.ts"],
   ["src/endpoints/long-body-work.ts"],
-  ["src/files", "src/keys", "src/media-links", "src/models", "src/provider-keys", "src/webhooks"],
+  [
+    "src/definitions",
+    "src/files",
+    "src/keys",
+    "src/media-links",
+    "src/models",
+    "src/provider-keys",
+    "src/webhooks",
+  ],
   [
     "src/credits",
     "src/endpoints/chat-completions",
@@ -45,6 +56,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   // Translate their requests into those of chat completions.
   ["src/endpoints/messages", "src/endpoints/responses"],
+  // Has the fields of chat completions.
+  ["src/presets"],
   ["src/endpoints/table.ts"],
   ["src/admin"],
   ["src/routes.ts"],
@@ -190,6 +203,11 @@ const STEPS: readonly {
     step: "the fee, and the rule of own provider keys",
     calls: /\b(?:feeOfTerms|assertOwnKeys)\(/,
     from: ["src/calls/admission.ts"],
+  },
+  {
+    step: "the extension of a hold",
+    calls: /\bmoney\.extend\(/,
+    from: ["src/calls/call-charge.ts"],
   },
   { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/calls/admission.ts"] },
   {

@@ -27,6 +27,8 @@ export interface RequestTools {
 
 export interface ToolOpening {
   readonly organizationId: string;
+  /** Of the key that called. */
+  readonly keyId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
 }

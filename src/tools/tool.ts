@@ -27,6 +27,8 @@ export interface ToolRun {
   /** JSON as the model wrote it, which may be anything. */
   readonly arguments: string;
   readonly organizationId: string;
+  /** Of the key that called. */
+  readonly keyId: string;
   readonly requestId: string;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;

@@ -6,6 +6,7 @@ import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedResponse, acceptResponse } from "./accepted.ts";
 import { ResponsesEndpoint } from "./endpoint.ts";
+import type { HostedServices } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type CountInputCall, LongResponses, readLongResponses } from "./long-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
@@ -18,12 +19,14 @@ export function countInputRoute(
   longBodies: LongBodies,
   thread: FairWorkThread,
   store: ResponseStore,
+  hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
-  const { prepare } = new TurnPreparation({ store, longBodies });
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   return {
     method: "POST",
     path: "/v1/responses/input_tokens",
@@ -40,7 +43,7 @@ export function countInputRoute(
       const prepared = body as ShortTurn | LongResponses;
       const arrived = {
         ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
-        request: acceptResponse(prepared, secondsNow(clock)),
+        request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
       };
       const { answer, headers } = await counting.run(arrived, {
         isAnsweredBy: () => false,
@@ -57,6 +60,11 @@ export function countInputRoute(
 
 function countOf(prepared: ShortTurn | LongResponses): CountInputCall {
   return prepared instanceof LongResponses
-    ? { kind: "responses.count", text: prepared.bytes, isTurn: prepared.isTurn }
+    ? {
+        kind: "responses.count",
+        text: prepared.bytes,
+        isTurn: prepared.isTurn,
+        preset: prepared.preset,
+      }
     : { kind: "responses.count", text: JSON.stringify(prepared.turn), isTurn: true };
 }

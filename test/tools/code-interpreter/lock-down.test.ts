@@ -96,6 +96,18 @@ describe.skipIf(!hasSeccomp)("a process that has locked itself down", () => {
 });
 
 test.skipIf(!hasSeccomp)(
+  "a lock-down that is refused throws, and no code after it runs",
+  async () => {
+    expect(await outputOf("twice", HARMLESS, CALLS)).toBe("");
+  },
+  60_000,
+);
+
+test("a process without the filter is no place for Python, as the gateway sees it from outside", async () => {
+  await expect(assertLockedDown(process.pid)).rejects.toBeInstanceOf(PythonStartError);
+});
+
+test.skipIf(!hasSeccomp)(
   "the same tries succeed in a process that is not locked down",
   async () => {
     const outcomes = await outcomesOf("open", HARMLESS, [...CALLS, WORKER]);
