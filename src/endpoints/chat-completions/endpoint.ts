@@ -23,6 +23,7 @@ import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answe
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
+import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
@@ -68,6 +69,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   readonly alsoServes = IMAGE_OUTPUT;
   readonly title = "Chat completion";
   readonly capability = "chat";
+  readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
 

@@ -1,6 +1,7 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../../providers/interface.ts";
-import { addDetail, encryptedContent, partOf } from "./reasoning-content.ts";
+import { addDetail, partOf } from "../../providers/reasoning-pieces.ts";
+import { encryptedContent } from "./reasoning-content.ts";
 
 /** Receives an event: its type, and its members in JSON, without braces. */
 export type SendEvent = (type: string, members: string) => void;
