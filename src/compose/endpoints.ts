@@ -29,6 +29,7 @@ interface EndpointParts
     | "money"
     | "tunedModels"
     | "ownKeys"
+    | "definitions"
     | "providers"
     | "admission"
     | "idempotency"
@@ -113,7 +114,7 @@ export function composeEndpoints(options: EndpointParts) {
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   };
   const endpoints = modelEndpoints(dependencies, {
-    longBodies: new LongBodies(workThread),
+    longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
     responses: new ResponseStore(options),
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
