@@ -5,7 +5,7 @@ import type { ReasoningDetail } from "../../providers/interface.ts";
 import { addDetail } from "../../providers/reasoning-pieces.ts";
 import type { AcceptedChat } from "./endpoint.ts";
 import { completionId, usageBody } from "./render-answer.ts";
-import { LONG_BODY } from "./request.ts";
+import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -29,9 +29,7 @@ export const keptChat: KeptForm<AcceptedChat> = {
   identity({ fields }) {
     // The provider stores that one under its own id.
     if (fields.store === true) return undefined;
-    const long = fields[LONG_BODY];
-    // Such a body lies in a thread: it is the same where each of its bytes is.
-    return long === undefined ? decidingFields(fields, UNDECIDING) : { long: long.hash };
+    return longIdentity(fields) ?? decidingFields(fields, UNDECIDING);
   },
 
   ofWhole(body) {
@@ -60,6 +58,11 @@ export const keptChat: KeptForm<AcceptedChat> = {
     return `${frames.join("")}data: [DONE]\n\n`;
   },
 };
+
+/** Of a body that lies in a thread: it is the same where each of its bytes is, and the preset that it names. */
+export function longIdentity({ [LONG_BODY]: long }: ChatRequest): Fields | undefined {
+  return long && { long: long.hash, preset: long.preset };
+}
 
 /** The fields of a request that decide about its answer. */
 export function decidingFields(fields: Fields, undeciding: ReadonlySet<string>): Fields {
