@@ -23,7 +23,8 @@ interface RunningRequest<Request> {
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
-  readonly headers: Headers;
+  /** Absent for what the gateway asks by itself. */
+  readonly headers?: Headers | undefined;
   /** The caller as it stands now. Rejects where its key may not call any more. */
   admitAgain(): Promise<Caller>;
 }

@@ -89,7 +89,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Rejects with the error of the step that refuses or fails the request. */
   async run(call: ArrivedCall<Request>): Promise<CallOutcome> {
-    const order = cacheOrderOf(call.headers);
+    const order = call.headers && cacheOrderOf(call.headers);
     const claim = this.#claimOf(call);
     const plan = await this.route(call);
     const headers = await this.#dependencies.admission.takeRate(call);

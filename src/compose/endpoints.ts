@@ -119,7 +119,7 @@ export function composeEndpoints(options: EndpointParts) {
     responses: new ResponseStore(options),
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
-  return { endpoints, ticker, deadlines };
+  return { endpoints, ticker, deadlines, calls: dependencies };
 }
 
 /** The response cache, and what waits for equal requests. */

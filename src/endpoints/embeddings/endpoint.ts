@@ -101,7 +101,7 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
     },
   };
   const prepare = preparePreset(dependencies.definitions, filled, checkBody);
-  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
+  return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), description, prepare);
 }
 
 const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
@@ -135,7 +135,7 @@ const keptEmbeddings: KeptForm<AcceptedEmbeddings> = {
   whole: (kept) => kept.replace(COST, '"cost":0}}'),
 };
 
-const endpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
+export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
   route: "POST /v1/embeddings",
   categories: ["embedding"],
   capability: "embed",
