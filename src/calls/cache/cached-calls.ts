@@ -129,7 +129,10 @@ export class CachedCalls {
     log.headers = { ...log.headers, ...cacheHeaders("miss", place.keyHash) };
     const { answers } = this.#dependencies;
     const onEnd = (answer: CachedAnswer | undefined) => flight?.end(answer);
-    const keeping = new AnswerKeeping({ answers, form, place, generation, order, onEnd });
+    const isStream = current.call.request.fields.stream === true && form.gather !== undefined;
+    const keeping = new AnswerKeeping({
+      ...{ answers, form, place, generation, order, isStream, onEnd },
+    });
     try {
       const outcome = await pay(current, keeping);
       keeping.noteHeaders(outcome.headers);

@@ -13,6 +13,8 @@ interface KeepingParts {
   /** Undefined where nothing can be kept. */
   readonly generation: number | undefined;
   readonly order: CacheOrder;
+  /** Whether the client gets a stream; what is gathered from one for it comes whole. */
+  readonly isStream: boolean;
   /** Called once: with the answer where it is kept. */
   onEnd(answer: CachedAnswer | undefined): void;
 }
@@ -45,13 +47,14 @@ export class AnswerKeeping {
 
   /** Bytes of a stream, as they are delivered. */
   push(bytes: Uint8Array): void {
-    if (this.#hasEnded) return;
+    if (this.#hasEnded || !this.#parts.isStream) return;
     this.#gatherer ??= this.#parts.form.gather?.();
     this.#gatherer?.push(bytes);
   }
 
   /** The stream is whole and charged, and ends with these bytes. Resolves when its answer is kept, or never will be. */
   async wholeStream(ending: Uint8Array): Promise<void> {
+    if (!this.#parts.isStream) return;
     this.push(ending);
     await this.#keep(this.#gatherer?.end());
   }
@@ -59,6 +62,11 @@ export class AnswerKeeping {
   /** The same of an answer in one piece. */
   async whole(body: string | Uint8Array): Promise<void> {
     await this.#keep(this.#parts.form.ofWhole(body));
+  }
+
+  /** The stream has ended, as a whole or not. */
+  endStream(): void {
+    if (this.#parts.isStream) this.end();
   }
 
   /** Nothing more comes. May be repeated. */

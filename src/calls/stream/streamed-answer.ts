@@ -110,8 +110,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { calls, keepaliveMs, ticker } = dependencies;
     const nowMs = calls.steadyClock.nowMs();
     this.#beganMs = nowMs;
-    this.#upstream = new StreamUpstream(calls, form, admitted);
     this.#charge = new StreamCharge(dependencies, form, admitted, nowMs);
+    this.#upstream = new StreamUpstream(calls, form, admitted, this.#charge);
     const isKept = claim !== undefined;
     const { keepalive } = form;
     this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isKept, keeping });
@@ -425,7 +425,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
 
   #detach(): void {
     const { clientSignal, log, keeping } = this.#admitted;
-    keeping?.end();
+    keeping?.endStream();
     this.#dependencies.ticker.remove(this);
     clientSignal.removeEventListener("abort", this);
     const { finish } = log;

@@ -2,7 +2,7 @@ import type { AnswerGatherer, HitFacts, KeptForm } from "../../calls/endpoint.ts
 import { EventSplitter, textOfLatin1 } from "../../lib/event-splitter.ts";
 import { isFields, jsonValue } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../../providers/interface.ts";
-import { addDetail } from "../../providers/reasoning-pieces.ts";
+import { addDetail } from "../../providers/reasoning-details.ts";
 import type { AcceptedChat } from "./endpoint.ts";
 import { completionId, usageBody } from "./render-answer.ts";
 import { type ChatRequest, LONG_BODY } from "./request.ts";
