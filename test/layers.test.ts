@@ -44,6 +44,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   // Translate their requests into those of chat completions.
   ["src/endpoints/messages", "src/endpoints/responses"],
+  // Keeps and runs what that endpoint answers.
+  ["src/responses"],
   ["src/endpoints/table.ts"],
   ["src/admin"],
   ["src/routes.ts"],

@@ -38,6 +38,13 @@ export function answerHeaders(
   return headers;
 }
 
+/** Headers of an answer to a call that has not been tried. */
+export function admittedHeaders(call: Call): Record<string, string> {
+  return answerHeaders(call, undefined, UNTRIED);
+}
+
+const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
+
 /** Adds what the charge of a whole answer tells. */
 export function addChargeHeaders(headers: Record<string, string>, figures: MeteredFigures): void {
   headers["x-gateway-latency-ms"] = String(figures.latencyMs);

@@ -1,4 +1,3 @@
-import type { Database } from "../../db/client.ts";
 import { CallSlots } from "../calls/routing/call-slots.ts";
 import type { HealthChecks } from "../calls/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../calls/run-call.ts";
@@ -9,14 +8,13 @@ import { createEgressDownload } from "../egress/download.ts";
 import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
 import type { ImageServices } from "../endpoints/images/endpoint.ts";
 import { LongBodies } from "../endpoints/long-bodies.ts";
-import { ResponseStore } from "../endpoints/responses/response-store.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadlines.ts";
-import type { Keyring } from "../lib/keyring.ts";
 import { FairWorkThread } from "../lib/work-thread.ts";
 import type { MediaLinks } from "../media-links/media-links.ts";
 import { ProviderFailure } from "../providers/interface.ts";
+import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
@@ -40,8 +38,7 @@ interface EndpointParts
   readonly telemetry: Telemetry;
   readonly healthChecks: HealthChecks;
   readonly coordination: Coordination;
-  readonly sql: Database;
-  readonly keyring: Keyring;
+  readonly responses: ResponseServices;
   /** For long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
@@ -76,6 +73,7 @@ export function composeEndpoints(options: EndpointParts) {
     healthChecks,
     coordination,
     media,
+    responses,
     ...parts
   } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
@@ -110,7 +108,7 @@ export function composeEndpoints(options: EndpointParts) {
   const endpoints = modelEndpoints(dependencies, {
     longBodies: new LongBodies(workThread),
     workThread,
-    responses: new ResponseStore(options),
+    responses,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines };

@@ -49,6 +49,7 @@ describe("without any variable", () => {
       modelListsSeconds: 3600,
       healthCheckSeconds: 10,
       keepaliveMs: 15_000,
+      maxBackgroundResponses: 100,
       shutdownGraceMs: 25_000,
       stripe: undefined,
       s3: undefined,

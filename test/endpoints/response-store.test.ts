@@ -88,7 +88,7 @@ describe("a response that is written", () => {
     expect(await store.readInput(organizationId, id, textOf)).toBe(input);
     const { items } = await store.conversation(organizationId, id);
     expect(textOf(items)).toBe(input);
-    expect(textOf((await store.response(organizationId, id)).output)).toBe("");
+    expect(textOf((await store.response(organizationId, id))!.output)).toBe("");
   });
 
   test("holds the event loop for less than 50 ms, whatever its length", async () => {

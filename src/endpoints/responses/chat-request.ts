@@ -72,6 +72,8 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
   const request: ChatRequest = {
     ...kept(body),
+    // It may be cancelled, and followed, before it is whole.
+    ...(body.background === true && { stream: true }),
     messages,
     ...(body.max_output_tokens && { max_tokens: body.max_output_tokens }),
     ...toolFields(body, untranslated),

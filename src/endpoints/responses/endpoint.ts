@@ -23,8 +23,14 @@ import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { providerBody } from "../chat-completions/provider-body.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { paidRoute } from "../paid-route.ts";
-import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
+import { paidRoute, type TakeOver } from "../paid-route.ts";
+import {
+  type AcceptedResponse,
+  type AdmittedResponse,
+  acceptResponse,
+  type BackgroundProgress,
+  BEGUN_EVENTS,
+} from "./accepted.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import type { OutputOptions } from "./output-items.ts";
@@ -32,7 +38,7 @@ import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
-import { errorFrame, ResponseRenderer } from "./response-renderer.ts";
+import { EVENT_STREAM, errorFrame, ResponseRenderer } from "./response-renderer.ts";
 import type { ResponseStore } from "./response-store.ts";
 import { responseAnswer, responseEvent, responsesBody } from "./schema.ts";
 import { longOutput, longTypedOutput, outputOf, type WholeOutput } from "./whole-response.ts";
@@ -43,7 +49,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly categories = ["chat", "code"] as const;
   readonly title = "Response";
   readonly capability = "chat";
-  readonly stream: StreamForm<AcceptedResponse>;
+  readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
@@ -53,7 +59,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#clock = clock;
     this.#thread = thread;
     this.#keeping = keeping;
-    this.stream = new ResponseStreamForm(clock, keeping);
+    this.stream = ({ background }) => new ResponseStreamForm(clock, keeping, background);
   }
 
   accept(body: unknown): AcceptedResponse {
@@ -151,16 +157,22 @@ function withOutputOf(head: string, output: string | Uint8Array): string | Uint8
   return Buffer.concat([Buffer.from(before), output, Buffer.from("]}")]);
 }
 
-/** Server-sent events with names, behind which `[DONE]` is the last. */
+/**
+ * Server-sent events with names, behind which `[DONE]` is the last. In the background there is no client to keep
+ * waiting, and the event that ends a response is made of what it is then.
+ */
 class ResponseStreamForm implements StreamForm<AcceptedResponse> {
-  readonly contentType = "text/event-stream; charset=utf-8";
-  readonly keepalive = ": keepalive\n\n";
+  readonly contentType = EVENT_STREAM;
+  readonly keepalive: string;
   readonly #clock: Clock;
   readonly #keeping: ResponseKeeping;
+  readonly #background: BackgroundProgress | undefined;
 
-  constructor(clock: Clock, keeping: ResponseKeeping) {
+  constructor(clock: Clock, keeping: ResponseKeeping, background: BackgroundProgress | undefined) {
     this.#clock = clock;
     this.#keeping = keeping;
+    this.#background = background;
+    this.keepalive = background === undefined ? ": keepalive\n\n" : "";
   }
 
   choices(): number {
@@ -177,8 +189,14 @@ class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     this.#keeping.noteAnswered(admitted);
     const { createdAt, facts } = admitted.request;
     const common = { model: candidate.model.id, nowSeconds: createdAt };
-    const { echo } = facts;
-    const renderer = new ResponseRenderer({ ...outputOptions(admitted), ...common, echo }, output);
+    const background = this.#background;
+    const begunEvents = background === undefined ? 0 : BEGUN_EVENTS;
+    const told = { echo: facts.echo, begunEvents };
+    const renderer = new ResponseRenderer(
+      { ...outputOptions(admitted), ...common, ...told },
+      output,
+    );
+    if (background !== undefined) background.renderer = renderer;
     if (answer.kind === "events") return { reader: answer.reader(), answer: renderer };
     if (answer.kind !== "stream") throw notStreamed();
     const options = { ...common, id: call.requestId, hidesReasoning: false };
@@ -194,6 +212,7 @@ class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   }
 
   ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
+    if (this.#background !== undefined) return "";
     return (answer as ResponseRenderer).closing(this.#whole(answer, facts));
   }
 
@@ -202,6 +221,10 @@ class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   }
 
   failure(error: GatewayError, requestId: string, answer: StreamedAnswer | undefined): string {
+    if (this.#background !== undefined) {
+      this.#background.failure ??= error;
+      return "";
+    }
     return answer instanceof ResponseRenderer
       ? answer.failing(error, requestId)
       : errorFrame(error, requestId, 0);
@@ -223,15 +246,22 @@ function chat(
   return candidate.provider.chat!(call);
 }
 
-/** POST /v1/responses. */
+export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
+
+/**
+ * POST /v1/responses.
+ * @param inBackground answers requests whose responses run without their clients
+ */
 export function responsesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
   thread: AnswerThread,
   store: ResponseStore,
+  inBackground: (call: ResponsesCall, keeping: ResponseKeeping) => TakeOver<AcceptedResponse>,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint(clock, thread, keeping);
   const { prepare } = new TurnPreparation({ store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
@@ -250,5 +280,5 @@ export function responsesRoute(
     },
   };
   const call = new PaidCall(dependencies, endpoint);
-  return paidRoute(call, description, prepare);
+  return paidRoute(call, description, { prepare, takeOver: inBackground(call, keeping) });
 }

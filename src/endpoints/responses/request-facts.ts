@@ -21,6 +21,10 @@ export interface ResponsesFacts {
   readonly customTools: ReadonlySet<string>;
   /** Whether its response can be continued. */
   readonly isStored: boolean;
+  /** Whether it runs without its client. */
+  readonly isBackground: boolean;
+  /** Whether the client asks for events: the call of one that runs in the background has them in any case. */
+  readonly isStreamed: boolean;
 }
 
 /** More names than a header lists. */
@@ -44,6 +48,8 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
     showsSummary: Boolean(body.reasoning?.summary),
     customTools: customToolsOf(body),
     isStored: body.store !== false,
+    isBackground: body.background === true,
+    isStreamed: body.stream === true,
   };
 }
 
