@@ -24,11 +24,21 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/providers", "src/egress", "src/storage", "src/telemetry"],
   ["src/money"],
+  ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
+  ["src/endpoints/fill-preset.ts"],
   ["src/endpoints/long-body-work.ts"],
-  ["src/files", "src/keys", "src/media-links", "src/models", "src/provider-keys", "src/webhooks"],
+  [
+    "src/definitions",
+    "src/files",
+    "src/keys",
+    "src/media-links",
+    "src/models",
+    "src/provider-keys",
+    "src/webhooks",
+  ],
   [
     "src/credits",
     "src/endpoints/chat-completions",
@@ -46,6 +56,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/endpoints/messages", "src/endpoints/responses"],
   // Keeps and runs what that endpoint answers.
   ["src/responses"],
+  // Has the fields of chat completions.
+  ["src/presets"],
   ["src/endpoints/table.ts"],
   ["src/admin"],
   ["src/routes.ts"],

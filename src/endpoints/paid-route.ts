@@ -29,7 +29,8 @@ export type TakeOver<Request> = (
 export function paidRoute<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
-  { prepare, takeOver }: { prepare?: Prepare; takeOver?: TakeOver<Request> } = {},
+  prepare?: Prepare,
+  takeOver?: TakeOver<Request>,
 ): RouteDefinition {
   const answer = (context: RequestContext, prepared: PreparedBody): Promise<Response> => {
     const arrived = arrivedCall(call, context, prepared);

@@ -262,7 +262,7 @@ export function responsesRoute(
   const { clock } = dependencies.calls;
   const keeping = new ResponseKeeping(store);
   const endpoint = new ResponsesEndpoint(clock, thread, keeping);
-  const { prepare } = new TurnPreparation({ store, longBodies });
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
     tag: "Responses",
@@ -280,5 +280,5 @@ export function responsesRoute(
     },
   };
   const call = new PaidCall(dependencies, endpoint);
-  return paidRoute(call, description, { prepare, takeOver: inBackground(call, keeping) });
+  return paidRoute(call, description, prepare, inBackground(call, keeping));
 }
