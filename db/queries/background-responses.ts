@@ -20,6 +20,8 @@ export interface BackgroundResponse {
 
 export interface NewBackgroundResponse {
   readonly response: NewResponse;
+  /** Of all items before it. */
+  readonly chainBytes: number;
   readonly instance: InstanceIdentity;
   /** Of one organization, over all instances. */
   readonly mostRunning: number;
@@ -28,7 +30,7 @@ export interface NewBackgroundResponse {
 /** Inserts a response that this instance is going to run. False where the organization has as many as it may. */
 export async function insertBackground(
   sql: Database,
-  { response, instance, mostRunning }: NewBackgroundResponse,
+  { response, chainBytes, instance, mostRunning }: NewBackgroundResponse,
 ): Promise<boolean> {
   const { id, organizationId, previousId, chainId } = response;
   return sql.begin(async (transaction) => {
@@ -42,8 +44,9 @@ export async function insertBackground(
         WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive
         FOR KEY SHARE),
       response AS (
-        INSERT INTO responses (id, organization_id, previous_id, chain_id, remove_after)
-        SELECT ${id}, ${organizationId}, ${previousId}, ${chainId},
+        INSERT INTO responses
+          (id, organization_id, previous_id, chain_id, chain_bytes, remove_after)
+        SELECT ${id}, ${organizationId}, ${previousId}, ${chainId}, ${chainBytes},
           clock_timestamp() + ${CONTENTS_KEPT}::interval
         WHERE (SELECT count(*) FROM background_responses WHERE organization_id = ${organizationId}
           AND state IN ('queued', 'in_progress')) < ${mostRunning}

@@ -112,15 +112,26 @@ export function keepResponseEffect(kept: KeptResponse): StatementEffect {
   };
 }
 
+/** Which responses are found: those that are answered, or also those in the background that are not. */
+export type Answered = "answered" | "any";
+
+/** Of a row of `responses`. */
+function isThere(sql: Database, answered: Answered): SqlFragment {
+  return answered === "answered"
+    ? sql`is_kept`
+    : sql`(is_kept OR EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id))`;
+}
+
 /** Undefined where there is none that the organization may read. */
 export async function findResponse(
   sql: Database,
   organizationId: string,
   id: string,
+  answered: Answered = "answered",
 ): Promise<ResponsePlace | undefined> {
   const [row] = await sql<{ chain_id: string; chain_bytes: string }[]>`
     SELECT chain_id, chain_bytes::text FROM responses
-    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+    WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}
       AND created_at > clock_timestamp() - ${LIFETIME}::interval`;
   return row && { id, chainId: row.chain_id, chainBytes: Number(row.chain_bytes) };
 }
@@ -133,13 +144,14 @@ export async function readChain(
   sql: Database,
   organizationId: string,
   id: string,
+  answered: Answered = "answered",
 ): Promise<{ readonly pieces: ChainPiece[]; readonly isWhole: boolean }> {
   // LIMIT and OFFSET keep it to one look into an index for each row, whatever the planner thinks of the tables.
   const rows: (ChainPiece & { previous_id: string | null })[] = [];
   const reading = sql<typeof rows>`
     WITH RECURSIVE chain AS (
       SELECT id, previous_id, 0 AS depth FROM responses
-      WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+      WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}
       UNION ALL
       SELECT before.id, before.previous_id, chain.depth + 1
       FROM chain CROSS JOIN LATERAL (

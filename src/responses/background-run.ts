@@ -62,9 +62,10 @@ export class BackgroundRun {
     const created = eventFrame("response.created", 0, `"response":${json}`);
     const queued = eventFrame("response.queued", 1, `"response":${json}`);
     const bytes = Buffer.from(created + queued, "latin1");
-    const { store } = this.#parts;
+    const { store, place } = this.#parts;
     const events = { firstSequence: 0, lastSequence: framesIn(bytes) - 1, bytes };
-    await store.begin(this.#response, json, events);
+    const chainBytes = place?.chainBytes ?? 0;
+    await store.begin(this.#response, { chainBytes, json, events });
     this.#begunJson = json;
   }
 

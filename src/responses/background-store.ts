@@ -36,6 +36,14 @@ export interface EventBatch {
   readonly bytes: Uint8Array;
 }
 
+export interface BackgroundBeginning {
+  /** Of all items before it. */
+  readonly chainBytes: number;
+  /** The response as it waits. */
+  readonly json: string;
+  readonly events: EventBatch;
+}
+
 /** How a response ends that its charge has not made visible. */
 export interface BackgroundEnding {
   readonly state: "failed" | "cancelled";
@@ -75,15 +83,18 @@ export class BackgroundStore {
   }
 
   /** Begins a response. Throws 429 where the organization runs as many as it may. */
-  async begin(response: NewResponse, begunJson: string, events: EventBatch): Promise<void> {
+  async begin(
+    response: NewResponse,
+    { chainBytes, json, events }: BackgroundBeginning,
+  ): Promise<void> {
     const { sql, instance, mostRunning, responses } = this.#dependencies;
-    if (!(await insertBackground(sql, { response, instance, mostRunning }))) {
+    if (!(await insertBackground(sql, { response, chainBytes, instance, mostRunning }))) {
       const message = `The organization runs ${mostRunning} background responses already.`;
       throw new GatewayError("too_many_background_responses", message, {
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });
     }
-    await responses.write(response, [["begun", new TextEncoder().encode(begunJson)]]);
+    await responses.write(response, [["begun", new TextEncoder().encode(json)]]);
     if (!(await this.append(response.id, events))) throw declaredDead();
   }
 

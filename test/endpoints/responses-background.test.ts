@@ -17,6 +17,7 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 afterEach(() => expectBooksClosed(gateway));
 
+const GONE = "previous_response_not_found";
 /** Goes on until it is ended. */
 const ENDLESS = { do: "endless", delayMs: 5 } as const;
 const WORDS = Array.from({ length: 40 }, (_, at) => `word ${at} `).join("");
@@ -70,11 +71,13 @@ describe("a background response", () => {
     expect((await found(begun.id)).status).toBe("queued");
     const running = await whenStatus(begun.id, "in_progress");
     expect(running).toMatchObject({ output: [], completed_at: null, metadata: { a: "b" } });
+    const input = await jsonOf(await get(`${begun.id}/input_items`));
+    expect(input.data).toMatchObject([{ role: "user" }]);
+    await expectError(await send({ model, previous_response_id: begun.id }), 400, GONE);
     const ended = await whenStatus(begun.id, "completed");
     expect(textOf(ended)).toBe(WORDS);
     expect(await billOf(gateway, requestOf(begun.id))).toMatchObject({ status: 200 });
-    const input = await jsonOf(await get(`${begun.id}/input_items`));
-    expect(input.data).toMatchObject([{ role: "user" }]);
+    expect(await jsonOf(await get(`${begun.id}/input_items`))).toEqual(input);
     const next = await send({ model, background: false, previous_response_id: begun.id });
     expect(next.status).toBe(200);
   });
@@ -142,11 +145,7 @@ describe("a background response", () => {
     const events = responseEvents(await stream);
     expect(events.at(-1)).toMatchObject({ type: "response.incomplete", response: ended });
     expect(await jsonOf(await cancel(id))).toEqual(ended);
-    await expectError(
-      await send({ model, previous_response_id: id }),
-      400,
-      "previous_response_not_found",
-    );
+    await expectError(await send({ model, previous_response_id: id }), 400, GONE);
   });
 
   test("that is cancelled before its provider answers costs nothing", async () => {

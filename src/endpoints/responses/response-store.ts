@@ -178,10 +178,10 @@ export class ResponseStore {
     id: string,
     read: (items: StoredItems) => Result | Promise<Result>,
   ): Promise<Result> {
-    const found = await findResponse(this.#sql, organizationId, id);
+    const found = await findResponse(this.#sql, organizationId, id, "any");
     if (found === undefined) throw responseNotFound();
     return this.#inTurn(organizationId, found.chainBytes, async () => {
-      const { pieces } = await readChain(this.#sql, organizationId, id);
+      const { pieces } = await readChain(this.#sql, organizationId, id, "any");
       return read(await this.#open(pieces.filter((row) => row.id !== id || row.kind !== "output")));
     });
   }
