@@ -1,7 +1,8 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import { chargeNanoUsd, usdNumber } from "../lib/money.ts";
+import { type ExactInteger, plus } from "../lib/exact-integer.ts";
+import { chargeNanoUsd, holdNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { chargeableNano } from "../money/pending-charge.ts";
@@ -51,7 +52,7 @@ export class CallCharge {
 
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
-    const { hold, fees, title, details } = this.#call;
+    const { hold, fees, title, details, keeping } = this.#call;
     const { model, terms, providerId, ownKeyId } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const isOwn = ownKeyId !== undefined;
@@ -61,7 +62,7 @@ export class CallCharge {
     const chargeNano = atMost(chargeableNano(hold), fullNano);
     const counts = isOwn && hold.budgetNano !== undefined;
     const budgetNano = counts ? atMost(hold.budgetNano, listNano) : undefined;
-    return {
+    const figures = {
       chargeNano,
       budgetNano,
       clampedNano: budgetNano === undefined ? fullNano - chargeNano : listNano - budgetNano,
@@ -73,6 +74,24 @@ export class CallCharge {
       status: 0,
       description: descriptionOf(title, model),
     };
+    keeping?.note(hold, figures, usage);
+    return figures;
+  }
+
+  /**
+   * Resolves true where the hold covers so much besides the usage so far, extended where it has to be; false where
+   * the money is not there.
+   */
+  async cover(candidate: Candidate, usage: Usage, moreFemto: ExactInteger): Promise<boolean> {
+    const { hold, fees } = this.#call;
+    const isOwn = candidate.ownKeyId !== undefined;
+    // Its provider bills the organization, and no budget counts that.
+    if (isOwn && hold.budgetNano === undefined) return true;
+    const costFemto = plus(providerCostFemto(usage, candidate.terms.prices), moreFemto);
+    const neededNano = holdNanoUsd(costFemto, isOwn ? 0n : fees.of(candidate));
+    const heldNano = isOwn ? hold.budgetNano! : chargeableNano(hold);
+    const moreNano = neededNano - heldNano;
+    return moreNano <= 0n || this.#dependencies.money.extend(hold, moreNano);
   }
 
   /** Notes for the log line and the metrics of the request what it is charged, and for what. */

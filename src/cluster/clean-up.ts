@@ -16,6 +16,7 @@ import {
   removeDeadInstances,
   takeGatewayLock,
 } from "../../db/queries/instances.ts";
+import { removeExpiredAnswers, removeOldFlights } from "../../db/queries/response-cache.ts";
 import { removeOldResponses } from "../../db/queries/responses.ts";
 import type { Clock } from "../lib/clock.ts";
 
@@ -151,6 +152,8 @@ const REMOVALS = [
   removeOldCommitMarks,
   removeOldIdempotencyRecords,
   removeOldResponses,
+  removeExpiredAnswers,
+  removeOldFlights,
 ];
 
 /** Removes expired rows in bounded batches, on one instance at a time. */

@@ -18,10 +18,12 @@ const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
 const MAX_DURATION_MS = 86_400_000;
+const MAX_CACHE_ENTRIES = 100_000;
 const MAX_RETRY_DELAYS = 20;
 const MAX_RETRY_DELAY_SECONDS = 604_800;
 const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
 const MAX_STARTING_CREDIT_USD = 1_000_000;
+const MAX_SEARCH_USD = 1_000;
 
 type PlanName = (typeof PLANS)[number];
 type LogLevel = (typeof LOG_LEVELS)[number];
@@ -38,6 +40,9 @@ export interface Settings {
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
   readonly startingCreditNanoUsd: NanoUsd;
+  /** Of one search by a tool that the gateway runs, before the fee. */
+  readonly webSearchNanoUsd: NanoUsd;
+  readonly fileSearchNanoUsd: NanoUsd;
   readonly plan: PlanName;
   /** 0 to 1. */
   readonly completionSuccessSample: number;
@@ -56,6 +61,8 @@ export interface Settings {
   readonly vectorStoreModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
+  /** Of the response cache of each organization. */
+  readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   readonly keepaliveMs: number;
   /** Of one organization, over all instances. */
   readonly maxBackgroundResponses: number;
@@ -88,6 +95,8 @@ export function readSettings(reader: EnvironmentReader): Settings {
       "GATEWAY_STARTING_CREDIT_USD",
       MAX_STARTING_CREDIT_USD,
     ),
+    webSearchNanoUsd: reader.amountNanoUsd("GATEWAY_WEB_SEARCH_COST_USD", MAX_SEARCH_USD),
+    fileSearchNanoUsd: reader.amountNanoUsd("GATEWAY_FILE_SEARCH_COST_USD", MAX_SEARCH_USD),
     plan: reader.oneOf("GATEWAY_PLAN", PLANS),
     completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
     webhookRetryDelaysMs: reader.check(() => retryDelaysMs(reader), []),
@@ -105,6 +114,10 @@ export function readSettings(reader: EnvironmentReader): Settings {
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
     maxBackgroundResponses: reader.integer("GATEWAY_MAX_BACKGROUND_RESPONSES", 0, 10_000),
+    responseCache: {
+      maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
+      maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
+    },
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),

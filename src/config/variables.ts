@@ -84,6 +84,16 @@ const SETTINGS = [
       "plan of a new organization: `free`, `pro`, `byok` or `enterprise` (fee 0, credit without limit)",
   },
   {
+    name: "GATEWAY_WEB_SEARCH_COST_USD",
+    default: "0",
+    meaning: "what a search of the web costs that the gateway makes for a model, before the fee",
+  },
+  {
+    name: "GATEWAY_FILE_SEARCH_COST_USD",
+    default: "0",
+    meaning: "the same of a search in vector stores",
+  },
+  {
     name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",
     default: "0.1",
     meaning: "share of successful completions that emit `completion.success`, 0 to 1",
@@ -156,6 +166,16 @@ const SETTINGS = [
     name: "GATEWAY_HEALTH_CHECK_SECONDS",
     default: "10",
     meaning: "time between two health checks of self-hosted providers; 0 checks none",
+  },
+  {
+    name: "GATEWAY_CACHE_MAX_ENTRIES",
+    default: "10000",
+    meaning: "answers that the response cache keeps for each organization",
+  },
+  {
+    name: "GATEWAY_CACHE_MAX_BYTES",
+    default: "268435456",
+    meaning: "their bytes, for each organization",
   },
   {
     name: "GATEWAY_VECTOR_STORE_MODEL",

@@ -12,6 +12,7 @@ import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
+import type { HostedServices } from "./responses/hosted-tools.ts";
 import { speechRoute } from "./speech/endpoint.ts";
 import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
 
@@ -21,12 +22,13 @@ interface EndpointServices {
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
   readonly responses: ResponseServices;
+  readonly hosted: HostedServices;
 }
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted }: EndpointServices,
 ): RouteDefinition[] {
   return [
     chatRoute(dependencies, longBodies),
@@ -36,10 +38,10 @@ export function modelEndpoints(
     ...transcriptionRoutes(dependencies, workThread),
     messagesRoute(dependencies, longBodies, workThread),
     countTokensRoute(dependencies, longBodies, workThread),
-    responsesRoute(dependencies, longBodies, workThread, responses.store, (...call) =>
+    responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
       answerBackground(responses, ...call),
     ),
-    countInputRoute(dependencies, longBodies, workThread, responses.store),
+    countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];
 }

@@ -111,7 +111,8 @@ export class BackgroundRuns {
     this.#running.set(id, run);
     try {
       const outcome = await call.run({
-        ...{ ...arrived, log },
+        // Of a cached answer there is nothing to run.
+        ...{ ...arrived, log, headers: undefined },
         clientSignal: run.signal,
         begin: async (admitted, keepResult) => {
           if (run.signal.aborted) throw clientClosed();

@@ -5,7 +5,8 @@ import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatEvent } from "../../providers/interface.ts";
 import { StreamedAnswer } from "../../providers/streamed-answer.ts";
-import { answerBytes, OutputItems, type OutputOptions } from "./output-items.ts";
+import { answerBytes } from "../../providers/typed-answers.ts";
+import { OutputItems, type OutputOptions } from "./output-items.ts";
 import { endOf, type ResponseParts, responseHead, usageOf, withOutput } from "./response-json.ts";
 
 export interface RenderOptions extends OutputOptions {
@@ -16,6 +17,8 @@ export interface RenderOptions extends OutputOptions {
   readonly echo: string;
   /** How many events were sent before the first of an answer: those that begin it, where there are any. */
   readonly begunEvents?: number;
+  /** The answer leaves as a whole, and no event of it does. */
+  readonly isGathered?: boolean;
 }
 
 export interface WholeResponse {
@@ -40,7 +43,10 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     super(output, options.nowSeconds);
     this.#options = options;
     this.#sequence = options.begunEvents ?? 0;
-    this.#items = new OutputItems(options, (type, members) => this.#add(type, members));
+    this.#items = new OutputItems(
+      options,
+      options.isGathered ? undefined : (type, members) => this.#add(type, members),
+    );
   }
 
   /** The whole response, in two parts of JSON: see `withOutput`. The same however often it is asked for. */
@@ -50,7 +56,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   #makeWhole(usage: Usage, costUsd: number, nowSeconds: number): WholeResponse {
-    const end = endOf(this.#items.finish ?? "stop");
+    const end = this.#end;
     const completedAt = end.status === "completed" ? nowSeconds : null;
     const head = this.#head({ ...end, completedAt, usage: usageOf(usage, costUsd) });
     return { head, output: this.#items.json };
@@ -64,7 +70,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
 
   /** The events that end a whole response, bytes kept as characters. */
   closing({ head, output }: WholeResponse): string {
-    const { status } = endOf(this.#items.finish ?? "stop");
+    const { status } = this.#end;
     return this.#frame(`response.${status}`, `"response":${withOutput(head, output)}`) + DONE;
   }
 
@@ -73,6 +79,11 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     const failed = `"response":${this.stopped("failed", error)}`;
     const frame = this.#hasStarted ? this.#frame("response.failed", failed) : "";
     return frame + errorFrame(error, requestId, this.#sequence++);
+  }
+
+  get #end(): ReturnType<typeof endOf> {
+    const { finish = "stop", limit } = this.#items;
+    return endOf(finish, limit);
   }
 
   protected override take(events: readonly ChatEvent[]): void {
@@ -100,7 +111,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   #start(): void {
-    if (this.#hasStarted) return;
+    if (this.#hasStarted || this.#options.isGathered) return;
     this.#hasStarted = true;
     const begun = withOutput(this.#head({ status: "in_progress", usage: null }), "");
     if (this.#sequence === 0) this.#add("response.created", `"response":${begun}`);
