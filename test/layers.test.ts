@@ -26,6 +26,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/money"],
   ["src/calls"],
   ["src/http"],
+  ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
   ["src/endpoints/long-body-work.ts"],
   ["src/files", "src/keys", "src/media-links", "src/models", "src/provider-keys", "src/webhooks"],
