@@ -233,7 +233,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (event.type === "finish") this.#finish(event.choice, event.reason);
     else if (event.type === "tool_call") this.#addToolCall(event);
     else if (event.type === "image") this.#addImage(event);
-    else this.#addText(event);
+    else if (event.type !== "foreign_item") this.#addText(event);
   }
 
   #addText(event: Extract<ChatEvent, { readonly text: string }>): void {

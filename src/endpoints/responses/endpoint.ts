@@ -14,6 +14,7 @@ import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
@@ -25,6 +26,7 @@ import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completi
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
+import { goesAsItems, hostedBound } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import type { OutputOptions } from "./output-items.ts";
@@ -70,8 +72,9 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     return planResponses(facts, plan);
   }
 
-  bound({ fields, facts }: AcceptedResponse, terms: ModelTerms) {
-    return costBound(fields, facts.size, terms);
+  bound({ facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
+    const runsTools = candidate === undefined || goesAsItems(facts, candidate);
+    return runsTools ? hostedBound(facts, terms) : costBound(facts.chat, facts.size, terms);
   }
 
   statedLimit({ fields }: AcceptedResponse): number | undefined {
@@ -185,8 +188,11 @@ class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     return { reader: new RawStreamEvents(answer, options), answer: renderer };
   }
 
-  usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedResponse, terms: ModelTerms) {
-    return usage ?? countedUsage(request.facts.size, terms, outputTokens);
+  usage(answer: StreamedAnswer, request: AcceptedResponse, terms: ModelTerms): Usage {
+    const { usage, outputTokens } = answer;
+    if (usage !== undefined) return usage;
+    const counted = countedUsage(request.facts.size, terms, outputTokens);
+    return answer instanceof ResponseRenderer ? answer.withRuns(counted) : counted;
   }
 
   keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
@@ -219,7 +225,9 @@ function chat(
   admitted: AdmittedResponse,
 ): Promise<ChatAnswer> {
   const limit = sentLimit(admitted, candidate);
-  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked);
+  const { fields, facts } = admitted.request;
+  call.asItems = goesAsItems(facts, candidate);
+  call.body = providerBody(fields, candidate, limit, admitted.plan.lacked, call.asItems);
   return candidate.provider.chat!(call);
 }
 

@@ -2,6 +2,7 @@ import { isFields } from "../../lib/json.ts";
 import type { ChatEvent, FinishReason, ReasoningDetail } from "../../providers/interface.ts";
 import {
   CustomCallWriter,
+  ForeignItemWriter,
   FunctionCallWriter,
   type ItemPlace,
   type ItemStatus,
@@ -34,6 +35,8 @@ export class OutputItems {
   /** In their order; those that have ended with their JSON. */
   readonly #items = new Map<ItemWriter, string | undefined>();
   readonly #calls = new Map<number, FunctionCallWriter | CustomCallWriter>();
+  /** Those that are on their way, by the provider's numbers. */
+  readonly #foreign = new Map<number, ForeignItemWriter>();
   /** What continues the reasoning and came behind it. */
   readonly #lateDetails: ReasoningDetail[] = [];
   /** The provider's number of the item that came last. */
@@ -63,6 +66,7 @@ export class OutputItems {
     else if (event.type === "reasoning") this.#addReasoning(event);
     else if (event.type === "refusal") this.#addRefusal(event);
     else if (event.type === "tool_call") this.#addCall(event);
+    else if (event.type === "foreign_item") this.#addForeign(event);
     else if (event.type === "finish") this.#endAll(event.reason);
   }
 
@@ -74,10 +78,30 @@ export class OutputItems {
     this.#item = item;
   }
 
-  #addText({ text, logprobs, annotations, item }: EventOf<"text">): void {
+  #addForeign({ item, step, fields }: EventOf<"foreign_item">): void {
+    if (step === "added") {
+      this.#endReasoning();
+      this.#endMessage();
+      const writer = new ForeignItemWriter(this.#placeOf(prefixOf(fields)), fields);
+      this.#items.set(writer, undefined);
+      this.#foreign.set(item, writer);
+      return;
+    }
+    const writer = this.#foreign.get(item);
+    if (writer === undefined) return;
+    if (step !== "done") {
+      writer.pass(step.event, fields);
+      return;
+    }
+    writer.take(fields);
+    this.#foreign.delete(item);
+    this.#end(writer, "completed");
+  }
+
+  #addText({ text, logprobs, annotations, item, phase }: EventOf<"text">): void {
     if (text === "" && annotations === undefined) return;
     this.#moveTo(item);
-    const message = this.#openMessage();
+    const message = this.#openMessage(phase);
     if (text !== "") message.add("output_text", text, tokensOf(logprobs));
     if (annotations !== undefined) message.annotate(annotations.flatMap(annotationOf));
   }
@@ -121,6 +145,7 @@ export class OutputItems {
     this.#endReasoning();
     this.#endMessage(status);
     for (const call of this.#calls.values()) this.#end(call, status);
+    for (const writer of this.#foreign.values()) this.#end(writer, "incomplete");
     if (this.#lateDetails.length > 0) {
       this.#openReasoning(this.#lateDetails).add("", this.#lateDetails);
       this.#endReasoning();
@@ -128,10 +153,10 @@ export class OutputItems {
     this.#finish = reason;
   }
 
-  #openMessage(): MessageWriter {
+  #openMessage(phase?: string): MessageWriter {
     this.#endReasoning();
     if (this.#message === undefined) {
-      this.#message = new MessageWriter(this.#placeOf("msg"));
+      this.#message = new MessageWriter(this.#placeOf("msg"), phase);
       this.#items.set(this.#message, undefined);
     }
     return this.#message;
@@ -163,7 +188,7 @@ export class OutputItems {
     this.#items.set(writer, writer.json(status));
   }
 
-  #placeOf(prefix: "msg" | "rs" | "fc" | "ctc"): ItemPlace {
+  #placeOf(prefix: string): ItemPlace {
     const index = this.#items.size;
     return { id: outputItemId(prefix, this.#options.name, index), index, send: this.#send };
   }
@@ -179,9 +204,23 @@ export function answerBytes(event: ChatEvent): number {
     case "text":
     case "refusal":
       return Buffer.byteLength(event.text);
+    case "foreign_item":
+      return foreignBytes(event);
     default:
       return 0;
   }
+}
+
+/** What the model wrote of it, as far as it came in pieces. */
+function foreignBytes({ step, fields }: EventOf<"foreign_item">): number {
+  const isDelta = typeof step === "object" && step.event.endsWith(".delta");
+  return isDelta && typeof fields.delta === "string" ? Buffer.byteLength(fields.delta) : 0;
+}
+
+/** Of the provider's id, which tells what an item is. */
+function prefixOf({ id }: Fields): string {
+  const [, prefix] = /^([a-z]{1,16})_/.exec(typeof id === "string" ? id : "") ?? [];
+  return prefix ?? "item";
 }
 
 /** A provider's reasoning that only it can read is output too. */
@@ -215,7 +254,8 @@ function tokenOf({ token, logprob, bytes }: Fields): Fields {
 
 /** A chat's annotation holds what it says in a member named after its type. */
 function annotationOf(annotation: unknown): Fields[] {
-  if (!isFields(annotation) || annotation.type !== "url_citation") return [];
+  if (!isFields(annotation)) return [];
+  if (annotation.type !== "url_citation") return [annotation];
   const cited = isFields(annotation.url_citation) ? annotation.url_citation : annotation;
   const { url, title, start_index: start, end_index: end } = cited;
   if (typeof url !== "string") return [];

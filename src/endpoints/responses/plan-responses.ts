@@ -1,6 +1,8 @@
-import type { LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
+import { type Lack, planByLacks } from "../../calls/routing/plan-by-lacks.ts";
+import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
+import { goesAsItems, hostedLack } from "./hosted-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
 /** What coding agents ask for in passing: left out where a model lacks it. */
@@ -20,27 +22,61 @@ const CONTENT = /^messages\..*/;
  * The plan of a request with regard to what its candidates have. What they lack is left out, and listed, together
  * with what no chat has. Throws 400 unsupported_parameter where no candidate is left.
  */
-export function planResponses({ chat, untranslated }: ResponsesFacts, plan: RoutePlan): RoutePlan {
+export function planResponses(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
+  const { chat, untranslated, hosted } = facts;
   if (plan.candidates.length === 0) return plan;
-  if (chat.provider?.require_parameters === true && untranslated.length > 0) {
+  const requiresAll = chat.provider?.require_parameters === true;
+  if (requiresAll && hosted === undefined && untranslated.length > 0)
     throw lacking(untranslated[0]!);
-  }
+  const able =
+    hosted === undefined
+      ? plan
+      : planByLacks(plan, (candidate) => lackOfItems(facts, candidate, requiresAll));
   let planned: RoutePlan;
   try {
-    planned = planFields(chat, plan, HINTS);
+    planned = planFields(chat, able, HINTS);
   } catch (error) {
     throw renamed(error);
   }
   if (untranslated.length === 0 && planned.lacked === undefined) return planned;
-  const lacked = new Map<RoutePlan["candidates"][number], LackedFields>();
+  const lacked = new Map<Candidate, LackedFields>();
   for (const candidate of planned.candidates) {
     const { leftOut = [], listed = [] } = planned.lacked?.get(candidate) ?? {};
     const missed = listed.filter((name) => isMissed(name, chat.reasoning));
-    const all = [...new Set([...missed.map(nameOf), ...untranslated])];
-    if (all.length + leftOut.length > 0) lacked.set(candidate, { leftOut, listed: all });
+    const ofItems = lackOfItems(facts, candidate, false);
+    const all = [...new Set([...missed.map(nameOf), ...ofItems.listed])];
+    const without = [...leftOut, ...ofItems.leftOut];
+    if (all.length + without.length > 0) lacked.set(candidate, { leftOut: without, listed: all });
   }
   return { ...planned, lacked };
 }
+
+/** What a candidate lacks of the tools and items that chats have no words for. */
+function lackOfItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: boolean): Lack {
+  const { untranslated, hosted, chat } = facts;
+  if (!goesAsItems(facts, candidate)) {
+    const lack = hostedLack(facts, candidate);
+    const [first] = untranslated;
+    const barrier = requiresAll && first !== undefined ? { name: first, param: first } : undefined;
+    return { ...lack, listed: untranslated, barrier: lack.barrier ?? barrier };
+  }
+  const { leftOut, barrier } = hostedLack(facts, candidate);
+  const sent = (hosted?.tools ?? []).map(({ type }) => `tools.${type}`);
+  const penalties = PENALTIES.filter((name) => chat[name]);
+  const missed = untranslated.filter(
+    (name) => !name.startsWith("input.") && (!sent.includes(name) || leftOut.includes(name)),
+  );
+  const listed = [...missed, ...penalties];
+  const [first] = listed;
+  return {
+    leftOut: [...leftOut, ...penalties],
+    listed,
+    barrier: barrier ?? (requiresAll && first ? { name: first, param: first } : undefined),
+  };
+}
+
+/** OpenAI's Responses interface has none. */
+const PENALTIES = ["presence_penalty", "frequency_penalty"] as const;
 
 /** Summaries are made here of what a model says of its reasoning. */
 function isMissed(name: string, reasoning: ResponsesFacts["chat"]["reasoning"]): boolean {

@@ -2,6 +2,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { assertSupported } from "../chat-completions/request-checks.ts";
+import { isHosted } from "./hosted-tools.ts";
 import { referredId } from "./item-references.ts";
 import { type Item, inputItems, isOffered, type ResponsesBody, typeOfItem } from "./request.ts";
 
@@ -21,6 +22,13 @@ const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 
 /** Calls of tools that OpenAI runs, or its clients by other means: left out of a chat, and listed. */
 const FOREIGN_ITEM = /^(?:[a-z_]+_call|[a-z_]+_call_output|mcp_[a-z_]+|tool_search_[a-z]+)$/;
+
+const MAX_TOOL_CALLS = 1_000;
+
+/** An item that a chat has no words for. */
+export function isForeignItem(item: Item): boolean {
+  return FOREIGN_ITEM.test(typeOfItem(item)) && !Object.hasOwn(ITEMS, typeOfItem(item));
+}
 
 /** By the roles of messages, what their parts may be. */
 const ROLES: ReadonlySet<unknown> = new Set(["user", "assistant", "system", "developer"]);
@@ -66,6 +74,9 @@ export function assertResponses(body: ResponsesBody): void {
     if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is not known");
   });
   for (const [at, item] of inputItems(body).entries()) assertItem(item, `input.${at}`);
+  if ((body.max_tool_calls ?? 0) > MAX_TOOL_CALLS) {
+    throw invalid("max_tool_calls", `must be at most ${MAX_TOOL_CALLS}`);
+  }
   assertTools(body);
   assertChoice(body);
   if (body.text?.format?.type === "json_schema" && body.text.format.schema === undefined) {
@@ -86,7 +97,12 @@ function assertItem(item: Item, place: string): void {
   if (referredId(item) !== undefined) return;
   const type = typeOfItem(item);
   if (!Object.hasOwn(ITEMS, type)) {
-    if (FOREIGN_ITEM.test(type)) return;
+    if (FOREIGN_ITEM.test(type)) {
+      // Of the operator's account.
+      if (isFields(item.output) && item.output.file_id)
+        throw unsupported(`${place}.output.file_id`);
+      return;
+    }
     throw invalid(`${place}.type`, "is not known");
   }
   assertMembers(item, ITEMS[type]!, place);
@@ -132,17 +148,11 @@ function isOf(value: unknown, type: MemberType): boolean {
   return typeof value === "string" || (type === "text or parts" && Array.isArray(value));
 }
 
-/** Coding agents offer them with every call; a model that lacks them works without. */
-function isOfferedInPassing(tool: Fields): boolean {
-  if (tool.type === "namespace") return true;
-  return tool.type === "web_search" && tool.external_web_access !== undefined;
-}
-
 function assertTools({ tools }: ResponsesBody): void {
   tools?.forEach((tool, at) => {
     if (isOffered(tool)) {
       if (tool.name === undefined) throw invalid(`tools.${at}.name`, "is required");
-    } else if (!isOfferedInPassing(tool)) {
+    } else if (!isHosted(tool)) {
       throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(tool.type.slice(0, 100))}`);
     }
   });
@@ -154,12 +164,15 @@ const CHOSEN: ReadonlySet<string> = new Set(["function", "custom"]);
 function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   if (!choice) return;
   const offered = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
+  const hosted = new Set((tools ?? []).filter(isHosted).map(({ type }) => type));
   const assertNamed = (type: string, name: string | undefined, place: string) => {
+    if (hosted.has(type)) return;
     if (!CHOSEN.has(type)) throw unsupported(`${place}.type`, ` ${JSON.stringify(type)}`);
     if (!offered.has(name)) throw invalid(`${place}.name`, "is not the name of a tool");
   };
   if (typeof choice === "string") {
-    if (choice === "required" && offered.size === 0) throw invalid("tool_choice", "needs tools");
+    if (choice === "required" && offered.size + hosted.size === 0)
+      throw invalid("tool_choice", "needs tools");
   } else if (choice.type === "allowed_tools") {
     const { tools: allowed = [] } = choice;
     if (allowed.length === 0) throw invalid("tool_choice.tools", "is required");

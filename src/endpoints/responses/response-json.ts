@@ -1,5 +1,6 @@
 import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
+import { isHosted, isOfferedInPassing } from "./hosted-tools.ts";
 import type { ResponsesBody, TextFormat, Tool } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -113,12 +114,15 @@ export function echoOf(body: ResponsesBody): string {
   return JSON.stringify(echo).slice(1, -1);
 }
 
-function echoedTool({ type, name, description, parameters, strict, format }: Tool): Fields[] {
+function echoedTool(tool: Tool): Fields[] {
+  const { type, name, description, parameters, strict, format } = tool;
   const told = { type, name, description: description ?? null };
   if (type === "function") {
     return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
   }
-  return type === "custom" ? [{ ...told, format: format ?? { type: "text" } }] : [];
+  if (type === "custom") return [{ ...told, format: format ?? { type: "text" } }];
+  const { authorization: _, headers: _headers, ...shown } = tool;
+  return isHosted(tool) && !isOfferedInPassing(tool) ? [shown] : [];
 }
 
 function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {
