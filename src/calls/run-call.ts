@@ -14,6 +14,7 @@
  */
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
+import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
@@ -42,6 +43,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly admission: CallAdmission;
   readonly tunedModels: TunedModels;
   readonly ownKeys: OwnKeys;
+  readonly definitions: KnownDefinitions;
   readonly providers: ReadonlyMap<string, Provider>;
 }
 

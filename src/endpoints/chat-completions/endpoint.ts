@@ -20,10 +20,12 @@ import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { readLongChat } from "./long-chat.ts";
+import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
 import {
@@ -211,7 +213,7 @@ export function chatRoute(
   longBodies: LongBodies,
 ): RouteDefinition {
   const endpoint = new ChatEndpoint(dependencies.calls.clock);
-  return paidRoute(new PaidCall(dependencies, endpoint), {
+  const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",
     summary: "Create a chat completion, streamed or not",
@@ -226,5 +228,7 @@ export function chatRoute(
         eventSchema: chatCompletionChunk,
       },
     },
-  });
+  };
+  const prepare = preparePreset(dependencies.definitions, filledChat, checkChat);
+  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
 }

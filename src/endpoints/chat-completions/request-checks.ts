@@ -86,7 +86,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   plugins: empty,
   web_search_options: (value) => value === null,
-  preset: (value) => value === null,
   guardrail: (value) => value === null,
   transforms: empty,
   debug: empty,

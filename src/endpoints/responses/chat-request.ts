@@ -54,6 +54,8 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "reasoning",
   "include",
   "truncation",
+  "preset",
+  "guardrail",
   "__proto__",
 ]);
 
