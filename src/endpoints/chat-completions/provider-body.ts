@@ -5,7 +5,7 @@ import {
   type ChatRequestFields,
   ShortBody,
 } from "../../providers/chat-body.ts";
-import { type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
+import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
@@ -48,7 +48,7 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  asItems = false,
+  { added, asItems }: Pick<BodyShape, "added" | "asItems"> = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
@@ -58,9 +58,19 @@ export function providerBody(
     model,
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
-    asItems,
+    ...(added !== undefined && { added }),
+    ...(asItems === true && { asItems }),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
+}
+
+/** What the gateway adds to a request whose tools it runs. */
+export interface AddedParts {
+  /** Behind those of the request. */
+  readonly messages: readonly ChatMessage[];
+  readonly tools: readonly unknown[];
+  /** In the place of the request's own. */
+  readonly toolChoice?: "auto" | "none";
 }
 
 /** What of a candidate's body is not the caller's. */
@@ -69,7 +79,9 @@ export interface BodyShape {
   readonly outputTokens: number | undefined;
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
-  /** Whether the candidate is sent the request in items. */
+  /** The answer is read as a stream, whether or not the request asks for one. */
+  readonly added?: AddedParts | undefined;
+  /** Whether the candidate is sent the request in items; nothing is added then. */
   readonly asItems?: boolean;
 }
 
@@ -92,11 +104,23 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
-  if (request.stream === true) {
+  if (shape.added !== undefined) addParts(body, shape.added);
+  if (request.stream === true || shape.added !== undefined) {
     body.stream = true;
     body.stream_options = { include_usage: true };
   }
   return body;
+}
+
+function addParts(
+  body: Record<string, unknown>,
+  { messages, tools, toolChoice }: AddedParts,
+): void {
+  const { messages: asked, tools: offered } = body as Partial<ChatRequest>;
+  body.messages = [...asked!, ...messages];
+  body.tools = [...(offered ?? []), ...tools];
+  if (body.tool_choice !== undefined || toolChoice === "none")
+    body.tool_choice = toolChoice ?? body.tool_choice;
 }
 
 function forwardedMetadata(metadata: Record<string, unknown>): Record<string, unknown> {

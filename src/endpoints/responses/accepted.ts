@@ -1,9 +1,12 @@
 import type { AdmittedCall } from "../../calls/call.ts";
 import type { AcceptedRequest } from "../../calls/endpoint.ts";
+import type { ToolRegistry } from "../../tools/registry.ts";
+import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
+import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
-import { factsOf, type ResponsesFacts } from "./request-facts.ts";
+import { factsOf, type HostedFacts, type ResponsesFacts } from "./request-facts.ts";
 import type { ChainPlace } from "./response-store.ts";
 import { itemsJson, storedInput } from "./stored-items.ts";
 
@@ -18,11 +21,22 @@ export class AcceptedResponse implements AcceptedRequest {
   readonly place: ChainPlace | undefined;
   /** Unix seconds. */
   readonly createdAt: number;
+  /** Undefined where the gateway runs no tools for it. */
+  readonly hosted: HostedTools | undefined;
+  /** Of its prompt, with the functions that the model is offered by the gateway. */
+  readonly size: PromptSize;
   readonly #prepared: ShortTurn | LongResponses;
 
-  constructor(prepared: ShortTurn | LongResponses, facts: ResponsesFacts, createdAt: number) {
+  constructor(
+    prepared: ShortTurn | LongResponses,
+    facts: ResponsesFacts,
+    createdAt: number,
+    hosted: HostedTools | undefined,
+  ) {
     this.#prepared = prepared;
-    this.facts = facts;
+    this.facts = hosted === undefined ? facts : { ...facts, runsHere: true };
+    this.hosted = hosted;
+    this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.known.size);
     this.fields = facts.chat;
     this.bodyHash = facts.chat[LONG_BODY]?.hash;
     this.place = prepared.place;
@@ -43,11 +57,21 @@ export class AcceptedResponse implements AcceptedRequest {
 
 export type AdmittedResponse = AdmittedCall<AcceptedResponse>;
 
+/** Where the gateway could run none of the tools, they are left to providers that run them themselves. */
+function runsHere(
+  facts: ResponsesFacts,
+  registry: ToolRegistry,
+): facts is ResponsesFacts & { readonly hosted: HostedFacts } {
+  return facts.hosted?.tools.some(([, { type }]) => registry.runs(type)) === true;
+}
+
 /** @param prepared whose body has passed its checks. Throws 400. */
 export function acceptResponse(
   prepared: ShortTurn | LongResponses,
   createdAt: number,
+  registry: ToolRegistry,
 ): AcceptedResponse {
   const facts = prepared instanceof LongResponses ? prepared.facts : factsOf(prepared.turn);
-  return new AcceptedResponse(prepared, facts, createdAt);
+  const hosted = runsHere(facts, registry) ? new HostedTools(facts.hosted, registry) : undefined;
+  return new AcceptedResponse(prepared, facts, createdAt, hosted);
 }

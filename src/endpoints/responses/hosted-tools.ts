@@ -1,140 +1,102 @@
-import type { CostBound } from "../../calls/endpoint.ts";
-import type { Lack } from "../../calls/routing/plan-by-lacks.ts";
-import type { Candidate } from "../../calls/routing/plan-route.ts";
-import type { ModelPrices, ModelTerms } from "../../lib/catalogue-model.ts";
-import { exact, plus, times } from "../../lib/exact-integer.ts";
-import { costBound } from "../chat-completions/cost-bound.ts";
-import type { ResponsesBody, Tool } from "./request.ts";
-import type { ResponsesFacts } from "./request-facts.ts";
+import type { RoutePlan } from "../../calls/routing/plan-route.ts";
+import type { ModelPrices } from "../../lib/catalogue-model.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
+import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
+import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
+import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
+import type { HostedFacts } from "./request-facts.ts";
 
-/**
- * Tools that OpenAI runs itself, or that its models alone are made for. They go to candidates that take requests in
- * items, and their items come back as they are.
- */
-interface HostedTool {
-  /** The provider runs it, and the model reads the conversation once more with each result. */
-  readonly isRun: boolean;
-  /**
-   * What a run costs besides tokens: a price of the catalogue; or nothing that could be metered, or that the
-   * operator's account may be used for, so that only an organization's own key serves it.
-   */
-  readonly terms: keyof ModelPrices | "tokens" | "own key";
+/** What one run of a tool costs here, whatever the model's own provider asks for its tools. */
+export type ToolPrices = Required<Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">>;
+
+/** The tools that this gateway runs, and what they cost. */
+export interface HostedServices {
+  readonly registry: ToolRegistry;
+  readonly prices: ToolPrices;
 }
 
-const HOSTED: Readonly<Record<string, HostedTool>> = {
-  web_search: { isRun: true, terms: "webSearchFemto" },
-  web_search_2025_08_26: { isRun: true, terms: "webSearchFemto" },
-  // Its price differs by model.
-  web_search_preview: { isRun: true, terms: "own key" },
-  web_search_preview_2025_03_11: { isRun: true, terms: "own key" },
-  mcp: { isRun: true, terms: "tokens" },
-  // Stores and containers are those of the account, and the operator's is that of all organizations.
-  file_search: { isRun: true, terms: "own key" },
-  code_interpreter: { isRun: true, terms: "own key" },
-  image_generation: { isRun: true, terms: "own key" },
-  shell: { isRun: true, terms: "own key" },
-  computer_use_preview: { isRun: false, terms: "tokens" },
-  computer: { isRun: false, terms: "tokens" },
-  local_shell: { isRun: false, terms: "tokens" },
-  apply_patch: { isRun: false, terms: "tokens" },
-  namespace: { isRun: false, terms: "tokens" },
-};
-
-const COMPUTER: ReadonlySet<string> = new Set(["computer_use_preview", "computer"]);
-
-/** Where a request states no limit: each run is held for. */
-export const DEFAULT_HOSTED_CALLS = 5;
-
-/** A hosted tool of a request. */
-interface AskedTool {
-  readonly type: string;
-  readonly param: string;
-  /** Coding agents offer it with every call: it is left out where a candidate lacks it. */
-  readonly isHint: boolean;
+/** When all of a request's tools are known. */
+export interface OpenHosted {
+  readonly tools: ReadonlyMap<string, GatewayTool>;
+  /** Functions in the form of the chat call. */
+  readonly definitions: readonly unknown[];
+  /** Of the definitions. */
+  readonly size: PromptSize;
+  /** Shown before the answer. */
+  readonly items: readonly ToolOutcome["item"][];
 }
 
-/** What a request asks of hosted tools; plain data, since a thread may have read it. */
-export interface HostedUse {
-  readonly tools: readonly AskedTool[];
-  /** Runs that the provider may make. */
-  readonly maxCalls: number;
-  readonly needsComputer: boolean;
-  /** Whether it is sent in items wherever a candidate takes those: a chat has no words for some of it. */
-  readonly prefersItems: boolean;
+/** The tools of one request that the gateway runs. */
+export class HostedTools {
+  readonly maxRuns: number;
+  /** Those that the request alone decides. */
+  readonly known: OpenHosted;
+  readonly #entries: readonly RequestTools[];
+  readonly #offered: readonly string[];
+  #opened: Promise<OpenHosted> | undefined;
+
+  /** Throws 400 for options that are wrong, and where a setting is missing. */
+  constructor(facts: HostedFacts, registry: ToolRegistry) {
+    const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered } = facts;
+    const asked = new Set(include);
+    this.maxRuns = Math.min(maxRuns, MOST_RUNS);
+    this.#offered = offered;
+    this.#entries = tools.map(([at, tool]) =>
+      registry.create(tool, { param: `tools.${at}`, include: asked }),
+    );
+    this.known = this.#with([], []);
+  }
+
+  /** Once, however often a provider is tried. */
+  open(opening: ToolOpening): Promise<OpenHosted> {
+    this.#opened ??= this.#open(opening);
+    return this.#opened;
+  }
+
+  async #open(opening: ToolOpening): Promise<OpenHosted> {
+    const opened = await Promise.all(this.#entries.map((entry) => entry.open?.(opening)));
+    const tools = opened.flatMap((more) => more?.tools ?? []);
+    const items = opened.flatMap((more) => more?.items ?? []);
+    return tools.length === 0 && items.length === 0 ? this.known : this.#with(tools, items);
+  }
+
+  #with(opened: readonly GatewayTool[], items: OpenHosted["items"]): OpenHosted {
+    const all = [...this.#entries.flatMap(({ tools }) => tools), ...opened];
+    const tools = new Map(all.map((tool) => [tool.name, tool]));
+    const twice = all.find((tool) => tools.get(tool.name) !== tool)?.name;
+    const taken = twice ?? this.#offered.find((name) => tools.has(name));
+    if (taken !== undefined) throw sameName(taken);
+    const definitions = all.map(definitionOf);
+    return { tools, definitions, size: promptSize({ messages: [], tools: definitions }), items };
+  }
 }
 
-export function isHosted({ type }: Pick<Tool, "type">): boolean {
-  return Object.hasOwn(HOSTED, type);
+function definitionOf({ name, description, parameters }: GatewayTool) {
+  return { type: "function", function: { name, description, parameters } };
 }
 
-/** Coding agents offer these with every call; a model that lacks them works without. */
-export function isOfferedInPassing(tool: Tool): boolean {
-  if (tool.type === "namespace") return true;
-  return tool.type === "web_search" && typeof tool.external_web_access === "boolean";
+function sameName(name: string): GatewayError {
+  const message = `tools: several have the name ${JSON.stringify(name.slice(0, 100))}, by which the model calls them.`;
+  return new GatewayError("invalid_body", message, { param: "tools" });
 }
 
-/** Whether it is sent to a provider: what an agent offers in passing only where it costs nothing or is asked for. */
-export function isSentHosted(tool: Tool): boolean {
-  if (!isHosted(tool)) return false;
-  return tool.type !== "web_search" || tool.external_web_access !== false;
-}
-
-/** @param hasForeignItems the conversation holds items that a chat has no words for */
-export function hostedUseOf(body: ResponsesBody, hasForeignItems: boolean): HostedUse | undefined {
-  const all = body.tools ?? [];
-  const tools = all.flatMap((tool, at): AskedTool[] => {
-    if (!isSentHosted(tool)) return [];
-    return [{ type: tool.type, param: `tools.${at}.type`, isHint: isOfferedInPassing(tool) }];
-  });
-  const hasGrammar = all.some(
-    ({ type, format }) => type === "custom" && format?.type === "grammar",
-  );
-  const prefersItems = tools.length > 0 || hasForeignItems || hasGrammar;
-  if (!prefersItems) return undefined;
-  const isRun = tools.some(({ type }) => HOSTED[type]!.isRun);
+/** The sizes of two parts of one prompt together. */
+export function bothSizes(one: PromptSize, other: PromptSize): PromptSize {
   return {
-    tools,
-    maxCalls: isRun ? (body.max_tool_calls ?? DEFAULT_HOSTED_CALLS) : 0,
-    needsComputer: tools.some(({ type }) => COMPUTER.has(type)),
-    prefersItems,
+    bytes: one.bytes + other.bytes,
+    messages: one.messages + other.messages,
+    media: one.media + other.media,
+    hasTools: one.hasTools || other.hasTools,
+    longCacheLifetime: one.longCacheLifetime ?? other.longCacheLifetime,
   };
 }
 
-/** Whether a candidate is sent the request in items. */
-export function goesAsItems(
-  { hosted }: ResponsesFacts,
-  { provider, ...place }: Candidate,
-): boolean {
-  const { upstreamModel, model } = place;
-  const takes = provider.takesItems?.(upstreamModel, model.canonicalId ?? model.id);
-  return takes === "always" || (takes === "able" && hosted?.prefersItems === true);
-}
-
-/** What a candidate lacks of the hosted tools. */
-export function hostedLack(facts: ResponsesFacts, candidate: Candidate): Lack {
-  const leftOut: string[] = [];
-  let barrier: Lack["barrier"];
-  const asItems = goesAsItems(facts, candidate);
-  for (const { type, param, isHint } of facts.hosted?.tools ?? []) {
-    if (asItems && isOnItsTerms(type, candidate)) continue;
-    if (isHint) leftOut.push(`tools.${type}`);
-    else barrier ??= { name: type, param };
-  }
-  return { leftOut, listed: leftOut, barrier };
-}
-
-function isOnItsTerms(type: string, { terms, ownKeyId }: Candidate): boolean {
-  const { terms: cost } = HOSTED[type]!;
-  if (ownKeyId !== undefined || cost === "tokens") return true;
-  return cost !== "own key" && terms.prices[cost] !== undefined;
-}
-
-/** With runs of hosted tools each step may read as much as the model's context takes. */
-export function hostedBound({ chat, size, hosted }: ResponsesFacts, terms: ModelTerms): CostBound {
-  const { maxCalls = 0 } = hosted ?? {};
-  if (maxCalls === 0) return costBound(chat, size, terms);
-  const step = costBound(chat, { ...size, media: Math.max(size.media, 1) }, terms);
-  const { webSearchFemto = 0n } = terms.prices;
-  const runs = times(maxCalls, exact(webSearchFemto));
-  return { ...step, fixedFemto: plus(times(maxCalls + 1, step.fixedFemto), runs) };
+/** The plan with what the gateway asks for its own tools in the place of what providers ask for theirs. */
+export function pricedForTools(plan: RoutePlan, prices: ToolPrices): RoutePlan {
+  const candidates = plan.candidates.map((candidate) => {
+    const { terms } = candidate;
+    return { ...candidate, terms: { ...terms, prices: { ...terms.prices, ...prices } } };
+  });
+  return { ...plan, candidates };
 }

@@ -1,14 +1,14 @@
 import { isFields } from "../../lib/json.ts";
 import type { ItemsRequest } from "../../providers/chat-body.ts";
-import { DEFAULT_HOSTED_CALLS, hostedUseOf, isSentHosted } from "./hosted-tools.ts";
 import { turnItems } from "./item-references.ts";
+import { DEFAULT_PROVIDER_RUNS, isSentToProvider, providerToolUse } from "./provider-tools.ts";
 import { detailsIn } from "./reasoning-content.ts";
 import { type Item, type Part, type ResponsesTurn, type Tool, typeOfItem } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What of `include` concerns items of hosted tools. */
-const OF_HOSTED = /^(?:web_search|file_search|code_interpreter|computer)_call/;
+/** What of `include` concerns items of tools that a provider runs. */
+const OF_RUNS = /^(?:web_search|file_search|code_interpreter|computer)_call/;
 
 /**
  * A turn in the form of OpenAI's Responses interface, where a chat has no words for some of it.
@@ -21,22 +21,22 @@ export function itemForm(turn: ResponsesTurn, leftOut: readonly string[]): Items
   const said = turnItems(turn).flatMap((item) => sentItem(item, hasServers));
   const { instructions, tool_choice: choice, include } = body;
   const told = instructions ? [{ type: "message", role: "system", content: instructions }] : [];
-  const hosted = hostedUseOf({ ...body, tools: sent }, false);
+  const used = providerToolUse({ ...body, tools: sent }, false);
   return {
     input: [...told, ...said],
     tools: sent.map(sentTool),
     toolChoice: sent.length === 0 ? undefined : choice,
-    include: hosted === undefined ? [] : (include ?? []).filter((name) => OF_HOSTED.test(name)),
+    include: used === undefined ? [] : (include ?? []).filter((name) => OF_RUNS.test(name)),
     maxToolCalls:
-      hosted !== undefined && hosted.maxCalls > 0
-        ? (body.max_tool_calls ?? DEFAULT_HOSTED_CALLS)
+      used !== undefined && used.maxCalls > 0
+        ? (body.max_tool_calls ?? DEFAULT_PROVIDER_RUNS)
         : undefined,
   };
 }
 
 function isSent(tool: Tool, leftOut: readonly string[]): boolean {
   if (tool.type === "function" || tool.type === "custom") return true;
-  return isSentHosted(tool) && !leftOut.includes(`tools.${tool.type}`);
+  return isSentToProvider(tool) && !leftOut.includes(`tools.${tool.type}`);
 }
 
 function sentTool(tool: Tool): Fields {

@@ -4,6 +4,7 @@ import {
   CustomCallWriter,
   ForeignItemWriter,
   FunctionCallWriter,
+  HostedToolWriter,
   type ItemPlace,
   type ItemStatus,
   type ItemWriter,
@@ -35,15 +36,18 @@ export class OutputItems {
   /** In their order; those that have ended with their JSON. */
   readonly #items = new Map<ItemWriter, string | undefined>();
   readonly #calls = new Map<number, FunctionCallWriter | CustomCallWriter>();
-  /** Those that are on their way, by the provider's numbers. */
-  readonly #foreign = new Map<number, ForeignItemWriter>();
   /** What continues the reasoning and came behind it. */
   readonly #lateDetails: ReasoningDetail[] = [];
   /** The provider's number of the item that came last. */
   #item: number | undefined;
+  /** Runs of the gateway's own tools, by their numbers. */
+  readonly #runs = new Map<number, HostedToolWriter>();
+  /** Items of the provider's own that are on their way, by its numbers. */
+  readonly #foreign = new Map<number, ForeignItemWriter>();
   #message: MessageWriter | undefined;
   #reasoning: ReasoningWriter | undefined;
   #finish: FinishReason | undefined;
+  #limit: EventOf<"finish">["limit"];
 
   constructor(options: OutputOptions, send: SendEvent = () => undefined) {
     this.#options = options;
@@ -53,6 +57,11 @@ export class OutputItems {
   /** How the answer has ended; undefined before. */
   get finish(): FinishReason | undefined {
     return this.#finish;
+  }
+
+  /** The gateway's own limit that ended it, if one did. */
+  get limit(): EventOf<"finish">["limit"] {
+    return this.#limit;
   }
 
   /** JSON of the items, with commas between them; what has not ended is incomplete. */
@@ -66,8 +75,12 @@ export class OutputItems {
     else if (event.type === "reasoning") this.#addReasoning(event);
     else if (event.type === "refusal") this.#addRefusal(event);
     else if (event.type === "tool_call") this.#addCall(event);
+    else if (event.type === "tool_run") this.#addRun(event);
     else if (event.type === "foreign_item") this.#addForeign(event);
-    else if (event.type === "finish") this.#endAll(event.reason);
+    else if (event.type === "finish") {
+      this.#limit = event.limit;
+      this.#endAll(event.reason);
+    }
   }
 
   /** What comes of one item of the provider's is not joined to that of another. */
@@ -82,7 +95,7 @@ export class OutputItems {
     if (step === "added") {
       this.#endReasoning();
       this.#endMessage();
-      const writer = new ForeignItemWriter(this.#placeOf(prefixOf(fields)), fields);
+      const writer = new ForeignItemWriter(this.#placeOf(prefixIn(fields)), fields);
       this.#items.set(writer, undefined);
       this.#foreign.set(item, writer);
       return;
@@ -137,6 +150,22 @@ export class OutputItems {
       this.#calls.set(index, call);
     }
     call.add(json);
+  }
+
+  #addRun({ run, state, item, isOver }: EventOf<"tool_run">): void {
+    let writer = this.#runs.get(run);
+    if (writer === undefined) {
+      this.#moveTo(undefined);
+      this.#endReasoning();
+      this.#endMessage();
+      const { type } = item;
+      writer = new HostedToolWriter(this.#placeOf(prefixOf(type)), item);
+      this.#items.set(writer, undefined);
+      this.#runs.set(run, writer);
+    }
+    if (this.#items.get(writer) !== undefined) return;
+    writer.note(state, item);
+    if (isOver) this.#end(writer, "completed");
   }
 
   #endAll(reason: FinishReason): void {
@@ -194,42 +223,24 @@ export class OutputItems {
   }
 }
 
-/** UTF-8 bytes of what an event brings of the answer. */
-export function answerBytes(event: ChatEvent): number {
-  switch (event.type) {
-    case "tool_call":
-      return Buffer.byteLength((event.name ?? "") + (event.arguments ?? ""));
-    case "reasoning":
-      return Buffer.byteLength(event.text) + encryptedBytes(event.details);
-    case "text":
-    case "refusal":
-      return Buffer.byteLength(event.text);
-    case "foreign_item":
-      return foreignBytes(event);
-    default:
-      return 0;
-  }
-}
+/** What ids of the items of hosted tools begin with. */
+const HOSTED_PREFIXES: Readonly<Record<string, string>> = {
+  web_search_call: "ws",
+  file_search_call: "fs",
+  code_interpreter_call: "ci",
+  mcp_call: "mcp",
+  mcp_list_tools: "mcpl",
+  mcp_approval_request: "mcpr",
+};
 
-/** What the model wrote of it, as far as it came in pieces. */
-function foreignBytes({ step, fields }: EventOf<"foreign_item">): number {
-  const isDelta = typeof step === "object" && step.event.endsWith(".delta");
-  return isDelta && typeof fields.delta === "string" ? Buffer.byteLength(fields.delta) : 0;
+function prefixOf(type: string): string {
+  return Object.hasOwn(HOSTED_PREFIXES, type) ? HOSTED_PREFIXES[type]! : "item";
 }
 
 /** Of the provider's id, which tells what an item is. */
-function prefixOf({ id }: Fields): string {
+function prefixIn({ id }: Fields): string {
   const [, prefix] = /^([a-z]{1,16})_/.exec(typeof id === "string" ? id : "") ?? [];
   return prefix ?? "item";
-}
-
-/** A provider's reasoning that only it can read is output too. */
-function encryptedBytes(details: readonly ReasoningDetail[] = []): number {
-  let bytes = 0;
-  for (const detail of details) {
-    if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);
-  }
-  return bytes;
 }
 
 /** Its middle is the name of its response: see `responseOfItem`. */
@@ -255,6 +266,9 @@ function tokenOf({ token, logprob, bytes }: Fields): Fields {
 /** A chat's annotation holds what it says in a member named after its type. */
 function annotationOf(annotation: unknown): Fields[] {
   if (!isFields(annotation)) return [];
+  if (annotation.type === "file_citation" && isFields(annotation.file_citation)) {
+    return [{ type: "file_citation", ...annotation.file_citation }];
+  }
   if (annotation.type !== "url_citation") return [annotation];
   const cited = isFields(annotation.url_citation) ? annotation.url_citation : annotation;
   const { url, title, start_index: start, end_index: end } = cited;

@@ -2,7 +2,7 @@ import { type Lack, planByLacks } from "../../calls/routing/plan-by-lacks.ts";
 import type { Candidate, LackedFields, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
-import { goesAsItems, hostedLack } from "./hosted-tools.ts";
+import { goesAsItems, providerToolLack } from "./provider-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
 /** What coding agents ask for in passing: left out where a model lacks it. */
@@ -20,16 +20,26 @@ const CONTENT = /^messages\..*/;
 
 /**
  * The plan of a request with regard to what its candidates have. What they lack is left out, and listed, together
- * with what no chat has. Throws 400 unsupported_parameter where no candidate is left.
+ * with what no chat has.
+ * @param definitions of tools that the gateway offers besides the request's own. Throws 400 unsupported_parameter where no candidate is left.
  */
-export function planResponses(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
-  const { chat, untranslated, hosted } = facts;
+export function planResponses(
+  facts: ResponsesFacts,
+  plan: RoutePlan,
+  definitions: readonly unknown[] = [],
+): RoutePlan {
+  const { chat: asked, untranslated, ofProvider } = facts;
+  const chat =
+    definitions.length === 0
+      ? asked
+      : { ...asked, tools: [...(asked.tools ?? []), ...definitions] };
   if (plan.candidates.length === 0) return plan;
   const requiresAll = chat.provider?.require_parameters === true;
-  if (requiresAll && hosted === undefined && untranslated.length > 0)
+  if (requiresAll && ofProvider === undefined && untranslated.length > 0) {
     throw lacking(untranslated[0]!);
+  }
   const able =
-    hosted === undefined
+    ofProvider === undefined
       ? plan
       : planByLacks(plan, (candidate) => lackOfItems(facts, candidate, requiresAll));
   let planned: RoutePlan;
@@ -53,20 +63,16 @@ export function planResponses(facts: ResponsesFacts, plan: RoutePlan): RoutePlan
 
 /** What a candidate lacks of the tools and items that chats have no words for. */
 function lackOfItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: boolean): Lack {
-  const { untranslated, hosted, chat } = facts;
-  if (!goesAsItems(facts, candidate)) {
-    const lack = hostedLack(facts, candidate);
-    const [first] = untranslated;
-    const barrier = requiresAll && first !== undefined ? { name: first, param: first } : undefined;
-    return { ...lack, listed: untranslated, barrier: lack.barrier ?? barrier };
-  }
-  const { leftOut, barrier } = hostedLack(facts, candidate);
-  const sent = (hosted?.tools ?? []).map(({ type }) => `tools.${type}`);
-  const penalties = PENALTIES.filter((name) => chat[name]);
-  const missed = untranslated.filter(
-    (name) => !name.startsWith("input.") && (!sent.includes(name) || leftOut.includes(name)),
-  );
-  const listed = [...missed, ...penalties];
+  const { untranslated, ofProvider, chat } = facts;
+  const { leftOut, barrier } = providerToolLack(facts, candidate);
+  const asItems = goesAsItems(facts, candidate);
+  const penalties = asItems ? PENALTIES.filter((name) => chat[name]) : [];
+  const sent = asItems ? (ofProvider?.tools ?? []).map(({ type }) => `tools.${type}`) : [];
+  const missed = untranslated.filter((name) => {
+    if (asItems && name.startsWith("input.")) return false;
+    return !sent.includes(name) || leftOut.includes(name);
+  });
+  const listed = [...new Set([...missed, ...leftOut, ...penalties])];
   const [first] = listed;
   return {
     leftOut: [...leftOut, ...penalties],

@@ -2,9 +2,17 @@ import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { assertSupported } from "../chat-completions/request-checks.ts";
-import { isHosted } from "./hosted-tools.ts";
 import { referredId } from "./item-references.ts";
-import { type Item, inputItems, isOffered, type ResponsesBody, typeOfItem } from "./request.ts";
+import { isProviderTool } from "./provider-tools.ts";
+import {
+  chosenHere,
+  type Item,
+  inputItems,
+  isOffered,
+  isRunHere,
+  type ResponsesBody,
+  typeOfItem,
+} from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type MemberType = "string" | "object" | "text or parts";
@@ -152,7 +160,7 @@ function assertTools({ tools }: ResponsesBody): void {
   tools?.forEach((tool, at) => {
     if (isOffered(tool)) {
       if (tool.name === undefined) throw invalid(`tools.${at}.name`, "is required");
-    } else if (!isHosted(tool)) {
+    } else if (!isProviderTool(tool)) {
       throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(tool.type.slice(0, 100))}`);
     }
   });
@@ -164,14 +172,21 @@ const CHOSEN: ReadonlySet<string> = new Set(["function", "custom"]);
 function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   if (!choice) return;
   const offered = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
-  const hosted = new Set((tools ?? []).filter(isHosted).map(({ type }) => type));
+  const runHere = (tools ?? []).filter(isRunHere);
+  const ofProvider = new Set((tools ?? []).filter(isProviderTool).map(({ type }) => type));
   const assertNamed = (type: string, name: string | undefined, place: string) => {
-    if (hosted.has(type)) return;
+    const here = chosenHere({ type, name });
+    if (here !== undefined) {
+      const isThere = runHere.some((tool) => tool.type === type || chosenHere(tool) === here);
+      if (!isThere) throw invalid(`${place}.type`, "is not the type of a tool");
+      return;
+    }
+    if (ofProvider.has(type)) return;
     if (!CHOSEN.has(type)) throw unsupported(`${place}.type`, ` ${JSON.stringify(type)}`);
     if (!offered.has(name)) throw invalid(`${place}.name`, "is not the name of a tool");
   };
   if (typeof choice === "string") {
-    if (choice === "required" && offered.size + hosted.size === 0)
+    if (choice === "required" && offered.size + ofProvider.size === 0)
       throw invalid("tool_choice", "needs tools");
   } else if (choice.type === "allowed_tools") {
     const { tools: allowed = [] } = choice;

@@ -2,9 +2,17 @@ import { GatewayError } from "../../lib/errors.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { chatRequestOf } from "./chat-request.ts";
-import { type HostedUse, hostedUseOf, isSentHosted } from "./hosted-tools.ts";
 import { assertCalled, turnItems } from "./item-references.ts";
-import { customToolsOf, type Item, type ResponsesTurn, type Tool } from "./request.ts";
+import { isSentToProvider, type ProviderToolUse, providerToolUse } from "./provider-tools.ts";
+import {
+  customToolsOf,
+  type Item,
+  isOffered,
+  isRunHere,
+  type ResponsesBody,
+  type ResponsesTurn,
+  type Tool,
+} from "./request.ts";
 import { assertChat, isForeignItem } from "./request-checks.ts";
 import { echoOf } from "./response-json.ts";
 
@@ -20,10 +28,24 @@ export interface ResponsesFacts {
   /** Whether reasoning is shown as its summary. */
   readonly showsSummary: boolean;
   readonly customTools: ReadonlySet<string>;
+  /** Undefined where the request has none. */
+  readonly hosted: HostedFacts | undefined;
   /** What it asks of tools that a provider runs; undefined where a chat has words for all of it. */
-  readonly hosted?: HostedUse | undefined;
+  readonly ofProvider: ProviderToolUse | undefined;
+  /** Set where the gateway runs its tools, which a provider may run too. */
+  readonly runsHere?: boolean;
   /** Whether its response can be continued. */
   readonly isStored: boolean;
+}
+
+/** Tools of a request that the gateway runs. */
+export interface HostedFacts {
+  /** With their places among the request's tools. */
+  readonly tools: readonly (readonly [at: number, tool: Tool])[];
+  readonly include: readonly string[];
+  readonly maxRuns: number | undefined;
+  /** Names of the caller's own functions. */
+  readonly offered: readonly string[];
 }
 
 /** More names than a header lists. */
@@ -44,28 +66,41 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
     chat,
     untranslated: untranslated.slice(0, MAX_LISTED),
     size: withForeign(promptSize(chat), foreign, body.tools ?? []),
-    hosted: hostedUseOf(body, foreign.length > 0),
     echo,
     showsSummary: Boolean(body.reasoning?.summary),
     customTools: customToolsOf(body),
+    hosted: hostedOf(body),
+    ofProvider: providerToolUse(body, foreign.length > 0),
     isStored: body.store !== false,
   };
+}
+
+function hostedOf({
+  tools,
+  include,
+  max_tool_calls: maxRuns,
+}: ResponsesBody): HostedFacts | undefined {
+  const all = [...(tools ?? []).entries()];
+  const hosted = all.filter(([, tool]) => isRunHere(tool));
+  if (hosted.length === 0) return undefined;
+  const offered = all.filter(([, tool]) => isOffered(tool)).map(([, { name }]) => name!);
+  return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered };
 }
 
 /** Items of which a picture is part. */
 const PICTURES: ReadonlySet<unknown> = new Set(["computer_call_output", "image_generation_call"]);
 
 function withForeign(size: PromptSize, items: readonly Item[], tools: readonly Tool[]): PromptSize {
-  const hosted = tools.filter(isSentHosted);
-  if (items.length + hosted.length === 0) return size;
+  const sent = tools.filter(isSentToProvider);
+  if (items.length + sent.length === 0) return size;
   const texts = items.filter(({ type }) => !PICTURES.has(type));
-  const bytes = [...texts, ...hosted].map((one) => Buffer.byteLength(JSON.stringify(one)));
+  const bytes = [...texts, ...sent].map((one) => Buffer.byteLength(JSON.stringify(one)));
   return {
     ...size,
     bytes: bytes.reduce((sum, more) => sum + more, size.bytes),
     messages: size.messages + items.length,
     media: size.media + items.length - texts.length,
-    hasTools: size.hasTools || hosted.length > 0,
+    hasTools: size.hasTools || sent.length > 0,
   };
 }
 

@@ -1,7 +1,13 @@
 import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
-import { isHosted, isOfferedInPassing } from "./hosted-tools.ts";
-import type { ResponsesBody, TextFormat, Tool } from "./request.ts";
+import { isProviderTool } from "./provider-tools.ts";
+import {
+  isOfferedInPassing,
+  isRunHere,
+  type ResponsesBody,
+  type TextFormat,
+  type Tool,
+} from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -59,9 +65,15 @@ const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
   content_filter: "content_filter",
 };
 
-/** How an answer that ended for a reason stands. */
-export function endOf(finish: FinishReason): Pick<ResponseParts, "status" | "reason"> {
-  const reason = INCOMPLETE[finish];
+/**
+ * How an answer that ended for a reason stands.
+ * @param limit of the gateway's own that ended it
+ */
+export function endOf(
+  finish: FinishReason,
+  limit?: string | undefined,
+): Pick<ResponseParts, "status" | "reason"> {
+  const reason = limit ?? INCOMPLETE[finish];
   return reason === undefined ? { status: "completed" } : { status: "incomplete", reason };
 }
 
@@ -115,20 +127,26 @@ export function echoOf(body: ResponsesBody): string {
 }
 
 function echoedTool(tool: Tool): Fields[] {
+  if (isRunHere(tool)) return [withoutSecrets(tool)];
   const { type, name, description, parameters, strict, format } = tool;
   const told = { type, name, description: description ?? null };
   if (type === "function") {
     return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
   }
   if (type === "custom") return [{ ...told, format: format ?? { type: "text" } }];
-  const { authorization: _, headers: _headers, ...shown } = tool;
-  return isHosted(tool) && !isOfferedInPassing(tool) ? [shown] : [];
+  return isProviderTool(tool) && !isOfferedInPassing(tool) ? [withoutSecrets(tool)] : [];
+}
+
+/** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */
+function withoutSecrets(tool: Tool): Fields {
+  const { authorization: _authorization, headers: _headers, ...rest } = tool;
+  return rest;
 }
 
 function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {
   if (!choice) return "auto";
   const { type, name, mode, tools } = choice;
-  if (type !== "allowed_tools") return { type, name };
+  if (type !== "allowed_tools") return name === undefined ? { type } : { type, name };
   return { type, mode: mode ?? "auto", tools };
 }
 

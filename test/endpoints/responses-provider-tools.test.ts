@@ -241,11 +241,6 @@ describe("is refused before a provider is called", () => {
   test.each([
     ["a model without the tool", "test/other", { type: "web_search" }],
     [
-      "files that are those of the operator's account",
-      MODEL,
-      { type: "file_search", vector_store_ids: ["vs_1"] },
-    ],
-    [
       "a container that has no price",
       MODEL,
       { type: "code_interpreter", container: { type: "auto" } },
