@@ -122,6 +122,36 @@ describe("openai", () => {
     expect(final.status).toBe("completed");
   });
 
+  test("runs a response in the background, polls it, follows it from an event, and cancels one", async () => {
+    upstreamDoes({ ...ANSWER, firstDelayMs: 50, delayMs: 30 }, ANSWER, {
+      do: "endless",
+      delayMs: 5,
+    });
+    const input = { model: MODEL, input: "How is the sea?", background: true } as const;
+    let polled = await openai.responses.create(input);
+    expect(polled.status).toBe("queued");
+    while (polled.status === "queued" || polled.status === "in_progress") {
+      polled = await openai.responses.retrieve(polled.id);
+    }
+    expect([polled.status, polled.output_text]).toEqual(["completed", "It is calm."]);
+    const events = await Array.fromAsync(await openai.responses.create({ ...input, stream: true }));
+    const { response } = events.at(-1) as { response: OpenAI.Responses.Response };
+    const rest = await openai.responses.retrieve(response.id, {
+      ...{ stream: true, starting_after: 4 },
+    });
+    expect(await Array.fromAsync(rest)).toEqual(events.slice(5));
+    const helper = openai.responses.stream({ response_id: response.id, starting_after: 4 });
+    expect((await helper.finalResponse()).output_text).toBe("It is calm.");
+    const { id } = await openai.responses.create(input);
+    expect((await openai.responses.cancel(id)).status).toBe("cancelled");
+    expect((await openai.responses.retrieve(id)).status).toBe("cancelled");
+    const cancelPlain = async () => openai.responses.cancel((await plain()).id);
+    upstreamDoes(ANSWER);
+    await expect(cancelPlain()).rejects.toMatchObject({ code: "response_not_cancellable" });
+  });
+
+  const plain = () => openai.responses.create({ model: MODEL, input: "hello" });
+
   test("calls tools, and goes on from the response that called", async () => {
     upstreamDoes(CALL, ANSWER);
     const first = await openai.responses.create({ model: MODEL, input: "Look.", tools: [LOOK] });
