@@ -21,6 +21,7 @@ import { paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { type HostedServices, pricedForTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
+import { KeptResponses } from "./kept-answer.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
@@ -46,6 +47,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly title = "Response";
   readonly capability = "chat";
   readonly stream: StreamForm<AcceptedResponse>;
+  readonly kept: KeptResponses;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
@@ -57,6 +59,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
+    this.kept = new KeptResponses(keeping);
     this.stream = new ResponseStreamForm(clock, keeping, { isGathered: false });
     this.#gathered = new ResponseStreamForm(clock, keeping, { isGathered: true });
   }
