@@ -40,9 +40,9 @@ export class KeptResponses implements KeptForm<AcceptedResponse> {
     this.#keeping = keeping;
   }
 
-  identity({ fields, facts, body }: AcceptedResponse): Fields | undefined {
+  identity({ fields, facts, body, background }: AcceptedResponse): Fields | undefined {
     const acts = facts.hosted?.tools.some(([, { type }]) => ACTING_TOOLS.has(type)) === true;
-    if (acts || body?.background === true) return undefined;
+    if (acts || background !== undefined) return undefined;
     return longIdentity(fields) ?? decidingFields(body!, UNDECIDING);
   }
 
