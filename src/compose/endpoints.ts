@@ -112,6 +112,7 @@ export function composeEndpoints(options: EndpointParts) {
     longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
     responses: new ResponseStore(options),
+    allowsEcho: config.debugEcho,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines, calls: dependencies };

@@ -56,6 +56,8 @@ export interface Settings {
   readonly vectorStoreModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
+  /** Chats may show what was sent to their provider. */
+  readonly debugEcho: boolean;
   readonly keepaliveMs: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
@@ -102,6 +104,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
+    debugEcho: reader.boolean("GATEWAY_DEBUG_ECHO"),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),

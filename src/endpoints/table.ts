@@ -21,15 +21,17 @@ interface EndpointServices {
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
   readonly responses: ResponseStore;
+  /** Chats may show what was sent to their provider. */
+  readonly allowsEcho: boolean;
 }
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses }: EndpointServices,
+  { longBodies, workThread, images, responses, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies),
+    chatRoute(dependencies, longBodies, { allowsEcho }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

@@ -49,6 +49,7 @@ describe("without any variable", () => {
       modelListsSeconds: 3600,
       healthCheckSeconds: 10,
       vectorStoreModel: undefined,
+      debugEcho: false,
       keepaliveMs: 15_000,
       shutdownGraceMs: 25_000,
       stripe: undefined,

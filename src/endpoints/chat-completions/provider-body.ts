@@ -1,5 +1,7 @@
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
+import { promptSize } from "./cost-bound.ts";
+import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
 import { type ChatRequest, LONG_BODY } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
@@ -48,8 +50,12 @@ export function providerBody(
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
+  const promptTokens = asksMiddleOut(request)
+    ? promptLimit(request, promptSize(request).transformedTokens, terms)
+    : undefined;
   const shape: BodyShape = {
     model,
+    ...(promptTokens !== undefined && { promptTokens }),
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
   };
@@ -62,12 +68,14 @@ export interface BodyShape {
   readonly outputTokens: number | undefined;
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
+  /** What the prompt is cut to. */
+  readonly promptTokens?: number;
 }
 
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): Record<string, unknown> {
-  const { model, outputTokens } = shape;
+  const { model, outputTokens, promptTokens } = shape;
   const body: Record<string, unknown> = { model };
   // A request may hold as many unknown fields as fit into it.
   const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
@@ -78,6 +86,7 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): Record<strin
     if (leftOut?.has(field) !== true) body[field] = value;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
+  if (promptTokens !== undefined) body.messages = withinLimit(request, promptTokens);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (request.stream === true) {
     body.stream = true;
