@@ -27,6 +27,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
+  // Run for models between the calls of a provider, with what the groups above hand them.
+  ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
   ["src/endpoints/fill-preset.ts"],
   ["src/endpoints/long-body-work.ts"],
@@ -201,6 +203,11 @@ const STEPS: readonly {
     step: "the fee, and the rule of own provider keys",
     calls: /\b(?:feeOfTerms|assertOwnKeys)\(/,
     from: ["src/calls/admission.ts"],
+  },
+  {
+    step: "the extension of a hold",
+    calls: /\bmoney\.extend\(/,
+    from: ["src/calls/call-charge.ts"],
   },
   { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/calls/admission.ts"] },
   {

@@ -1,7 +1,8 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import { chargeNanoUsd, usdNumber } from "../lib/money.ts";
+import { type ExactInteger, plus } from "../lib/exact-integer.ts";
+import { chargeNanoUsd, holdNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { chargeableNano } from "../money/pending-charge.ts";
@@ -73,6 +74,22 @@ export class CallCharge {
       status: 0,
       description: descriptionOf(title, model),
     };
+  }
+
+  /**
+   * Resolves true where the hold covers so much besides the usage so far, extended where it has to be; false where
+   * the money is not there.
+   */
+  async cover(candidate: Candidate, usage: Usage, moreFemto: ExactInteger): Promise<boolean> {
+    const { hold, fees } = this.#call;
+    const isOwn = candidate.ownKeyId !== undefined;
+    // Its provider bills the organization, and no budget counts that.
+    if (isOwn && hold.budgetNano === undefined) return true;
+    const costFemto = plus(providerCostFemto(usage, candidate.terms.prices), moreFemto);
+    const neededNano = holdNanoUsd(costFemto, isOwn ? 0n : fees.of(candidate));
+    const heldNano = isOwn ? hold.budgetNano! : chargeableNano(hold);
+    const moreNano = neededNano - heldNano;
+    return moreNano <= 0n || this.#dependencies.money.extend(hold, moreNano);
   }
 
   /** Notes for the log line and the metrics of the request what it is charged, and for what. */

@@ -9,6 +9,7 @@ import { createEgressDownload } from "../egress/download.ts";
 import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
 import type { ImageServices } from "../endpoints/images/endpoint.ts";
 import { LongBodies } from "../endpoints/long-bodies.ts";
+import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
 import { ResponseStore } from "../endpoints/responses/response-store.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
@@ -46,6 +47,8 @@ interface EndpointParts
   /** For long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
+  /** Tools that the gateway runs for models. */
+  readonly hosted: HostedServices;
 }
 
 /** The largest body takes about a second; what takes longer hangs. */
@@ -77,6 +80,7 @@ export function composeEndpoints(options: EndpointParts) {
     healthChecks,
     coordination,
     media,
+    hosted,
     ...parts
   } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
@@ -113,6 +117,7 @@ export function composeEndpoints(options: EndpointParts) {
     workThread,
     responses: new ResponseStore(options),
     allowsEcho: config.debugEcho,
+    hosted,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines, calls: dependencies };

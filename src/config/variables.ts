@@ -84,6 +84,16 @@ const SETTINGS = [
       "plan of a new organization: `free`, `pro`, `byok` or `enterprise` (fee 0, credit without limit)",
   },
   {
+    name: "GATEWAY_WEB_SEARCH_COST_USD",
+    default: "0",
+    meaning: "what a search of the web costs that the gateway makes for a model, before the fee",
+  },
+  {
+    name: "GATEWAY_FILE_SEARCH_COST_USD",
+    default: "0",
+    meaning: "the same of a search in vector stores",
+  },
+  {
     name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",
     default: "0.1",
     meaning: "share of successful completions that emit `completion.success`, 0 to 1",

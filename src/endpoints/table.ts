@@ -10,6 +10,7 @@ import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
+import type { HostedServices } from "./responses/hosted-tools.ts";
 import type { ResponseStore } from "./responses/response-store.ts";
 import { storedResponseRoutes } from "./responses/stored-routes.ts";
 import { speechRoute } from "./speech/endpoint.ts";
@@ -23,12 +24,13 @@ interface EndpointServices {
   readonly responses: ResponseStore;
   /** Chats may show what was sent to their provider. */
   readonly allowsEcho: boolean;
+  readonly hosted: HostedServices;
 }
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, allowsEcho }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
     chatRoute(dependencies, longBodies, { allowsEcho }),
@@ -38,8 +40,8 @@ export function modelEndpoints(
     ...transcriptionRoutes(dependencies, workThread),
     messagesRoute(dependencies, longBodies, workThread),
     countTokensRoute(dependencies, longBodies, workThread),
-    responsesRoute(dependencies, longBodies, workThread, responses),
-    countInputRoute(dependencies, longBodies, workThread, responses),
+    responsesRoute(dependencies, longBodies, workThread, responses, hosted),
+    countInputRoute(dependencies, longBodies, workThread, responses, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];
 }

@@ -1,11 +1,20 @@
 import type { UsageFigures } from "../../db/ledger/rows.ts";
 import type { LongPromptPrices, ModelPrices } from "../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
-import { quantitiesOf, type Usage } from "../lib/usage.ts";
+import { quantitiesOf, type Usage, usageOfLast } from "../lib/usage.ts";
 import { imagePriceFemto } from "./image-prices.ts";
 
 /** What the provider asks for this use, in femto-USD. A kind that the model has no price for costs nothing. */
 export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
+  const { earlier } = usage;
+  return earlier === undefined
+    ? costOfCall(usage, model)
+    : [...earlier, usageOfLast(usage)]
+        .map((call) => costOfCall(call, model))
+        .reduce((sum, cost) => plus(sum, cost), 0);
+}
+
+function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
   const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
   const prices = longPromptPrices(model, promptTokens) ?? model;
   const plain = promptTokens - cachedPromptTokens - cacheWriteTokens;

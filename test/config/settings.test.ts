@@ -31,6 +31,8 @@ describe("without any variable", () => {
       masterKey: undefined,
       previousMasterKey: undefined,
       startingCreditNanoUsd: 10_000_000_000n,
+      webSearchNanoUsd: 0n,
+      fileSearchNanoUsd: 0n,
       plan: "free",
       completionSuccessSample: 0.1,
       webhookRetryDelaysMs: [10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000],

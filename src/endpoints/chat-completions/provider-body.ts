@@ -2,7 +2,7 @@ import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { promptSize } from "./cost-bound.ts";
 import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
-import { type ChatRequest, LONG_BODY } from "./request.ts";
+import { type ChatMessage, type ChatRequest, LONG_BODY } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
@@ -45,6 +45,7 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
+  added?: AddedParts,
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
@@ -58,8 +59,18 @@ export function providerBody(
     ...(promptTokens !== undefined && { promptTokens }),
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
+    ...(added !== undefined && { added }),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
+}
+
+/** What the gateway adds to a request whose tools it runs. */
+export interface AddedParts {
+  /** Behind those of the request. */
+  readonly messages: readonly ChatMessage[];
+  readonly tools: readonly unknown[];
+  /** In the place of the request's own. */
+  readonly toolChoice?: "auto" | "none";
 }
 
 /** What of a candidate's body is not the caller's. */
@@ -70,6 +81,8 @@ export interface BodyShape {
   readonly leftOut: readonly string[];
   /** What the prompt is cut to. */
   readonly promptTokens?: number;
+  /** The answer is read as a stream, whether or not the request asks for one. */
+  readonly added?: AddedParts;
 }
 
 const NOTHING: readonly string[] = [];
@@ -88,11 +101,23 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): Record<strin
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (promptTokens !== undefined) body.messages = withinLimit(request, promptTokens);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
-  if (request.stream === true) {
+  if (shape.added !== undefined) addParts(body, shape.added);
+  if (request.stream === true || shape.added !== undefined) {
     body.stream = true;
     body.stream_options = { include_usage: true };
   }
   return body;
+}
+
+function addParts(
+  body: Record<string, unknown>,
+  { messages, tools, toolChoice }: AddedParts,
+): void {
+  const { messages: asked, tools: offered } = body as Partial<ChatRequest>;
+  body.messages = [...asked!, ...messages];
+  body.tools = [...(offered ?? []), ...tools];
+  if (body.tool_choice !== undefined || toolChoice === "none")
+    body.tool_choice = toolChoice ?? body.tool_choice;
 }
 
 function forwardedMetadata(metadata: Record<string, unknown>): Record<string, unknown> {

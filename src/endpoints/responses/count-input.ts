@@ -6,6 +6,7 @@ import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedResponse, acceptResponse } from "./accepted.ts";
 import { ResponsesEndpoint } from "./endpoint.ts";
+import type { HostedServices } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type CountInputCall, LongResponses, readLongResponses } from "./long-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
@@ -18,9 +19,11 @@ export function countInputRoute(
   longBodies: LongBodies,
   thread: FairWorkThread,
   store: ResponseStore,
+  hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
@@ -40,7 +43,7 @@ export function countInputRoute(
       const prepared = body as ShortTurn | LongResponses;
       const arrived = {
         ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
-        request: acceptResponse(prepared, secondsNow(clock)),
+        request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
       };
       const { answer, headers } = await counting.run(arrived, {
         isAnsweredBy: () => false,
