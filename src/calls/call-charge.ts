@@ -52,7 +52,7 @@ export class CallCharge {
 
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
-    const { hold, fees, title, details } = this.#call;
+    const { hold, fees, title, details, keeping } = this.#call;
     const { model, terms, providerId, ownKeyId } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const isOwn = ownKeyId !== undefined;
@@ -62,7 +62,7 @@ export class CallCharge {
     const chargeNano = atMost(chargeableNano(hold), fullNano);
     const counts = isOwn && hold.budgetNano !== undefined;
     const budgetNano = counts ? atMost(hold.budgetNano, listNano) : undefined;
-    return {
+    const figures = {
       chargeNano,
       budgetNano,
       clampedNano: budgetNano === undefined ? fullNano - chargeNano : listNano - budgetNano,
@@ -74,6 +74,8 @@ export class CallCharge {
       status: 0,
       description: descriptionOf(title, model),
     };
+    keeping?.note(hold, figures, usage);
+    return figures;
   }
 
   /**

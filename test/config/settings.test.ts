@@ -50,6 +50,7 @@ describe("without any variable", () => {
       metricsToken: undefined,
       modelListsSeconds: 3600,
       healthCheckSeconds: 10,
+      responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
       debugEcho: false,
       keepaliveMs: 15_000,

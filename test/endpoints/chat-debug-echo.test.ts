@@ -56,6 +56,19 @@ test("of a long body the beginning is shown, as text", async () => {
   expect(Buffer.byteLength(debug.echo_upstream_body as string)).toBeLessThanOrEqual(32_770);
 });
 
+test("an answer that shows it is not kept in the response cache", async () => {
+  const headers = { "x-gateway-cache": "on" };
+  const ask = (body: Record<string, unknown>) =>
+    gateway.chat(slug, { seed: 7, ...body }, { headers });
+  await (await ask(ECHO)).arrayBuffer();
+  const [first, second] = [await ask({}), await ask({})];
+  expect(await first.json()).not.toHaveProperty("debug");
+  expect(second.headers.get("x-gateway-cache")).toBe("hit");
+  expect(await second.json()).not.toHaveProperty("debug");
+  const shown = (await (await ask(ECHO)).json()) as { debug?: Debug };
+  expect(shown.debug).toBeDefined();
+});
+
 test("nothing is shown without being asked for", async () => {
   for (const debug of [{}, null, { echo_upstream_body: false }]) {
     const response = await gateway.chat(slug, { debug });

@@ -25,6 +25,7 @@ import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
+import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
 import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
@@ -87,6 +88,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly alsoServes = IMAGE_OUTPUT;
   readonly title = "Chat completion";
   readonly capability = "chat";
+  readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
   readonly #allowsEcho: boolean;
