@@ -66,6 +66,8 @@ export interface Settings {
   /** Of the response cache of each organization. */
   readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   readonly keepaliveMs: number;
+  /** Of one organization, over all instances. */
+  readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
 }
@@ -114,6 +116,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
     debugEcho: reader.boolean("GATEWAY_DEBUG_ECHO"),
+    maxBackgroundResponses: reader.integer("GATEWAY_MAX_BACKGROUND_RESPONSES", 0, 10_000),
     responseCache: {
       maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
       maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
