@@ -79,7 +79,8 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   // A prompt that is too long is refused: no wire of chats cuts it.
   if (body.truncation === "auto") untranslated.add("truncation");
   if (asksObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
-  const messages = chatMessages(turnItems(turn), untranslated);
+  const runHere = new Set((body.tools ?? []).filter(isRunHere).map(chosenHere));
+  const messages = chatMessages(turnItems(turn), untranslated, runHere);
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
   const request: ChatRequest = {
     ...kept(body),
