@@ -12,12 +12,12 @@ import {
 export const COMPACT_ROUTE = "POST /v1/responses/compact";
 
 /** Asks for what goes on in the place of a conversation. */
-const ORDER = `Summarise the conversation so far, so that whoever goes on with it needs nothing else of it. Write:
+const ORDER = `Summarise the conversation so far, so that it can go on from the summary alone. Write:
 - what the user wants, with every requirement, preference and correction, in the user's words where they matter;
 - what was done and found, with exact names, paths, identifiers, numbers and code that will be needed again;
 - decisions and their reasons, and what failed and why;
 - what stands open, and the next steps.
-Write the summary alone, without remarks about it.`;
+Write the summary alone, without remarks on it.`;
 
 /** What of a request for a compaction its call takes, besides the items. */
 const CARRIED = [
@@ -42,7 +42,7 @@ const MAX_TOLD = 8_192;
 
 /**
  * The turn that a model is asked for to compact a conversation: its items, and the order to summarise them. It offers
- * no tools, so that the answer is text; calls and what they gave are told as text, which every provider takes. Throws
+ * no tools, so that the answer is text; calls and their outputs become text, which every provider takes. Throws
  * 400 where there is nothing to compact.
  */
 export function compactionOf(turn: ResponsesTurn): ResponsesTurn {
