@@ -19,6 +19,7 @@ import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
+import { composeWebSearch } from "./compose/web-search.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
 import { LastUse } from "./keys/api-keys.ts";
@@ -66,6 +67,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await node.start();
   webhooks.start();
 
+  const web = composeWebSearch(base);
   const inFlight = new InFlight();
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
@@ -74,7 +76,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    ...{ notes: owed.notes, media: files.media },
+    ...{ notes: owed.notes, media: files.media, webSearch: web.search },
   });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
@@ -89,7 +91,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes },
+    ...{ modelLists: lists, notes: owed.notes, web },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();

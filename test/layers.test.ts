@@ -26,6 +26,10 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/money"],
   ["src/calls"],
   ["src/http"],
+  // The text of documents, which tools read too.
+  ["src/vector-stores/search-words.ts"],
+  ["src/vector-stores/text"],
+  ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
   ["src/endpoints/long-body-work.ts"],
   ["src/files", "src/keys", "src/media-links", "src/models", "src/provider-keys", "src/webhooks"],

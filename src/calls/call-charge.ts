@@ -1,11 +1,12 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
+import { plus } from "../lib/exact-integer.ts";
 import { chargeNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { chargeableNano } from "../money/pending-charge.ts";
-import { providerCostFemto, usageFigures } from "../money/usage.ts";
+import { providerCostFemto, type ToolPrices, toolCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
@@ -24,6 +25,7 @@ export interface ChargeDependencies {
   readonly money: MoneyPort;
   readonly events?: ChargeEvents | undefined;
   readonly idempotency: Idempotency;
+  readonly toolPrices: ToolPrices;
 }
 
 /** A response that is kept under its idempotency key, with the charge. */
@@ -54,17 +56,21 @@ export class CallCharge {
     const { hold, fees, title, details } = this.#call;
     const { model, terms, providerId, ownKeyId } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
+    const toolsFemto = toolCostFemto(usage, this.#dependencies.toolPrices);
     const isOwn = ownKeyId !== undefined;
     // What its provider bills the organization is not charged here; the key's budgets may count it.
     const listNano = isOwn ? chargeNanoUsd(costFemto, 0n) : 0n;
-    const fullNano = isOwn ? 0n : chargeNanoUsd(costFemto, fees.of(candidate));
+    const fullNano = isOwn
+      ? chargeNanoUsd(toolsFemto, fees.highest)
+      : chargeNanoUsd(plus(costFemto, toolsFemto), fees.of(candidate));
     const chargeNano = atMost(chargeableNano(hold), fullNano);
     const counts = isOwn && hold.budgetNano !== undefined;
-    const budgetNano = counts ? atMost(hold.budgetNano, listNano) : undefined;
+    const spentNano = listNano + fullNano;
+    const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
     return {
       chargeNano,
       budgetNano,
-      clampedNano: budgetNano === undefined ? fullNano - chargeNano : listNano - budgetNano,
+      clampedNano: budgetNano === undefined ? fullNano - chargeNano : spentNano - budgetNano,
       model: model.id,
       provider: providerId,
       ...usageFigures(usage),

@@ -4,7 +4,7 @@ import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
-import type { AcceptedRequest } from "./endpoint.ts";
+import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 /** A request as its endpoint accepted it. */
@@ -40,6 +40,7 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   /** Recorded with the charge. */
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
+  readonly preparation?: Preparation | undefined;
   /** Receives which candidate has answered, where there were several. */
   readonly noteServed?: ((candidate: Candidate) => void) | undefined;
 }

@@ -42,6 +42,7 @@ export interface EndingParts {
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
   readonly vectorStores: { close(): Promise<void> };
+  readonly web: { close(): void };
   readonly lastUse: LastUse;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
@@ -75,6 +76,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.balances.stop();
       parts.orders.close();
       parts.notes.close();
+      parts.web.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();

@@ -18,6 +18,7 @@ import { FairWorkThread } from "../lib/work-thread.ts";
 import type { MediaLinks } from "../media-links/media-links.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import type { WebSearch } from "../tools/web-search/web-search.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
@@ -45,6 +46,7 @@ interface EndpointParts
   /** For long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
+  readonly webSearch: WebSearch | undefined;
 }
 
 /** The largest body takes about a second; what takes longer hangs. */
@@ -76,6 +78,7 @@ export function composeEndpoints(options: EndpointParts) {
     healthChecks,
     coordination,
     media,
+    webSearch,
     ...parts
   } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
@@ -92,6 +95,7 @@ export function composeEndpoints(options: EndpointParts) {
   );
   const dependencies = {
     ...parts,
+    toolPrices: webSearch === undefined ? {} : { webSearchFemto: webSearch.priceFemto },
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
@@ -111,6 +115,7 @@ export function composeEndpoints(options: EndpointParts) {
     longBodies: new LongBodies(workThread),
     workThread,
     responses: new ResponseStore(options),
+    webSearch,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines };

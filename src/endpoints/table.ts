@@ -1,6 +1,7 @@
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
+import type { WebSearch } from "../tools/web-search/web-search.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
@@ -21,15 +22,17 @@ interface EndpointServices {
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
   readonly responses: ResponseStore;
+  /** Undefined where the gateway does not search the web. */
+  readonly webSearch: WebSearch | undefined;
 }
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses }: EndpointServices,
+  { longBodies, workThread, images, responses, webSearch }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies),
+    chatRoute(dependencies, longBodies, webSearch),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

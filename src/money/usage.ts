@@ -1,6 +1,7 @@
 import type { UsageFigures } from "../../db/ledger/rows.ts";
 import type { LongPromptPrices, ModelPrices } from "../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
+import type { FemtoUsd } from "../lib/money.ts";
 import { quantitiesOf, type Usage } from "../lib/usage.ts";
 import { imagePriceFemto } from "./image-prices.ts";
 
@@ -53,9 +54,20 @@ const PRICED_BY_UNIT = [
   ["imagePixels", "imagePixelFemto"],
   ["inputImages", "inputImageFemto"],
   ["characters", "characterFemto"],
-  ["webSearches", "webSearchFemto"],
-  ["fileSearches", "fileSearchFemto"],
 ] as const;
+
+/** What one run of a tool costs that the gateway runs itself, in femto-USD, before the fee. */
+export interface ToolPrices {
+  readonly webSearchFemto?: FemtoUsd;
+}
+
+/** What the gateway's own tools cost, in femto-USD at any candidate. */
+export function toolCostFemto(
+  { webSearches = 0 }: Pick<Usage, "webSearches">,
+  { webSearchFemto = 0n }: ToolPrices,
+): ExactInteger {
+  return webSearches === 0 ? 0 : times(webSearches, exact(webSearchFemto));
+}
 
 function soundCostFemto(
   durationMs: number,

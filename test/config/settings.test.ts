@@ -52,6 +52,7 @@ describe("without any variable", () => {
       shutdownGraceMs: 25_000,
       stripe: undefined,
       s3: undefined,
+      search: undefined,
       otlpEndpoint: undefined,
       logLevel: "info",
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],

@@ -99,6 +99,7 @@ async function ask(
   const completing = wholeAnswer(
     {
       money: owned.money,
+      toolPrices: {},
       calls: {
         endpoints,
         clock: owned.clock,

@@ -142,6 +142,7 @@ export function scriptedStream(
   const stream = new StreamRun(
     {
       money,
+      toolPrices: {},
       // A stream that is kept under a key ends in these tests before there is something to keep.
       idempotency: { free } as never,
       calls: {

@@ -7,7 +7,7 @@ import {
   imagePriceFemto,
   mostImageTokens,
 } from "../../src/money/image-prices.ts";
-import { providerCostFemto, usageFigures } from "../../src/money/usage.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../../src/money/usage.ts";
 
 const TEXT = {
   inputTokenFemto: 100n,
@@ -33,8 +33,7 @@ describe("what a call costs, by kind of use", () => {
   test.each([
     ["images", { images: 3 }, { imageFemto: 7n }, 21],
     ["characters", { characters: 11 }, { characterFemto: 5n }, 55],
-    ["searches of the web", { webSearches: 2 }, { webSearchFemto: 10n }, 20],
-    ["searches of files", { fileSearches: 2 }, { fileSearchFemto: 3n }, 6],
+    ["searches of the gateway's own apart", { webSearches: 2 }, { webSearchFemto: 10n }, 0],
     [
       "sound that is shorter than the least that is billed",
       { durationMs: 400 },
@@ -58,6 +57,14 @@ describe("what a call costs, by kind of use", () => {
     ["a kind that the model has no price for", { images: 3 }, {}, 0],
   ] as const)("counts %s", (_, use, prices, cost) => {
     expect(providerCostFemto({ ...NO_TOKENS, ...use }, { ...TEXT, ...prices })).toBe(cost);
+  });
+
+  test("counts searches of the web at the price of the gateway's backend, whatever the model", () => {
+    const usage = { ...NO_TOKENS, promptTokens: 20, webSearches: 2 };
+    expect(toolCostFemto(usage, { webSearchFemto: 5_000_000_000_000n })).toBe(10_000_000_000_000);
+    expect(toolCostFemto(usage, {})).toBe(0);
+    expect(toolCostFemto(NO_TOKENS, { webSearchFemto: 5n })).toBe(0);
+    expect(quantitiesOf(usage)).toEqual({ web_searches: 2 });
   });
 
   test("counts tokens of sound and images at their own prices, and at those of text without one", () => {

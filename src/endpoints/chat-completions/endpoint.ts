@@ -5,6 +5,7 @@ import {
   assertRecordable,
   type OpenedStream,
   type PaidEndpoint,
+  type Preparation,
   type StreamForm,
 } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
@@ -15,17 +16,29 @@ import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
+import { plus } from "../../lib/exact-integer.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { searchMissing } from "../../tools/web-search/search-backend.ts";
+import type { WebSearch } from "../../tools/web-search/web-search.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
+import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { readLongChat } from "./long-chat.ts";
 import { providerBody } from "./provider-body.ts";
-import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
+import {
+  annotationsChunk,
+  completionId,
+  openAnswer,
+  openTypedAnswer,
+  readAnswer,
+  usageBody,
+  usageChunk,
+} from "./render-answer.ts";
 import {
   CHAT_ROUTE,
   type ChatRequest,
@@ -36,6 +49,7 @@ import {
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
+import { lastQuestion, webPlanOf } from "./web-plugin.ts";
 
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
@@ -43,10 +57,13 @@ export class AcceptedChat implements AcceptedRequest {
   /** Set where a thread has read the body. */
   readonly bodyHash: string | undefined;
   readonly hidesReasoning: boolean;
+  /** Made before a provider is called; undefined where none is asked for. */
+  readonly search: ChatSearch | undefined;
   #size: PromptSize | undefined;
 
-  constructor(request: ChatRequest) {
+  constructor(request: ChatRequest, search?: ChatSearch) {
     this.fields = request;
+    this.search = search;
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
@@ -70,21 +87,37 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   readonly capability = "chat";
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
+  readonly #webSearch: WebSearch | undefined;
 
-  constructor(clock: Clock) {
+  /** @param webSearch undefined where the gateway does not search the web */
+  constructor(clock: Clock, webSearch?: WebSearch) {
     this.#clock = clock;
+    this.#webSearch = webSearch;
     this.stream = new ChatStreamForm(clock);
   }
 
   accept(body: unknown): AcceptedChat {
-    const request = body as ChatRequest;
+    const request = withoutSuffix(body as ChatRequest);
     // The thread that read a long body has checked the whole of it.
     if (request[LONG_BODY] === undefined) {
       assertWellFormed(request);
       assertRecordable(request);
     }
     assertSupported(request);
-    return new AcceptedChat(request);
+    return new AcceptedChat(request, this.#searchOf(request));
+  }
+
+  /** Throws 400 where one is asked for, and the gateway has none. */
+  #searchOf(request: ChatRequest): ChatSearch | undefined {
+    const plan = webPlanOf(request);
+    if (plan === undefined) return undefined;
+    if (this.#webSearch === undefined) throw searchMissing(plan.param);
+    const question = request[LONG_BODY]?.question ?? lastQuestion(request);
+    return new ChatSearch(this.#webSearch, plan, question);
+  }
+
+  preparation({ search }: AcceptedChat): Preparation | undefined {
+    return search?.run;
   }
 
   affinity({ fields }: AcceptedChat): string {
@@ -95,8 +128,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     return planFields(fields, plan);
   }
 
-  bound({ fields, size }: AcceptedChat, terms: ModelTerms) {
-    return costBound(fields, size, terms);
+  bound({ fields, size, search }: AcceptedChat, terms: ModelTerms) {
+    if (search === undefined) return costBound(fields, size, terms);
+    const { boundBytes, boundFemto: toolsFemto } = search;
+    const bound = costBound(fields, { ...size, bytes: size.bytes + boundBytes }, terms);
+    return { ...bound, fixedFemto: plus(bound.fixedFemto, toolsFemto), toolsFemto };
   }
 
   statedLimit({ fields }: AcceptedChat): number | undefined {
@@ -109,14 +145,20 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     admitted: AdmittedChat,
   ): Promise<ClientCompletion> {
     const answer = await callProvider(call, candidate, admitted);
-    const { hidesReasoning } = admitted.request;
+    const { hidesReasoning, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
-    return readAnswer(answer, { requestId: call.requestId, hidesReasoning, nowSeconds });
+    const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
+    const completion = await readAnswer(answer, options);
+    if (search !== undefined && !(completion.body instanceof Uint8Array)) {
+      search.annotate(completion.body);
+    }
+    return completion;
   }
 
   usage(answer: ClientCompletion, request: AcceptedChat, terms: ModelTerms) {
     const { usage, estimatedTokens, estimatedMedia } = answer;
-    return usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
+    const ofAnswer = usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
+    return withSearch(ofAnswer, request);
   }
 
   answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts) {
@@ -153,23 +195,29 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
   ): Promise<OpenedStream> {
     const nowSeconds = secondsNow(this.#clock);
     const answer = await callProvider(call, candidate, admitted);
-    const { hidesReasoning } = admitted.request;
+    const { hidesReasoning, search } = admitted.request;
     const id = completionId(call.requestId);
     const options = { id, model: candidate.model.id, hidesReasoning, nowSeconds };
-    return openAnswer(answer, options, output);
+    return search === undefined || bringsMedia(admitted.request)
+      ? openAnswer(answer, options, output)
+      : openTypedAnswer(answer, options, output, (events) => search.annotatedEvents(events));
   }
 
   usage(answer: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
     const { usage, outputTokens, mediaTokens } = answer;
-    return usage ?? estimated(request, terms, outputTokens, mediaTokens);
+    const ofAnswer = usage ?? estimated(request, terms, outputTokens, mediaTokens);
+    return withSearch(ofAnswer, request);
   }
 
-  ending({ created }: StreamedAnswer, { fields }: AcceptedChat, facts: AnswerFacts): string {
+  ending({ created }: StreamedAnswer, request: AcceptedChat, facts: AnswerFacts): string {
     const done = "data: [DONE]\n\n";
-    if (!asksForUsage(fields)) return done;
     const { requestId, candidate, usage, costUsd } = facts;
     const answer = { id: completionId(requestId), model: candidate.model.id, created };
-    return frameOf(usageChunk(answer, usage, costUsd)) + done;
+    // Its text is not looked at.
+    const sources = bringsMedia(request) ? (request.search?.annotationsOf("") ?? []) : [];
+    const annotations = sources.length === 0 ? "" : frameOf(annotationsChunk(answer, sources));
+    if (!asksForUsage(request.fields)) return annotations + done;
+    return annotations + frameOf(usageChunk(answer, usage, costUsd)) + done;
   }
 
   failure(error: GatewayError, requestId: string): string {
@@ -183,18 +231,49 @@ function callProvider(
   admitted: AdmittedChat,
 ): Promise<ChatAnswer> {
   const limit = sentLimit(admitted, candidate);
-  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked);
+  const { fields, search } = admitted.request;
+  const { lacked } = admitted.plan;
+  call.body = providerBody(fields, candidate, limit, lacked, search?.addition);
   return candidate.provider.chat!(call);
 }
 
 /** Usage of an answer whose provider reported none. */
 function estimated(
-  { size }: AcceptedChat,
+  { size, search }: AcceptedChat,
   terms: ModelTerms,
   outputTokens: number,
   media?: MediaTokens,
 ): Usage {
-  return { ...countedUsage(size, terms, outputTokens), ...media };
+  const bytes = size.bytes + Buffer.byteLength(search?.addition ?? "");
+  return { ...countedUsage({ ...size, bytes }, terms, outputTokens), ...media };
+}
+
+function withSearch(usage: Usage, { search }: AcceptedChat): Usage {
+  return search === undefined ? usage : { ...usage, ...search.quantities };
+}
+
+/** Whether the answer may hold sound or images. */
+function bringsMedia({ fields: { modalities } }: AcceptedChat): boolean {
+  return modalities?.some((kind) => kind !== "text") === true;
+}
+
+const SEARCHED = ":online";
+
+/** With the plugin that the model's suffix `:online` stands for (OpenRouter). */
+function withoutSuffix(request: ChatRequest): ChatRequest {
+  const { model, models } = request;
+  const isSearched = (name: string): boolean => name.endsWith(SEARCHED);
+  if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
+  const bare = (name: string): string =>
+    isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
+  const plugins = Array.isArray(request.plugins) ? request.plugins : [];
+  const isThere = plugins.some(({ id }) => id === "web");
+  return {
+    ...request,
+    ...(model && { model: bare(model) }),
+    ...(models && { models: models.map(bare) }),
+    ...(!isThere && { plugins: [...plugins, { id: "web" }] }),
+  };
 }
 
 function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
@@ -209,8 +288,9 @@ function frameOf(value: unknown): string {
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
+  webSearch: WebSearch | undefined,
 ): RouteDefinition {
-  const endpoint = new ChatEndpoint(dependencies.calls.clock);
+  const endpoint = new ChatEndpoint(dependencies.calls.clock, webSearch);
   return paidRoute(new PaidCall(dependencies, endpoint), {
     path: "/v1/chat/completions",
     tag: "Chat",

@@ -11,6 +11,7 @@ import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { askedParts } from "./request-fields.ts";
 import { chatCompletionBody } from "./schema.ts";
+import { lastQuestion } from "./web-plugin.ts";
 
 const checkBody = createCheck(chatCompletionBody, "invalid_body", "Request body");
 
@@ -42,7 +43,12 @@ export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts
     parts: askedParts(request),
     head: conversationHead(request),
     hash,
+    ...(isSearched(request) && { question: lastQuestion(request) }),
   };
+}
+
+function isSearched({ plugins, web_search_options: options }: ChatRequest): boolean {
+  return Boolean(plugins) || Boolean(options);
 }
 
 function requestOf(text: string): ChatRequest {
@@ -113,6 +119,8 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
     },
     // Each of a few words.
     modalities: (value: unknown) => [...new Set(value as readonly string[])],
+    plugins: asItIs,
+    web_search_options: asItIs,
     // Their lengths are checked.
     metadata: asItIs,
     trace: asItIs,

@@ -1,6 +1,7 @@
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
-import { type ChatRequest, LONG_BODY } from "./request.ts";
+import { type ChatMessage, type ChatRequest, LONG_BODY } from "./request.ts";
+import { isSearching } from "./web-plugin.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
@@ -37,12 +38,15 @@ export function isGatewayField(field: string): boolean {
  * The body for a candidate in OpenAI's wire form, without the fields that it lacks. Usage is always asked
  * for; the limit of output tokens is the one that the hold covers. Members that are null say nothing and
  * are left out. A long body stays in its thread.
+ *
+ * @param addition to what the system says
  */
 export function providerBody(
   request: ChatRequest,
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
+  addition = "",
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
@@ -52,6 +56,8 @@ export function providerBody(
     model,
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
+    addition,
+    takesSearchOptions: isSearching(model),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
@@ -62,12 +68,15 @@ export interface BodyShape {
   readonly outputTokens: number | undefined;
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
+  /** To what the system says. */
+  readonly addition?: string;
+  readonly takesSearchOptions?: boolean;
 }
 
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): Record<string, unknown> {
-  const { model, outputTokens } = shape;
+  const { model, outputTokens, addition = "", takesSearchOptions } = shape;
   const body: Record<string, unknown> = { model };
   // A request may hold as many unknown fields as fit into it.
   const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
@@ -77,6 +86,10 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): Record<strin
     if (value === null || value === undefined) continue;
     if (leftOut?.has(field) !== true) body[field] = value;
   }
+  if (addition !== "") body.messages = withAddition(request.messages, addition);
+  if (takesSearchOptions === true && request.web_search_options) {
+    body.web_search_options = request.web_search_options;
+  }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (request.stream === true) {
@@ -84,6 +97,22 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): Record<strin
     body.stream_options = { include_usage: true };
   }
   return body;
+}
+
+/**
+ * With the text behind what the system says at the beginning. Not in a message of its own there: some chat templates
+ * take one alone.
+ */
+function withAddition(messages: readonly ChatMessage[], text: string): readonly ChatMessage[] {
+  const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
+  const at = (first < 0 ? messages.length : first) - 1;
+  const last = messages[at];
+  if (last === undefined) return [{ role: "system", content: text }, ...messages];
+  const { content } = last;
+  const joined = Array.isArray(content)
+    ? [...content, { type: "text", text }]
+    : `${typeof content === "string" ? content : ""}\n\n${text}`;
+  return messages.with(at, { ...last, content: joined });
 }
 
 function forwardedMetadata(metadata: Record<string, unknown>): Record<string, unknown> {

@@ -3,6 +3,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
+import { assertPlugins } from "./web-plugin.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
 /** Only what an assistant said, and what a function gave, may be without content. */
@@ -84,8 +85,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
  * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
-  plugins: empty,
-  web_search_options: (value) => value === null,
   preset: (value) => value === null,
   guardrail: (value) => value === null,
   transforms: empty,
@@ -124,6 +123,7 @@ export function assertSupported(request: ChatRequest): void {
       { param: field },
     );
   }
+  assertPlugins(request);
   for (const field in UNSUPPORTED) {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
