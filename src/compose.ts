@@ -72,12 +72,13 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
-  const { endpoints, ticker, deadlines } = composeEndpoints({
+  const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
     ...{ notes: owed.notes, media: files.media, webSearch: web.search },
   });
+  vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });

@@ -9,6 +9,8 @@ import type { Coordination } from "./cluster/interface.ts";
 import type { ClusterMembership } from "./cluster/membership.ts";
 import type { GatewayConfig } from "./config.ts";
 import { creditRoutes } from "./credits/routes.ts";
+import { Definitions } from "./definitions/definitions.ts";
+import type { KnownDefinitions } from "./definitions/known-definitions.ts";
 import type { FileLibrary } from "./files/file-library.ts";
 import type { FileUploads } from "./files/file-uploads.ts";
 import { fileRoutes } from "./files/routes.ts";
@@ -23,6 +25,7 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
@@ -47,6 +50,7 @@ export interface RouteDependencies {
   readonly endpoints: readonly RouteDefinition[];
   readonly webhooks: Webhooks;
   readonly providerKeys: ProviderKeys;
+  readonly definitions: KnownDefinitions;
   readonly vectorStores: VectorStores;
   readonly files: {
     readonly uploads: FileUploads;
@@ -72,6 +76,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...creditRoutes(sql),
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),
+    ...presetRoutes(new Definitions({ sql, clock, known: dependencies.definitions }, "preset")),
     ...fileRoutes({
       uploads: files.uploads,
       files: files.library,

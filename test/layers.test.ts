@@ -24,6 +24,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   ["src/providers", "src/egress", "src/storage", "src/telemetry"],
   ["src/money"],
+  ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
   // The text of documents, which tools read too.
@@ -31,8 +32,17 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/vector-stores/text"],
   ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
+  ["src/endpoints/fill-preset.ts"],
   ["src/endpoints/long-body-work.ts"],
-  ["src/files", "src/keys", "src/media-links", "src/models", "src/provider-keys", "src/webhooks"],
+  [
+    "src/definitions",
+    "src/files",
+    "src/keys",
+    "src/media-links",
+    "src/models",
+    "src/provider-keys",
+    "src/webhooks",
+  ],
   [
     "src/credits",
     "src/endpoints/chat-completions",
@@ -48,6 +58,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   // Translate their requests into those of chat completions.
   ["src/endpoints/messages", "src/endpoints/responses"],
+  // Has the fields of chat completions.
+  ["src/presets"],
   ["src/endpoints/table.ts"],
   ["src/admin"],
   ["src/routes.ts"],

@@ -11,6 +11,7 @@ import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
  * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
  * `bun test` that the arguments name. Files run in parallel: the LONG ones each in a process of its own, then
  * the others in processes that they share. Those that measure run one by one afterwards.
+ * Where CI=true a test that fails is run once more, and its line says "(attempt 2)": machines of others pause.
  * --durations prints how long the slowest files took.
  * TEST_DATABASE_URL and TEST_REDIS_URL name servers to use in place of ones started for the run.
  */
@@ -81,6 +82,7 @@ async function main(): Promise<number> {
   const argv = process.argv.slice(2);
   const phases = await phasesOf(argv.filter((arg) => arg !== "--durations"));
   const durations = new Durations(phases);
+  const retries = process.env.CI === "true" ? ["--retry=1"] : [];
   const running = await startTestServices();
   try {
     if (running.services.redisUrl === undefined) {
@@ -90,7 +92,8 @@ async function main(): Promise<number> {
     let exitCode = 0;
     for (const { args, environment } of phases) {
       if (interrupted !== undefined) return INTERRUPTED;
-      tests = Bun.spawn([process.execPath, "test", ...durations.args, ...args], {
+      const command = [process.execPath, "test", ...retries, ...durations.args, ...args];
+      tests = Bun.spawn(command, {
         cwd: ROOT,
         // Bun's default is the environment at our own start, without what changed since.
         env: { ...process.env, ...environment },

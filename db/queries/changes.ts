@@ -18,6 +18,8 @@ export type ChangeKind =
   | "subscriptions"
   /** The object is the organization whose keys for providers they are. */
   | "provider-keys"
+  /** The object is the organization whose presets and guardrails they are. */
+  | "definitions"
   /** Files of the organization are to be indexed in its vector stores. */
   | "vector-store-work"
   /** Another master key seals; the id is the key's. */

@@ -165,6 +165,15 @@ export async function freeIdempotencyKey(sql: Database, claim: IdempotencyClaim)
     AND idempotency_key = ${claim.idempotencyKey} AND request_id = ${claim.requestId} AND status IS NULL`;
 }
 
+/** Removes a kept result in the transaction that writes what was made of it. */
+export async function removeStoredResult(
+  sql: DatabaseTransaction,
+  { keyId, idempotencyKey }: Pick<IdempotencyClaim, "keyId" | "idempotencyKey">,
+): Promise<void> {
+  await sql`DELETE FROM idempotency_records WHERE key_id = ${keyId}
+    AND idempotency_key = ${idempotencyKey} AND status IS NOT NULL`;
+}
+
 const REMOVAL_BATCH = 1_000;
 
 /** Removes a bounded number of them. True where there may be more. */

@@ -30,6 +30,7 @@ interface StoreFileRow {
   readonly overlap_tokens: number;
   readonly chunks: number;
   readonly usage_bytes: bigint;
+  readonly embedding_model: string | null;
   readonly attempts: number;
   readonly created_at: Date;
 }
@@ -46,6 +47,7 @@ function fileRecord(row: StoreFileRow): VectorStoreFile {
     attributes: row.attributes,
     chunking: { maxTokens: row.max_chunk_tokens, overlapTokens: row.overlap_tokens },
     usageBytes: Number(row.usage_bytes),
+    embeddingModel: row.embedding_model,
     createdAtMs: row.created_at.getTime(),
   };
 }
@@ -63,6 +65,10 @@ export interface Addition {
   /** Of different files. */
   readonly files: readonly AddedFile[];
   readonly maxFiles: number;
+  /** The key that adds them, which pays where they are embedded. */
+  readonly keyId: string;
+  /** Null: their words alone are indexed. */
+  readonly embeddingModel: string | null;
 }
 
 /** Why files cannot be added. */
@@ -79,9 +85,9 @@ export class AdditionRefused extends Error {
 }
 
 /**
- * Adds files to a store, to be indexed by their owners. A file that is there already, with the same chunking, gets
- * the attributes alone; one with another chunking, or that failed, takes the place of the former. Throws
- * AdditionRefused.
+ * Adds files to a store, to be indexed by their owners. A file that is there already, with the same chunking and
+ * embedded if it is to be, gets the attributes alone; one with another chunking or model, or that failed, takes the
+ * place of the former. Throws AdditionRefused.
  */
 export async function addStoreFiles(sql: DatabaseTransaction, addition: Addition): Promise<void> {
   const { vectorStoreId, files, maxFiles } = addition;
@@ -130,7 +136,7 @@ async function lockFiles(sql: DatabaseTransaction, addition: Addition): Promise<
 
 async function keepPresent(
   sql: DatabaseTransaction,
-  { vectorStoreId, batchId }: Addition,
+  { vectorStoreId, batchId, embeddingModel }: Addition,
   { fileId, attributes, chunking }: AddedFile,
 ): Promise<boolean> {
   const kept = await sql`
@@ -138,20 +144,21 @@ async function keepPresent(
       batch_id = coalesce(${batchId}, batch_id)
     WHERE vector_store_id = ${vectorStoreId} AND file_id = ${fileId}
       AND status IN ('in_progress', 'completed')
-      AND max_chunk_tokens = ${chunking.maxTokens} AND overlap_tokens = ${chunking.overlapTokens}`;
+      AND max_chunk_tokens = ${chunking.maxTokens} AND overlap_tokens = ${chunking.overlapTokens}
+      AND (${embeddingModel}::text IS NULL OR embedding_model = ${embeddingModel})`;
   return kept.count > 0;
 }
 
 async function insertStoreFile(
   sql: DatabaseTransaction,
-  { organizationId, vectorStoreId, batchId }: Addition,
+  { organizationId, vectorStoreId, batchId, keyId, embeddingModel }: Addition,
   { fileId, attributes, chunking }: AddedFile,
 ): Promise<void> {
   const id = newId("vsf");
   await sql`
-    INSERT INTO vector_store_files (id, organization_id, vector_store_id, file_id, batch_id, status,
-      attributes, max_chunk_tokens, overlap_tokens, due_at, created_at)
-    VALUES (${id}, ${organizationId}, ${vectorStoreId}, ${fileId}, ${batchId}, 'in_progress',
+    INSERT INTO vector_store_files (id, organization_id, vector_store_id, file_id, batch_id, key_id,
+      embedding_model, status, attributes, max_chunk_tokens, overlap_tokens, due_at, created_at)
+    VALUES (${id}, ${organizationId}, ${vectorStoreId}, ${fileId}, ${batchId}, ${keyId}, ${embeddingModel}, 'in_progress',
       ${JSON.stringify(attributes)}::text::jsonb, ${chunking.maxTokens}, ${chunking.overlapTokens},
       clock_timestamp(), ${new Date(timeOfId(id))})`;
 }
@@ -287,15 +294,20 @@ export async function findStoreBatch(
 export async function cancelStoreBatch(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`UPDATE vector_store_batches SET cancelled_at = coalesce(cancelled_at, clock_timestamp())
     WHERE id = ${id}`;
-  await sql`UPDATE vector_store_files SET status = 'cancelled', due_at = clock_timestamp(), attempts = 0
+  await sql`UPDATE vector_store_files SET status = 'cancelled', due_at = clock_timestamp(), attempts = 0,
+      chunks = 0, usage_bytes = 0
     WHERE id IN (SELECT id FROM vector_store_files WHERE batch_id = ${id} AND status = 'in_progress'
       ORDER BY id FOR UPDATE)`;
 }
 
 const MAX_ORGANIZATIONS_A_LOOK = 1_000;
 
-/** Files that have work and no live owner: of each organization the same number at most. */
-export async function findDueStoreFiles(sql: Database, limit: number): Promise<string[]> {
+/** Files that have work and no live owner: of each organization the same number at most, of some none. */
+export async function findDueStoreFiles(
+  sql: Database,
+  limit: number,
+  { mostOfOne, without }: { readonly mostOfOne: number; readonly without: readonly string[] },
+): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     WITH RECURSIVE waiting AS (
       (SELECT organization_id FROM vector_store_files WHERE due_at IS NOT NULL
@@ -306,7 +318,8 @@ export async function findDueStoreFiles(sql: Database, limit: number): Promise<s
         ORDER BY f.organization_id LIMIT 1)
       FROM waiting w WHERE w.organization_id IS NOT NULL
     ), organizations AS (
-      SELECT organization_id FROM waiting WHERE organization_id IS NOT NULL
+      SELECT organization_id FROM waiting
+      WHERE organization_id IS NOT NULL AND organization_id <> ALL (${sql.array([...without])}::text[])
       LIMIT ${MAX_ORGANIZATIONS_A_LOOK}
     )
     SELECT d.id FROM organizations o CROSS JOIN LATERAL (
@@ -314,7 +327,7 @@ export async function findDueStoreFiles(sql: Database, limit: number): Promise<s
       WHERE f.organization_id = o.organization_id AND f.due_at <= clock_timestamp()
         AND NOT EXISTS (
           SELECT 1 FROM owned_actors a WHERE a.kind = ${VECTOR_STORE_FILE} AND a.id = f.id)
-      ORDER BY f.due_at LIMIT ${limit}
+      ORDER BY f.due_at LIMIT ${mostOfOne}
     ) d ORDER BY d.turn, random() LIMIT ${limit}`;
   return rows.map(({ id }) => id);
 }

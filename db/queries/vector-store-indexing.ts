@@ -12,6 +12,9 @@ export interface IndexedFile {
   readonly fileId: string;
   readonly status: "in_progress" | "completed" | "failed" | "cancelled" | "removed";
   readonly chunking: ChunkingStrategy;
+  /** The key that pays for its embedding; null of files that an earlier version added. */
+  readonly keyId: string | null;
+  readonly embeddingModel: string | null;
   /** 0 until all are written. */
   readonly chunks: number;
   readonly attempts: number;
@@ -28,6 +31,8 @@ export async function readIndexedFile(sql: Database, id: string): Promise<Indexe
       status: IndexedFile["status"];
       max_chunk_tokens: number;
       overlap_tokens: number;
+      key_id: string | null;
+      embedding_model: string | null;
       chunks: number;
       attempts: number;
     }[]
@@ -44,6 +49,8 @@ export async function readIndexedFile(sql: Database, id: string): Promise<Indexe
     fileId: row.file_id,
     status: row.status,
     chunking: { maxTokens: row.max_chunk_tokens, overlapTokens: row.overlap_tokens },
+    keyId: row.key_id,
+    embeddingModel: row.embedding_model,
     chunks: row.chunks,
     attempts: row.attempts,
   };
@@ -79,15 +86,15 @@ export interface ChunkLimits {
 }
 
 /**
- * All chunks are written: the file is found from now on. `full` where the store or the organization has no room
+ * All chunks are written: the file is found from now on, or once it is embedded. `full` where the store or the organization has no room
  * for them; `moved` where the file was removed or cancelled meanwhile.
  */
 export async function completeText(
   sql: DatabaseTransaction,
-  { id, vectorStoreId, organizationId }: IndexedFile,
+  { id, vectorStoreId, organizationId, embeddingModel }: IndexedFile,
   written: { readonly chunks: number; readonly usageBytes: number },
   { maxOfStore, maxOfOrganization }: ChunkLimits,
-): Promise<"completed" | "full" | "moved"> {
+): Promise<"written" | "full" | "moved"> {
   // One file of an organization at a time, so that none is counted too late.
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`vector chunks ${organizationId}`}, 0))`;
   const [sums] = await sql<{ of_store: bigint; of_organization: bigint }[]>`
@@ -99,10 +106,16 @@ export async function completeText(
     Number(sums!.of_organization) + written.chunks > maxOfOrganization;
   if (isFull) return "full";
   const updated = await sql`
-    UPDATE vector_store_files SET status = 'completed', chunks = ${written.chunks},
-      usage_bytes = ${written.usageBytes}, due_at = NULL, attempts = 0
+    UPDATE vector_store_files SET chunks = ${written.chunks}, usage_bytes = ${written.usageBytes}, attempts = 0
     WHERE id = ${id} AND status = 'in_progress'`;
-  return updated.count > 0 ? "completed" : "moved";
+  if (embeddingModel === null) await completeFile(sql, id);
+  return updated.count > 0 ? "written" : "moved";
+}
+
+/** The file is found from now on, unless it was removed or cancelled meanwhile. */
+export async function completeFile(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`UPDATE vector_store_files SET status = 'completed', due_at = NULL, attempts = 0
+    WHERE id = ${id} AND status = 'in_progress'`;
 }
 
 /** The file has no text that can be found; its owner removes what was written of it. */
@@ -112,17 +125,18 @@ export async function failIndexing(
   { code, message }: IndexingError,
 ): Promise<void> {
   await sql`UPDATE vector_store_files SET status = 'failed', error_code = ${code},
-      error_message = ${message}, due_at = clock_timestamp(), attempts = 0
+      error_message = ${message}, due_at = clock_timestamp(), attempts = 0, chunks = 0, usage_bytes = 0
     WHERE id = ${id} AND status = 'in_progress'`;
 }
 
-/** An attempt has failed; the next one follows in so many milliseconds. */
+/** The next attempt follows in so many milliseconds; this one is counted where it has failed. */
 export async function postponeIndexing(
   sql: DatabaseTransaction,
   id: string,
   delayMs: number,
+  { isFailure }: { readonly isFailure: boolean },
 ): Promise<void> {
-  await sql`UPDATE vector_store_files SET attempts = attempts + 1,
+  await sql`UPDATE vector_store_files SET attempts = attempts + ${isFailure ? 1 : 0},
       due_at = clock_timestamp() + make_interval(secs => ${delayMs / 1_000})
     WHERE id = ${id}`;
 }

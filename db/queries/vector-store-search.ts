@@ -15,8 +15,11 @@ export interface ChunkPlace {
 }
 
 /** Files that a search may find, with the number of their store. */
-function searchedFiles(sql: Database, { organizationId, vectorStoreIds, filter }: SearchScope) {
-  return sql`SELECT f.number, f.chunks, s.number AS store
+export function searchedFiles(
+  sql: Database,
+  { organizationId, vectorStoreIds, filter }: SearchScope,
+): SqlFragment {
+  return sql`SELECT f.number, f.chunks, f.embedding_model, s.number AS store
     FROM vector_store_files f JOIN vector_stores s ON s.id = f.vector_store_id
     WHERE f.organization_id = ${organizationId} AND s.organization_id = ${organizationId}
       AND f.vector_store_id = ANY (${sql.array([...vectorStoreIds])}::text[])

@@ -2,11 +2,13 @@ import { sql } from "drizzle-orm";
 import {
   bigint,
   customType,
+  foreignKey,
   index,
   integer,
   jsonb,
   pgTable,
   primaryKey,
+  real,
   text,
   timestamp,
   uniqueIndex,
@@ -14,6 +16,8 @@ import {
 import { organizations } from "./organizations.ts";
 
 const tsvector = customType<{ data: string }>({ dataType: () => "tsvector" });
+const varbit = customType<{ data: string }>({ dataType: () => "varbit" });
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 const time = (name: string) => timestamp(name, { withTimezone: true });
 
@@ -47,8 +51,8 @@ export const vectorStores = pgTable(
 );
 
 /**
- * Files in vector stores. States: in_progress (an owner indexes it), completed, failed, cancelled, and removed,
- * which no request sees: its owner deletes the chunks, then the row.
+ * Files in vector stores. States: in_progress (an owner reads its text and, once `chunks` is above 0, embeds
+ * it), completed, failed, cancelled, and removed, which no request sees: its owner deletes the chunks, then the row.
  */
 export const vectorStoreFiles = pgTable(
   "vector_store_files",
@@ -60,6 +64,10 @@ export const vectorStoreFiles = pgTable(
     vectorStoreId: text("vector_store_id").notNull(),
     fileId: text("file_id").notNull(),
     batchId: text("batch_id"),
+    /** The key that added it, which pays for its embedding. */
+    keyId: text("key_id"),
+    /** The model that embeds its chunks; null: they are found by their words alone. */
+    embeddingModel: text("embedding_model"),
     status: text("status").notNull(),
     errorCode: text("error_code"),
     errorMessage: text("error_message"),
@@ -114,5 +122,27 @@ export const vectorStoreChunks = pgTable(
     primaryKey({ columns: [table.file, table.position] }),
     // Without the list of pending entries, which every search would read through.
     index("vector_store_chunks_words").using("gin", table.words).with({ fastupdate: false }),
+  ],
+);
+
+/** Embeddings of passages, quantised twice: signs to find the nearest, bytes to put them in order. */
+export const vectorStoreVectors = pgTable(
+  "vector_store_vectors",
+  {
+    file: bigint("file", { mode: "bigint" }).notNull(),
+    position: integer("position").notNull(),
+    /** Of each number of the embedding whether it is above 0. */
+    signs: varbit("signs").notNull(),
+    /** Signed bytes; times `scale` they are the embedding, at the length 1. */
+    bytes: bytea("bytes").notNull(),
+    scale: real("scale").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.file, table.position] }),
+    foreignKey({
+      name: "vector_store_vectors_chunk_fk",
+      columns: [table.file, table.position],
+      foreignColumns: [vectorStoreChunks.file, vectorStoreChunks.position],
+    }).onDelete("cascade"),
   ],
 );

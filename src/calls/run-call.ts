@@ -15,6 +15,7 @@
  */
 
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
+import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
@@ -44,6 +45,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly admission: CallAdmission;
   readonly tunedModels: TunedModels;
   readonly ownKeys: OwnKeys;
+  readonly definitions: KnownDefinitions;
   readonly providers: ReadonlyMap<string, Provider>;
 }
 

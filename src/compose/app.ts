@@ -6,6 +6,7 @@ import type { TunedModels } from "../calls/routing/tuned-models.ts";
 import type { InFlight } from "../cluster/in-flight.ts";
 import type { Coordination, RateWindows } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
+import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
 import { PassingFiles } from "../http/passing-files.ts";
@@ -36,6 +37,7 @@ interface AppParts {
   readonly models: ModelIndex;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly providerKeys: ProviderKeys;
+  readonly definitions: KnownDefinitions;
   readonly tunedModels: TunedModels;
   readonly endpoints: RouteDependencies["endpoints"];
   readonly tuning: FineTuningParts;
@@ -80,6 +82,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     endpoints,
     webhooks: webhooks.webhooks,
     providerKeys: parts.providerKeys,
+    definitions: parts.definitions,
     files,
     vectorStores: parts.vectorStores.stores,
     clock,

@@ -15,6 +15,7 @@ import type { Coordination } from "../cluster/interface.ts";
 import { ClusterMembership, OwnLease } from "../cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../cluster/sliding-window.ts";
 import type { GatewayConfig } from "../config.ts";
+import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import type { Suspensions } from "../http/authentication.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
@@ -269,6 +270,7 @@ export interface ChangeListeners {
   readonly tuning: FineTuningParts;
   readonly vectorStores: VectorStoreParts;
   readonly ownKeys: OwnKeys;
+  readonly definitions: KnownDefinitions;
   readonly keyring: Keyring;
 }
 
@@ -276,6 +278,7 @@ export interface ChangeListeners {
 export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
   const { world, suspensions, orders, webhooks, tuning, ownKeys, keyring, vectorStores } =
     listeners;
+  const { definitions } = listeners;
   if (kind === "api-key") world.keys.forget(objectId);
   else if (kind === "organization") world.organizations.forget(objectId);
   else if (kind === "suspension") suspensions.forget();
@@ -284,6 +287,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "outbox") webhooks.numbering.nudge();
   else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
   else if (kind === "provider-keys") ownKeys.forget(objectId);
+  else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
@@ -291,8 +295,9 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
 
 /** Drops all that may be stale after a gap in the change feed. */
 export function forgetAll(listeners: ChangeListeners): void {
-  const { world, suspensions, orders, webhooks, tuning, ownKeys } = listeners;
+  const { world, suspensions, orders, webhooks, tuning, ownKeys, definitions } = listeners;
   suspensions.forget();
+  definitions.forgetAll();
   ownKeys.forgetAll();
   world.keys.forgetAll();
   world.organizations.forgetAll();

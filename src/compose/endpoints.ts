@@ -27,6 +27,7 @@ interface EndpointParts
     | "money"
     | "tunedModels"
     | "ownKeys"
+    | "definitions"
     | "providers"
     | "admission"
     | "idempotency"
@@ -112,13 +113,13 @@ export function composeEndpoints(options: EndpointParts) {
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   };
   const endpoints = modelEndpoints(dependencies, {
-    longBodies: new LongBodies(workThread),
+    longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
     responses: new ResponseStore(options),
     webSearch,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
-  return { endpoints, ticker, deadlines };
+  return { endpoints, ticker, deadlines, calls: dependencies };
 }
 
 /** For one image, from the first word to the last byte. */

@@ -6,6 +6,7 @@ import type { ClusterMembership } from "../cluster/membership.ts";
 import { asksForModels } from "../config/provider-types.ts";
 import { isLocalServer } from "../config/providers.ts";
 import type { GatewayConfig } from "../config.ts";
+import { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
@@ -68,7 +69,8 @@ export function composeProviders(
     intervalMs: config.healthCheckSeconds * 1_000,
     isReporter: () => membership.peers().rank === 0,
   });
-  return { httpClient, ownKeys, providerKeys, healthChecks, providers };
+  const definitions = new KnownDefinitions(base.read);
+  return { httpClient, ownKeys, providerKeys, definitions, healthChecks, providers };
 }
 
 interface ModelParts {

@@ -1,13 +1,25 @@
 import type { Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
+import type { GatewayConfig } from "../config.ts";
+import {
+  PaidTextEmbedding,
+  type PaidTextEmbeddingDependencies,
+} from "../endpoints/embeddings/text-embedding.ts";
 import type { FileLibrary } from "../files/file-library.ts";
+import { usableKey } from "../http/authentication.ts";
+import type { TextEmbedding } from "../vector-stores/embedding.ts";
 import { Indexing } from "../vector-stores/indexing.ts";
 import { Extraction } from "../vector-stores/text/extraction.ts";
 import { VectorStores } from "../vector-stores/vector-stores.ts";
 
+type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> &
+  Parameters<typeof usableKey>[0];
+
 export interface VectorStoreParts {
   readonly stores: VectorStores;
+  /** From now on calls can be made, and texts embedded. */
+  connect(options: ConnectOptions): void;
   /** Files are to be indexed, so it was reported. */
   onWork(): void;
   close(): Promise<void>;
@@ -15,6 +27,7 @@ export interface VectorStoreParts {
 
 /** Vector stores, and this instance's part in indexing their files. */
 export function composeVectorStores(options: {
+  readonly config: Pick<GatewayConfig, "vectorStoreModel">;
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -24,17 +37,28 @@ export function composeVectorStores(options: {
   readonly files: FileLibrary;
   onError(error: unknown): void;
 }): VectorStoreParts {
-  const { sql, background, unowned } = options;
+  const { config, sql, background, unowned } = options;
+  const { promise: embedding, resolve } = Promise.withResolvers<TextEmbedding>();
   const sweep = (): void => void unowned.sweep(indexing.kind);
   const extraction = new Extraction();
-  const indexing = new Indexing({ ...options, sql: background, extraction, onRoom: sweep });
+  const indexing = new Indexing({
+    ...options,
+    sql: background,
+    extraction,
+    embedding,
+    onRoom: sweep,
+  });
   unowned.register({
     kind: indexing.kind,
     findWork: (limit) => indexing.findWork(limit),
     start: (lease) => indexing.start(lease),
   });
   return {
-    stores: new VectorStores(sql),
+    stores: new VectorStores({ sql, embeddingModel: config.vectorStoreModel, embedding }),
+    connect({ calls, inFlight, ...keys }) {
+      const usable = (keyId: string) => usableKey(keys, keyId);
+      resolve(new PaidTextEmbedding({ calls, inFlight, usableKey: usable }));
+    },
     onWork: sweep,
     close: () => indexing.stop(),
   };

@@ -53,6 +53,8 @@ export interface Settings {
   readonly metricsToken: string | undefined;
   /** Between two readings of the providers' own lists of models; 0 reads none. */
   readonly modelListsSeconds: number;
+  /** Embeds what vector stores hold; undefined: they are searched by words alone. */
+  readonly vectorStoreModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
   readonly keepaliveMs: number;
@@ -98,6 +100,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     ),
     corsOrigins: reader.check(() => corsOrigins(reader), []),
     metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
+    vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),

@@ -158,6 +158,12 @@ const SETTINGS = [
     meaning: "time between two health checks of self-hosted providers; 0 checks none",
   },
   {
+    name: "GATEWAY_VECTOR_STORE_MODEL",
+    default: null,
+    meaning:
+      "embedding model of vector stores, such as `openai/text-embedding-3-small` (`sandbox/embed` for trials), charged to the keys that add files and search; unset, they are searched by their words alone",
+  },
+  {
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",

@@ -1,3 +1,4 @@
+import type { KnownDefinitions, Preset } from "../definitions/known-definitions.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
@@ -11,30 +12,39 @@ export const MAX_KEPT_BYTES = 536_870_912;
 export const MAX_KEPT_BYTES_OF_ONE = MAX_KEPT_BYTES / 2;
 
 /** What a thread is asked. The body is sent with each call, so that a thread may end between them. */
-export type LongBodyCall =
-  | {
-      readonly kind: "body.read";
-      /** Names the LongBodyForm. */
-      readonly form: string;
-      readonly id: number;
-      readonly bytes: SharedBytes;
-    }
-  | {
-      readonly kind: "body.render";
-      readonly form: string;
-      readonly id: number;
-      readonly bytes: SharedBytes;
-      readonly shape: unknown;
-      /** The module of the BodyRender. */
-      readonly module: string;
-      readonly options: unknown;
-    };
+export type LongBodyCall = LongBodySource &
+  (
+    | { readonly kind: "body.read" }
+    | {
+        readonly kind: "body.render";
+        readonly shape: unknown;
+        /** The module of the BodyRender. */
+        readonly module: string;
+        readonly options: unknown;
+      }
+  );
+
+interface LongBodySource {
+  /** Names the LongBodyForm. */
+  readonly form: string;
+  readonly id: number;
+  readonly bytes: SharedBytes;
+  /** The one that the body names, once it is known. */
+  readonly preset?: Preset | undefined;
+}
+
+/** What a thread answers to `body.read`: facts of a body, or the preset without which it cannot be checked. */
+export type LongBodyRead<Facts> =
+  | { readonly facts: Facts; readonly presetName?: undefined }
+  | { readonly presetName: string };
 
 /** A body that a thread has read, until it is released. */
 export interface LongBody<Facts> {
   /** What the thread reports of it: small, whatever it holds. */
   readonly facts: Facts;
   readonly bytes: SharedBytes;
+  /** What its facts include, and its bytes name. */
+  readonly preset: Preset | undefined;
   shapedAs(shape: unknown): ChatBody;
   release(): void;
 }
@@ -42,16 +52,20 @@ export interface LongBody<Facts> {
 /** Bodies that are too long for the event loop: a thread reads them, and renders them for providers. */
 export class LongBodies {
   readonly #thread: FairWorkThread;
+  readonly #definitions: KnownDefinitions;
   readonly #room = new SharedRoom(MAX_KEPT_BYTES, MAX_KEPT_BYTES_OF_ONE);
   #lastId = 0;
 
-  constructor(thread: FairWorkThread) {
+  constructor(thread: FairWorkThread, definitions: KnownDefinitions) {
     this.#thread = thread;
+    this.#definitions = definitions;
   }
 
   /**
    * Rejects with the 400 that the body deserves, with 503 where the thread has too much to do, is lost, or
    * too many bytes are kept already, and where the client goes.
+   *
+   * @param owner the organization, whose preset the body may name
    */
   async read<Facts>(
     form: string,
@@ -69,10 +83,11 @@ export class LongBodies {
     const id = ++this.#lastId;
     const body = new KeptBody(this.#thread, { form, id, bytes, owner, onReleased });
     try {
-      const facts = await body.read<Facts>(signal);
+      const facts = await body.read<Facts>(signal, (name) => this.#definitions.preset(owner, name));
       return {
         facts,
         bytes,
+        preset: body.preset,
         shapedAs: (shape) => body.shapedAs(shape),
         release: () => body.release(),
       };
@@ -96,6 +111,7 @@ class KeptBody {
   readonly #thread: FairWorkThread;
   readonly #parts: KeptBodyParts;
   #bytes: SharedBytes | undefined;
+  preset: Preset | undefined;
 
   constructor(thread: FairWorkThread, parts: KeptBodyParts) {
     this.#thread = thread;
@@ -103,13 +119,21 @@ class KeptBody {
     this.#bytes = parts.bytes;
   }
 
-  read<Facts>(signal: WaitSignal): Promise<Facts> {
-    const { form, id } = this.#parts;
-    return this.#call<Facts>((bytes) => ({ kind: "body.read", form, id, bytes }), signal);
+  async read<Facts>(
+    signal: WaitSignal,
+    readPreset: (name: string) => Preset | Promise<Preset>,
+  ): Promise<Facts> {
+    for (;;) {
+      const read = await this.#call<LongBodyRead<Facts>>(
+        (source) => ({ kind: "body.read", ...source }),
+        signal,
+      );
+      if (read.presetName === undefined) return read.facts;
+      this.preset = await readPreset(read.presetName);
+    }
   }
 
   shapedAs(shape: unknown): ChatBody {
-    const { form, id } = this.#parts;
     return {
       render: async <Options, Result>(
         { module }: BodyRender<Options, Result>,
@@ -117,7 +141,7 @@ class KeptBody {
         signal: WaitSignal,
       ) => {
         const outcome = await this.#call<ThreadOutcome>(
-          (bytes) => ({ kind: "body.render", form, id, bytes, shape, module, options }),
+          (source) => ({ kind: "body.render", ...source, shape, module, options }),
           signal,
         );
         return resultOf<Result>(outcome);
@@ -131,8 +155,14 @@ class KeptBody {
     this.#parts.onReleased();
   }
 
-  #call<Result>(callOf: (bytes: SharedBytes) => LongBodyCall, signal: WaitSignal): Promise<Result> {
-    if (this.#bytes === undefined) throw new Error("a long body was released before its last use");
-    return this.#thread.call<Result>(this.#parts.owner, callOf(this.#bytes), signal);
+  #call<Result>(
+    callOf: (source: LongBodySource) => LongBodyCall,
+    signal: WaitSignal,
+  ): Promise<Result> {
+    const bytes = this.#bytes;
+    if (bytes === undefined) throw new Error("a long body was released before its last use");
+    const { form, id, owner } = this.#parts;
+    const call = callOf({ form, id, bytes, preset: this.preset });
+    return this.#thread.call<Result>(owner, call, signal);
   }
 }

@@ -1,19 +1,31 @@
+import type { Preset } from "../definitions/known-definitions.ts";
 import { textOfShared } from "../http/read-body.ts";
 import { BodyRender, type ChatRequestFields } from "../providers/chat-body.ts";
 import { exportOf, type ThreadOutcome, threadOutcome } from "../providers/thread-work.ts";
-import type { LongBodyCall } from "./long-bodies.ts";
+import { presetNamed } from "./fill-preset.ts";
+import type { LongBodyCall, LongBodyRead } from "./long-bodies.ts";
 
 /** What is special about the long bodies of one endpoint, in the thread. */
 export interface LongBodyForm {
-  /** The checks that any request passes, in their order, and what the event loop needs. Throws what refuses it. */
-  read(text: string): { readonly request: unknown; readonly facts: unknown };
-  /** Of a body that has passed them. */
   parse(text: string): unknown;
+  /** The part of it that may name a preset, where that is not the whole. */
+  bodyOf?(request: never): unknown;
+  /** Against the schema. Throws 400. */
+  check(request: never): void;
+  /** With what its preset adds. */
+  fill(request: never, preset: Preset): unknown;
+  /** The further checks that any request passes, in their order, and what the event loop needs. Throws what refuses it. */
+  read(request: never, text: string): unknown;
   /** What a BodyRender gets. */
   fieldsOf(request: never, shape: never): ChatRequestFields;
 }
 
+type ReadCall = Extract<LongBodyCall, { readonly kind: "body.read" }>;
 type RenderCall = Extract<LongBodyCall, { readonly kind: "body.render" }>;
+
+function filled(form: LongBodyForm, request: unknown, preset: Preset | undefined): unknown {
+  return preset === undefined ? request : form.fill(request as never, preset);
+}
 
 /**
  * Requests that were read and not rendered yet, so that most bodies are parsed once; a body that is missing
@@ -33,18 +45,33 @@ export class LongBodyWork {
   }
 
   do(call: LongBodyCall): unknown {
-    if (call.kind === "body.render") return this.#render(call);
-    const { id, form, bytes } = call;
-    const { request, facts } = this.#forms[form]!.read(textOfShared(bytes));
+    return call.kind === "body.render" ? this.#render(call) : this.#read(call);
+  }
+
+  /** A body that names a preset is checked with what that adds, so it has to be brought first. */
+  #read(call: ReadCall): LongBodyRead<unknown> {
+    const { id, bytes, preset } = call;
+    const form = this.#forms[call.form]!;
+    const text = textOfShared(bytes);
+    const parsed = this.#take(id) ?? form.parse(text);
+    form.check(parsed as never);
+    const presetName = presetNamed(form.bodyOf?.(parsed as never) ?? parsed);
+    if (presetName !== undefined && preset === undefined) {
+      this.#keep(id, parsed, bytes.byteLength);
+      return { presetName };
+    }
+    const request = filled(form, parsed, preset);
+    if (preset !== undefined) form.check(request as never);
+    const facts = form.read(request as never, text);
     this.#keep(id, request, bytes.byteLength);
-    return facts;
+    return { facts };
   }
 
   async #render(call: RenderCall): Promise<ThreadOutcome> {
-    const { id, bytes, shape, module, options } = call;
+    const { id, bytes, preset, shape, module, options } = call;
     const form = this.#forms[call.form]!;
     const renderer = await exportOf<BodyRender<unknown, unknown>>(module, BodyRender);
-    const request = this.#take(id) ?? form.parse(textOfShared(bytes));
+    const request = this.#take(id) ?? filled(form, form.parse(textOfShared(bytes)), preset);
     return threadOutcome(() =>
       renderer.render(form.fieldsOf(request as never, shape as never), options),
     );

@@ -220,22 +220,40 @@ export class Authentication {
   }
 
   #admitted(hash: string, record: ApiKeyRecord | undefined): ApiKeyRecord {
-    if (record === undefined) {
-      this.#lookup.forget(hash);
-      throw invalid();
-    }
-    if (!record.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
-    if (record.expiresAtMs !== null && record.expiresAtMs <= this.#dependencies.clock.nowMs()) {
-      throw new GatewayError("key_expired", "This API key has expired.");
-    }
-    if (this.#dependencies.suspensions.includes(record.organizationId)) {
-      throw new GatewayError(
-        "organization_suspended",
-        "The organization of this API key is suspended. Ask the operator of the gateway.",
-      );
-    }
-    return record;
+    if (record === undefined) this.#lookup.forget(hash);
+    return usable(record, this.#dependencies);
   }
+}
+
+/**
+ * The key of what a request has left to be done in its name, as it stands now. Throws as if a request had brought it.
+ */
+export async function usableKey(
+  dependencies: Omit<AuthenticationDependencies, "read">,
+  keyId: string,
+): Promise<ApiKeyRecord> {
+  const { keys, suspensions } = dependencies;
+  const record = await keys.get(keyId).ask("inspect", undefined);
+  while (!suspensions.isCurrent) await suspensions.refresh();
+  return usable(record, dependencies);
+}
+
+function usable(
+  record: ApiKeyRecord | undefined,
+  { clock, suspensions }: Pick<AuthenticationDependencies, "clock" | "suspensions">,
+): ApiKeyRecord {
+  if (record === undefined) throw invalid();
+  if (!record.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
+  if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) {
+    throw new GatewayError("key_expired", "This API key has expired.");
+  }
+  if (suspensions.includes(record.organizationId)) {
+    throw new GatewayError(
+      "organization_suspended",
+      "The organization of this API key is suspended. Ask the operator of the gateway.",
+    );
+  }
+  return record;
 }
 
 /** What an Authorization header brings, whether or not that is a key. */

@@ -123,6 +123,8 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   webhook_not_found: entry(404, "not_found_error"),
   delivery_not_found: entry(404, "not_found_error"),
   provider_key_not_found: entry(404, "not_found_error"),
+  preset_not_found: entry(404, "not_found_error"),
+  guardrail_not_found: entry(404, "not_found_error"),
   vector_store_not_found: entry(404, "not_found_error"),
   vector_store_batch_not_found: entry(404, "not_found_error"),
   response_not_found: entry(404, "not_found_error"),

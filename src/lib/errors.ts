@@ -40,6 +40,8 @@ export type ErrorCode =
   | "webhook_not_found"
   | "delivery_not_found"
   | "provider_key_not_found"
+  | "preset_not_found"
+  | "guardrail_not_found"
   | "vector_store_not_found"
   | "vector_store_batch_not_found"
   | "response_not_found"

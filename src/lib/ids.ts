@@ -15,6 +15,8 @@ export type IdPrefix =
   | "ftjob"
   | "whk"
   | "pk"
+  | "pre"
+  | "gr"
   | "vs"
   | "vsf"
   | "vsfb";

@@ -44,6 +44,8 @@ export interface VectorStoreFile {
   readonly attributes: Attributes;
   readonly chunking: ChunkingStrategy;
   readonly usageBytes: number;
+  /** Null: it is found by its words alone. */
+  readonly embeddingModel: string | null;
   readonly createdAtMs: number;
 }
 

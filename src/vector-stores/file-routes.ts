@@ -53,9 +53,7 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       responses: { 200: file },
       async handle({ caller, params, body }) {
         const added = addedFile(body as StatedFile);
-        return jsonResponse(
-          storeFileShape(await stores.addFile(caller.key.organizationId, params.id!, added)),
-        );
+        return jsonResponse(storeFileShape(await stores.addFile(caller, params.id!, added)));
       },
     },
     {
@@ -188,9 +186,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       responses: { 200: batch },
       async handle({ caller, params, body }) {
         const added = batchFiles(body as BatchBody).map(addedFile);
-        return jsonResponse(
-          batchShape(await stores.addBatch(caller.key.organizationId, params.id!, added)),
-        );
+        return jsonResponse(batchShape(await stores.addBatch(caller, params.id!, added)));
       },
     },
     {

@@ -21,6 +21,7 @@ import { clearExpiredStores } from "../../db/queries/vector-stores.ts";
 import type { FileLibrary } from "../files/file-library.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { Semaphore } from "../lib/semaphore.ts";
+import { embedChunks, isOfGateway, isPassing, type TextEmbedding } from "./embedding.ts";
 import { searchWords } from "./search-words.ts";
 import { type ExtractedChunk, type Extraction, MAX_DOCUMENT_BYTES } from "./text/extraction.ts";
 import { DocumentFault } from "./text/text-sink.ts";
@@ -31,13 +32,16 @@ interface IndexingDependencies {
   readonly ownership: Ownership;
   readonly files: FileLibrary;
   readonly extraction: Extraction;
+  /** Once calls can be made. */
+  readonly embedding: Promise<TextEmbedding>;
   /** A file is done, so that there is room for another one. */
   onRoom(): void;
   onError(error: unknown): void;
 }
 
-/** Files that this process works on at a time, and those of them whose text is being read. */
-const MAX_FILES_AT_A_TIME = 8;
+/** Files that this process works on at a time, of one organization, and those of them whose text is being read. */
+const MAX_FILES_AT_A_TIME = 24;
+const MAX_FILES_OF_ONE = 4;
 const MAX_READ_AT_A_TIME = 2;
 const CHUNKS_A_TRANSACTION = 100;
 /** Measured in `docs/vector-stores.md`. */
@@ -46,12 +50,15 @@ const MAX_CHUNKS_OF_ORGANIZATION = 200_000;
 const MAX_CHUNKS_OF_FILE = 10_000;
 const MAX_ATTEMPTS = 5;
 const FIRST_DELAY_MS = 2_000;
+/** Providers that limit calls, or are down, are so for longer. */
+const FIRST_EMBEDDING_DELAY_MS = 15_000;
 
 /*
  * One file in one store, by its owner:
  *
- * in_progress  its text is read into chunks that no search finds, from the first one on in each attempt; the last
- *              transaction makes it completed, or failed where the file is at fault
+ * in_progress  without chunks: its text is read into chunks that no search finds, from the first one on in each
+ *              attempt. With chunks: they are embedded, where a model is stated, from the first one on that is not.
+ *              The last transaction makes it completed, or failed where the file is at fault or its key cannot pay
  * completed    rests
  * failed, cancelled, removed  its chunks are deleted a thousand at a time; then the row of a removed one, too
  *
@@ -80,7 +87,18 @@ export class Indexing {
     const room = Math.min(limit, MAX_FILES_AT_A_TIME - this.#runs.size);
     if (room <= 0) return [];
     await clearExpiredStores(sql);
-    return findDueStoreFiles(sql, room);
+    const without = this.#organizationsAtTheirMost();
+    return findDueStoreFiles(sql, room, { mostOfOne: MAX_FILES_OF_ONE, without });
+  }
+
+  /** A provider of their own that never answers must not keep the files of others waiting. */
+  #organizationsAtTheirMost(): string[] {
+    const counts = new Map<string, number>();
+    for (const { organizationId } of this.#runs.values()) {
+      if (organizationId !== undefined)
+        counts.set(organizationId, (counts.get(organizationId) ?? 0) + 1);
+    }
+    return [...counts].filter(([, runs]) => runs >= MAX_FILES_OF_ONE).map(([id]) => id);
   }
 
   start(lease: Lease): void {
@@ -118,6 +136,7 @@ export class Indexing {
     const { sql, ownership } = this.#dependencies;
     try {
       const file = await readIndexedFile(sql, run.lease.id);
+      run.organizationId = file?.organizationId;
       if (file !== undefined) await this.#work(run, file);
     } catch (error) {
       if (error instanceof LeaseLostError) ownership.noteLost(run.lease);
@@ -131,11 +150,13 @@ export class Indexing {
     if (file.status === "completed") return;
     if (file.status !== "in_progress") return this.#removeChunks(run, file);
     try {
-      await this.#reading.pass(() => this.#indexText(run, file));
+      if (file.chunks === 0) await this.#reading.pass(() => this.#indexText(run, file));
     } catch (error) {
       if (error instanceof LeaseLostError || run.signal.aborted) throw error;
       await this.#noteFailure(run, file, error);
+      return;
     }
+    if (file.embeddingModel !== null) await this.#embed(run, file);
   }
 
   async #removeChunks(run: Run, file: IndexedFile): Promise<void> {
@@ -194,6 +215,29 @@ export class Indexing {
     return { chunks, usageBytes };
   }
 
+  async #embed(run: Run, file: IndexedFile): Promise<void> {
+    const { sql, embedding, onError } = this.#dependencies;
+    const guarded: Parameters<typeof embedChunks>[3] = (write) => this.#guarded(run, write);
+    try {
+      await embedChunks(sql, file, await embedding, guarded);
+    } catch (error) {
+      if (error instanceof LeaseLostError || run.signal.aborted) throw error;
+      if (!(error instanceof GatewayError)) onError(error);
+      const isFailure = !isOfGateway(error);
+      // Each batch that was written has set it back.
+      const attempts = (await readIndexedFile(sql, file.id))?.attempts ?? 0;
+      if (isPassing(error) && (!isFailure || attempts + 1 < MAX_ATTEMPTS)) {
+        const delayMs = FIRST_EMBEDDING_DELAY_MS * 2 ** attempts;
+        return this.#guarded(run, (sql) => postponeIndexing(sql, file.id, delayMs, { isFailure }));
+      }
+      const why = error instanceof GatewayError ? error.message : "Add the file again later.";
+      const message = `The text could not be embedded with ${file.embeddingModel}. ${why}`;
+      await this.#guarded(run, (sql) =>
+        failIndexing(sql, file.id, { code: "server_error", message }),
+      );
+    }
+  }
+
   async #noteFailure(run: Run, file: IndexedFile, error: unknown): Promise<void> {
     const { onError } = this.#dependencies;
     if (error instanceof DocumentFault) {
@@ -206,7 +250,9 @@ export class Indexing {
     onError(error);
     if (file.attempts + 1 < MAX_ATTEMPTS) {
       const delayMs = FIRST_DELAY_MS * 2 ** file.attempts;
-      return this.#guarded(run, (sql) => postponeIndexing(sql, file.id, delayMs));
+      return this.#guarded(run, (sql) =>
+        postponeIndexing(sql, file.id, delayMs, { isFailure: true }),
+      );
     }
     const message = "The file could not be read. Add it again later.";
     await this.#guarded(run, (sql) =>
@@ -230,6 +276,8 @@ export class Indexing {
 /** One file in the hands of this instance. */
 class Run {
   readonly lease: Lease;
+  /** Of the file, once it is known. */
+  organizationId: string | undefined;
   ended: Promise<void> = Promise.resolve();
   readonly #abandoned = new AbortController();
 

@@ -1,5 +1,6 @@
 import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
+import { GatewayError } from "../lib/errors.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { readFilter } from "./filters.ts";
 import {
@@ -13,6 +14,7 @@ import {
   storesQuery,
   updateStoreBody,
 } from "./schemas.ts";
+import type { RankingWeights } from "./search.ts";
 import {
   addedFile,
   listShape,
@@ -114,7 +116,7 @@ function create({ caller, body }: RequestContext, stores: VectorStores) {
     metadata: stated.metadata ?? null,
     expiresAfterDays: stated.expires_after?.days ?? null,
   };
-  return stores.create(caller.key.organizationId, store, files);
+  return stores.create(caller, store, files);
 }
 
 function update({ caller, params, body }: RequestContext, stores: VectorStores) {
@@ -130,7 +132,13 @@ interface SearchBody {
   readonly query: string | readonly string[];
   readonly max_num_results?: number | null;
   readonly filters?: unknown;
-  readonly ranking_options?: { readonly score_threshold?: number | null } | null;
+  readonly ranking_options?: {
+    readonly score_threshold?: number | null;
+    readonly hybrid_search?: {
+      readonly embedding_weight: number;
+      readonly text_weight: number;
+    } | null;
+  } | null;
 }
 
 function searchRoute(stores: VectorStores): RouteDefinition {
@@ -142,15 +150,29 @@ function searchRoute(stores: VectorStores): RouteDefinition {
     access: reading,
     body: searchBody,
     responses: { 200: { description: "The passages, the best first", schema: searchPage } },
-    async handle({ caller, params, body }) {
-      const { query, max_num_results, filters, ranking_options } = body as SearchBody;
+    async handle(context) {
+      const { query, max_num_results, filters, ranking_options } = context.body as SearchBody;
       const queries = typeof query === "string" ? [query] : query;
-      const results = await stores.search(caller.key.organizationId, params.id!, queries, {
+      const results = await stores.search(context, context.params.id!, queries, {
         filter: filters === undefined || filters === null ? undefined : readFilter(filters),
         maxResults: max_num_results ?? DEFAULT_RESULTS,
         scoreThreshold: ranking_options?.score_threshold ?? 0,
+        weights: weightsOf(ranking_options?.hybrid_search ?? undefined),
       });
       return jsonResponse(searchShape(queries, results));
     },
   };
+}
+
+/** Throws 400. */
+function weightsOf(
+  stated: { readonly embedding_weight: number; readonly text_weight: number } | undefined,
+): RankingWeights {
+  const weights = { embedding: stated?.embedding_weight ?? 1, text: stated?.text_weight ?? 1 };
+  if (weights.embedding + weights.text > 0) return weights;
+  throw new GatewayError(
+    "invalid_body",
+    'Request body field "ranking_options.hybrid_search": one of the weights must be above 0.',
+    { param: "ranking_options.hybrid_search" },
+  );
 }

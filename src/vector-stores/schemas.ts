@@ -113,6 +113,8 @@ export const addBatchBody = Type.Object(
 
 const query = Type.String({ minLength: 1, maxLength: MAX_QUERY_CHARACTERS });
 
+const weight = Type.Number({ minimum: 0, maximum: 1_000 });
+
 export const searchBody = Type.Object(
   {
     query: Type.Union([query, Type.Array(query, { minItems: 1, maxItems: MAX_QUERIES })]),
@@ -131,6 +133,12 @@ export const searchBody = Type.Object(
         {
           ranker: optional(Type.Enum(["none", "auto", "default-2024-11-15"])),
           score_threshold: optional(Type.Number({ minimum: 0, maximum: 1 })),
+          hybrid_search: optional(
+            Type.Object(
+              { embedding_weight: weight, text_weight: weight },
+              { ...closed, description: "How much the two rankings count; 0 leaves one out" },
+            ),
+          ),
         },
         closed,
       ),
@@ -210,6 +218,9 @@ export const storeFileObject = Type.Object({
   ),
   chunking_strategy: chunkingStrategy,
   attributes,
+  embedding_model: nullable(
+    Type.String({ description: "Null: the file is found by its words alone" }),
+  ),
 });
 
 export const batchObject = Type.Object({

@@ -119,6 +119,7 @@ export function storeFileShape(file: VectorStoreFile) {
       },
     },
     attributes: file.attributes,
+    embedding_model: file.embeddingModel,
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Database, DatabaseTransaction } from "../../db/client.ts";
 import {
   type AddedFile,
+  type Addition,
   AdditionRefused,
   addStoreFiles,
   cancelStoreBatch,
@@ -14,6 +15,8 @@ import {
   updateAttributes,
 } from "../../db/queries/vector-store-files.ts";
 import { readChunkTexts } from "../../db/queries/vector-store-indexing.ts";
+import type { SearchScope } from "../../db/queries/vector-store-search.ts";
+import { hasVectors } from "../../db/queries/vector-store-vectors.ts";
 import {
   deleteVectorStore,
   findVectorStores,
@@ -23,6 +26,7 @@ import {
   type StoreChange,
   updateVectorStore,
 } from "../../db/queries/vector-stores.ts";
+import type { Caller } from "../calls/admission.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
@@ -33,7 +37,13 @@ import type {
   VectorStore,
   VectorStoreFile,
 } from "../lib/vector-store.ts";
-import { type SearchOptions, type SearchResult, searchVectorStores } from "./search.ts";
+import type { Searcher, TextEmbedding } from "./embedding.ts";
+import {
+  type EmbeddedQuestions,
+  type SearchOptions,
+  type SearchResult,
+  searchVectorStores,
+} from "./search.ts";
 
 const MAX_STORES = 1_000;
 export const MAX_FILES_OF_STORE = 10_000;
@@ -45,28 +55,42 @@ const STORE_ID = /^vs_[0-9a-f]{32}$/;
 const FILE_ID = /^file_[0-9a-f]{32}$/;
 const BATCH_ID = /^vsfb_[0-9a-f]{32}$/;
 
+type Payer = Pick<Addition, "organizationId" | "keyId" | "embeddingModel">;
+
+interface VectorStoreDependencies {
+  readonly sql: Database;
+  /** What embeds chunks and questions; undefined: texts are found by their words alone. */
+  readonly embeddingModel: string | undefined;
+  /** Once calls can be made. */
+  readonly embedding: Promise<TextEmbedding>;
+}
+
 /** Vector stores of organizations as callers see them; what indexes their files is indexing.ts. */
 export class VectorStores {
   readonly #sql: Database;
+  readonly #dependencies: VectorStoreDependencies;
   readonly #searches = new FairSemaphore(SEARCHES_AT_A_TIME, SEARCHES_AT_A_TIME_OF_ONE);
 
-  constructor(sql: Database) {
-    this.#sql = sql;
+  constructor(dependencies: VectorStoreDependencies) {
+    this.#sql = dependencies.sql;
+    this.#dependencies = dependencies;
   }
 
   /** Throws 400, 403, 404. */
   async create(
-    organizationId: string,
+    caller: Caller,
     store: Omit<NewVectorStore, "id" | "organizationId">,
     files: readonly AddedFile[],
   ): Promise<VectorStore> {
+    const { organizationId } = caller.key;
+    const payer = await this.#payer(caller);
     const id = newId("vs");
     await this.#sql.begin(async (transaction) => {
       const created = { ...store, id, organizationId };
       if (!(await insertVectorStore(transaction, created, MAX_STORES))) {
         throw quotaExceeded(`${MAX_STORES} vector stores`);
       }
-      if (files.length > 0) await this.#add(transaction, organizationId, id, null, files);
+      if (files.length > 0) await this.#add(transaction, payer, id, null, files);
     });
     return this.find(organizationId, id);
   }
@@ -99,16 +123,11 @@ export class VectorStores {
   }
 
   /** Throws 400, 403, 404. */
-  async addFile(
-    organizationId: string,
-    storeId: string,
-    file: AddedFile,
-  ): Promise<VectorStoreFile> {
+  async addFile(caller: Caller, storeId: string, file: AddedFile): Promise<VectorStoreFile> {
     if (!STORE_ID.test(storeId)) throw noStore();
-    await this.#sql.begin((transaction) =>
-      this.#add(transaction, organizationId, storeId, null, [file]),
-    );
-    return this.findFile(organizationId, storeId, file.fileId);
+    const payer = await this.#payer(caller);
+    await this.#sql.begin((transaction) => this.#add(transaction, payer, storeId, null, [file]));
+    return this.findFile(caller.key.organizationId, storeId, file.fileId);
   }
 
   /** Throws 404. */
@@ -166,14 +185,16 @@ export class VectorStores {
 
   /** Throws 400, 403, 404. */
   async addBatch(
-    organizationId: string,
+    caller: Caller,
     storeId: string,
     files: readonly AddedFile[],
   ): Promise<StoreBatch> {
     if (!STORE_ID.test(storeId)) throw noStore();
+    const { organizationId } = caller.key;
+    const payer = await this.#payer(caller);
     const id = newId("vsfb");
     await this.#sql.begin(async (transaction) => {
-      await this.#add(transaction, organizationId, storeId, id, files);
+      await this.#add(transaction, payer, storeId, id, files);
       await insertStoreBatch(transaction, { id, organizationId, vectorStoreId: storeId });
     });
     return this.findBatch(organizationId, storeId, id);
@@ -194,17 +215,53 @@ export class VectorStores {
     return this.findBatch(organizationId, storeId, id);
   }
 
-  /** Throws 404, and 400 where the store has expired. */
+  /** Throws 404, and 400 where the store has expired; and what the paid call throws where the questions are embedded. */
   async search(
-    organizationId: string,
+    searcher: Searcher,
     storeId: string,
     queries: readonly string[],
     options: SearchOptions,
   ): Promise<SearchResult[]> {
-    await this.#findCurrent(organizationId, storeId);
+    await this.#findCurrent(searcher.caller.key.organizationId, storeId);
+    return this.searchAll(searcher, [storeId], queries, options);
+  }
+
+  /** Searches several stores as one; those that are not there, or have expired, hold nothing. Throws as `search`. */
+  async searchAll(
+    searcher: Searcher,
+    vectorStoreIds: readonly string[],
+    queries: readonly string[],
+    options: SearchOptions,
+  ): Promise<SearchResult[]> {
+    const { organizationId } = searcher.caller.key;
+    const scope = { organizationId, vectorStoreIds, filter: options.filter };
+    const embedded =
+      options.weights.embedding > 0 ? await this.#embed(searcher, scope, queries) : undefined;
     return this.#searches.run(organizationId, () =>
-      searchVectorStores(this.#sql, organizationId, [storeId], queries, options),
+      searchVectorStores(this.#sql, scope, queries, options, embedded),
     );
+  }
+
+  /** Undefined where nothing that could be found is embedded, or the key may not call the model. */
+  async #embed(
+    searcher: Searcher,
+    scope: SearchScope,
+    queries: readonly string[],
+  ): Promise<EmbeddedQuestions | undefined> {
+    const { embeddingModel: model } = await this.#payer(searcher.caller);
+    if (model === null || !(await hasVectors(this.#sql, scope, model))) return undefined;
+    const embedding = await this.#dependencies.embedding;
+    return { model, embeddings: await embedding.ofQuestions(searcher, model, queries) };
+  }
+
+  /** A key that may not call the model adds and finds texts by their words alone. */
+  async #payer(caller: Caller): Promise<Payer> {
+    const { embeddingModel } = this.#dependencies;
+    const { id: keyId, organizationId } = caller.key;
+    const isEmbedded =
+      embeddingModel !== undefined &&
+      (await (await this.#dependencies.embedding).mayUse(caller, embeddingModel));
+    return { organizationId, keyId, embeddingModel: isEmbedded ? embeddingModel : null };
   }
 
   async #findCurrent(organizationId: string, id: string): Promise<VectorStore> {
@@ -215,7 +272,7 @@ export class VectorStores {
 
   async #add(
     sql: DatabaseTransaction,
-    organizationId: string,
+    payer: Payer,
     vectorStoreId: string,
     batchId: string | null,
     files: readonly AddedFile[],
@@ -223,7 +280,7 @@ export class VectorStores {
     const bad = files.find(({ fileId }) => !FILE_ID.test(fileId));
     if (bad !== undefined) throw noSuchFile(bad.fileId);
     const byId = new Map(files.map((file) => [file.fileId, file]));
-    const addition = { organizationId, vectorStoreId, batchId, files: [...byId.values()] };
+    const addition = { ...payer, vectorStoreId, batchId, files: [...byId.values()] };
     try {
       await addStoreFiles(sql, { ...addition, maxFiles: MAX_FILES_OF_STORE });
     } catch (error) {

@@ -48,6 +48,7 @@ describe("without any variable", () => {
       metricsToken: undefined,
       modelListsSeconds: 3600,
       healthCheckSeconds: 10,
+      vectorStoreModel: undefined,
       keepaliveMs: 15_000,
       shutdownGraceMs: 25_000,
       stripe: undefined,

@@ -100,7 +100,7 @@ describe("the first check that fails decides", () => {
     const BAD: [fields: Record<string, unknown>, code: string][] = [
       [{ temperature: 3 }, "invalid_body"],
       [{ messages: [] }, "invalid_body"],
-      [{ preset: "mine" }, "unsupported_parameter"],
+      [{ deferred: true }, "unsupported_parameter"],
       [{ metadata: { idempotency_key: 5 } }, "invalid_body"],
       [{ metadata: { idempotency_key: "" } }, "invalid_body"],
     ];

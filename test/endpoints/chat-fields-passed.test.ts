@@ -192,7 +192,6 @@ describe("what is not supported yet is 400 that names the field, never ignored i
     ["plugins", { plugins: [{ id: "web" }] }],
     ["web_search_options", { web_search_options: {} }],
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
-    ["preset", { preset: "mine" }],
     ["guardrail", { guardrail: "strict" }],
     ["transforms", { transforms: ["middle-out"] }],
     ["debug", { debug: { echo: true } }],

@@ -1,4 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
+import { KnownDefinitions } from "../../src/definitions/known-definitions.ts";
 import { readLongChat } from "../../src/endpoints/chat-completions/long-chat.ts";
 import { providerBody } from "../../src/endpoints/chat-completions/provider-body.ts";
 import { LongBodies, MAX_KEPT_BYTES_OF_ONE } from "../../src/endpoints/long-bodies.ts";
@@ -37,6 +38,7 @@ const bodyOf = (content: string) =>
   JSON.stringify({ model: "m", messages: [{ role: "user", content }] });
 const candidate = { upstreamModel: "upstream", model: { id: "m" } } as never;
 
+const NO_DEFINITIONS = new KnownDefinitions(async () => [] as never);
 type Read = Awaited<ReturnType<typeof readLongChat>>;
 
 async function rendered({ value }: Read): Promise<unknown> {
@@ -62,7 +64,7 @@ const codeOf = (read: Promise<unknown>) =>
 test("a body that a thread has read is rendered by the next thread where that one ended", async () => {
   let current = startThread();
   const thread = { call: (...call: Parameters<FairWorkThread["call"]>) => current.call(...call) };
-  const bodies = new LongBodies(thread as FairWorkThread);
+  const bodies = new LongBodies(thread as FairWorkThread, NO_DEFINITIONS);
   const read = await readLongChat(bodies, bytesOf(bodyOf("é"), 1), "org", never);
   current.close();
   current = startThread();
@@ -72,7 +74,7 @@ test("a body that a thread has read is rendered by the next thread where that on
 });
 
 test("more bodies than a thread keeps parsed are rendered from their bytes", async () => {
-  const bodies = new LongBodies(startThread());
+  const bodies = new LongBodies(startThread(), NO_DEFINITIONS);
   const reads: Read[] = [];
   for (const n of [0, 1, 2, 3, 4]) {
     reads.push(await readLongChat(bodies, bytesOf(bodyOf(`body ${n}`), 30_000_000), "org", never));
@@ -84,7 +86,7 @@ test("more bodies than a thread keeps parsed are rendered from their bytes", asy
 });
 
 test("bodies that are kept take so many bytes of one organization, until they are released", async () => {
-  const bodies = new LongBodies(startThread());
+  const bodies = new LongBodies(startThread(), NO_DEFINITIONS);
   const read = (owner: string, bytes: number, text = bodyOf("a")) =>
     readLongChat(bodies, bytesOf(text, bytes), owner, never);
   const kept = await read("a", MAX_KEPT_BYTES_OF_ONE);

@@ -3,6 +3,7 @@ import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { type FilesGateway, startFilesGateway, uploaded } from "../support/files-gateway.ts";
 import { until } from "../support/until.ts";
+import { type Json, vectorStoreCalls } from "../support/vector-stores.ts";
 
 let gateway: FilesGateway;
 beforeAll(async () => {
@@ -10,43 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.stop());
 
-// biome-ignore lint/suspicious/noExplicitAny: what is compared with what is expected
-type Json = Record<string, any>;
-
-async function call(
-  method: string,
-  path: string,
-  body?: unknown,
-  init: { key?: string } = {},
-): Promise<Json> {
-  const response = await gateway.request(method, `/v1/vector_stores${path}`, body, init);
-  const json = (await response.json()) as Json;
-  if (response.status !== 200) throw new Error(JSON.stringify(json));
-  return json;
-}
-
-const refused = (method: string, path: string, body?: unknown, key = gateway.secretKey) =>
-  gateway.request(method, `/v1/vector_stores${path}`, body, { key });
-
-/** A store with files of these texts, indexed. */
-async function storeOf(texts: Readonly<Record<string, string | Uint8Array>>, options: Json = {}) {
-  const ids: Record<string, string> = {};
-  for (const [filename, text] of Object.entries(texts)) {
-    ids[filename] = (await uploaded(gateway, "assistants", text, { filename })).id;
-  }
-  const store = await call("POST", "", { ...options, file_ids: Object.values(ids) });
-  await indexed(store.id);
-  return { id: store.id as string, files: ids };
-}
-
-const indexed = (id: string) =>
-  until(
-    "the files are indexed",
-    async () => (await call("GET", `/${id}`)).file_counts.in_progress === 0,
-  );
-
-const search = async (id: string, body: Json): Promise<string[]> =>
-  (await call("POST", `/${id}/search`, body)).data.map((one: Json) => one.filename);
+const { send: refused, call, indexed, storeOf, search } = vectorStoreCalls(() => gateway);
 
 test("a file without readable text fails with its reason, and the others are found", async () => {
   const { id, files } = await storeOf({
@@ -295,6 +260,14 @@ describe("a request is refused:", () => {
       [`/${id}/search`, { query: [] }],
       [`/${id}/search`, { query: "a", max_num_results: 51 }],
       [`/${id}/search`, { query: "a", ranking_options: { score_threshold: 2 } }],
+      [`/${id}/search`, { query: "a", ranking_options: { hybrid_search: { text_weight: 1 } } }],
+      [
+        `/${id}/search`,
+        {
+          query: "a",
+          ranking_options: { hybrid_search: { text_weight: 0, embedding_weight: 0 } },
+        },
+      ],
       [`/${id}/search`, { query: "a", filters: { type: "like", key: "a", value: 1 } }],
       [`/${id}/search`, { query: "a", filters: { type: "eq", key: "a", value: [1] } }],
       [`/${id}/search`, { query: "a", filters: { type: "and", filters: [] } }],

@@ -24,11 +24,13 @@ import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts"
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { searchMissing } from "../../tools/web-search/search-backend.ts";
 import type { WebSearch } from "../../tools/web-search/web-search.ts";
+import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { readLongChat } from "./long-chat.ts";
+import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import {
   annotationsChunk,
@@ -291,7 +293,7 @@ export function chatRoute(
   webSearch: WebSearch | undefined,
 ): RouteDefinition {
   const endpoint = new ChatEndpoint(dependencies.calls.clock, webSearch);
-  return paidRoute(new PaidCall(dependencies, endpoint), {
+  const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",
     summary: "Create a chat completion, streamed or not",
@@ -306,5 +308,7 @@ export function chatRoute(
         eventSchema: chatCompletionChunk,
       },
     },
-  });
+  };
+  const prepare = preparePreset(dependencies.definitions, filledChat, checkChat);
+  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
 }

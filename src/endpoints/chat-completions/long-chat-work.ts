@@ -1,32 +1,29 @@
 import { assertRecordable } from "../../calls/endpoint.ts";
 import { bodyHash } from "../../calls/idempotency/idempotency.ts";
 import { parseJson } from "../../http/read-body.ts";
-import { createCheck } from "../../http/validate.ts";
 import { isNamedField } from "../../providers/chat-fields.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
 import { promptSize } from "./cost-bound.ts";
 import type { LongChatFacts } from "./long-chat.ts";
+import { checkChat, filledChat } from "./preset.ts";
 import { type BodyShape, isGatewayField, shapedBody } from "./provider-body.ts";
 import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { askedParts } from "./request-fields.ts";
-import { chatCompletionBody } from "./schema.ts";
 import { lastQuestion } from "./web-plugin.ts";
-
-const checkBody = createCheck(chatCompletionBody, "invalid_body", "Request body");
 
 /** Long bodies of chat completions, in the thread. */
 export const longChatForm: LongBodyForm = {
-  parse: requestOf,
+  parse: parseJson,
 
-  read(text) {
-    const request = requestOf(text);
-    checkBody(request);
+  check: checkChat,
+  fill: filledChat,
+
+  read(request: ChatRequest, text) {
     assertWellFormed(request);
     assertRecordable(request);
     assertSupported(request);
-    const hash = bodyHash(CHAT_ROUTE, text);
-    return { request, facts: longChatFacts(request, hash) };
+    return longChatFacts(request, bodyHash(CHAT_ROUTE, text));
   },
 
   fieldsOf(request: ChatRequest, shape: BodyShape) {
@@ -49,10 +46,6 @@ export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts
 
 function isSearched({ plugins, web_search_options: options }: ChatRequest): boolean {
   return Boolean(plugins) || Boolean(options);
-}
-
-function requestOf(text: string): ChatRequest {
-  return parseJson(text) as ChatRequest;
 }
 
 /**

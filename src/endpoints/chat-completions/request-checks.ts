@@ -85,7 +85,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
  * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
-  preset: (value) => value === null,
   guardrail: (value) => value === null,
   transforms: empty,
   debug: empty,

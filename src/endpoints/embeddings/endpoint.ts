@@ -10,13 +10,16 @@ import {
 } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
 import { optional, type RouteDefinition } from "../../http/route.ts";
+import { createCheck } from "../../http/validate.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { exact, times } from "../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { type Embeddings, ProviderFailure } from "../../providers/interface.ts";
+import { isOpenIn, membersOfPreset, preparePreset } from "../fill-preset.ts";
 import { paidRoute } from "../paid-route.ts";
 import { routedFields } from "../routed-fields.ts";
 
@@ -39,6 +42,7 @@ export const embeddingsBody = Type.Object(
     ]),
     encoding_format: optional(Type.Enum(["float", "base64"])),
     dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
+    preset: optional(Type.String()),
     ...routedFields,
   },
   { examples: [{ model: "sandbox/embed", input: ["Hello", "Good morning"] }] },
@@ -71,6 +75,7 @@ interface EmbeddingsRequest extends CommonFields {
   readonly input: Input | readonly Input[];
   readonly encoding_format?: "float" | "base64" | null;
   readonly dimensions?: number | null;
+  readonly preset?: string | null;
 }
 
 interface AcceptedEmbeddings extends AcceptedRequest {
@@ -82,7 +87,7 @@ interface AcceptedEmbeddings extends AcceptedRequest {
 
 /** POST /v1/embeddings (spec 4.7). */
 export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
-  return paidRoute(new PaidCall(dependencies, endpoint), {
+  const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/embeddings",
     tag: "Embeddings",
     summary: "Create embeddings of texts or of lists of tokens",
@@ -93,10 +98,22 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
       200: { description: "An embedding for each input", schema: embeddingList },
       413: { description: "An input is longer than the model takes" },
     },
-  });
+  };
+  const prepare = preparePreset(dependencies.definitions, filled, checkBody);
+  return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), description, prepare);
 }
 
-const endpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
+const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
+const PRESET_FIELDS: ReadonlySet<string> = new Set(["model", ...Object.keys(routedFields)]);
+
+/** Of a preset, what is no matter of chats alone: the model and how it is routed, and what is recorded. */
+function filled({ preset: _, ...body }: EmbeddingsRequest, preset: Preset): EmbeddingsRequest {
+  const isOpen = isOpenIn(body as Record<string, unknown>);
+  const members = membersOfPreset(preset, (field) => PRESET_FIELDS.has(field) && isOpen(field));
+  return { ...body, ...members };
+}
+
+export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
   route: "POST /v1/embeddings",
   categories: ["embedding"],
   capability: "embed",

@@ -21,6 +21,8 @@ const TRANSLATED = new Set([
   "session_id",
   "trace",
   "metadata",
+  "preset",
+  "guardrail",
   "messages",
   "system",
   "max_tokens",

@@ -3,10 +3,12 @@ import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import { anthropicWire } from "../../http/anthropic-wire.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
+import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedMessages, acceptMessages } from "./accepted.ts";
 import { MessagesEndpoint, passedCall } from "./endpoint.ts";
 import { type CountTokensCall, LongMessages, readLongMessages } from "./long-messages.ts";
+import { checkCount, filledMessages } from "./preset.ts";
 import { countBody, messagesQuery, tokenCount } from "./schema.ts";
 
 /** POST /v1/messages/count_tokens: the provider's own count where it is Anthropic's, an estimate elsewhere. */
@@ -16,10 +18,9 @@ export function countTokensRoute(
   thread: FairWorkThread,
 ): RouteDefinition {
   const endpoint = new MessagesEndpoint(dependencies.calls.clock, thread);
-  const counting = new FreeCall<AcceptedMessages, number>(
-    dependencies,
-    new PaidCall(dependencies, endpoint),
-  );
+  const paid = new PaidCall(dependencies, endpoint);
+  const counting = new FreeCall<AcceptedMessages, number>(dependencies, paid);
+  const prepare = preparePreset(dependencies.definitions, filledMessages, checkCount);
   return {
     method: "POST",
     path: "/v1/messages/count_tokens",
@@ -40,8 +41,8 @@ export function countTokensRoute(
       },
     },
     async handle(context) {
-      const { caller, takenRate, log, requestId, request, body } = context;
-      const text = body instanceof LongMessages ? body.bytes : context.bodyText;
+      const { caller, log, requestId, request } = context;
+      const { body, takenRate } = await prepare(context, () => paid.admitReading(context));
       const arrived = {
         ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
         request: acceptMessages(body, request.headers),
@@ -51,7 +52,10 @@ export function countTokensRoute(
         ask: (call, candidate, accepted) =>
           candidate.provider.messages!.countTokens!(passedCall(call, candidate, accepted)),
         answerHere() {
-          const call: CountTokensCall = { kind: "messages.count", body: text };
+          const call: CountTokensCall =
+            body instanceof LongMessages
+              ? { kind: "messages.count", body: body.bytes, preset: body.preset }
+              : { kind: "messages.count", body: JSON.stringify(body) };
           return thread.call<number>(caller.key.organizationId, call, request.signal);
         },
       });

@@ -29,6 +29,7 @@ import { notStreamed, streamedUnasked } from "../../providers/transport/call-fai
 import { choiceOf, RawStreamEvents } from "../../providers/typed-answers.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY } from "../chat-completions/request.ts";
+import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedMessages, type AdmittedMessages, acceptMessages } from "./accepted.ts";
@@ -42,6 +43,7 @@ import {
   platformOf,
   pricesLongCache,
 } from "./plan-messages.ts";
+import { checkMessages, filledMessages } from "./preset.ts";
 import { MESSAGES_ROUTE } from "./request.ts";
 import { messageAnswer, messageEvent, messagesBody, messagesQuery } from "./schema.ts";
 import { completionOf, usageOf } from "./whole-message.ts";
@@ -279,7 +281,7 @@ export function messagesRoute(
   thread: AnswerThread,
 ): RouteDefinition {
   const endpoint = new MessagesEndpoint(dependencies.calls.clock, thread);
-  return paidRoute(new PaidCall(dependencies, endpoint), {
+  const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/messages",
     tag: "Messages",
     summary: "Create a message as Anthropic's API does, streamed or not, with any chat model",
@@ -297,5 +299,7 @@ export function messagesRoute(
         eventSchema: messageEvent,
       },
     },
-  });
+  };
+  const prepare = preparePreset(dependencies.definitions, filledMessages, checkMessages);
+  return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
 }

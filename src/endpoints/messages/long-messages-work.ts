@@ -1,43 +1,44 @@
-import type { TSchema } from "typebox";
 import { assertRecordable } from "../../calls/endpoint.ts";
 import { bodyHash } from "../../calls/idempotency/idempotency.ts";
 import { parseJson, textOfShared } from "../../http/read-body.ts";
-import { createCheck } from "../../http/validate.ts";
+import type { Check } from "../../http/validate.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
 import { chatRequestOf } from "./chat-request.ts";
 import type { CountTokensCall, LongMessagesFacts } from "./long-messages.ts";
+import { checkCount, checkMessages, filledMessages } from "./preset.ts";
 import { MESSAGES_ROUTE, type MessagesBody } from "./request.ts";
 import { assertMessages } from "./request-checks.ts";
 import { factsOf, type MessagesShape, shapedMessages } from "./request-facts.ts";
-import { countBody, messagesBody } from "./schema.ts";
 
 /** Long bodies of messages, and of counts of their tokens, in the thread. */
-export const longMessagesForm = formOf(messagesBody);
-export const longCountForm = formOf(countBody);
+export const longMessagesForm = formOf(checkMessages);
+export const longCountForm = formOf(checkCount);
 
-function formOf(schema: TSchema): LongBodyForm {
-  const checkBody = createCheck(schema, "invalid_body", "Request body");
+function formOf(checkBody: Check): LongBodyForm {
   return {
     parse: parseJson,
 
-    read(text) {
-      const body = parseJson(text) as MessagesBody;
-      checkBody(body);
+    check: checkBody,
+    fill: filledMessages,
+
+    read(body: MessagesBody, text) {
       assertMessages(body);
       const { chat, ...facts } = factsOf(body);
       assertRecordable(chat);
       const hash = bodyHash(MESSAGES_ROUTE, text);
       const long: LongMessagesFacts = { ...facts, chat: longChatFacts(chat, hash) };
-      return { request: body, facts: long };
+      return long;
     },
 
     fieldsOf: (body: MessagesBody, shape: MessagesShape) => shapedMessages(body, shape),
   };
 }
 
-export function countPromptTokens({ body }: CountTokensCall): Promise<number> {
-  const text = typeof body === "string" ? body : textOfShared(body);
-  return countChatTokens(chatRequestOf(JSON.parse(text) as MessagesBody, false).request);
+export function countPromptTokens({ body: given, preset }: CountTokensCall): Promise<number> {
+  const text = typeof given === "string" ? given : textOfShared(given);
+  const body = JSON.parse(text) as MessagesBody;
+  const filled = preset === undefined ? body : filledMessages(body, preset);
+  return countChatTokens(chatRequestOf(filled, false).request);
 }

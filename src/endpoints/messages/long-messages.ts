@@ -1,3 +1,4 @@
+import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../providers/chat-body.ts";
@@ -42,6 +43,10 @@ export class LongMessages implements MessagesSource {
     return this.#body.bytes;
   }
 
+  get preset(): Preset | undefined {
+    return this.#body.preset;
+  }
+
   shapedAs(shape: MessagesShape): ChatBody {
     return this.#body.shapedAs(shape);
   }
@@ -52,6 +57,8 @@ export interface CountTokensCall {
   readonly kind: "messages.count";
   /** Of the request, which has passed all checks. */
   readonly body: string | SharedBytes;
+  /** The one that the body names; a text includes it already. */
+  readonly preset?: Preset | undefined;
 }
 
 /** Reads a body that is too long for the event loop: see `LongBodies`. */

@@ -7,7 +7,7 @@ import { chatRequestOf } from "./chat-request.ts";
 import { passedMedia } from "./passed-media.ts";
 import { passedFields, unpricedFields } from "./passed-request.ts";
 import { platformFields, platformsLack } from "./platform-request.ts";
-import { isCustom, type MessagesBody, type Tool } from "./request.ts";
+import { isCustom, type MessagesBody, type Tool, WITHOUT_COUNTERPART } from "./request.ts";
 
 /** What decides about a request, whatever its length. */
 export interface MessagesFacts {
@@ -36,7 +36,7 @@ export function factsOf(body: MessagesBody): MessagesFacts {
   return {
     chat,
     untranslated: untranslated.slice(0, MAX_LISTED),
-    unpriced: unpricedFields(body).slice(0, MAX_LISTED),
+    unpriced: [...(body[WITHOUT_COUNTERPART] ?? []), ...unpricedFields(body)].slice(0, MAX_LISTED),
     platformsLack: platformsLack(body).slice(0, MAX_LISTED),
     size,
     passedSize: {
@@ -65,6 +65,7 @@ const NOT_PROMPT_FIELDS: ReadonlySet<string> = new Set([
   "top_p",
   "top_k",
   "stop_sequences",
+  "guardrail",
 ]);
 
 /** Tools of Anthropic's own are named alone, and described to the model in up to so many tokens. */

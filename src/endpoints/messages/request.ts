@@ -5,6 +5,8 @@ type Fields = Readonly<Record<string, unknown>>;
 /** The endpoint, as the hash of an idempotent call names it. */
 export const MESSAGES_ROUTE = "POST /v1/messages";
 
+export const WITHOUT_COUNTERPART: unique symbol = Symbol("without counterpart");
+
 /** A request of the Messages API after its schema was checked. Further members go to Anthropic's models. */
 export interface MessagesBody {
   readonly model?: string | null;
@@ -35,6 +37,8 @@ export interface MessagesBody {
   readonly session_id?: string | null;
   readonly trace?: Record<string, unknown> | null;
   readonly route_explain?: boolean | null;
+  /** Fields that a preset would add, in the words of chat completions, and that this API has not. */
+  readonly [WITHOUT_COUNTERPART]?: readonly string[];
   readonly [field: string]: unknown;
 }
 
@@ -77,6 +81,8 @@ export const GATEWAY_FIELDS: ReadonlySet<string> = new Set([
   "session_id",
   "trace",
   "route_explain",
+  "preset",
+  "guardrail",
   "__proto__",
 ]);
 

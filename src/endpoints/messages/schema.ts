@@ -61,6 +61,7 @@ const promptFields = {
     }),
   ),
   provider: optional(providerPreferences),
+  preset: optional(Type.String()),
 };
 
 /** The body of POST /v1/messages, as Anthropic publishes it. Members beyond these go to Anthropic's models. */

@@ -53,6 +53,8 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "reasoning",
   "include",
   "truncation",
+  "preset",
+  "guardrail",
   "__proto__",
 ]);
 

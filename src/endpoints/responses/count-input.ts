@@ -23,7 +23,7 @@ export function countInputRoute(
   const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
-  const { prepare } = new TurnPreparation({ store, longBodies });
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   return {
     method: "POST",
     path: "/v1/responses/input_tokens",
@@ -57,6 +57,11 @@ export function countInputRoute(
 
 function countOf(prepared: ShortTurn | LongResponses): CountInputCall {
   return prepared instanceof LongResponses
-    ? { kind: "responses.count", text: prepared.bytes, isTurn: prepared.isTurn }
+    ? {
+        kind: "responses.count",
+        text: prepared.bytes,
+        isTurn: prepared.isTurn,
+        preset: prepared.preset,
+      }
     : { kind: "responses.count", text: JSON.stringify(prepared.turn), isTurn: true };
 }

@@ -232,7 +232,7 @@ export function responsesRoute(
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
-  const { prepare } = new TurnPreparation({ store, longBodies });
+  const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
     tag: "Responses",

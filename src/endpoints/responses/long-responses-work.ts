@@ -1,7 +1,7 @@
 import { assertRecordable } from "../../calls/endpoint.ts";
 import { bodyHash } from "../../calls/idempotency/idempotency.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
 import { parseJson, textOfShared } from "../../http/read-body.ts";
-import { createCheck } from "../../http/validate.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";
@@ -9,25 +9,23 @@ import type { LongBodyForm } from "../long-body-work.ts";
 import { chatRequestOf } from "./chat-request.ts";
 import type { CountInputCall, LongResponsesFacts, StoredShape } from "./long-responses.ts";
 import { needsOf } from "./prepared-turn.ts";
+import { checkResponses, filledResponses } from "./preset.ts";
 import { RESPONSES_ROUTE, type ResponsesBody, type ResponsesTurn } from "./request.ts";
 import { assertResponses } from "./request-checks.ts";
 import { factsOf } from "./request-facts.ts";
-import { responsesBody } from "./schema.ts";
 import { storedInput } from "./stored-items.ts";
-
-const checkBody = createCheck(responsesBody, "invalid_body", "Request body");
 
 /** Long bodies of responses, in the thread. */
 export const longResponsesForm: LongBodyForm = {
   parse: bodyAlone,
+  bodyOf,
+  check,
+  fill,
 
-  read(text) {
-    const turn = bodyAlone(text);
-    checkBody(turn.body);
+  read(turn: ResponsesTurn, text) {
     assertResponses(turn.body);
     const needs = needsOf(turn.body);
-    const facts = needs === undefined ? longFacts(turn, text) : { needs };
-    return { request: turn, facts };
+    return needs === undefined ? longFacts(turn, text) : { needs };
   },
 
   fieldsOf,
@@ -35,17 +33,30 @@ export const longResponsesForm: LongBodyForm = {
 
 /** Turns that build on stored items, where they are long together. */
 export const longTurnForm: LongBodyForm = {
-  parse: (text) => parseJson(text) as ResponsesTurn,
+  parse: parseJson,
+  bodyOf,
+  check,
+  fill,
 
-  read(text) {
-    const turn = parseJson(text) as ResponsesTurn;
-    checkBody(turn.body);
+  read(turn: ResponsesTurn, text) {
     assertResponses(turn.body);
-    return { request: turn, facts: longFacts(turn, text) };
+    return longFacts(turn, text);
   },
 
   fieldsOf,
 };
+
+function bodyOf({ body }: ResponsesTurn): unknown {
+  return body;
+}
+
+function check({ body }: ResponsesTurn): void {
+  checkResponses(body);
+}
+
+function fill(turn: ResponsesTurn, preset: Preset): ResponsesTurn {
+  return { ...turn, body: filledResponses(turn.body, preset) };
+}
 
 function bodyAlone(text: string): ResponsesTurn {
   return { body: parseJson(text) as ResponsesBody, earlier: [], referable: [] };
@@ -63,8 +74,9 @@ function fieldsOf(turn: ResponsesTurn, shape: BodyShape | StoredShape): Record<s
     : shapedBody(chatRequestOf(turn).request, shape);
 }
 
-export function countInputTokens({ text: given, isTurn }: CountInputCall): Promise<number> {
+export function countInputTokens({ text: given, isTurn, preset }: CountInputCall): Promise<number> {
   const text = typeof given === "string" ? given : textOfShared(given);
   const turn = isTurn ? (JSON.parse(text) as ResponsesTurn) : bodyAlone(text);
-  return countChatTokens(chatRequestOf(turn).request);
+  const filled = preset === undefined ? turn : fill(turn, preset);
+  return countChatTokens(chatRequestOf(filled).request);
 }

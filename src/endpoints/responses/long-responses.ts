@@ -1,3 +1,4 @@
+import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
@@ -26,6 +27,8 @@ export interface CountInputCall {
   /** JSON of a turn, or of a body that builds on nothing stored; each has passed all checks. */
   readonly text: string | SharedBytes;
   readonly isTurn: boolean;
+  /** The one that the body names; a text includes it already. */
+  readonly preset?: Preset | undefined;
 }
 
 /** A request that lies in a work thread. */
@@ -48,6 +51,10 @@ export class LongResponses {
 
   get bytes(): SharedBytes {
     return this.#body.bytes;
+  }
+
+  get preset(): Preset | undefined {
+    return this.#body.preset;
   }
 
   /** Of one that needs nothing more. */

@@ -1,11 +1,14 @@
+import type { KnownDefinitions } from "../../definitions/known-definitions.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
 import type { RequestContext } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../lib/shared-bytes.ts";
+import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import type { Prepare, PreparedBody } from "../paid-route.ts";
 import { referredId } from "./item-references.ts";
 import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
+import { checkResponses, filledResponses } from "./preset.ts";
 import { type Item, inputItems, type ResponsesBody, type ResponsesTurn } from "./request.ts";
 import { assertResponses } from "./request-checks.ts";
 import type { ChainPlace, ResponseStore, StoredItems } from "./response-store.ts";
@@ -52,6 +55,7 @@ export class ShortTurn {
 interface PreparingDependencies {
   readonly store: ResponseStore;
   readonly longBodies: LongBodies;
+  readonly definitions: KnownDefinitions;
 }
 
 /**
@@ -60,27 +64,41 @@ interface PreparingDependencies {
  */
 export class TurnPreparation {
   readonly #dependencies: PreparingDependencies;
+  readonly #fill: Prepare;
 
   constructor(dependencies: PreparingDependencies) {
     this.#dependencies = dependencies;
+    this.#fill = preparePreset(dependencies.definitions, filledResponses, checkResponses);
   }
 
   /** At once for a request that builds on nothing stored. Throws, or rejects with, what refuses it. */
   readonly prepare: Prepare = (context, admit) => {
-    const { body, takenRate } = context;
+    const filled = this.#fill(context, admit);
+    return filled instanceof Promise
+      ? filled.then(({ body }) => this.#prepare(context, body, admit))
+      : this.#prepare(context, filled.body, admit);
+  };
+
+  #prepare(
+    context: RequestContext,
+    body: unknown,
+    admit: Parameters<Prepare>[1],
+  ): PreparedBody | Promise<PreparedBody> {
+    const { takenRate } = context;
     if (body instanceof LongResponses) {
       const { needs } = body;
-      return needs === undefined ? { body, takenRate } : this.#bring(context, needs, admit);
+      return needs === undefined ? { body, takenRate } : this.#bring(context, body, needs, admit);
     }
     assertResponses(body as ResponsesBody);
     const needs = needsOf(body as ResponsesBody);
-    if (needs !== undefined) return this.#bring(context, needs, admit);
+    if (needs !== undefined) return this.#bring(context, body as ResponsesBody, needs, admit);
     const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
     return { body: new ShortTurn(turn, undefined), takenRate };
-  };
+  }
 
   async #bring(
     context: RequestContext,
+    body: ResponsesBody | LongResponses,
     needs: StoredNeeds,
     admit: Parameters<Prepare>[1],
   ): Promise<PreparedBody> {
@@ -95,8 +113,7 @@ export class TurnPreparation {
     const place = conversation?.place;
     const parts = { earlier, referable, place };
     const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
-    if (isShort && !(context.body instanceof LongResponses)) {
-      const body = context.body as ResponsesBody;
+    if (isShort && !(body instanceof LongResponses)) {
       const turn = { body, earlier: parsed(earlier), referable: parsed(referable) };
       return { body: new ShortTurn(turn, place), takenRate };
     }

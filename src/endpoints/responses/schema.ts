@@ -108,6 +108,7 @@ export const responsesBody = Type.Object(
       }),
     ),
     provider: optional(providerPreferences),
+    preset: optional(Type.String()),
     session_id: optional(Type.String({ maxLength: 256 })),
     trace: optional(Type.Object({})),
     route_explain: optional(

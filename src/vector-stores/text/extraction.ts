@@ -167,14 +167,21 @@ class ExtractionProcess {
 
   /** Rejects with the error of `content`; a process that has ended takes nothing, and its output says so. */
   async #feed(content: ReadableStream<Uint8Array>, order: ExtractionOrder): Promise<void> {
-    const { stdin } = this.#child;
-    stdin.write(`${JSON.stringify(order)}\n`);
+    await this.#send(`${JSON.stringify(order)}\n`);
     for await (const piece of content) {
-      stdin.write(piece);
-      await Promise.race([stdin.flush(), this.#child.exited]);
+      await this.#send(piece);
       if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     }
-    await Promise.race([stdin.flush(), this.#child.exited]);
+  }
+
+  async #send(piece: string | Uint8Array): Promise<void> {
+    const { stdin, exited } = this.#child;
+    try {
+      await Promise.race([Promise.all([stdin.write(piece), stdin.flush()]), exited]);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EPIPE") throw error;
+      await exited;
+    }
   }
 }
 
