@@ -32,25 +32,32 @@ export function readSearch(reader: EnvironmentReader): {
   readonly search: SearchConfig | undefined;
   readonly warnings: readonly string[];
 } {
-  if (reader.text("GATEWAY_SEARCH_BACKEND") === undefined) {
-    const set = OTHERS.filter((name) => reader.text(name) !== undefined);
-    const warnings = set.map((name) => `${name} is ignored: GATEWAY_SEARCH_BACKEND is not set`);
+  const name = reader.text("GATEWAY_SEARCH_BACKEND");
+  const url = reader.url("GATEWAY_SEARCH_URL");
+  const apiKey = reader.secret("GATEWAY_SEARCH_API_KEY");
+  const price =
+    reader.text("GATEWAY_SEARCH_PRICE_USD") === undefined
+      ? undefined
+      : reader.amountNanoUsd("GATEWAY_SEARCH_PRICE_USD", MAX_SEARCH_PRICE_USD);
+  if (name === undefined) {
+    const set = OTHERS.filter((other) => reader.text(other) !== undefined);
+    const warnings = set.map((one) => `${one} is ignored: GATEWAY_SEARCH_BACKEND is not set`);
     return { search: undefined, warnings };
   }
   const backend = reader.oneOf("GATEWAY_SEARCH_BACKEND", SEARCH_BACKENDS);
   // A fault that is collected: what else is needed depends on the backend.
-  if (reader.text("GATEWAY_SEARCH_BACKEND") !== backend) return { search: undefined, warnings: [] };
+  if (name !== backend) return { search: undefined, warnings: [] };
   const hosted = HOSTED[backend];
-  const url = reader.url("GATEWAY_SEARCH_URL") ?? hosted?.url ?? "";
-  const apiKey = reader.secret("GATEWAY_SEARCH_API_KEY");
-  const priceNanoUsd =
-    reader.text("GATEWAY_SEARCH_PRICE_USD") === undefined
-      ? nanoFromUsd(hosted?.priceUsd ?? "0")
-      : reader.amountNanoUsd("GATEWAY_SEARCH_PRICE_USD", MAX_SEARCH_PRICE_USD);
   const missing = hosted === undefined ? "GATEWAY_SEARCH_URL" : "GATEWAY_SEARCH_API_KEY";
   reader.check(() => {
     if (reader.text(missing) !== undefined) return;
     throw refuse(missing, undefined, `set together with GATEWAY_SEARCH_BACKEND=${backend}`);
   }, undefined);
-  return { search: { backend, url, apiKey, priceNanoUsd }, warnings: [] };
+  const search = {
+    backend,
+    url: url ?? hosted?.url ?? "",
+    apiKey,
+    priceNanoUsd: price ?? nanoFromUsd(hosted?.priceUsd ?? "0"),
+  };
+  return { search, warnings: [] };
 }

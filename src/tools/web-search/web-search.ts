@@ -76,7 +76,7 @@ export function maxResultBytes({ maxCharacters }: SearchOptions): number {
 function beginning(text: string, maxCharacters: number): string {
   let cut = visible(text.slice(0, maxCharacters)).trim();
   for (;;) {
-    const bytes = jsonBytes(cut);
+    const bytes = jsonBytes(cut) - QUOTES;
     if (bytes <= maxCharacters) return cut;
     cut = cut
       .slice(0, Math.floor((cut.length * maxCharacters) / bytes))
@@ -84,6 +84,8 @@ function beginning(text: string, maxCharacters: number): string {
       .trim();
   }
 }
+
+const QUOTES = 2;
 
 function jsonBytes(value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value));

@@ -429,18 +429,23 @@ describe("a page that cannot be had leaves what the backend says of it:", () => 
   });
 });
 
-test("a page whose parsing takes no end does not hold up the gateway", async () => {
+test("a page that takes long to parse does not hold up the event loop", async () => {
   upstream.answer = () => results("one");
   upstream.page = () =>
     new Response("<a>".repeat(200_000) + "</b>".repeat(200_000), {
       headers: { "content-type": "text/html" },
     });
   let ticks = 0;
-  const timer = setInterval(() => (ticks += 1), 10);
-  const { read } = await run({ pagesTimeoutMs: 1_500 });
+  const timer = setInterval(() => {
+    ticks += 1;
+  }, 10);
+  const startedMs = performance.now();
+  const { read } = await run();
+  const passedMs = performance.now() - startedMs;
   clearInterval(timer);
   expect(read.results[0]!.text).toBe("Snippet one");
-  expect(ticks).toBeGreaterThan(20);
+  // Another thread of the machine may take its share.
+  expect(ticks).toBeGreaterThan(passedMs / 10 / 4);
 });
 
 test("a page cannot speak outside of its own text", async () => {
