@@ -18,6 +18,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { composeWebSearch } from "./compose/web-search.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
@@ -76,7 +77,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    ...{ notes: owed.notes, media: files.media, webSearch: web.search },
+    ...{ notes: owed.notes, media: files.media },
+    hosted: composeTools({ config, ...vectorStores, ...web, ...world, suspensions, clock }),
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });

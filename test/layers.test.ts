@@ -30,6 +30,7 @@ const LAYERS: readonly (readonly string[])[] = [
   // The text of documents, which tools read too.
   ["src/vector-stores/search-words.ts"],
   ["src/vector-stores/text"],
+  // Run for models between the calls of a provider, with what the groups above hand them.
   ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
   ["src/endpoints/fill-preset.ts"],
@@ -205,6 +206,11 @@ const STEPS: readonly {
     step: "the fee, and the rule of own provider keys",
     calls: /\b(?:feeOfTerms|assertOwnKeys)\(/,
     from: ["src/calls/admission.ts"],
+  },
+  {
+    step: "the extension of a hold",
+    calls: /\bmoney\.extend\(/,
+    from: ["src/calls/call-charge.ts"],
   },
   { step: "a hold", calls: /\bmoney\.hold(?:Long)?\(/, from: ["src/calls/admission.ts"] },
   {

@@ -105,6 +105,32 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   ): Promise<StatementEffect | undefined>;
   /** Serves requests whose field `stream` is true: one form, or that of each request. */
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
+  /**
+   * Serves a request for a whole answer that takes several calls of a provider, so that each is charged whatever
+   * becomes of the next: its stream is gathered here. Undefined for all others.
+   */
+  gathered?(request: Request): StreamForm<Request> | undefined;
+}
+
+/**
+ * The money of an answer that takes several calls of its provider, one behind the other. The first call is covered by
+ * the hold as it was admitted.
+ */
+export interface StepMoney {
+  /** Resolves when what the answer has used so far is what this process would be charged for if it died now. */
+  checkpoint(): Promise<void>;
+  /**
+   * Resolves true where the hold covers a further step besides what was used so far, extended where it has to be;
+   * false where the money is not there.
+   * @param moreFemto the most that the step can cost
+   * @param toolsFemto the part of it that the gateway's own tools cost
+   */
+  coverStep(
+    candidate: Candidate,
+    usage: Usage,
+    moreFemto: ExactInteger,
+    toolsFemto?: ExactInteger,
+  ): Promise<boolean>;
 }
 
 /** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */
@@ -131,18 +157,22 @@ export interface StreamForm<Request extends AcceptedRequest> {
   /** How many choices the request asks for: with their ends the answer is whole. */
   choices(request: Request): number;
   /** Bytes beyond which an answer fails; where it is left out, what the held output tokens can take. */
-  maxOutputBytes?(request: Request): number;
+  maxOutputBytes?(request: Request): number | undefined;
+  /** True where the provider may be sent the body again behind its first event. */
+  keepsBody?(request: Request): boolean;
   /** True where the first event settles the charge, which the headers tell then. */
   isCostKnown?(request: Request, terms: ModelTerms): boolean;
   /**
    * Calls the provider. What the client gets of its pieces is added to `output`, in whole frames. Rejects with
    * ProviderFailure where the provider does not stream.
+   * @param steps for an answer that takes further calls of the provider
    */
   open(
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedCall<Request>,
     output: GrowingBytes,
+    steps: StepMoney,
   ): Promise<OpenedStream>;
   /** What the provider has reported so far, or what is counted here. */
   usage(answer: StreamedAnswer, request: Request, terms: ModelTerms): Usage;

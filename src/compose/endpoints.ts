@@ -18,7 +18,7 @@ import { FairWorkThread } from "../lib/work-thread.ts";
 import type { MediaLinks } from "../media-links/media-links.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
-import type { WebSearch } from "../tools/web-search/web-search.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
@@ -47,7 +47,8 @@ interface EndpointParts
   /** For long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
-  readonly webSearch: WebSearch | undefined;
+  /** Tools that the gateway runs for models. */
+  readonly hosted: HostedServices;
 }
 
 /** The largest body takes about a second; what takes longer hangs. */
@@ -79,7 +80,7 @@ export function composeEndpoints(options: EndpointParts) {
     healthChecks,
     coordination,
     media,
-    webSearch,
+    hosted,
     ...parts
   } = options;
   const { upstreamTimeouts, keepaliveMs } = config;
@@ -96,7 +97,6 @@ export function composeEndpoints(options: EndpointParts) {
   );
   const dependencies = {
     ...parts,
-    toolPrices: webSearch === undefined ? {} : { webSearchFemto: webSearch.priceFemto },
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
@@ -116,7 +116,7 @@ export function composeEndpoints(options: EndpointParts) {
     longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
     responses: new ResponseStore(options),
-    webSearch,
+    hosted,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines, calls: dependencies };

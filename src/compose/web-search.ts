@@ -14,7 +14,7 @@ const PAGE_BOUNDS = { maxMemoryBytes: 536_870_912, maxMs: 5_000 };
 
 export interface WebSearchParts {
   /** Undefined where no search backend is configured. */
-  readonly search: WebSearch | undefined;
+  readonly webSearch: WebSearch | undefined;
   close(): void;
 }
 
@@ -24,7 +24,9 @@ export function composeWebSearch(options: {
   readonly telemetry: Telemetry;
 }): WebSearchParts {
   const { search } = options.config;
-  return search === undefined ? { search, close: () => {} } : searchBy(search, options);
+  return search === undefined
+    ? { webSearch: undefined, close: () => {} }
+    : searchBy(search, options);
 }
 
 function searchBy(
@@ -43,7 +45,7 @@ function searchBy(
   const onError = (error: unknown, requestId: string): void =>
     telemetry.log.warn({ err: error, request_id: requestId }, "web search failed");
   return {
-    search: new WebSearch({ backend, pages, onError }),
+    webSearch: new WebSearch({ backend, pages, onError }),
     close: () => extraction.close(),
   };
 }

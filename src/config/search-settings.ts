@@ -24,7 +24,7 @@ const MAX_SEARCH_PRICE_USD = 10;
 const OTHERS = [
   "GATEWAY_SEARCH_URL",
   "GATEWAY_SEARCH_API_KEY",
-  "GATEWAY_SEARCH_PRICE_USD",
+  "GATEWAY_WEB_SEARCH_COST_USD",
 ] as const;
 
 /** Undefined where no search of the web is configured. Throws ConfigError. */
@@ -36,9 +36,9 @@ export function readSearch(reader: EnvironmentReader): {
   const url = reader.url("GATEWAY_SEARCH_URL");
   const apiKey = reader.secret("GATEWAY_SEARCH_API_KEY");
   const price =
-    reader.text("GATEWAY_SEARCH_PRICE_USD") === undefined
+    reader.text("GATEWAY_WEB_SEARCH_COST_USD") === undefined
       ? undefined
-      : reader.amountNanoUsd("GATEWAY_SEARCH_PRICE_USD", MAX_SEARCH_PRICE_USD);
+      : reader.amountNanoUsd("GATEWAY_WEB_SEARCH_COST_USD", MAX_SEARCH_PRICE_USD);
   if (name === undefined) {
     const set = OTHERS.filter((other) => reader.text(other) !== undefined);
     const warnings = set.map((one) => `${one} is ignored: GATEWAY_SEARCH_BACKEND is not set`);

@@ -23,6 +23,7 @@ const MAX_RETRY_DELAYS = 20;
 const MAX_RETRY_DELAY_SECONDS = 604_800;
 const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
 const MAX_STARTING_CREDIT_USD = 1_000_000;
+const MAX_SEARCH_USD = 1_000;
 
 type PlanName = (typeof PLANS)[number];
 type LogLevel = (typeof LOG_LEVELS)[number];
@@ -39,6 +40,8 @@ export interface Settings {
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
   readonly startingCreditNanoUsd: NanoUsd;
+  /** Of one search by a tool that the gateway runs, before the fee. */
+  readonly fileSearchNanoUsd: NanoUsd;
   readonly plan: PlanName;
   /** 0 to 1. */
   readonly completionSuccessSample: number;
@@ -87,6 +90,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
       "GATEWAY_STARTING_CREDIT_USD",
       MAX_STARTING_CREDIT_USD,
     ),
+    fileSearchNanoUsd: reader.amountNanoUsd("GATEWAY_FILE_SEARCH_COST_USD", MAX_SEARCH_USD),
     plan: reader.oneOf("GATEWAY_PLAN", PLANS),
     completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
     webhookRetryDelaysMs: reader.check(() => retryDelaysMs(reader), []),

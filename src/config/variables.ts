@@ -84,6 +84,12 @@ const SETTINGS = [
       "plan of a new organization: `free`, `pro`, `byok` or `enterprise` (fee 0, credit without limit)",
   },
   {
+    name: "GATEWAY_FILE_SEARCH_COST_USD",
+    default: "0",
+    meaning:
+      "what a search in vector stores costs that the gateway makes for a model, before the fee",
+  },
+  {
     name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",
     default: "0.1",
     meaning: "share of successful completions that emit `completion.success`, 0 to 1",
@@ -217,7 +223,7 @@ const SETTINGS = [
     meaning: "key of the search backend; SearXNG needs none, and gets it as a bearer token",
   },
   {
-    name: "GATEWAY_SEARCH_PRICE_USD",
+    name: "GATEWAY_WEB_SEARCH_COST_USD",
     default: null,
     meaning:
       "what one search costs, before the fee; unset, the vendor's published price: Brave 0.005, Tavily 0.008, Exa 0.007, SearXNG 0",

@@ -1,7 +1,7 @@
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
-import type { WebSearch } from "../tools/web-search/web-search.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
@@ -22,25 +22,24 @@ interface EndpointServices {
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
   readonly responses: ResponseStore;
-  /** Undefined where the gateway does not search the web. */
-  readonly webSearch: WebSearch | undefined;
+  readonly hosted: HostedServices;
 }
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, webSearch }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, webSearch),
+    chatRoute(dependencies, longBodies, hosted),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
     ...transcriptionRoutes(dependencies, workThread),
     messagesRoute(dependencies, longBodies, workThread),
     countTokensRoute(dependencies, longBodies, workThread),
-    responsesRoute(dependencies, longBodies, workThread, responses),
-    countInputRoute(dependencies, longBodies, workThread, responses),
+    responsesRoute(dependencies, longBodies, workThread, responses, hosted),
+    countInputRoute(dependencies, longBodies, workThread, responses, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];
 }

@@ -11,6 +11,11 @@ export interface Usage extends RareUse {
   readonly estimated: boolean;
   /** Which of the model's `imageVariants` the images are, as far as that is known. */
   readonly imageVariant?: { readonly size?: string; readonly quality?: string };
+  /**
+   * Part of all of the above: the calls before the last one, where it took several. Each is priced by itself, for a
+   * prompt's length may decide the price.
+   */
+  readonly earlier?: readonly Usage[];
 }
 
 /** Kinds that most calls do not have; absent is none. Whole numbers. */
@@ -51,6 +56,67 @@ export const NO_TOKENS: Usage = Object.freeze({
   reasoningTokens: 0,
   estimated: false,
 });
+
+/** All that is counted. */
+const COUNTS = [
+  "promptTokens",
+  "cachedPromptTokens",
+  "cacheWriteTokens",
+  "completionTokens",
+  "reasoningTokens",
+  "cacheWriteHourTokens",
+  "audioPromptTokens",
+  "imagePromptTokens",
+  "cachedAudioPromptTokens",
+  "cachedImagePromptTokens",
+  "audioCompletionTokens",
+  "imageCompletionTokens",
+  "images",
+  "imagePixels",
+  "inputImages",
+  "characters",
+  "durationMs",
+  "speakersMs",
+  "webSearches",
+  "fileSearches",
+] as const satisfies readonly (keyof Usage)[];
+
+/** What several calls have used, the last one behind `earlier`, and what was used besides them. */
+export function usageOfCalls(
+  earlier: readonly Usage[],
+  last: Usage,
+  besides: Pick<Usage, "webSearches" | "fileSearches">,
+): Usage {
+  const all: readonly Partial<Usage>[] = [...earlier, last, besides];
+  const sum = { ...last, ...sumOf(all) };
+  const estimated = all.some((usage) => usage.estimated === true);
+  return earlier.length === 0 ? { ...sum, estimated } : { ...sum, estimated, earlier };
+}
+
+/** What the last of several calls has used, and what was used besides them. */
+export function usageOfLast({ earlier = [], ...total }: Usage): Usage {
+  const before = sumOf(earlier);
+  const last: Record<string, unknown> = { ...total };
+  for (const kind of COUNTS) {
+    const count = total[kind];
+    if (count !== undefined) last[kind] = count - (before[kind] ?? 0);
+  }
+  return last as unknown as Usage;
+}
+
+/** Kinds that are there. */
+function sumOf(
+  usages: readonly Partial<Usage>[],
+): Partial<Record<(typeof COUNTS)[number], number>> {
+  const sum: Partial<Record<(typeof COUNTS)[number], number>> = {};
+  for (const usage of usages) {
+    for (const kind of COUNTS) {
+      const count = usage[kind];
+      if (count !== undefined) sum[kind] = (sum[kind] ?? 0) + count;
+    }
+  }
+  return sum;
+}
 
 /** Usage of an answer whose provider reported none, as it was counted here. */
 export function estimatedUsage(promptTokens: number, completionTokens: number): Usage {

@@ -1,12 +1,35 @@
 import type { UsageFigures } from "../../db/ledger/rows.ts";
 import type { LongPromptPrices, ModelPrices } from "../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
-import type { FemtoUsd } from "../lib/money.ts";
-import { quantitiesOf, type Usage } from "../lib/usage.ts";
+import { quantitiesOf, type Usage, usageOfLast } from "../lib/usage.ts";
 import { imagePriceFemto } from "./image-prices.ts";
 
 /** What the provider asks for this use, in femto-USD. A kind that the model has no price for costs nothing. */
 export function providerCostFemto(usage: Usage, model: ModelPrices): ExactInteger {
+  const { earlier } = usage;
+  return earlier === undefined
+    ? costOfCall(usage, model)
+    : [...earlier, usageOfLast(usage)]
+        .map((call) => costOfCall(call, model))
+        .reduce((sum, cost) => plus(sum, cost), 0);
+}
+
+/** The part of it that the gateway's own tools cost, which no provider bills. */
+export function toolCostFemto(
+  { webSearches = 0, fileSearches = 0 }: Pick<Usage, "webSearches" | "fileSearches">,
+  {
+    webSearchFemto = 0n,
+    fileSearchFemto = 0n,
+  }: Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">,
+): ExactInteger {
+  if (webSearches + fileSearches === 0) return 0;
+  return plus(
+    times(webSearches, exact(webSearchFemto)),
+    times(fileSearches, exact(fileSearchFemto)),
+  );
+}
+
+function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
   const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
   const prices = longPromptPrices(model, promptTokens) ?? model;
   const plain = promptTokens - cachedPromptTokens - cacheWriteTokens;
@@ -54,20 +77,9 @@ const PRICED_BY_UNIT = [
   ["imagePixels", "imagePixelFemto"],
   ["inputImages", "inputImageFemto"],
   ["characters", "characterFemto"],
+  ["webSearches", "webSearchFemto"],
+  ["fileSearches", "fileSearchFemto"],
 ] as const;
-
-/** What one run of a tool costs that the gateway runs itself, in femto-USD, before the fee. */
-export interface ToolPrices {
-  readonly webSearchFemto?: FemtoUsd;
-}
-
-/** What the gateway's own tools cost, in femto-USD at any candidate. */
-export function toolCostFemto(
-  { webSearches = 0 }: Pick<Usage, "webSearches">,
-  { webSearchFemto = 0n }: ToolPrices,
-): ExactInteger {
-  return webSearches === 0 ? 0 : times(webSearches, exact(webSearchFemto));
-}
 
 function soundCostFemto(
   durationMs: number,

@@ -194,10 +194,22 @@ export type ChatEvent =
       /** With the first piece. */
       readonly extraContent?: unknown;
     }
+  /** A run of a tool of the gateway's own, number `run` of the answer: its item so far, and the state it is in. */
+  | {
+      readonly type: "tool_run";
+      readonly choice: number;
+      readonly run: number;
+      readonly state: string;
+      readonly item: { readonly type: string; readonly [member: string]: unknown };
+      /** With its last state. */
+      readonly isOver?: boolean;
+    }
   | {
       readonly type: "finish";
       readonly choice: number;
       readonly reason: FinishReason;
+      /** Of `length`, where no limit of tokens ended it: the gateway calls the model no more. */
+      readonly limit?: "max_cost" | "max_tool_calls";
       /** The one that ended it, where the provider says so. */
       readonly stopSequence?: string | undefined;
     }

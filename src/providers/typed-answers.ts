@@ -224,3 +224,27 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
     if (!mayReportUsage) this.#isEnded = true;
   }
 }
+
+/** UTF-8 bytes of what an event brings of the answer. */
+export function answerBytes(event: ChatEvent): number {
+  switch (event.type) {
+    case "tool_call":
+      return Buffer.byteLength((event.name ?? "") + (event.arguments ?? ""));
+    case "reasoning":
+      return Buffer.byteLength(event.text) + encryptedBytes(event.details);
+    case "text":
+    case "refusal":
+      return Buffer.byteLength(event.text);
+    default:
+      return 0;
+  }
+}
+
+/** A provider's reasoning that only it can read is output too. */
+function encryptedBytes(details: readonly ReasoningDetail[] = []): number {
+  let bytes = 0;
+  for (const detail of details) {
+    if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);
+  }
+  return bytes;
+}

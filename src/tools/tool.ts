@@ -13,8 +13,12 @@ export interface GatewayTool {
   readonly description: string;
   /** A JSON schema. */
   readonly parameters: Readonly<Record<string, unknown>>;
+  /** Of the items that show its runs; the name with `_call` behind it where it is left out. */
+  readonly itemType?: string;
   /** The most that one run adds to the bill, for the hold of a step. */
   readonly quantitiesBound: ToolQuantities;
+  /** Members of the item while it runs, besides id, type and status. */
+  opening?(json: string): Readonly<Record<string, unknown>>;
   /** Resolves with an outcome for every failure that the model can react to; rejects only where the response fails. */
   run(call: ToolRun): Promise<ToolOutcome>;
 }
@@ -23,6 +27,8 @@ export interface ToolRun {
   /** JSON as the model wrote it, which may be anything. */
   readonly arguments: string;
   readonly organizationId: string;
+  /** Of the key that called. */
+  readonly keyId: string;
   readonly requestId: string;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
@@ -36,6 +42,8 @@ export interface ToolOutcome {
   /** Members of the item in a response but for `id` and `status`: `{type: "web_search_call", action: …}`. */
   readonly item: { readonly type: string; readonly [member: string]: unknown };
   readonly isFailed?: boolean;
+  /** The caller has to act on the item: the model is not called again for this response. */
+  readonly endsResponse?: boolean;
   /** What an answer may cite: the loop finds citations in the text and makes annotations of them. */
   readonly sources?: readonly ToolSource[];
   /** Images for models that see, as data URLs. */

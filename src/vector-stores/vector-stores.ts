@@ -222,8 +222,13 @@ export class VectorStores {
     queries: readonly string[],
     options: SearchOptions,
   ): Promise<SearchResult[]> {
-    await this.#findCurrent(searcher.caller.key.organizationId, storeId);
+    await this.assertSearchable(searcher.caller.key.organizationId, [storeId]);
     return this.searchAll(searcher, [storeId], queries, options);
+  }
+
+  /** Throws 404, and 400 where a store has expired. */
+  async assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void> {
+    await Promise.all(storeIds.map((id) => this.#findCurrent(organizationId, id)));
   }
 
   /** Searches several stores as one; those that are not there, or have expired, hold nothing. Throws as `search`. */

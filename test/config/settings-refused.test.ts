@@ -77,7 +77,7 @@ describe("each variable refuses anything else in one line with its name, its val
     S3_REGION: ["eu central"],
     GATEWAY_SEARCH_BACKEND: ["google", "Exa", "__proto__"],
     GATEWAY_SEARCH_URL: ["searxng:8080", "ftp://a", "https://user:password@a"],
-    GATEWAY_SEARCH_PRICE_USD: ["-1", "1e-3", "10.1", "0.0000000001"],
+    GATEWAY_WEB_SEARCH_COST_USD: ["-1", "1e-3", "10.1", "0.0000000001"],
     LOG_LEVEL: ["verbose", "INFO"],
     OTEL_EXPORTER_OTLP_ENDPOINT: ["otel:4318", "grpc://otel"],
     OPENAI_BASE_URL: ["api.openai.com", "ftp://api", "http://a b", "http://a?x=1", "http://a#x"],

@@ -31,6 +31,7 @@ describe("without any variable", () => {
       masterKey: undefined,
       previousMasterKey: undefined,
       startingCreditNanoUsd: 10_000_000_000n,
+      fileSearchNanoUsd: 0n,
       plan: "free",
       completionSuccessSample: 0.1,
       webhookRetryDelaysMs: [10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000],
@@ -225,7 +226,7 @@ describe("each variable takes what is documented", () => {
       {
         GATEWAY_SEARCH_BACKEND: "exa",
         GATEWAY_SEARCH_API_KEY: "k",
-        GATEWAY_SEARCH_PRICE_USD: "0.000000001",
+        GATEWAY_WEB_SEARCH_COST_USD: "0.000000001",
       },
       {
         search: {

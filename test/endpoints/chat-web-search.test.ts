@@ -65,7 +65,7 @@ beforeAll(async () => {
       GATEWAY_SEARCH_URL: searches.url,
       GATEWAY_SEARCH_API_KEY: SEARCH_KEY,
       // Not a whole number of nano-USD with the fee.
-      GATEWAY_SEARCH_PRICE_USD: "0.003000001",
+      GATEWAY_WEB_SEARCH_COST_USD: "0.003000001",
       GATEWAY_EGRESS_ALLOW: "127.0.0.0/8",
       GATEWAY_WEBHOOK_ALLOW_HTTP: "true",
     },
@@ -186,11 +186,11 @@ describe("a chat with the plugin", () => {
       text: said.slice(start_index, end_index),
     }));
     expect(cited).toEqual([
-      { url: pageUrl("one"), title: "Title one", text: "" },
       { url: pageUrl("two"), title: "Title two", text: `[127.0.0.1](${pageUrl("two")})` },
       { url: pageUrl("two"), title: "Title two", text: pageUrl("two") },
+      { url: pageUrl("one"), title: "Title one", text: "" },
     ]);
-    expect(annotations[1]!.url_citation.content).toStartWith("The page /pages/two");
+    expect(annotations[0]!.url_citation.content).toStartWith("The page /pages/two");
 
     const bill = await billOfResponse(gateway, response);
     expect(bill).toMatchObject({ chargeNano: withSearch, quantities: { web_searches: 1 } });

@@ -18,6 +18,7 @@ import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
 import { noLimits } from "../support/no-limits.ts";
+import { noTools } from "../support/no-tools.ts";
 
 export const TOTAL_TIMEOUT_MS = 60_000;
 /** A nano-USD for each token of the answer; the prompt costs nothing. */
@@ -142,7 +143,6 @@ export function scriptedStream(
   const stream = new StreamRun(
     {
       money,
-      toolPrices: {},
       // A stream that is kept under a key ends in these tests before there is something to keep.
       idempotency: { free } as never,
       calls: {
@@ -167,7 +167,7 @@ export function scriptedStream(
       },
       onError: (error) => void errors.push(error),
     },
-    form ?? new ChatEndpoint(clock).stream,
+    form ?? new ChatEndpoint(clock, noTools).stream,
     {
       requestId: hold.requestId,
       startedMs: clock.nowMs(),

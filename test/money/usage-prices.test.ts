@@ -33,7 +33,8 @@ describe("what a call costs, by kind of use", () => {
   test.each([
     ["images", { images: 3 }, { imageFemto: 7n }, 21],
     ["characters", { characters: 11 }, { characterFemto: 5n }, 55],
-    ["searches of the gateway's own apart", { webSearches: 2 }, { webSearchFemto: 10n }, 0],
+    ["searches of the web", { webSearches: 2 }, { webSearchFemto: 10n }, 20],
+    ["searches of files", { fileSearches: 2 }, { fileSearchFemto: 3n }, 6],
     [
       "sound that is shorter than the least that is billed",
       { durationMs: 400 },
@@ -59,12 +60,13 @@ describe("what a call costs, by kind of use", () => {
     expect(providerCostFemto({ ...NO_TOKENS, ...use }, { ...TEXT, ...prices })).toBe(cost);
   });
 
-  test("counts searches of the web at the price of the gateway's backend, whatever the model", () => {
-    const usage = { ...NO_TOKENS, promptTokens: 20, webSearches: 2 };
-    expect(toolCostFemto(usage, { webSearchFemto: 5_000_000_000_000n })).toBe(10_000_000_000_000);
+  test("tells what of it the gateway's own tools cost", () => {
+    const usage = { ...NO_TOKENS, promptTokens: 20, webSearches: 2, fileSearches: 1 };
+    const prices = { ...TEXT, webSearchFemto: 5_000_000_000_000n, fileSearchFemto: 7n };
+    expect(toolCostFemto(usage, prices)).toBe(10_000_000_000_007);
+    expect(providerCostFemto(usage, prices)).toBe(10_000_000_000_007 + 20 * 100);
     expect(toolCostFemto(usage, {})).toBe(0);
-    expect(toolCostFemto(NO_TOKENS, { webSearchFemto: 5n })).toBe(0);
-    expect(quantitiesOf(usage)).toEqual({ web_searches: 2 });
+    expect(toolCostFemto(NO_TOKENS, prices)).toBe(0);
   });
 
   test("counts tokens of sound and images at their own prices, and at those of text without one", () => {

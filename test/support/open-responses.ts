@@ -1,18 +1,46 @@
 import { Compile } from "typebox/schema";
+import hosted from "../fixtures/openai-openapi/responses-tools.json";
 import description from "../fixtures/openresponses/openapi.json";
 
 type Fields = Record<string, unknown>;
 
+/** What the Open Responses description leaves to each server, tools that it runs, as OpenAI describes it. */
+const schemas = { ...hosted.components.schemas, ...description.components.schemas };
 const definitions = JSON.parse(
-  JSON.stringify(description.components.schemas).replaceAll("#/components/schemas/", "#/$defs/"),
+  JSON.stringify(schemas).replaceAll("#/components/schemas/", "#/$defs/"),
 ) as Record<string, Fields>;
+const HOSTED_ITEMS = [
+  "WebSearchToolCall",
+  "FileSearchToolCall",
+  "CodeInterpreterToolCall",
+  "MCPToolCall",
+  "MCPListTools",
+  "MCPApprovalRequest",
+];
+const HOSTED_TYPES = ["web_search", "web_search_preview", "file_search", "code_interpreter", "mcp"];
+extend("ItemField", ...HOSTED_ITEMS.map((name) => ({ $ref: `#/$defs/${name}` })));
+extend("Annotation", { $ref: "#/$defs/FileCitationBody" });
+extend("Tool", { required: ["type"], properties: { type: { enum: HOSTED_TYPES } } });
+const { tool_choice: choice } = definitions.ResponseResource!.properties as Record<string, Fields>;
+(choice!.oneOf as Fields[]).push({
+  type: "object",
+  required: ["type"],
+  properties: { type: { enum: HOSTED_TYPES } },
+});
+
+function extend(name: string, ...more: Fields[]): void {
+  (definitions[name]!.oneOf as Fields[]).push(...more);
+}
+
 const compiled = new Map<string, ReturnType<typeof Compile>>();
 
 /** By the type of an event: the name of its schema. */
 const EVENTS = new Map(
   Object.entries(definitions).flatMap(([name, schema]) => {
     const type = (schema.properties as { type?: { enum?: string[] } } | undefined)?.type?.enum?.[0];
-    return name.endsWith("StreamingEvent") && type !== undefined ? [[type, name] as const] : [];
+    return /(?:StreamingEvent|Call\w*Event|MCP\w*Event)$/.test(name) && type !== undefined
+      ? [[type, name] as const]
+      : [];
   }),
 );
 

@@ -1,5 +1,6 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { doneInTime } from "../../lib/deadlines.ts";
+import type { ExactInteger } from "../../lib/exact-integer.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import type { UndeliveredNotes } from "../../money/undelivered.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
@@ -10,7 +11,7 @@ import {
   type KeptAnswer,
   type MeteredFigures,
 } from "../call-charge.ts";
-import type { AcceptedRequest, StreamForm } from "../endpoint.ts";
+import type { AcceptedRequest, StepMoney, StreamForm } from "../endpoint.ts";
 import type { CallDependencies } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
@@ -25,7 +26,7 @@ export interface StreamChargeDependencies extends ChargeDependencies {
 }
 
 /** What a stream costs: what the provider reports, or what was seen of its answer. */
-export class StreamCharge<Request extends AcceptedRequest> {
+export class StreamCharge<Request extends AcceptedRequest> implements StepMoney {
   readonly #charge: CallCharge;
   readonly #dependencies: StreamChargeDependencies;
   readonly #form: StreamForm<Request>;
@@ -69,6 +70,19 @@ export class StreamCharge<Request extends AcceptedRequest> {
   /** Resolves when a checkpoint covers the answer as it stands. */
   cover(): Promise<void> {
     return this.#checkpoints!.cover(this.#answer!.outputTokens);
+  }
+
+  checkpoint(): Promise<void> {
+    return this.#checkpoints!.renew(this.#answer!.outputTokens);
+  }
+
+  coverStep(
+    candidate: Candidate,
+    usage: Usage,
+    moreFemto: ExactInteger,
+    toolsFemto?: ExactInteger,
+  ): Promise<boolean> {
+    return this.#charge.cover(candidate, usage, moreFemto, toolsFemto);
   }
 
   /** Begins a checkpoint where one is due although nothing new is delivered. */
@@ -169,6 +183,14 @@ export class StreamCheckpoints {
   async cover(tokens: number): Promise<void> {
     this.#seenTokens = Math.max(this.#seenTokens, tokens);
     while (this.#durableTokens < tokens) await this.#begin();
+  }
+
+  /** Resolves when one is durable that was begun now: what an answer has used may grow without its tokens. */
+  async renew(tokens: number): Promise<void> {
+    this.#seenTokens = Math.max(this.#seenTokens, tokens);
+    // What becomes of it shows in the next one.
+    await this.#running?.catch(() => undefined);
+    await this.#begin();
   }
 
   /** Resolves when an answer of this many tokens may be delivered; undefined where it may at once. */

@@ -111,8 +111,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { calls, keepaliveMs, ticker } = dependencies;
     const nowMs = calls.steadyClock.nowMs();
     this.#beganMs = nowMs;
-    this.#upstream = new StreamUpstream(calls, form, admitted);
     this.#charge = new StreamCharge(dependencies, form, admitted, nowMs);
+    this.#upstream = new StreamUpstream(calls, form, admitted, this.#charge);
     const isKept = claim !== undefined;
     this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive: form.keepalive, isKept });
     log.isDeferred = true;

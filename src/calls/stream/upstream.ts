@@ -4,7 +4,7 @@ import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/in
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { CallAbort } from "../../providers/transport/call-abort.ts";
 import { type AdmittedCall, ProviderCall } from "../call.ts";
-import type { AcceptedRequest, OpenedStream, StreamForm } from "../endpoint.ts";
+import type { AcceptedRequest, OpenedStream, StepMoney, StreamForm } from "../endpoint.ts";
 import { type CallDependencies, CandidateTries } from "../routing/call-candidates.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
@@ -34,6 +34,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   readonly #dependencies: CallDependencies;
   readonly #form: StreamForm<Request>;
   readonly #admitted: AdmittedCall<Request>;
+  readonly #steps: StepMoney;
   /** Ends the attempt under way, and the stream that came of one. */
   readonly #abort = new CallAbort();
   #failure: GatewayError | undefined;
@@ -44,10 +45,12 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     dependencies: CallDependencies,
     form: StreamForm<Request>,
     admitted: AdmittedCall<Request>,
+    steps: StepMoney,
   ) {
     this.#dependencies = dependencies;
     this.#form = form;
     this.#admitted = admitted;
+    this.#steps = steps;
     const { plan, log } = admitted;
     this.tries = new CandidateTries(dependencies, plan.candidates, this.#abort, log);
   }
@@ -107,7 +110,8 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.#running = attempt;
     try {
       const started = await this.#firstEvent(attempt, candidate);
-      this.#admitted.log.releaseBody?.();
+      const { request, log } = this.#admitted;
+      if (this.#form.keepsBody?.(request) !== true) log.releaseBody?.();
       return started;
     } finally {
       this.#running = undefined;
@@ -119,7 +123,13 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     let reader: PieceReader<unknown> | undefined;
     try {
       const pending = new GrowingBytes();
-      const opened = await this.#form.open(attempt, candidate, this.#admitted, pending);
+      const opened = await this.#form.open(
+        attempt,
+        candidate,
+        this.#admitted,
+        pending,
+        this.#steps,
+      );
       reader = opened.reader;
       await untilBegun(opened, pending);
       return { ...opened, pending };

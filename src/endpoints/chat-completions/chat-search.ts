@@ -2,6 +2,7 @@ import type { Preparation } from "../../calls/endpoint.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact } from "../../lib/exact-integer.ts";
 import type { ChatEvent, PieceReader } from "../../providers/interface.ts";
+import { citationsIn } from "../../tools/citations.ts";
 import { SearchFailed } from "../../tools/web-search/search-backend.ts";
 import {
   maxResultBytes,
@@ -15,7 +16,6 @@ import type { WebPlan } from "./web-plugin.ts";
 const MAX_FRAME_BYTES = 512;
 /** Of a page, as an annotation shows it. */
 const MAX_SHOWN_CHARACTERS = 500;
-const MAX_ANNOTATIONS = 100;
 
 /** The search of the web for one chat: once, before a provider is called, whichever one answers then. */
 export class ChatSearch {
@@ -75,15 +75,20 @@ export class ChatSearch {
 
   /** Of an answer: each link of the text to a result, and each result that it does not link to. */
   annotationsOf(text: string): unknown[] {
-    const annotations: unknown[] = [];
-    for (const result of this.#results) {
-      const places = placesOf(result.url, text);
-      for (const place of places.length === 0 ? [NO_PLACE] : places) {
-        if (annotations.length === MAX_ANNOTATIONS) return annotations;
-        annotations.push(annotationOf(result, place));
-      }
-    }
-    return annotations;
+    const sources = this.#results.map(({ url, title }) => ({ kind: "url", url, title }) as const);
+    const cited = citationsIn(text, sources) as readonly UrlCitation[];
+    const linked = new Set(cited.map(({ url_citation: { url } }) => url));
+    const contents = new Map(this.#results.map(({ url, text: page }) => [url, page]));
+    const others = sources
+      .filter(({ url }) => !linked.has(url))
+      .map(({ url, title }) => ({
+        type: "url_citation",
+        url_citation: { url, title, start_index: 0, end_index: 0 },
+      }));
+    return [...cited, ...others].map(({ type, url_citation: citation }) => {
+      const content = contents.get(citation.url)!.slice(0, MAX_SHOWN_CHARACTERS).toWellFormed();
+      return { type, url_citation: { ...citation, content } };
+    });
   }
 
   /** Adds the annotations to a whole answer in the client's form. */
@@ -106,35 +111,9 @@ function introductionOf(now: Date): string {
   return `The web was searched for the user's question on ${today}. Use the results below where they help, and cite each page that the answer uses by a Markdown link to its address, named by its domain.`;
 }
 
-interface Place {
-  readonly start: number;
-  readonly end: number;
-}
-
-const NO_PLACE: Place = { start: 0, end: 0 };
-
-/** Where a text names the address: the whole link where it is one of Markdown. */
-function placesOf(url: string, text: string): Place[] {
-  // Models leave the slash out that an address of a site ends with.
-  const address = url.endsWith("/") ? url.slice(0, -1) : url;
-  const places: Place[] = [];
-  for (let at = text.indexOf(address); at >= 0; at = text.indexOf(address, at + address.length)) {
-    let end = at + address.length;
-    if (text[end] === "/") end += 1;
-    // A longer address is another page.
-    if (/[\w%?#&=/-]/.test(text[end] ?? "")) continue;
-    const isTarget = text.slice(at - 2, at) === "](" && text[end] === ")";
-    const label = isTarget ? text.lastIndexOf("[", at - 2) : -1;
-    places.push(label < 0 ? { start: at, end } : { start: label, end: end + 1 });
-    if (places.length === MAX_ANNOTATIONS) break;
-  }
-  return places;
-}
-
-function annotationOf({ url, title, text }: SearchResult, { start, end }: Place): unknown {
-  const content = text.slice(0, MAX_SHOWN_CHARACTERS).toWellFormed();
-  const citation = { url, title, content, start_index: start, end_index: end };
-  return { type: "url_citation", url_citation: citation };
+interface UrlCitation {
+  readonly type: string;
+  readonly url_citation: { readonly url: string; readonly [member: string]: unknown };
 }
 
 class AnnotatedEvents implements PieceReader<readonly ChatEvent[]> {

@@ -22,8 +22,8 @@ import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { searchMissing } from "../../tools/web-search/search-backend.ts";
-import type { WebSearch } from "../../tools/web-search/web-search.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
@@ -78,6 +78,8 @@ export class AcceptedChat implements AcceptedRequest {
   }
 }
 
+type SearchServices = Pick<HostedServices, "prices" | "webSearch">;
+
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
 /** Chat completions (spec 4.5). */
@@ -89,12 +91,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   readonly capability = "chat";
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
-  readonly #webSearch: WebSearch | undefined;
+  readonly #hosted: SearchServices;
 
-  /** @param webSearch undefined where the gateway does not search the web */
-  constructor(clock: Clock, webSearch?: WebSearch) {
+  constructor(clock: Clock, hosted: SearchServices) {
     this.#clock = clock;
-    this.#webSearch = webSearch;
+    this.#hosted = hosted;
     this.stream = new ChatStreamForm(clock);
   }
 
@@ -113,9 +114,10 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   #searchOf(request: ChatRequest): ChatSearch | undefined {
     const plan = webPlanOf(request);
     if (plan === undefined) return undefined;
-    if (this.#webSearch === undefined) throw searchMissing(plan.param);
+    const { webSearch } = this.#hosted;
+    if (webSearch === undefined) throw searchMissing(plan.param);
     const question = request[LONG_BODY]?.question ?? lastQuestion(request);
-    return new ChatSearch(this.#webSearch, plan, question);
+    return new ChatSearch(webSearch, plan, question);
   }
 
   preparation({ search }: AcceptedChat): Preparation | undefined {
@@ -126,8 +128,9 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
-  plan({ fields }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
-    return planFields(fields, plan);
+  plan({ fields, search }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
+    if (search === undefined) return planFields(fields, plan);
+    return planFields(fields, pricedForTools(plan, this.#hosted.prices));
   }
 
   bound({ fields, size, search }: AcceptedChat, terms: ModelTerms) {
@@ -235,7 +238,7 @@ function callProvider(
   const limit = sentLimit(admitted, candidate);
   const { fields, search } = admitted.request;
   const { lacked } = admitted.plan;
-  call.body = providerBody(fields, candidate, limit, lacked, search?.addition);
+  call.body = providerBody(fields, candidate, limit, lacked, undefined, search?.addition);
   return candidate.provider.chat!(call);
 }
 
@@ -290,9 +293,9 @@ function frameOf(value: unknown): string {
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  webSearch: WebSearch | undefined,
+  hosted: HostedServices,
 ): RouteDefinition {
-  const endpoint = new ChatEndpoint(dependencies.calls.clock, webSearch);
+  const endpoint = new ChatEndpoint(dependencies.calls.clock, hosted);
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",

@@ -46,6 +46,7 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
+  added?: AddedParts,
   addition = "",
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
@@ -56,10 +57,20 @@ export function providerBody(
     model,
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
+    ...(added !== undefined && { added }),
     addition,
     takesSearchOptions: isSearching(model),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
+}
+
+/** What the gateway adds to a request whose tools it runs. */
+export interface AddedParts {
+  /** Behind those of the request. */
+  readonly messages: readonly ChatMessage[];
+  readonly tools: readonly unknown[];
+  /** In the place of the request's own. */
+  readonly toolChoice?: "auto" | "none";
 }
 
 /** What of a candidate's body is not the caller's. */
@@ -68,6 +79,8 @@ export interface BodyShape {
   readonly outputTokens: number | undefined;
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
+  /** The answer is read as a stream, whether or not the request asks for one. */
+  readonly added?: AddedParts;
   /** To what the system says. */
   readonly addition?: string;
   readonly takesSearchOptions?: boolean;
@@ -92,7 +105,8 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): Record<strin
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
-  if (request.stream === true) {
+  if (shape.added !== undefined) addParts(body, shape.added);
+  if (request.stream === true || shape.added !== undefined) {
     body.stream = true;
     body.stream_options = { include_usage: true };
   }
@@ -113,6 +127,17 @@ function withAddition(messages: readonly ChatMessage[], text: string): readonly 
     ? [...content, { type: "text", text }]
     : `${typeof content === "string" ? content : ""}\n\n${text}`;
   return messages.with(at, { ...last, content: joined });
+}
+
+function addParts(
+  body: Record<string, unknown>,
+  { messages, tools, toolChoice }: AddedParts,
+): void {
+  const { messages: asked, tools: offered } = body as Partial<ChatRequest>;
+  body.messages = [...asked!, ...messages];
+  body.tools = [...(offered ?? []), ...tools];
+  if (body.tool_choice !== undefined || toolChoice === "none")
+    body.tool_choice = toolChoice ?? body.tool_choice;
 }
 
 function forwardedMetadata(metadata: Record<string, unknown>): Record<string, unknown> {

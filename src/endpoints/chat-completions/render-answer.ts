@@ -261,7 +261,8 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (event.type === "finish") this.#finish(event.choice, event.reason);
     else if (event.type === "tool_call") this.#addToolCall(event);
     else if (event.type === "image") this.#addImage(event);
-    else this.#addText(event);
+    // Chats have no place for them: what came of it is in the text.
+    else if (event.type !== "tool_run") this.#addText(event);
   }
 
   #addText(event: Extract<ChatEvent, { readonly text: string }>): void {

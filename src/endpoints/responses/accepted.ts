@@ -1,6 +1,9 @@
 import type { AdmittedCall } from "../../calls/call.ts";
 import type { AcceptedRequest } from "../../calls/endpoint.ts";
+import type { ToolRegistry } from "../../tools/registry.ts";
+import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
+import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
 import { factsOf, type ResponsesFacts } from "./request-facts.ts";
@@ -18,11 +21,22 @@ export class AcceptedResponse implements AcceptedRequest {
   readonly place: ChainPlace | undefined;
   /** Unix seconds. */
   readonly createdAt: number;
+  /** Undefined where the gateway runs no tools for it. */
+  readonly hosted: HostedTools | undefined;
+  /** Of its prompt, with the functions that the model is offered by the gateway. */
+  readonly size: PromptSize;
   readonly #prepared: ShortTurn | LongResponses;
 
-  constructor(prepared: ShortTurn | LongResponses, facts: ResponsesFacts, createdAt: number) {
+  constructor(
+    prepared: ShortTurn | LongResponses,
+    facts: ResponsesFacts,
+    createdAt: number,
+    hosted: HostedTools | undefined,
+  ) {
     this.#prepared = prepared;
     this.facts = facts;
+    this.hosted = hosted;
+    this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.known.size);
     this.fields = facts.chat;
     this.bodyHash = facts.chat[LONG_BODY]?.hash;
     this.place = prepared.place;
@@ -47,7 +61,9 @@ export type AdmittedResponse = AdmittedCall<AcceptedResponse>;
 export function acceptResponse(
   prepared: ShortTurn | LongResponses,
   createdAt: number,
+  registry: ToolRegistry,
 ): AcceptedResponse {
   const facts = prepared instanceof LongResponses ? prepared.facts : factsOf(prepared.turn);
-  return new AcceptedResponse(prepared, facts, createdAt);
+  const hosted = facts.hosted && new HostedTools(facts.hosted, registry);
+  return new AcceptedResponse(prepared, facts, createdAt, hosted);
 }

@@ -1,7 +1,15 @@
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { chatMessages } from "./chat-messages.ts";
 import { turnItems } from "./item-references.ts";
-import { isOffered, type ResponsesBody, type ResponsesTurn, type Tool } from "./request.ts";
+import {
+  chosenHere,
+  isOffered,
+  isRunHere,
+  type ResponsesBody,
+  type ResponsesTurn,
+  type Tool,
+  type ToolChoice,
+} from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -103,11 +111,12 @@ function toolFields(body: ResponsesBody, untranslated: Set<string>): Fields {
   const offered: Tool[] = [];
   for (const tool of tools ?? []) {
     if (isOffered(tool)) offered.push(tool);
-    else untranslated.add(`tools.${tool.type}`);
+    // What the gateway runs is offered when it is made: see `HostedTools`.
+    else if (!isRunHere(tool)) untranslated.add(`tools.${tool.type}`);
   }
-  if (offered.length === 0) return {};
+  if (offered.length === 0 && tools?.some(isRunHere) !== true) return {};
   return {
-    tools: offered.map(functionOf),
+    ...(offered.length > 0 && { tools: offered.map(functionOf) }),
     ...(choice && { tool_choice: choiceOf(choice) }),
     ...(parallel === false && { parallel_tool_calls: false }),
   };
@@ -149,15 +158,20 @@ function customDescription({ description, format }: Tool): string {
 
 function choiceOf(choice: NonNullable<ResponsesBody["tool_choice"]>): string | Fields {
   if (typeof choice === "string") return choice;
-  if (choice.type !== "allowed_tools") return named(choice.name);
-  const tools = (choice.tools ?? []).map(({ name }) => named(name));
+  if (choice.type !== "allowed_tools") return named(choice) ?? "required";
   const mode = choice.mode === "required" ? "required" : "auto";
   if (choice.mode === "none") return "none";
+  const tools = (choice.tools ?? []).map(named);
+  // Whatever a server has: which tools those are is not known yet.
+  if (tools.includes(undefined)) return mode;
   return { type: "allowed_tools", allowed_tools: { mode, tools } };
 }
 
-function named(name: string | undefined): Fields {
-  return { type: "function", function: { name } };
+/** Undefined where any tool of a server will do. */
+function named(choice: Pick<ToolChoice, "type" | "name">): Fields | undefined {
+  const here = chosenHere(choice);
+  if (here === null) return undefined;
+  return { type: "function", function: { name: here ?? choice.name } };
 }
 
 function textFields({ text }: ResponsesBody): Fields {

@@ -3,6 +3,7 @@ import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import { secondsNow } from "../../lib/clock.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
+import type { HostedServices } from "../../tools/hosted-services.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedResponse, acceptResponse } from "./accepted.ts";
 import { ResponsesEndpoint } from "./endpoint.ts";
@@ -18,9 +19,11 @@ export function countInputRoute(
   longBodies: LongBodies,
   thread: FairWorkThread,
   store: ResponseStore,
+  hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
@@ -40,7 +43,7 @@ export function countInputRoute(
       const prepared = body as ShortTurn | LongResponses;
       const arrived = {
         ...{ caller, takenRate, log, requestId, clientSignal: request.signal },
-        request: acceptResponse(prepared, secondsNow(clock)),
+        request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
       };
       const { answer, headers } = await counting.run(arrived, {
         isAnsweredBy: () => false,

@@ -2,7 +2,6 @@ import { type ProviderCall, sentLimit } from "../../calls/call.ts";
 import {
   type AnswerFacts,
   assertRecordable,
-  type OpenedStream,
   type PaidEndpoint,
   type StreamForm,
 } from "../../calls/endpoint.ts";
@@ -11,31 +10,34 @@ import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../lib/clock.ts";
-import type { GatewayError } from "../../lib/errors.ts";
-import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
-import type { ChatAnswer } from "../../providers/interface.ts";
-import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
-import { notStreamed, streamedUnasked } from "../../providers/transport/call-failures.ts";
-import { choiceOf, RawStreamEvents } from "../../providers/typed-answers.ts";
+import { streamedUnasked } from "../../providers/transport/call-failures.ts";
+import { choiceOf } from "../../providers/typed-answers.ts";
+import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
-import { providerBody } from "../chat-completions/provider-body.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
-import type { OutputOptions } from "./output-items.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
-import { errorFrame, ResponseRenderer } from "./response-renderer.ts";
 import type { ResponseStore } from "./response-store.ts";
+import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
 import { responseAnswer, responseEvent, responsesBody } from "./schema.ts";
 import { longOutput, longTypedOutput, outputOf, type WholeOutput } from "./whole-response.ts";
+
+export interface ResponsesServices {
+  readonly clock: Clock;
+  /** Reads long answers. */
+  readonly thread: AnswerThread;
+  readonly keeping: ResponseKeeping;
+  readonly hosted: HostedServices;
+}
 
 /** Responses (spec 4.6) for every chat model. */
 export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
@@ -47,17 +49,21 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
+  readonly #hosted: HostedServices;
+  readonly #gathered: StreamForm<AcceptedResponse>;
 
-  /** @param thread reads long answers */
-  constructor(clock: Clock, thread: AnswerThread, keeping: ResponseKeeping) {
+  constructor({ clock, thread, keeping, hosted }: ResponsesServices) {
     this.#clock = clock;
     this.#thread = thread;
     this.#keeping = keeping;
-    this.stream = new ResponseStreamForm(clock, keeping);
+    this.#hosted = hosted;
+    this.stream = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    this.#gathered = new ResponseStreamForm(clock, keeping, { isGathered: true });
   }
 
   accept(body: unknown): AcceptedResponse {
-    const accepted = acceptResponse(body as ShortTurn | LongResponses, secondsNow(this.#clock));
+    const prepared = body as ShortTurn | LongResponses;
+    const accepted = acceptResponse(prepared, secondsNow(this.#clock), this.#hosted.registry);
     assertRecordable(accepted.fields);
     return accepted;
   }
@@ -66,12 +72,18 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
-  plan({ facts }: AcceptedResponse, plan: RoutePlan): RoutePlan {
-    return planResponses(facts, plan);
+  plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
+    if (hosted === undefined) return planResponses(facts, plan);
+    const priced = pricedForTools(plan, this.#hosted.prices);
+    return planResponses(facts, priced, hosted.known.definitions);
   }
 
-  bound({ fields, facts }: AcceptedResponse, terms: ModelTerms) {
-    return costBound(fields, facts.size, terms);
+  bound({ fields, size }: AcceptedResponse, terms: ModelTerms) {
+    return costBound(fields, size, terms);
+  }
+
+  gathered({ hosted }: AcceptedResponse): StreamForm<AcceptedResponse> | undefined {
+    return hosted === undefined ? undefined : this.#gathered;
   }
 
   statedLimit({ fields }: AcceptedResponse): number | undefined {
@@ -92,7 +104,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     candidate: Candidate,
     admitted: AdmittedResponse,
   ): Promise<WholeOutput> {
-    const answer = await chat(call, candidate, admitted);
+    const answer = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
     const options = outputOptions(admitted);
     if (answer.kind === "typed-completion") {
       return outputOf(answer.choices[0]!, answer.usage, options);
@@ -151,87 +163,17 @@ function withOutputOf(head: string, output: string | Uint8Array): string | Uint8
   return Buffer.concat([Buffer.from(before), output, Buffer.from("]}")]);
 }
 
-/** Server-sent events with names, behind which `[DONE]` is the last. */
-class ResponseStreamForm implements StreamForm<AcceptedResponse> {
-  readonly contentType = "text/event-stream; charset=utf-8";
-  readonly keepalive = ": keepalive\n\n";
-  readonly #clock: Clock;
-  readonly #keeping: ResponseKeeping;
-
-  constructor(clock: Clock, keeping: ResponseKeeping) {
-    this.#clock = clock;
-    this.#keeping = keeping;
-  }
-
-  choices(): number {
-    return 1;
-  }
-
-  async open(
-    call: ProviderCall,
-    candidate: Candidate,
-    admitted: AdmittedResponse,
-    output: GrowingBytes,
-  ): Promise<OpenedStream> {
-    const answer = await chat(call, candidate, admitted);
-    this.#keeping.noteAnswered(admitted);
-    const { createdAt, facts } = admitted.request;
-    const common = { model: candidate.model.id, nowSeconds: createdAt };
-    const { echo } = facts;
-    const renderer = new ResponseRenderer({ ...outputOptions(admitted), ...common, echo }, output);
-    if (answer.kind === "events") return { reader: answer.reader(), answer: renderer };
-    if (answer.kind !== "stream") throw notStreamed();
-    const options = { ...common, id: call.requestId, hidesReasoning: false };
-    return { reader: new RawStreamEvents(answer, options), answer: renderer };
-  }
-
-  usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedResponse, terms: ModelTerms) {
-    return usage ?? countedUsage(request.facts.size, terms, outputTokens);
-  }
-
-  keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
-    return this.#keeping.keep(admitted, this.#whole(answer, facts));
-  }
-
-  ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
-    return (answer as ResponseRenderer).closing(this.#whole(answer, facts));
-  }
-
-  #whole(answer: StreamedAnswer, { usage, costUsd }: AnswerFacts) {
-    return (answer as ResponseRenderer).whole(usage, costUsd, secondsNow(this.#clock));
-  }
-
-  failure(error: GatewayError, requestId: string, answer: StreamedAnswer | undefined): string {
-    return answer instanceof ResponseRenderer
-      ? answer.failing(error, requestId)
-      : errorFrame(error, requestId, 0);
-  }
-}
-
-function outputOptions({ requestId, request }: AdmittedResponse): OutputOptions {
-  const { customTools, showsSummary } = request.facts;
-  return { name: nameOfResponse(requestId), showsSummary, customTools };
-}
-
-function chat(
-  call: ProviderCall,
-  candidate: Candidate,
-  admitted: AdmittedResponse,
-): Promise<ChatAnswer> {
-  const limit = sentLimit(admitted, candidate);
-  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked);
-  return candidate.provider.chat!(call);
-}
-
 /** POST /v1/responses. */
 export function responsesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
   thread: AnswerThread,
   store: ResponseStore,
+  hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const endpoint = new ResponsesEndpoint(clock, thread, new ResponseKeeping(store));
+  const keeping = new ResponseKeeping(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",

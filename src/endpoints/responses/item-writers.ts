@@ -1,6 +1,9 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import type { ReasoningDetail } from "../../providers/interface.ts";
-import { addDetail, encryptedContent, partOf } from "./reasoning-content.ts";
+import { addDetail, partOf } from "../../providers/reasoning-details.ts";
+import { encryptedContent } from "./reasoning-content.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
 
 /** Receives an event: its type, and its members in JSON, without braces. */
 export type SendEvent = (type: string, members: string) => void;
@@ -265,6 +268,68 @@ export class CustomCallWriter implements ItemWriter {
   #json(input: string, status: string): string {
     const name = JSON.stringify(this.#call.name);
     return `{${callHead(this.#place, "custom_tool_call", this.#call)},"name":${name},"input":${JSON.stringify(input)},"status":"${status}"}`;
+  }
+}
+
+/** Of items that show what a tool was given as it is written: their events, and the member that holds it. */
+const WRITTEN_INPUTS: Readonly<Record<string, readonly [event: string, member: string]>> = {
+  code_interpreter_call: ["code_interpreter_call_code", "code"],
+  mcp_call: ["mcp_call_arguments", "arguments"],
+};
+/** Types without a status. */
+const WITHOUT_STATUS: ReadonlySet<string> = new Set(["mcp_list_tools", "mcp_approval_request"]);
+/** Types without states that events tell. */
+const WITHOUT_STATES: ReadonlySet<string> = new Set(["mcp_approval_request"]);
+
+/** A run of a tool of the gateway's own. */
+export class HostedToolWriter implements ItemWriter {
+  readonly #place: ItemPlace;
+  #item: Fields & { readonly type: string };
+  #state: string | undefined;
+
+  constructor(place: ItemPlace, item: Fields & { readonly type: string }) {
+    this.#place = place;
+    this.#item = item;
+    sendItem(place, "added", this.json("in_progress"));
+  }
+
+  /** Sends the state that the run is in, with what is known of it. */
+  note(state: string, item: Fields & { readonly type: string }): void {
+    const { type } = item;
+    this.#item = item;
+    if (state === this.#state) return;
+    const isFirst = this.#state === undefined;
+    this.#state = state;
+    // Of most types only the item says that it failed.
+    const isTold = state !== "failed" || type.startsWith("mcp_");
+    if (isTold && !WITHOUT_STATES.has(type)) this.#send(`${type}.${state}`);
+    if (isFirst) this.#sendInput();
+  }
+
+  json(status: ItemStatus | "in_progress"): string {
+    const { type, ...members } = this.#item;
+    const hasEnded = this.#state === "completed" || this.#state === "failed";
+    // What the answer ended before has failed: not every type can be incomplete.
+    const last = hasEnded ? this.#state : status === "in_progress" ? status : "failed";
+    const told = WITHOUT_STATUS.has(type) ? {} : { status: last };
+    return JSON.stringify({ id: this.#place.id, type, ...told, ...members });
+  }
+
+  end(status: ItemStatus): void {
+    sendItem(this.#place, "done", this.json(status));
+  }
+
+  #sendInput(): void {
+    const [event, member] = WRITTEN_INPUTS[this.#item.type] ?? [];
+    const input = member === undefined ? undefined : this.#item[member];
+    if (typeof input !== "string" || event === undefined) return;
+    const json = JSON.stringify(input);
+    if (input !== "") this.#send(`${event}.delta`, `,"delta":${json}`);
+    this.#send(`${event}.done`, `,"${member}":${json}`);
+  }
+
+  #send(type: string, members = ""): void {
+    this.#place.send(`response.${type}`, itemMembers(this.#place) + members);
   }
 }
 

@@ -3,6 +3,7 @@ import type { ChatEvent, FinishReason, ReasoningDetail } from "../../providers/i
 import {
   CustomCallWriter,
   FunctionCallWriter,
+  HostedToolWriter,
   type ItemPlace,
   type ItemStatus,
   type ItemWriter,
@@ -38,9 +39,12 @@ export class OutputItems {
   readonly #lateDetails: ReasoningDetail[] = [];
   /** The provider's number of the item that came last. */
   #item: number | undefined;
+  /** Runs of the gateway's own tools, by their numbers. */
+  readonly #runs = new Map<number, HostedToolWriter>();
   #message: MessageWriter | undefined;
   #reasoning: ReasoningWriter | undefined;
   #finish: FinishReason | undefined;
+  #limit: EventOf<"finish">["limit"];
 
   constructor(options: OutputOptions, send: SendEvent = () => undefined) {
     this.#options = options;
@@ -50,6 +54,11 @@ export class OutputItems {
   /** How the answer has ended; undefined before. */
   get finish(): FinishReason | undefined {
     return this.#finish;
+  }
+
+  /** The gateway's own limit that ended it, if one did. */
+  get limit(): EventOf<"finish">["limit"] {
+    return this.#limit;
   }
 
   /** JSON of the items, with commas between them; what has not ended is incomplete. */
@@ -63,7 +72,11 @@ export class OutputItems {
     else if (event.type === "reasoning") this.#addReasoning(event);
     else if (event.type === "refusal") this.#addRefusal(event);
     else if (event.type === "tool_call") this.#addCall(event);
-    else if (event.type === "finish") this.#endAll(event.reason);
+    else if (event.type === "tool_run") this.#addRun(event);
+    else if (event.type === "finish") {
+      this.#limit = event.limit;
+      this.#endAll(event.reason);
+    }
   }
 
   /** What comes of one item of the provider's is not joined to that of another. */
@@ -115,6 +128,22 @@ export class OutputItems {
     call.add(json);
   }
 
+  #addRun({ run, state, item, isOver }: EventOf<"tool_run">): void {
+    let writer = this.#runs.get(run);
+    if (writer === undefined) {
+      this.#moveTo(undefined);
+      this.#endReasoning();
+      this.#endMessage();
+      const { type } = item;
+      writer = new HostedToolWriter(this.#placeOf(prefixOf(type)), item);
+      this.#items.set(writer, undefined);
+      this.#runs.set(run, writer);
+    }
+    if (this.#items.get(writer) !== undefined) return;
+    writer.note(state, item);
+    if (isOver) this.#end(writer, "completed");
+  }
+
   #endAll(reason: FinishReason): void {
     if (this.#finish !== undefined) return;
     const status = reason === "length" || reason === "content_filter" ? "incomplete" : "completed";
@@ -163,34 +192,24 @@ export class OutputItems {
     this.#items.set(writer, writer.json(status));
   }
 
-  #placeOf(prefix: "msg" | "rs" | "fc" | "ctc"): ItemPlace {
+  #placeOf(prefix: string): ItemPlace {
     const index = this.#items.size;
     return { id: outputItemId(prefix, this.#options.name, index), index, send: this.#send };
   }
 }
 
-/** UTF-8 bytes of what an event brings of the answer. */
-export function answerBytes(event: ChatEvent): number {
-  switch (event.type) {
-    case "tool_call":
-      return Buffer.byteLength((event.name ?? "") + (event.arguments ?? ""));
-    case "reasoning":
-      return Buffer.byteLength(event.text) + encryptedBytes(event.details);
-    case "text":
-    case "refusal":
-      return Buffer.byteLength(event.text);
-    default:
-      return 0;
-  }
-}
+/** What ids of the items of hosted tools begin with. */
+const HOSTED_PREFIXES: Readonly<Record<string, string>> = {
+  web_search_call: "ws",
+  file_search_call: "fs",
+  code_interpreter_call: "ci",
+  mcp_call: "mcp",
+  mcp_list_tools: "mcpl",
+  mcp_approval_request: "mcpr",
+};
 
-/** A provider's reasoning that only it can read is output too. */
-function encryptedBytes(details: readonly ReasoningDetail[] = []): number {
-  let bytes = 0;
-  for (const detail of details) {
-    if (detail.type === "reasoning.encrypted") bytes += Buffer.byteLength(detail.data);
-  }
-  return bytes;
+function prefixOf(type: string): string {
+  return Object.hasOwn(HOSTED_PREFIXES, type) ? HOSTED_PREFIXES[type]! : "item";
 }
 
 /** Its middle is the name of its response: see `responseOfItem`. */
@@ -215,7 +234,11 @@ function tokenOf({ token, logprob, bytes }: Fields): Fields {
 
 /** A chat's annotation holds what it says in a member named after its type. */
 function annotationOf(annotation: unknown): Fields[] {
-  if (!isFields(annotation) || annotation.type !== "url_citation") return [];
+  if (!isFields(annotation)) return [];
+  if (annotation.type === "file_citation" && isFields(annotation.file_citation)) {
+    return [{ type: "file_citation", ...annotation.file_citation }];
+  }
+  if (annotation.type !== "url_citation") return [];
   const cited = isFields(annotation.url_citation) ? annotation.url_citation : annotation;
   const { url, title, start_index: start, end_index: end } = cited;
   if (typeof url !== "string") return [];

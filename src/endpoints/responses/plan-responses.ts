@@ -18,9 +18,18 @@ const CONTENT = /^messages\..*/;
 
 /**
  * The plan of a request with regard to what its candidates have. What they lack is left out, and listed, together
- * with what no chat has. Throws 400 unsupported_parameter where no candidate is left.
+ * with what no chat has.
+ * @param definitions of tools that the gateway offers besides the request's own. Throws 400 unsupported_parameter where no candidate is left.
  */
-export function planResponses({ chat, untranslated }: ResponsesFacts, plan: RoutePlan): RoutePlan {
+export function planResponses(
+  { chat: asked, untranslated }: ResponsesFacts,
+  plan: RoutePlan,
+  definitions: readonly unknown[] = [],
+): RoutePlan {
+  const chat =
+    definitions.length === 0
+      ? asked
+      : { ...asked, tools: [...(asked.tools ?? []), ...definitions] };
   if (plan.candidates.length === 0) return plan;
   if (chat.provider?.require_parameters === true && untranslated.length > 0) {
     throw lacking(untranslated[0]!);

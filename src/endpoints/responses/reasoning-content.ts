@@ -22,37 +22,3 @@ export function detailsIn(content: unknown): readonly Fields[] | undefined {
   const details = jsonValue(Buffer.from(content.slice(MARK.length), "base64").toString("utf8"));
   return Array.isArray(details) && details.every(isFields) ? details : undefined;
 }
-
-/**
- * Joins the pieces of details that a stream brings: those of the same place, type and id are one. A signature
- * ends its detail where details have no place.
- */
-export function addDetail(details: ReasoningDetail[], piece: ReasoningDetail): void {
-  const last = details.at(-1);
-  if (last === undefined || !continues(last, piece)) {
-    details.push({ ...piece });
-    return;
-  }
-  const joined: Record<string, unknown> = Object.assign(last, { ...last, ...withoutText(piece) });
-  for (const name of ["text", "summary", "data"]) {
-    const more = (piece as Fields)[name];
-    if (typeof more === "string") joined[name] = `${joined[name] ?? ""}${more}`;
-  }
-}
-
-function continues(last: ReasoningDetail, piece: ReasoningDetail): boolean {
-  if (last.type !== piece.type || last.index !== piece.index || last.id !== piece.id) return false;
-  if (last.type === "reasoning.encrypted" || partOf(last) !== partOf(piece)) return false;
-  const isSigned = last.type === "reasoning.text" && last.signature !== undefined;
-  return !isSigned || piece.index !== undefined;
-}
-
-/** Of a summary in several parts, which one. */
-export function partOf(detail: ReasoningDetail): number {
-  return detail.type === "reasoning.summary" ? (detail.part ?? 0) : 0;
-}
-
-function withoutText(piece: ReasoningDetail): Fields {
-  const { text: _text, summary: _summary, data: _data, ...rest } = piece as Fields;
-  return rest;
-}

@@ -3,7 +3,16 @@ import { isFields } from "../../lib/json.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { assertSupported } from "../chat-completions/request-checks.ts";
 import { referredId } from "./item-references.ts";
-import { type Item, inputItems, isOffered, type ResponsesBody, typeOfItem } from "./request.ts";
+import {
+  chosenHere,
+  type Item,
+  inputItems,
+  isOffered,
+  isOfferedInPassing,
+  isRunHere,
+  type ResponsesBody,
+  typeOfItem,
+} from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type MemberType = "string" | "object" | "text or parts";
@@ -132,17 +141,11 @@ function isOf(value: unknown, type: MemberType): boolean {
   return typeof value === "string" || (type === "text or parts" && Array.isArray(value));
 }
 
-/** Coding agents offer them with every call; a model that lacks them works without. */
-function isOfferedInPassing(tool: Fields): boolean {
-  if (tool.type === "namespace") return true;
-  return tool.type === "web_search" && tool.external_web_access !== undefined;
-}
-
 function assertTools({ tools }: ResponsesBody): void {
   tools?.forEach((tool, at) => {
     if (isOffered(tool)) {
       if (tool.name === undefined) throw invalid(`tools.${at}.name`, "is required");
-    } else if (!isOfferedInPassing(tool)) {
+    } else if (!isRunHere(tool) && !isOfferedInPassing(tool)) {
       throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(tool.type.slice(0, 100))}`);
     }
   });
@@ -154,12 +157,20 @@ const CHOSEN: ReadonlySet<string> = new Set(["function", "custom"]);
 function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   if (!choice) return;
   const offered = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
+  const runHere = (tools ?? []).filter(isRunHere);
   const assertNamed = (type: string, name: string | undefined, place: string) => {
+    const here = chosenHere({ type, name });
+    if (here !== undefined) {
+      const isThere = runHere.some((tool) => tool.type === type || chosenHere(tool) === here);
+      if (!isThere) throw invalid(`${place}.type`, "is not the type of a tool");
+      return;
+    }
     if (!CHOSEN.has(type)) throw unsupported(`${place}.type`, ` ${JSON.stringify(type)}`);
     if (!offered.has(name)) throw invalid(`${place}.name`, "is not the name of a tool");
   };
   if (typeof choice === "string") {
-    if (choice === "required" && offered.size === 0) throw invalid("tool_choice", "needs tools");
+    if (choice === "required" && offered.size + runHere.length === 0)
+      throw invalid("tool_choice", "needs tools");
   } else if (choice.type === "allowed_tools") {
     const { tools: allowed = [] } = choice;
     if (allowed.length === 0) throw invalid("tool_choice.tools", "is required");

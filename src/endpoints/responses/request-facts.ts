@@ -3,7 +3,14 @@ import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { chatRequestOf } from "./chat-request.ts";
 import { assertCalled } from "./item-references.ts";
-import { customToolsOf, type ResponsesTurn } from "./request.ts";
+import {
+  customToolsOf,
+  isOffered,
+  isRunHere,
+  type ResponsesBody,
+  type ResponsesTurn,
+  type Tool,
+} from "./request.ts";
 import { assertChat } from "./request-checks.ts";
 import { echoOf } from "./response-json.ts";
 
@@ -19,8 +26,20 @@ export interface ResponsesFacts {
   /** Whether reasoning is shown as its summary. */
   readonly showsSummary: boolean;
   readonly customTools: ReadonlySet<string>;
+  /** Undefined where the request has none. */
+  readonly hosted: HostedFacts | undefined;
   /** Whether its response can be continued. */
   readonly isStored: boolean;
+}
+
+/** Tools of a request that the gateway runs. */
+export interface HostedFacts {
+  /** With their places among the request's tools. */
+  readonly tools: readonly (readonly [at: number, tool: Tool])[];
+  readonly include: readonly string[];
+  readonly maxRuns: number | undefined;
+  /** Names of the caller's own functions. */
+  readonly offered: readonly string[];
 }
 
 /** More names than a header lists. */
@@ -43,8 +62,21 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
     echo,
     showsSummary: Boolean(body.reasoning?.summary),
     customTools: customToolsOf(body),
+    hosted: hostedOf(body),
     isStored: body.store !== false,
   };
+}
+
+function hostedOf({
+  tools,
+  include,
+  max_tool_calls: maxRuns,
+}: ResponsesBody): HostedFacts | undefined {
+  const all = [...(tools ?? []).entries()];
+  const hosted = all.filter(([, tool]) => isRunHere(tool));
+  if (hosted.length === 0) return undefined;
+  const offered = all.filter(([, tool]) => isOffered(tool)).map(([, { name }]) => name!);
+  return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered };
 }
 
 function tooMuch(): GatewayError {

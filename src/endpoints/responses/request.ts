@@ -76,7 +76,7 @@ export interface ToolChoice {
   readonly type: string;
   readonly name?: string;
   readonly mode?: string;
-  readonly tools?: readonly { readonly type: string; readonly name?: string }[];
+  readonly tools?: readonly Pick<ToolChoice, "type" | "name">[];
 }
 
 export interface TextFormat {
@@ -110,6 +110,38 @@ export function inputItems({ input }: ResponsesBody): readonly Item[] {
 /** Tools that the caller runs, which every model can be offered. */
 export function isOffered({ type }: Tool): boolean {
   return type === "function" || type === "custom";
+}
+
+/** Tools that the gateway runs, by their types: the functions that models are offered (contract §7). */
+const RUN_HERE: ReadonlyMap<string, string> = new Map([
+  ["web_search", "web_search"],
+  ["web_search_2025_08_26", "web_search"],
+  ["web_search_preview", "web_search"],
+  ["web_search_preview_2025_03_11", "web_search"],
+  ["file_search", "file_search"],
+  ["code_interpreter", "code_interpreter"],
+]);
+
+/** Tools of servers that the gateway calls, under names of their own. */
+const REMOTE = "mcp";
+
+/** Coding agents offer them with every call; a model that lacks them works without. */
+export function isOfferedInPassing(tool: Fields): boolean {
+  if (tool.type === "namespace") return true;
+  return tool.type === "web_search" && tool.external_web_access !== undefined;
+}
+
+/** Tools that the gateway runs for the model. */
+export function isRunHere(tool: Tool): boolean {
+  return (RUN_HERE.has(tool.type) || tool.type === REMOTE) && !isOfferedInPassing(tool);
+}
+
+/** What a choice of a tool that the gateway runs names: a function; null stands for any tool. Undefined for others. */
+export function chosenHere({
+  type,
+  name,
+}: Pick<ToolChoice, "type" | "name">): string | null | undefined {
+  return type === REMOTE ? (name ?? null) : RUN_HERE.get(type);
 }
 
 /** The names of tools whose input is text in place of JSON. */

@@ -1,6 +1,6 @@
 import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
-import type { ResponsesBody, TextFormat, Tool } from "./request.ts";
+import { isRunHere, type ResponsesBody, type TextFormat, type Tool } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -58,9 +58,15 @@ const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
   content_filter: "content_filter",
 };
 
-/** How an answer that ended for a reason stands. */
-export function endOf(finish: FinishReason): Pick<ResponseParts, "status" | "reason"> {
-  const reason = INCOMPLETE[finish];
+/**
+ * How an answer that ended for a reason stands.
+ * @param limit of the gateway's own that ended it
+ */
+export function endOf(
+  finish: FinishReason,
+  limit?: string | undefined,
+): Pick<ResponseParts, "status" | "reason"> {
+  const reason = limit ?? INCOMPLETE[finish];
   return reason === undefined ? { status: "completed" } : { status: "incomplete", reason };
 }
 
@@ -113,7 +119,9 @@ export function echoOf(body: ResponsesBody): string {
   return JSON.stringify(echo).slice(1, -1);
 }
 
-function echoedTool({ type, name, description, parameters, strict, format }: Tool): Fields[] {
+function echoedTool(tool: Tool): Fields[] {
+  if (isRunHere(tool)) return [withoutSecrets(tool)];
+  const { type, name, description, parameters, strict, format } = tool;
   const told = { type, name, description: description ?? null };
   if (type === "function") {
     return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
@@ -121,10 +129,16 @@ function echoedTool({ type, name, description, parameters, strict, format }: Too
   return type === "custom" ? [{ ...told, format: format ?? { type: "text" } }] : [];
 }
 
+/** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */
+function withoutSecrets(tool: Tool): Fields {
+  const { authorization: _authorization, headers: _headers, ...rest } = tool;
+  return rest;
+}
+
 function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {
   if (!choice) return "auto";
   const { type, name, mode, tools } = choice;
-  if (type !== "allowed_tools") return { type, name };
+  if (type !== "allowed_tools") return name === undefined ? { type } : { type, name };
   return { type, mode: mode ?? "auto", tools };
 }
 

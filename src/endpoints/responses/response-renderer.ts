@@ -5,7 +5,8 @@ import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatEvent } from "../../providers/interface.ts";
 import { StreamedAnswer } from "../../providers/streamed-answer.ts";
-import { answerBytes, OutputItems, type OutputOptions } from "./output-items.ts";
+import { answerBytes } from "../../providers/typed-answers.ts";
+import { OutputItems, type OutputOptions } from "./output-items.ts";
 import { endOf, type ResponseParts, responseHead, usageOf, withOutput } from "./response-json.ts";
 
 export interface RenderOptions extends OutputOptions {
@@ -14,6 +15,8 @@ export interface RenderOptions extends OutputOptions {
   /** When the request was accepted. */
   readonly nowSeconds: number;
   readonly echo: string;
+  /** The answer leaves as a whole, and no event of it does. */
+  readonly isGathered?: boolean;
 }
 
 interface WholeResponse {
@@ -35,7 +38,10 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   constructor(options: RenderOptions, output: GrowingBytes) {
     super(output, options.nowSeconds);
     this.#options = options;
-    this.#items = new OutputItems(options, (type, members) => this.#add(type, members));
+    this.#items = new OutputItems(
+      options,
+      options.isGathered ? undefined : (type, members) => this.#add(type, members),
+    );
   }
 
   /** The whole response, in two parts of JSON: see `withOutput`. The same however often it is asked for. */
@@ -45,7 +51,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   #makeWhole(usage: Usage, costUsd: number, nowSeconds: number): WholeResponse {
-    const end = endOf(this.#items.finish ?? "stop");
+    const end = this.#end;
     const completedAt = end.status === "completed" ? nowSeconds : null;
     const head = this.#head({ ...end, completedAt, usage: usageOf(usage, costUsd) });
     return { head, output: this.#items.json };
@@ -53,17 +59,26 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
 
   /** The events that end a whole response, bytes kept as characters. */
   closing({ head, output }: WholeResponse): string {
-    const { status } = endOf(this.#items.finish ?? "stop");
+    const { status } = this.#end;
     return this.#frame(`response.${status}`, `"response":${withOutput(head, output)}`) + DONE;
   }
 
   /** The events that end a response which failed on the way, bytes kept as characters. */
   failing(error: GatewayError, requestId: string): string {
-    const { code, message } = error;
-    const head = this.#head({ status: "failed", error: { code, message }, usage: null });
-    const failed = `"response":${withOutput(head, this.#items.json)}`;
+    const failed = `"response":${this.failed(error)}`;
     const frame = this.#hasStarted ? this.#frame("response.failed", failed) : "";
     return frame + errorFrame(error, requestId, this.#sequence++);
+  }
+
+  /** The whole of a response that failed on the way, in JSON. */
+  failed({ code, message }: GatewayError): string {
+    const head = this.#head({ status: "failed", error: { code, message }, usage: null });
+    return withOutput(head, this.#items.json);
+  }
+
+  get #end(): ReturnType<typeof endOf> {
+    const { finish = "stop", limit } = this.#items;
+    return endOf(finish, limit);
   }
 
   protected override take(events: readonly ChatEvent[]): void {
@@ -91,7 +106,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   #start(): void {
-    if (this.#hasStarted) return;
+    if (this.#hasStarted || this.#options.isGathered) return;
     this.#hasStarted = true;
     const begun = withOutput(this.#head({ status: "in_progress", usage: null }), "");
     this.#add("response.created", `"response":${begun}`);

@@ -2,9 +2,9 @@ import { tokensOfBytes } from "../../lib/token-estimate.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason, TypedChoice } from "../../providers/interface.ts";
 import { AnswerRead, CompletionRender } from "../../providers/thread-work.ts";
-import { choiceOf } from "../../providers/typed-answers.ts";
+import { answerBytes, choiceOf } from "../../providers/typed-answers.ts";
 import { eventsOfCompletion } from "../../providers/whole-as-stream.ts";
-import { answerBytes, OutputItems, type OutputOptions } from "./output-items.ts";
+import { OutputItems, type OutputOptions } from "./output-items.ts";
 
 /** What a whole answer of the chat call becomes. */
 export interface WholeOutput {

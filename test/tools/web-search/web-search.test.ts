@@ -3,7 +3,7 @@ import type { SearchBackendName } from "../../../src/config/search-settings.ts";
 import { createEgressDownload } from "../../../src/egress/download.ts";
 import { EgressGuard } from "../../../src/egress/guard.ts";
 import { createHttpClient } from "../../../src/providers/transport/http-client.ts";
-import type { ToolRun } from "../../../src/tools/tool.ts";
+import type { GatewayTool, ToolRun } from "../../../src/tools/tool.ts";
 import { PageReader } from "../../../src/tools/web-search/page-reader.ts";
 import { SearchBackend } from "../../../src/tools/web-search/search-backend.ts";
 import {
@@ -11,7 +11,7 @@ import {
   searchOptionsOfTool,
 } from "../../../src/tools/web-search/search-options.ts";
 import { WebSearch } from "../../../src/tools/web-search/web-search.ts";
-import { WebSearchTool } from "../../../src/tools/web-search/web-search-tool.ts";
+import { WebSearchTools } from "../../../src/tools/web-search/web-search-tool.ts";
 import { Extraction } from "../../../src/vector-stores/text/extraction.ts";
 import {
   htmlPage,
@@ -46,10 +46,16 @@ interface Setting {
   readonly timeoutMs?: number;
   readonly pagesTimeoutMs?: number;
   readonly signal?: AbortSignal;
+  readonly include?: readonly string[];
 }
 
-function toolWith({ backend = "searxng", tool = {}, ...setting }: Setting = {}): WebSearchTool {
-  const { allowed = ["127.0.0.1/32"], timeoutMs = 5_000, pagesTimeoutMs = 20_000 } = setting;
+function toolWith({ backend = "searxng", tool = {}, ...setting }: Setting = {}): GatewayTool {
+  const {
+    allowed = ["127.0.0.1/32"],
+    timeoutMs = 5_000,
+    pagesTimeoutMs = 20_000,
+    include = [],
+  } = setting;
   const config = { backend, url: upstream.url, apiKey: KEY, priceNanoUsd: 5_000_000n };
   const guard = new EgressGuard({
     resolve: async () => ["127.0.0.1"],
@@ -62,7 +68,9 @@ function toolWith({ backend = "searxng", tool = {}, ...setting }: Setting = {}):
     pagesTimeoutMs,
     onError: (error) => errors.push(error),
   });
-  return new WebSearchTool(search, searchOptionsOfTool(tool, "tools.0"));
+  const place = { param: "tools.0", include: new Set(include) };
+  const { tools } = new WebSearchTools(search).create({ type: "web_search", ...tool }, place);
+  return tools[0]!;
 }
 
 async function run(setting: Setting = {}, text: unknown = { query: "kettles" }) {
@@ -70,6 +78,7 @@ async function run(setting: Setting = {}, text: unknown = { query: "kettles" }) 
   const call: ToolRun = {
     arguments: typeof text === "string" ? text : JSON.stringify(text),
     organizationId: "org_1",
+    keyId: "key_1",
     requestId: "req_1",
     signal: setting.signal ?? new AbortController().signal,
     progress: (state) => states.push(state),
@@ -95,7 +104,8 @@ const results = (...names: string[]) =>
 
 test("a search gives the model titles and the subject of each page, and the response its sources", async () => {
   upstream.answer = () => results("one", "two");
-  const { read, states, item, sources, quantities, isFailed } = await run();
+  const include = ["web_search_call.action.sources"];
+  const { read, states, item, sources, quantities, isFailed } = await run({ include });
   expect(read.results.map(({ url, title }) => ({ url, title }))).toEqual([
     { url: pageUrl("one"), title: "Title one" },
     { url: pageUrl("two"), title: "Title two" },
@@ -121,6 +131,8 @@ test("a search gives the model titles and the subject of each page, and the resp
   ]);
   expect(quantities).toEqual({ webSearches: 1 });
   expect(isFailed).toBeUndefined();
+  const { item: bare } = await run();
+  expect(bare.action).toEqual({ type: "search", query: "kettles", queries: ["kettles"] });
 });
 
 describe("each backend is asked in its published form, and its answer read:", () => {

@@ -1,0 +1,93 @@
+import { type ProviderCall, sentLimit } from "../../calls/call.ts";
+import type { StepMoney } from "../../calls/endpoint.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { plus, times } from "../../lib/exact-integer.ts";
+import { NO_TOKENS } from "../../lib/usage.ts";
+import type { ChatEvent, PieceReader } from "../../providers/interface.ts";
+import type { AddedMessage } from "../../tools/step-answer.ts";
+import { type LoopModel, ToolLoop } from "../../tools/tool-loop.ts";
+import {
+  costBound,
+  estimatedPromptTokens,
+  type PromptSize,
+  promptSize,
+} from "../chat-completions/cost-bound.ts";
+import type { AddedParts } from "../chat-completions/provider-body.ts";
+import type { AdmittedResponse } from "./accepted.ts";
+import { bothSizes, type HostedTools, type OpenHosted } from "./hosted-tools.ts";
+
+type Events = PieceReader<readonly ChatEvent[]>;
+
+interface LoopCall {
+  readonly call: ProviderCall;
+  readonly candidate: Candidate;
+  readonly admitted: AdmittedResponse;
+  readonly steps: StepMoney;
+  readonly holdsFirstStep: boolean;
+  ask(outputTokens: number | undefined, added: AddedParts): Promise<Events>;
+}
+
+/** A candidate's answer to a request whose tools the gateway runs. Rejects as the candidate does. */
+export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise<Events> {
+  const { call, candidate, admitted, steps, holdsFirstStep } = parts;
+  const { requestId, hold } = admitted;
+  const { organizationId, keyId } = hold;
+  const { signal } = call;
+  const opened = await hosted.open({ organizationId, keyId, requestId, signal });
+  if (opened !== hosted.known) await coverOpened(parts, opened);
+  const added = { messages: [], tools: opened.definitions };
+  const first = await parts.ask(sentLimit(admitted, candidate), added);
+  return new ToolLoop(first, {
+    ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
+    model: modelOf(parts, opened),
+    tools: opened.tools,
+    items: opened.items,
+    steps,
+    maxRuns: hosted.maxRuns,
+  });
+}
+
+function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHosted): LoopModel {
+  const { request, statedLimit } = admitted;
+  const sizeWith = (added: readonly AddedMessage[]) =>
+    sizeOf(admitted, opened, promptSize({ messages: added }));
+  return {
+    candidate,
+    statedLimit,
+    bound: (added) => costBound(request.fields, sizeWith(added), candidate.terms),
+    promptTokens: (added) => estimatedPromptTokens(sizeWith(added), candidate.terms),
+    ask({ added, outputTokens, mayCall, onNewConnection }) {
+      call.onNewConnection = onNewConnection;
+      // The caller's own functions may still be called.
+      const isOver = !mayCall && request.facts.hosted!.offered.length === 0;
+      const toolChoice = isOver ? "none" : "auto";
+      return ask(outputTokens, { messages: added, tools: opened.definitions, toolChoice });
+    },
+  };
+}
+
+function sizeOf(
+  { request }: AdmittedResponse,
+  opened: OpenHosted,
+  added: PromptSize = promptSize({ messages: [] }),
+): PromptSize {
+  return bothSizes(bothSizes(request.facts.size, opened.size), added);
+}
+
+/** What the tools' servers have told makes the prompt longer than was known at admission. Rejects with 402. */
+async function coverOpened(
+  { candidate, admitted, steps }: LoopCall,
+  opened: OpenHosted,
+): Promise<void> {
+  const { fields } = admitted.request;
+  const { terms } = candidate;
+  const bound = costBound(fields, sizeOf(admitted, opened), terms);
+  const tokens = sentLimit(admitted, candidate) ?? terms.maxOutputTokens;
+  const most = plus(bound.fixedFemto, times(tokens, bound.perUnitFemto));
+  if (await steps.coverStep(candidate, NO_TOKENS, most)) return;
+  throw new GatewayError(
+    "insufficient_credits",
+    "The credits do not cover the request with the tools that its servers offer.",
+  );
+}

@@ -1,0 +1,82 @@
+import { GatewayError } from "../../lib/errors.ts";
+import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
+import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
+import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
+import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
+import type { HostedFacts } from "./request-facts.ts";
+
+/** When all of a request's tools are known. */
+export interface OpenHosted {
+  readonly tools: ReadonlyMap<string, GatewayTool>;
+  /** Functions in the form of the chat call. */
+  readonly definitions: readonly unknown[];
+  /** Of the definitions. */
+  readonly size: PromptSize;
+  /** Shown before the answer. */
+  readonly items: readonly ToolOutcome["item"][];
+}
+
+/** The tools of one request that the gateway runs. */
+export class HostedTools {
+  readonly maxRuns: number;
+  /** Those that the request alone decides. */
+  readonly known: OpenHosted;
+  readonly #entries: readonly RequestTools[];
+  readonly #offered: readonly string[];
+  #opened: Promise<OpenHosted> | undefined;
+
+  /** Throws 400 for options that are wrong, and where a setting is missing. */
+  constructor(facts: HostedFacts, registry: ToolRegistry) {
+    const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered } = facts;
+    const asked = new Set(include);
+    this.maxRuns = Math.min(maxRuns, MOST_RUNS);
+    this.#offered = offered;
+    this.#entries = tools.map(([at, tool]) =>
+      registry.create(tool, { param: `tools.${at}`, include: asked }),
+    );
+    this.known = this.#with([], []);
+  }
+
+  /** Once, however often a provider is tried. */
+  open(opening: ToolOpening): Promise<OpenHosted> {
+    this.#opened ??= this.#open(opening);
+    return this.#opened;
+  }
+
+  async #open(opening: ToolOpening): Promise<OpenHosted> {
+    const opened = await Promise.all(this.#entries.map((entry) => entry.open?.(opening)));
+    const tools = opened.flatMap((more) => more?.tools ?? []);
+    const items = opened.flatMap((more) => more?.items ?? []);
+    return tools.length === 0 && items.length === 0 ? this.known : this.#with(tools, items);
+  }
+
+  #with(opened: readonly GatewayTool[], items: OpenHosted["items"]): OpenHosted {
+    const all = [...this.#entries.flatMap(({ tools }) => tools), ...opened];
+    const tools = new Map(all.map((tool) => [tool.name, tool]));
+    const twice = all.find((tool) => tools.get(tool.name) !== tool)?.name;
+    const taken = twice ?? this.#offered.find((name) => tools.has(name));
+    if (taken !== undefined) throw sameName(taken);
+    const definitions = all.map(definitionOf);
+    return { tools, definitions, size: promptSize({ messages: [], tools: definitions }), items };
+  }
+}
+
+function definitionOf({ name, description, parameters }: GatewayTool) {
+  return { type: "function", function: { name, description, parameters } };
+}
+
+function sameName(name: string): GatewayError {
+  const message = `tools: several have the name ${JSON.stringify(name.slice(0, 100))}, by which the model calls them.`;
+  return new GatewayError("invalid_body", message, { param: "tools" });
+}
+
+/** The sizes of two parts of one prompt together. */
+export function bothSizes(one: PromptSize, other: PromptSize): PromptSize {
+  return {
+    bytes: one.bytes + other.bytes,
+    messages: one.messages + other.messages,
+    media: one.media + other.media,
+    hasTools: one.hasTools || other.hasTools,
+    longCacheLifetime: one.longCacheLifetime ?? other.longCacheLifetime,
+  };
+}

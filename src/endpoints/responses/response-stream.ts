@@ -1,0 +1,141 @@
+import { type ProviderCall, sentLimit } from "../../calls/call.ts";
+import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../calls/endpoint.ts";
+import type { Candidate } from "../../calls/routing/plan-route.ts";
+import type { ModelTerms } from "../../lib/catalogue-model.ts";
+import { type Clock, secondsNow } from "../../lib/clock.ts";
+import type { GatewayError } from "../../lib/errors.ts";
+import { latin1OfText } from "../../lib/event-splitter.ts";
+import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { ChatAnswer, ChatEvent, PieceReader } from "../../providers/interface.ts";
+import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { notStreamed } from "../../providers/transport/call-failures.ts";
+import { RawStreamEvents } from "../../providers/typed-answers.ts";
+import { countedUsage } from "../chat-completions/cost-bound.ts";
+import { type AddedParts, providerBody } from "../chat-completions/provider-body.ts";
+import { statedOutputLimit } from "../chat-completions/request.ts";
+import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
+import { loopOfTools } from "./hosted-loop.ts";
+import type { ResponseKeeping } from "./keep-response.ts";
+import type { OutputOptions } from "./output-items.ts";
+import { nameOfResponse, withOutput } from "./response-json.ts";
+import { errorFrame, ResponseRenderer } from "./response-renderer.ts";
+
+type Events = PieceReader<readonly ChatEvent[]>;
+
+/** What becomes of the bytes that tokens are, and of the items around them. */
+const MAX_BYTES_PER_TOKEN = 64;
+const SPARE_OUTPUT_BYTES = 65_536;
+/** Of the text of all steps of a loop, where the caller set no limit. */
+const MAX_LOOP_OUTPUT_BYTES = 33_554_432;
+
+/**
+ * Server-sent events with names, behind which `[DONE]` is the last. Gathered, the same answer is one JSON body at its
+ * end.
+ */
+export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
+  readonly contentType: string;
+  readonly keepalive: string;
+  readonly #clock: Clock;
+  readonly #keeping: ResponseKeeping;
+  readonly #isGathered: boolean;
+
+  constructor(clock: Clock, keeping: ResponseKeeping, { isGathered }: { isGathered: boolean }) {
+    this.#clock = clock;
+    this.#keeping = keeping;
+    this.#isGathered = isGathered;
+    this.contentType = isGathered ? "application/json" : "text/event-stream; charset=utf-8";
+    this.keepalive = isGathered ? "" : ": keepalive\n\n";
+  }
+
+  choices(): number {
+    return 1;
+  }
+
+  keepsBody({ hosted }: AcceptedResponse): boolean {
+    return hosted !== undefined;
+  }
+
+  isCostKnown(): boolean {
+    return this.#isGathered;
+  }
+
+  maxOutputBytes({ hosted, fields }: AcceptedResponse): number | undefined {
+    if (hosted === undefined) return undefined;
+    const stated = statedOutputLimit(fields);
+    return stated === undefined
+      ? MAX_LOOP_OUTPUT_BYTES
+      : stated * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
+  }
+
+  async open(
+    call: ProviderCall,
+    candidate: Candidate,
+    admitted: AdmittedResponse,
+    output: GrowingBytes,
+    steps: StepMoney,
+  ): Promise<OpenedStream> {
+    const { createdAt, facts, hosted } = admitted.request;
+    const common = { model: candidate.model.id, nowSeconds: createdAt };
+    const eventsOf = (answer: ChatAnswer): Events => {
+      if (answer.kind === "events") return answer.reader();
+      if (answer.kind !== "stream") throw notStreamed();
+      const options = { ...common, id: call.requestId, hidesReasoning: false };
+      return new RawStreamEvents(answer, options);
+    };
+    const ask = async (limit: number | undefined, added?: AddedParts) =>
+      eventsOf(await chat(call, candidate, admitted, limit, added));
+    const reader =
+      hosted === undefined
+        ? await ask(sentLimit(admitted, candidate))
+        : await loopOfTools(
+            { call, candidate, admitted, steps, ask, holdsFirstStep: this.#isGathered },
+            hosted,
+          );
+    this.#keeping.noteAnswered(admitted);
+    const { echo } = facts;
+    const shown = { ...outputOptions(admitted), ...common, echo, isGathered: this.#isGathered };
+    return { reader, answer: new ResponseRenderer(shown, output) };
+  }
+
+  usage({ usage, outputTokens }: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms) {
+    return usage ?? countedUsage(size, terms, outputTokens);
+  }
+
+  keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
+    return this.#keeping.keep(admitted, this.#whole(answer, facts));
+  }
+
+  ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
+    const whole = this.#whole(answer, facts);
+    if (this.#isGathered) return latin1OfText(withOutput(whole.head, whole.output));
+    return (answer as ResponseRenderer).closing(whole);
+  }
+
+  #whole(answer: StreamedAnswer, { usage, costUsd }: AnswerFacts) {
+    return (answer as ResponseRenderer).whole(usage, costUsd, secondsNow(this.#clock));
+  }
+
+  failure(error: GatewayError, requestId: string, answer: StreamedAnswer | undefined): string {
+    if (!(answer instanceof ResponseRenderer)) return errorFrame(error, requestId, 0);
+    // What was answered before is charged, so it is shown: the response has failed, the request has not.
+    if (this.#isGathered) return latin1OfText(answer.failed(error));
+    return answer.failing(error, requestId);
+  }
+}
+
+export function outputOptions({ requestId, request }: AdmittedResponse): OutputOptions {
+  const { customTools, showsSummary } = request.facts;
+  return { name: nameOfResponse(requestId), showsSummary, customTools };
+}
+
+/** Calls the candidate. */
+export function chat(
+  call: ProviderCall,
+  candidate: Candidate,
+  admitted: AdmittedResponse,
+  limit: number | undefined,
+  added?: AddedParts,
+): Promise<ChatAnswer> {
+  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked, added);
+  return candidate.provider.chat!(call);
+}

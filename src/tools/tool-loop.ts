@@ -1,0 +1,324 @@
+/**
+ * The bounded loop of tools that the gateway runs for a model, as a stream of the answer's events. Each step is a
+ * call of the provider; its text goes to the client as it comes, and calls of the gateway's tools are run when it has
+ * ended:
+ *
+ *   step   the provider answers
+ *   run    what it called is carried out, side by side, each run shown as an item
+ *   cover  the hold is extended by what the next step can cost, the tools' answers in its prompt included
+ *
+ * and again, until the model calls none of these tools. The caller's own functions end it too: what was run here is
+ * shown then, and the calls are the caller's. It also ends where no money covers a step, or as many runs are done as
+ * may be. Checkpoints cover a step before its tools run, and the runs before the next step.
+ */
+
+import type { CostBound, StepMoney } from "../calls/endpoint.ts";
+import type { Candidate } from "../calls/routing/plan-route.ts";
+import { plus, times } from "../lib/exact-integer.ts";
+import { estimatedUsage, type Usage, usageOfCalls } from "../lib/usage.ts";
+import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.ts";
+import { toolCostFemto } from "../money/usage.ts";
+import {
+  type ChatEvent,
+  nextPiece,
+  type PieceReader,
+  ProviderFailure,
+} from "../providers/interface.ts";
+import { citationsIn } from "./citations.ts";
+import { type AddedMessage, StepAnswer } from "./step-answer.ts";
+import type { GatewayTool, ToolOutcome, ToolQuantities, ToolSource } from "./tool.ts";
+import { type PlannedRun, type RunContext, shown, ToolRuns } from "./tool-runs.ts";
+
+/** A further call of the provider. */
+export interface LoopStep {
+  /** Behind the messages of the request: what the model called, and what the tools answered. */
+  readonly added: readonly AddedMessage[];
+  /** The limit of output tokens; undefined where the model's own holds. */
+  readonly outputTokens: number | undefined;
+  /** False where no more tools are run. */
+  readonly mayCall: boolean;
+  readonly onNewConnection: boolean;
+}
+
+/** The model of a loop, as its endpoint calls it. */
+export interface LoopModel {
+  ask(step: LoopStep): Promise<PieceReader<readonly ChatEvent[]>>;
+  /** What a call with these messages may cost at most; its units are the model's own limit. */
+  bound(added: readonly AddedMessage[]): CostBound;
+  /** An estimate, for a provider that reports no usage. */
+  promptTokens(added: readonly AddedMessage[]): number;
+  readonly candidate: Candidate;
+  /** Of the whole response, where the caller set one. */
+  readonly statedLimit: number | undefined;
+}
+
+export interface LoopParts extends Omit<RunContext, "signal"> {
+  readonly model: LoopModel;
+  readonly tools: ReadonlyMap<string, GatewayTool>;
+  /** Shown before the answer. */
+  readonly items: readonly ToolOutcome["item"][];
+  readonly steps: StepMoney;
+  /** Aborts when the client goes away or the response's time is over. */
+  readonly signal: AbortSignal;
+  readonly maxRuns: number;
+  /** Whether nothing of the first step leaves before its end, so that another provider can take over. */
+  readonly holdsFirstStep: boolean;
+}
+
+/** Unless the request says otherwise. */
+export const DEFAULT_MAX_RUNS = 10;
+/** Whatever the request says: each is a call of the provider at least. */
+export const MOST_RUNS = 100;
+
+const NO_MORE_RUNS =
+  "This was not run: no more tools are run for this response. Answer with what is known.";
+/** The capability of models that see. */
+const VISION = "vision";
+const IMAGES_OF = "Images that the tool call returned: ";
+
+type Batch = readonly ChatEvent[];
+
+export class ToolLoop implements PieceReader<Batch> {
+  readonly #parts: LoopParts;
+  readonly #abort = new AbortController();
+  readonly #ended = Promise.withResolvers<{ done: true }>();
+  readonly #batches: AsyncGenerator<Batch, void>;
+  /** Of the step that runs. */
+  #reader: PieceReader<Batch>;
+  /** Behind the messages of the request. */
+  readonly #added: AddedMessage[] = [];
+  readonly #sources: ToolSource[] = [];
+  /** Of the steps that have ended. */
+  readonly #used: Usage[] = [];
+  #quantities: ToolQuantities = {};
+  #runs = 0;
+  #shownRuns = 0;
+  #shownCalls = 0;
+  #mayCall = true;
+
+  /** @param first answers the request itself */
+  constructor(first: PieceReader<Batch>, parts: LoopParts) {
+    this.#reader = first;
+    this.#parts = parts;
+    this.#batches = this.#answer();
+    parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
+  }
+
+  async read(): Promise<{ done: boolean; value?: Batch | undefined }> {
+    const next = this.#batches.next();
+    // A tool or a provider may take its time to end after a cancel: nothing waits for that.
+    next.catch(() => undefined);
+    const read = await Promise.race([next, this.#ended.promise]);
+    return read.done === true ? { done: true } : { done: false, value: read.value };
+  }
+
+  async cancel(): Promise<void> {
+    if (this.#abort.signal.aborted) return;
+    this.#abort.abort();
+    this.#ended.resolve({ done: true });
+    await this.#reader.cancel();
+  }
+
+  async *#answer(): AsyncGenerator<Batch, void> {
+    for (let isFirst = true; ; isFirst = false) {
+      const { step, rest } = yield* this.#step(isFirst);
+      if (step.finish === undefined) return yield rest;
+      const { reason } = step.finish;
+      const isCut = reason === "length" || reason === "content_filter";
+      if (isCut || step.calls.length === 0) return yield [...rest, ...this.#end(step, step.finish)];
+      if (!this.#mayCall) return yield [...rest, ...this.#end(step, this.#endOfRuns(step))];
+      const outcomes = yield* this.#run(step, rest);
+      if (outcomes === undefined) return yield this.#end(step, MAX_COST);
+      if (step.shownCalls > 0)
+        return yield this.#end(step, { ...step.finish, reason: "tool_calls" });
+      if (outcomes.some(({ endsResponse }) => endsResponse)) {
+        return yield this.#end(step, { ...step.finish, reason: "stop" });
+      }
+      const end = await this.#askAgain();
+      if (end !== undefined) return yield this.#end(step, end);
+    }
+  }
+
+  /** One answer of the provider, and what of it is still to be shown. */
+  async *#step(isFirst: boolean): AsyncGenerator<Batch, { step: StepAnswer; rest: Batch }> {
+    const step = new StepAnswer((name) => this.#parts.tools.has(name), this.#shownCalls);
+    const isHeld = isFirst && this.#parts.holdsFirstStep;
+    let pending = isFirst ? this.#parts.items.flatMap((item) => this.#shownItem(item)) : [];
+    for (;;) {
+      const batch = await nextPiece(this.#reader);
+      if (batch === undefined) break;
+      const pieces = step.take(batch);
+      const { failure } = step;
+      if (failure !== undefined && isHeld) throw failure;
+      const usage = this.#usageOf(step, isFirst);
+      pending.push(...pieces, ...usage);
+      if (failure !== undefined) pending.push({ type: "error", failure });
+      // What is shown of the tools themselves waits for the answer, which another provider may still give.
+      if (isHeld || pieces.length + usage.length === 0) continue;
+      yield pending;
+      pending = [];
+    }
+    this.#shownCalls += step.shownCalls;
+    if (step.finish === undefined && isHeld) throw endedEarly();
+    this.#used.push(step.reportedUsage ?? this.#countedUsage(step));
+    return { step, rest: [...pending, { type: "usage", usage: this.#usage }] };
+  }
+
+  #shownItem(item: ToolOutcome["item"]): ChatEvent[] {
+    const run = this.#shownRuns++;
+    const event = { type: "tool_run", choice: 0, run, item } as const;
+    return [
+      { ...event, state: "in_progress" },
+      { ...event, state: "completed", isOver: true },
+    ];
+  }
+
+  /** What is known of the usage, where the events that the client gets do not tell it. */
+  #usageOf(step: StepAnswer, isFirst: boolean): ChatEvent[] {
+    const reported = step.reportedUsage;
+    if (reported === undefined && isFirst && !step.hidesTokens) return [];
+    const last = reported ?? this.#countedUsage(step);
+    return [{ type: "usage", usage: usageOfCalls(this.#used, last, this.#quantities) }];
+  }
+
+  #countedUsage(step: StepAnswer): Usage {
+    return estimatedUsage(this.#parts.model.promptTokens(this.#added), step.countedTokens);
+  }
+
+  /** Of everything so far; between steps. */
+  get #usage(): Usage {
+    return usageOfCalls(this.#used.slice(0, -1), this.#used.at(-1)!, this.#quantities);
+  }
+
+  /** Runs what the model called, behind what is still to be shown. Returns undefined where no money covers that. */
+  async *#run(
+    step: StepAnswer,
+    rest: Batch,
+  ): AsyncGenerator<Batch, readonly ToolOutcome[] | undefined> {
+    const { steps, model, tools, maxRuns, organizationId, keyId, requestId } = this.#parts;
+    const { calls } = step;
+    const planned = calls.slice(0, maxRuns - this.#runs).map((call): PlannedRun => {
+      return { call, tool: tools.get(call.name)!, run: this.#shownRuns++ };
+    });
+    this.#runs += planned.length;
+    this.#mayCall = this.#runs < maxRuns;
+    yield [...rest, ...planned.map((one) => shown(one, "in_progress"))];
+    await steps.checkpoint();
+    const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
+    const { candidate } = model;
+    const { prices } = candidate.terms;
+    const mostFemto = toolCostFemto(most, prices);
+    const isCovered =
+      mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
+    if (!isCovered) {
+      yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
+      return undefined;
+    }
+    const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
+    const outcomes = yield* new ToolRuns(context).run(planned);
+    this.#note(step, outcomes);
+    const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});
+    this.#quantities = sumOf(this.#quantities, used);
+    yield [{ type: "usage", usage: this.#usage }];
+    if (toolCostFemto(used, prices) !== 0) await steps.checkpoint();
+    return outcomes;
+  }
+
+  /** For the next step: what the model said, and what came of its calls. */
+  #note(step: StepAnswer, outcomes: readonly ToolOutcome[]): void {
+    this.#added.push(step.message());
+    const images: unknown[] = [];
+    const seesImages = this.#parts.model.candidate.terms.capabilities.includes(VISION);
+    for (const [at, { id }] of step.calls.entries()) {
+      const outcome = outcomes[at];
+      const content = outcome?.output ?? NO_MORE_RUNS;
+      this.#added.push({ role: "tool", tool_call_id: id, content });
+      this.#sources.push(...(outcome?.sources ?? []));
+      const made = seesImages ? (outcome?.images ?? []) : [];
+      if (made.length > 0) images.push({ type: "text", text: IMAGES_OF + id });
+      for (const url of made) images.push({ type: "image_url", image_url: { url } });
+    }
+    if (images.length > 0) this.#added.push({ role: "user", content: images });
+  }
+
+  /** Begins the next step. Resolves with what ends the answer instead, where something does. */
+  async #askAgain(): Promise<Finish | undefined> {
+    const { model } = this.#parts;
+    const { statedLimit } = model;
+    const left = statedLimit === undefined ? undefined : statedLimit - this.#usage.completionTokens;
+    if (left !== undefined && left <= 0) return { type: "finish", choice: 0, reason: "length" };
+    const covered = await this.#cover(left);
+    if (covered === undefined) return MAX_COST;
+    const step = { added: this.#added, mayCall: this.#mayCall, ...covered };
+    if (this.#abort.signal.aborted) throw new ProviderFailure("aborted", "the call was aborted");
+    this.#reader = await askOnce(model, step);
+    return undefined;
+  }
+
+  /**
+   * The limit of a step that the hold covers. Where the caller set none it is lowered as at admission, to what can be
+   * paid for. Undefined where that is not even the least.
+   */
+  async #cover(left: number | undefined): Promise<Pick<LoopStep, "outputTokens"> | undefined> {
+    const { model, steps } = this.#parts;
+    const { fixedFemto, perUnitFemto, units } = model.bound(this.#added);
+    const usage = this.#usage;
+    const covers = (tokens: number) =>
+      steps.coverStep(model.candidate, usage, plus(fixedFemto, times(tokens, perUnitFemto)));
+    if (left !== undefined) return (await covers(left)) ? { outputTokens: left } : undefined;
+    if (await covers(units)) return { outputTokens: undefined };
+    const most = Math.min(REDUCED_OUTPUT_TOKENS, units);
+    let outputTokens = Math.min(MIN_OUTPUT_TOKENS, units);
+    if (!(await covers(outputTokens))) return undefined;
+    while (outputTokens < most && (await covers(Math.min(2 * outputTokens, most)))) {
+      outputTokens = Math.min(2 * outputTokens, most);
+    }
+    return { outputTokens };
+  }
+
+  /** The model calls tools although none is run any more: what it has said is the answer. */
+  #endOfRuns(step: StepAnswer): Finish {
+    if (step.shownCalls > 0) return { ...step.finish!, reason: "tool_calls" };
+    if (step.text !== "") return { ...step.finish!, reason: "stop" };
+    return { type: "finish", choice: 0, reason: "length", limit: "max_tool_calls" };
+  }
+
+  #end(step: StepAnswer, finish: Finish): ChatEvent[] {
+    const { text, item } = step.lastMessage;
+    const annotations = text === "" ? [] : citationsIn(text, this.#sources);
+    if (annotations.length === 0) return [finish];
+    const place = item === undefined ? {} : { item };
+    return [{ type: "text", choice: 0, ...place, text: "", annotations }, finish];
+  }
+}
+
+type Finish = Extract<ChatEvent, { readonly type: "finish" }>;
+
+const MAX_COST: Finish = { type: "finish", choice: 0, reason: "length", limit: "max_cost" };
+
+/** A connection that was kept from the step before may have ended meanwhile, without a word of this one. */
+async function askOnce(
+  model: LoopModel,
+  step: Omit<LoopStep, "onNewConnection">,
+): Promise<PieceReader<Batch>> {
+  try {
+    return await model.ask({ ...step, onNewConnection: false });
+  } catch (error) {
+    if (!(error instanceof ProviderFailure) || !error.lostUsedConnection) throw error;
+    return model.ask({ ...step, onNewConnection: true });
+  }
+}
+
+function endedEarly(): ProviderFailure {
+  const message = "the provider's stream ended without a finish reason";
+  return new ProviderFailure("unavailable", message);
+}
+
+function sumOf(one: ToolQuantities, other: ToolQuantities): ToolQuantities {
+  const sum: { -readonly [Kind in keyof ToolQuantities]: number } = { ...one };
+  for (const kind of ["webSearches", "fileSearches"] as const) {
+    const more = other[kind];
+    if (more !== undefined) sum[kind] = (sum[kind] ?? 0) + more;
+  }
+  return sum;
+}

@@ -1,0 +1,85 @@
+import { Semaphore } from "../lib/semaphore.ts";
+import type { ChatEvent, ToolCall } from "../providers/interface.ts";
+import type { GatewayTool, ToolOutcome } from "./tool.ts";
+
+type ToolRunEvent = Extract<ChatEvent, { readonly type: "tool_run" }>;
+
+/** Of one answer. */
+const AT_ONCE = 4;
+/** UTF-16 units of what a model reads of one run. */
+const MAX_OUTPUT = 262_144;
+
+/** What all runs of a request share. */
+export interface RunContext {
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+}
+
+/** A call of a model with the tool that carries it out, and its number in the answer. */
+export interface PlannedRun {
+  readonly call: ToolCall;
+  readonly tool: GatewayTool;
+  readonly run: number;
+}
+
+/** Runs that go side by side, and the events that show them. */
+export class ToolRuns {
+  readonly #context: RunContext;
+  readonly #places = new Semaphore(AT_ONCE);
+  #events: ChatEvent[] = [];
+  #wake: () => void = () => undefined;
+
+  constructor(context: RunContext) {
+    this.#context = context;
+  }
+
+  /** Events in batches as they come, and the outcomes in the order of the runs. Rejects where a run does. */
+  async *run(
+    planned: readonly PlannedRun[],
+  ): AsyncGenerator<readonly ChatEvent[], readonly ToolOutcome[]> {
+    let isOver = false;
+    const outcomes = Promise.all(
+      planned.map((one) => this.#places.pass(() => this.#runOne(one))),
+    ).finally(() => {
+      isOver = true;
+      this.#wake();
+    });
+    // It is awaited below, when the events have been taken.
+    outcomes.catch(() => undefined);
+    for (;;) {
+      const events = this.#events;
+      this.#events = [];
+      if (events.length > 0) yield events;
+      else if (isOver) return outcomes;
+      else {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    }
+  }
+
+  async #runOne(planned: PlannedRun): Promise<ToolOutcome> {
+    const { call, tool } = planned;
+    const progress = (state: string) => this.#show(shown(planned, state));
+    const outcome = await tool.run({ ...this.#context, arguments: call.arguments, progress });
+    const { item, isFailed = false, output } = outcome;
+    const state = isFailed ? "failed" : "completed";
+    this.#show({ ...shown(planned, state), item, isOver: true });
+    return { ...outcome, output: output.slice(0, MAX_OUTPUT).toWellFormed() };
+  }
+
+  #show(event: ChatEvent): void {
+    this.#events.push(event);
+    this.#wake();
+  }
+}
+
+/** How a run is shown while it goes on. */
+export function shown({ call, tool, run }: PlannedRun, state: string): ToolRunEvent {
+  const type = tool.itemType ?? `${tool.name}_call`;
+  const item = { type, ...tool.opening?.(call.arguments) };
+  return { type: "tool_run", choice: 0, run, state, item };
+}
