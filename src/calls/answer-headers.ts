@@ -38,6 +38,20 @@ export function answerHeaders(
   return headers;
 }
 
+/** Adds those of an answer that the response cache had: of who made it, and what its provider was not sent. */
+export function addHitHeaders(
+  headers: Record<string, string>,
+  call: Call,
+  figures: MeteredFigures,
+  dropped: string | null,
+): void {
+  for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
+  if (dropped !== null) headers[DROPPED_PARAMETERS] = dropped;
+  headers["x-gateway-provider"] = figures.provider;
+  headers["x-gateway-model"] = figures.model;
+  addChargeHeaders(headers, figures);
+}
+
 /** Adds what the charge of a whole answer tells. */
 export function addChargeHeaders(headers: Record<string, string>, figures: MeteredFigures): void {
   headers["x-gateway-latency-ms"] = String(figures.latencyMs);

@@ -52,7 +52,7 @@ export class CallCharge {
 
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
-    const { hold, fees, title, details } = this.#call;
+    const { hold, fees, title, details, keeping } = this.#call;
     const { model, terms, providerId, ownKeyId } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const toolsFemto = toolCostFemto(usage, terms.prices);
@@ -66,7 +66,7 @@ export class CallCharge {
     const counts = isOwn && hold.budgetNano !== undefined;
     const spentNano = listNano + fullNano;
     const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
-    return {
+    const figures = {
       chargeNano,
       budgetNano,
       clampedNano: budgetNano === undefined ? fullNano - chargeNano : spentNano - budgetNano,
@@ -78,6 +78,8 @@ export class CallCharge {
       status: 0,
       description: descriptionOf(title, model),
     };
+    keeping?.note(hold, figures, usage);
+    return figures;
   }
 
   /**

@@ -4,6 +4,7 @@ import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
+import type { AnswerKeeping } from "./cache/keeping.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
@@ -22,6 +23,8 @@ interface RunningRequest<Request> {
 export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
+  /** Absent for what the gateway asks by itself. */
+  readonly headers?: Headers | undefined;
   /** The caller as it stands now. Rejects where its key may not call any more. */
   admitAgain(): Promise<Caller>;
 }
@@ -41,6 +44,8 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
   readonly preparation?: Preparation | undefined;
+  /** Where its answer is to be kept in the response cache. */
+  readonly keeping?: AnswerKeeping | undefined;
   /** Receives which candidate has answered, where there were several. */
   readonly noteServed?: ((candidate: Candidate) => void) | undefined;
 }

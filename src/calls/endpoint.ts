@@ -105,11 +105,57 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   ): Promise<StatementEffect | undefined>;
   /** Serves requests whose field `stream` is true: one form, or that of each request. */
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
+  /** Its answers can be kept in the response cache. */
+  readonly kept?: KeptForm<Request>;
   /**
    * Serves a request for a whole answer that takes several calls of a provider, so that each is charged whatever
    * becomes of the next: its stream is gathered here. Undefined for all others.
    */
   gathered?(request: Request): StreamForm<Request> | undefined;
+}
+
+/** What a hit of the response cache adds to the answer that was kept. It costs nothing. */
+export interface HitFacts {
+  /** Of the request that gets it. */
+  readonly requestId: string;
+  /** The model that served it. */
+  readonly model: string;
+  readonly usage: Usage;
+  /** Unix seconds. */
+  readonly nowSeconds: number;
+}
+
+/** Gathers a stream as it is delivered. */
+export interface AnswerGatherer {
+  /** Never throws. */
+  push(bytes: Uint8Array): void;
+  /** The whole answer in the form that is kept; undefined where it is none, or is not to be kept. */
+  end(): string | undefined;
+}
+
+/**
+ * How answers of one endpoint are kept for equal requests: in one form, whether they came whole or in a stream, and
+ * given again in either.
+ */
+export interface KeptForm<Request extends AcceptedRequest> {
+  /**
+   * What of a request, besides its models, decides about its answer: JSON. Undefined where its answer is never
+   * kept, or does more than answer.
+   */
+  identity(request: Request): Readonly<Record<string, unknown>> | undefined;
+  /** Of what a client gets in one piece; undefined where it is not to be kept. Never throws. */
+  ofWhole(body: string | Uint8Array): string | undefined;
+  whole(kept: string, request: Request, facts: HitFacts): string;
+  /** Where the endpoint serves streams. */
+  gather?(): AnswerGatherer;
+  /** All events of a stream. */
+  stream?(kept: string, request: Request, facts: HitFacts): string;
+  /** As that of answers that are made. */
+  keep?(
+    kept: string,
+    admitted: AdmittedCall<Request>,
+    facts: HitFacts,
+  ): Promise<StatementEffect | undefined>;
 }
 
 /**

@@ -4,6 +4,7 @@
  *   claim     the idempotency key, or the stored result of an earlier call
  *   route     the models and the candidates that may serve it
  *   rate      its place in the key's window
+ *   cache     the answer of an equal request, where the caller asks for that
  *   bound     what it may cost at most, with the fee
  *   hold      that much money
  *   prepare   what the gateway looks up itself for the model, such as a search of the web
@@ -24,6 +25,9 @@ import type { Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
+import type { CachedCalls } from "./cache/cached-calls.ts";
+import type { AnswerKeeping } from "./cache/keeping.ts";
+import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
 import {
   type AcceptedRequest,
@@ -49,6 +53,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly ownKeys: OwnKeys;
   readonly definitions: KnownDefinitions;
   readonly providers: ReadonlyMap<string, Provider>;
+  readonly cache: CachedCalls;
 }
 
 /** What a route depends on. */
@@ -88,11 +93,12 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Rejects with the error of the step that refuses or fails the request. */
   async run(call: ArrivedCall<Request>): Promise<CallOutcome> {
+    const order = call.headers && cacheOrderOf(call.headers);
     const claim = this.#claimOf(call);
     const plan = await this.route(call);
     const headers = await this.#dependencies.admission.takeRate(call);
     call.log.headers = headers;
-    if (claim === undefined) return this.#serve(call, plan, undefined);
+    if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, call.clientSignal);
     if (replay !== undefined) {
@@ -102,7 +108,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     try {
       // The wait for another call may have been long, and the key may have changed meanwhile.
       const current = { ...call, caller: await call.admitAgain() };
-      return await this.#serve(current, await this.route(current), claim);
+      return await this.#serveCached(current, await this.route(current), claim, order);
     } catch (error) {
       await idempotency.free(claim);
       throw error;
@@ -158,10 +164,30 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       this.#warm.noteServed(plan, candidate, () => this.#conversationOf(caller, request));
   }
 
+  #serveCached(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    order: CacheOrder | undefined,
+  ): Promise<CallOutcome> {
+    const { endpoint } = this;
+    const { kept: form } = endpoint;
+    if (order === undefined || form === undefined) return this.#serve(call, plan, claim);
+    return this.#dependencies.cache.serve({
+      ...{ order, endpoint, form, call, plan, claim },
+      readmit: async () => {
+        const current = { ...call, caller: await call.admitAgain() };
+        return { call: current, plan: await this.route(current) };
+      },
+      pay: (current, keeping) => this.#serve(current.call, current.plan, claim, keeping),
+    });
+  }
+
   async #serve(
     call: ArrivedCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
+    keeping?: AnswerKeeping,
   ): Promise<CallOutcome> {
     const { request } = call;
     const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
@@ -193,6 +219,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       details: recordedDetails(request.fields),
       claim,
       preparation: this.endpoint.preparation?.(request),
+      keeping,
       noteServed: this.#noteServedOf(call, plan),
     };
     const { stream } = this.endpoint;

@@ -15,6 +15,7 @@ import {
   removeDeadInstances,
   takeGatewayLock,
 } from "../../db/queries/instances.ts";
+import { removeExpiredAnswers, removeOldFlights } from "../../db/queries/response-cache.ts";
 import { removeOldResponses } from "../../db/queries/responses.ts";
 import type { Clock } from "../lib/clock.ts";
 
@@ -149,6 +150,8 @@ const REMOVALS = [
   removeOldCommitMarks,
   removeOldIdempotencyRecords,
   removeOldResponses,
+  removeExpiredAnswers,
+  removeOldFlights,
 ];
 
 /** Removes expired rows in bounded batches, on one instance at a time. */

@@ -1,4 +1,7 @@
 import type { Database } from "../../db/client.ts";
+import { AnswerCache } from "../calls/cache/answer-cache.ts";
+import { CachedCalls } from "../calls/cache/cached-calls.ts";
+import { Flights } from "../calls/cache/flights.ts";
 import { CallSlots } from "../calls/routing/call-slots.ts";
 import type { HealthChecks } from "../calls/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../calls/run-call.ts";
@@ -95,8 +98,10 @@ export function composeEndpoints(options: EndpointParts) {
     "Calls that wait because every endpoint runs as many as it may.",
     () => slots.waiting,
   );
+  const cache = composeCache({ ...options, steadyClock, deadlines });
   const dependencies = {
     ...parts,
+    cache,
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
@@ -120,6 +125,32 @@ export function composeEndpoints(options: EndpointParts) {
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines, calls: dependencies };
+}
+
+/** The response cache, and what waits for equal requests. */
+function composeCache(
+  options: EndpointParts & { readonly steadyClock: Clock; readonly deadlines: DeadlineQueue },
+): CachedCalls {
+  const { config, telemetry } = options;
+  const onError = (error: unknown): void =>
+    telemetry.log.warn({ err: error }, "the response cache failed");
+  const answers = new AnswerCache({ ...options, bounds: config.responseCache, onError });
+  const cache = new CachedCalls({
+    ...options,
+    answers,
+    flights: new Flights({ ...options, onError }),
+  });
+  telemetry.counter(
+    "gateway_cache_hits_total",
+    "Answers that the response cache had.",
+    () => cache.hits,
+  );
+  telemetry.counter(
+    "gateway_cache_misses_total",
+    "Requests for the response cache that it had no answer for.",
+    () => cache.misses,
+  );
+  return cache;
 }
 
 /** For one image, from the first word to the last byte. */

@@ -19,6 +19,7 @@ const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
 const MAX_DURATION_MS = 86_400_000;
+const MAX_CACHE_ENTRIES = 100_000;
 const MAX_RETRY_DELAYS = 20;
 const MAX_RETRY_DELAY_SECONDS = 604_800;
 const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
@@ -60,6 +61,8 @@ export interface Settings {
   readonly vectorStoreModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
+  /** Of the response cache of each organization. */
+  readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   readonly keepaliveMs: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
@@ -107,6 +110,10 @@ export function readSettings(reader: EnvironmentReader): Settings {
     vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
+    responseCache: {
+      maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
+      maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
+    },
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),

@@ -164,6 +164,16 @@ const SETTINGS = [
     meaning: "time between two health checks of self-hosted providers; 0 checks none",
   },
   {
+    name: "GATEWAY_CACHE_MAX_ENTRIES",
+    default: "10000",
+    meaning: "answers that the response cache keeps for each organization",
+  },
+  {
+    name: "GATEWAY_CACHE_MAX_BYTES",
+    default: "268435456",
+    meaning: "their bytes, for each organization",
+  },
+  {
     name: "GATEWAY_VECTOR_STORE_MODEL",
     default: null,
     meaning:

@@ -53,6 +53,7 @@ function run<Request extends AcceptedRequest, Answer>(
     request: call.endpoint.accept(body, context.request.headers),
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
+    headers: context.request.headers,
     clientSignal: context.request.signal,
     log: context.log,
     admitAgain: () => context.admitAgain(),

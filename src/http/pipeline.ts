@@ -334,6 +334,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       costNano: log.costNano,
       firstTokenMs: log.firstTokenMs,
       errorCode: log.errorCode,
+      cache: log.cache,
     });
   }
 }

@@ -19,6 +19,8 @@ export interface RequestRecord {
   readonly costNano: bigint | undefined;
   readonly firstTokenMs: number | undefined;
   readonly errorCode: string | undefined;
+  /** Undefined where the request did not ask for the response cache. */
+  readonly cache: "hit" | "miss" | undefined;
 }
 
 export interface Telemetry {

@@ -49,6 +49,7 @@ describe("without any variable", () => {
       metricsToken: undefined,
       modelListsSeconds: 3600,
       healthCheckSeconds: 10,
+      responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
       keepaliveMs: 15_000,
       shutdownGraceMs: 25_000,

@@ -29,6 +29,7 @@ import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
+import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
@@ -89,6 +90,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   readonly alsoServes = IMAGE_OUTPUT;
   readonly title = "Chat completion";
   readonly capability = "chat";
+  readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
   readonly #hosted: SearchServices;

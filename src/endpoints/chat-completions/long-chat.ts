@@ -1,3 +1,4 @@
+import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../providers/chat-body.ts";
@@ -24,6 +25,7 @@ export interface LongChatFacts {
 /** The whole body behind a lean request. */
 export interface LongChatBody
   extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash" | "question"> {
+  readonly preset: Preset | undefined;
   shapedAs(shape: BodyShape): ChatBody;
 }
 
@@ -41,8 +43,9 @@ export async function readLongChat(
 /** The lean request, with the whole of it behind it. */
 export function leanChat(
   { request, ...facts }: LongChatFacts,
-  body: Pick<LongBody<unknown>, "shapedAs">,
+  body: Pick<LongBody<unknown>, "shapedAs" | "preset">,
 ): ChatRequest {
-  const long: LongChatBody = { ...facts, shapedAs: (shape) => body.shapedAs(shape) };
+  const { preset } = body;
+  const long: LongChatBody = { ...facts, preset, shapedAs: (shape) => body.shapedAs(shape) };
   return Object.assign(request, { [LONG_BODY]: long });
 }
