@@ -78,6 +78,7 @@ export class ProviderCall extends CallAbort {
   modelId = "";
   /** Set by the endpoint. */
   body: ChatBody = NO_BODY;
+  asItems = false;
   onNewConnection = false;
 
   constructor(requestId: string, stream: boolean) {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { type ChatRequest, ITEM_FORM } from "../../src/endpoints/chat-completions/request.ts";
 import { chatRequestOf } from "../../src/endpoints/responses/chat-request.ts";
 import { encryptedContent } from "../../src/endpoints/responses/reasoning-content.ts";
 import type { Item, ResponsesBody } from "../../src/endpoints/responses/request.ts";
@@ -21,7 +22,9 @@ const turnOf = (
 });
 const translated = (fields: Fields, earlier?: readonly Item[], referable?: readonly Item[]) =>
   chatRequestOf(turnOf(fields, earlier, referable));
-const chatOf = (fields: Fields) => translated(fields).request;
+/** Without its other form, which only some providers are sent. */
+const chatOf = (fields: Fields) => plain(translated(fields).request);
+const plain = ({ [ITEM_FORM]: _, ...request }: ChatRequest) => request;
 const messagesOf = (input: readonly Fields[]) => chatOf({ input }).messages;
 
 const said = (text: string, id = "msg_1") => ({
@@ -217,7 +220,7 @@ describe("fields of a request", () => {
       stream: true,
     });
     expect(untranslated).toEqual([]);
-    expect(request).toEqual({
+    expect(plain(request)).toEqual({
       model: "test/model",
       messages: [{ role: "user", content: "hello" }],
       stream: true,
@@ -283,13 +286,19 @@ describe("what is refused, with its place", () => {
     [{ conversation: "conv_1" }, "unsupported_parameter", "conversation"],
     [{ prompt: { id: "p" } }, "unsupported_parameter", "prompt"],
     [{ service_tier: "priority" }, "unsupported_parameter", "service_tier"],
-    [{ tools: [{ type: "image_generation" }] }, "unsupported_parameter", "tools.0.type"],
     [{ tools: [{ type: "function" }] }, "invalid_body", "tools.0.name"],
     [{ tool_choice: "required" }, "invalid_body", "tool_choice"],
     [
       { tools: [look], tool_choice: { type: "function", name: "x" } },
       "invalid_body",
       "tool_choice.name",
+    ],
+    [{ tools: [{ type: "riddle" }] }, "unsupported_parameter", "tools.0.type"],
+    [{ max_tool_calls: 1_001 }, "invalid_body", "max_tool_calls"],
+    [
+      { input: [{ type: "computer_call_output", call_id: "c", output: { file_id: "f" } }] },
+      "unsupported_parameter",
+      "input.0.output.file_id",
     ],
     [{ tool_choice: { type: "web_search" } }, "invalid_body", "tool_choice.type"],
     [{ tool_choice: { type: "image_generation" } }, "unsupported_parameter", "tool_choice.type"],

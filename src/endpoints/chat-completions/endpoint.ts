@@ -240,7 +240,7 @@ function callProvider(
   const limit = sentLimit(admitted, candidate);
   const { fields, search } = admitted.request;
   const { lacked } = admitted.plan;
-  call.body = providerBody(fields, candidate, limit, lacked, undefined, search?.addition);
+  call.body = providerBody(fields, candidate, limit, lacked, { addition: search?.addition });
   return candidate.provider.chat!(call);
 }
 

@@ -1,6 +1,11 @@
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
-import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
-import { type ChatMessage, type ChatRequest, LONG_BODY } from "./request.ts";
+import {
+  AS_ITEMS,
+  type ChatBody,
+  type ChatRequestFields,
+  ShortBody,
+} from "../../providers/chat-body.ts";
+import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
 import { isSearching } from "./web-plugin.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
@@ -38,16 +43,13 @@ export function isGatewayField(field: string): boolean {
  * The body for a candidate in OpenAI's wire form, without the fields that it lacks. Usage is always asked
  * for; the limit of output tokens is the one that the hold covers. Members that are null say nothing and
  * are left out. A long body stays in its thread.
- *
- * @param addition to what the system says
  */
 export function providerBody(
   request: ChatRequest,
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  added?: AddedParts,
-  addition = "",
+  { added, asItems, addition = "" }: Pick<BodyShape, "added" | "asItems" | "addition"> = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
@@ -58,6 +60,7 @@ export function providerBody(
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
     ...(added !== undefined && { added }),
+    ...(asItems === true && { asItems }),
     addition,
     takesSearchOptions: isSearching(model),
   };
@@ -80,17 +83,23 @@ export interface BodyShape {
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
   /** The answer is read as a stream, whether or not the request asks for one. */
-  readonly added?: AddedParts;
+  readonly added?: AddedParts | undefined;
+  /** Whether the candidate is sent the request in items; nothing is added then. */
+  readonly asItems?: boolean;
   /** To what the system says. */
-  readonly addition?: string;
+  readonly addition?: string | undefined;
   readonly takesSearchOptions?: boolean;
 }
 
 const NOTHING: readonly string[] = [];
 
-export function shapedBody(request: ChatRequest, shape: BodyShape): Record<string, unknown> {
-  const { model, outputTokens, addition = "", takesSearchOptions } = shape;
-  const body: Record<string, unknown> = { model };
+export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
+  const { model, outputTokens, asItems, addition = "", takesSearchOptions } = shape;
+  const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
+  const body: Record<string, unknown> & ChatRequestFields = {
+    model,
+    ...(items !== undefined && { [AS_ITEMS]: items }),
+  };
   // A request may hold as many unknown fields as fit into it.
   const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
   for (const field in request) {

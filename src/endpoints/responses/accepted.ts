@@ -6,7 +6,7 @@ import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
 import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
-import { factsOf, type ResponsesFacts } from "./request-facts.ts";
+import { factsOf, type HostedFacts, type ResponsesFacts } from "./request-facts.ts";
 import type { ChainPlace } from "./response-store.ts";
 import { itemsJson, storedInput } from "./stored-items.ts";
 
@@ -34,7 +34,7 @@ export class AcceptedResponse implements AcceptedRequest {
     hosted: HostedTools | undefined,
   ) {
     this.#prepared = prepared;
-    this.facts = facts;
+    this.facts = hosted === undefined ? facts : { ...facts, runsHere: true };
     this.hosted = hosted;
     this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.known.size);
     this.fields = facts.chat;
@@ -57,6 +57,14 @@ export class AcceptedResponse implements AcceptedRequest {
 
 export type AdmittedResponse = AdmittedCall<AcceptedResponse>;
 
+/** Where the gateway could run none of the tools, they are left to providers that run them themselves. */
+function runsHere(
+  facts: ResponsesFacts,
+  registry: ToolRegistry,
+): facts is ResponsesFacts & { readonly hosted: HostedFacts } {
+  return facts.hosted?.tools.some(([, { type }]) => registry.runs(type)) === true;
+}
+
 /** @param prepared whose body has passed its checks. Throws 400. */
 export function acceptResponse(
   prepared: ShortTurn | LongResponses,
@@ -64,6 +72,6 @@ export function acceptResponse(
   registry: ToolRegistry,
 ): AcceptedResponse {
   const facts = prepared instanceof LongResponses ? prepared.facts : factsOf(prepared.turn);
-  const hosted = facts.hosted && new HostedTools(facts.hosted, registry);
+  const hosted = runsHere(facts, registry) ? new HostedTools(facts.hosted, registry) : undefined;
   return new AcceptedResponse(prepared, facts, createdAt, hosted);
 }

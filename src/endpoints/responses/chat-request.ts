@@ -1,5 +1,6 @@
-import type { ChatRequest } from "../chat-completions/request.ts";
+import { type ChatRequest, ITEM_FORM } from "../chat-completions/request.ts";
 import { chatMessages } from "./chat-messages.ts";
+import { itemForm } from "./item-form.ts";
 import { turnItems } from "./item-references.ts";
 import {
   chosenHere,
@@ -82,6 +83,7 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
   const request: ChatRequest = {
     ...kept(body),
+    [ITEM_FORM]: (leftOut) => itemForm(turn, leftOut),
     messages,
     ...(body.max_output_tokens && { max_tokens: body.max_output_tokens }),
     ...toolFields(body, untranslated),

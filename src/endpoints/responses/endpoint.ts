@@ -20,11 +20,14 @@ import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completi
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
+import { HostedTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
+import { boundWithRuns, goesAsItems } from "./provider-tools.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
+import type { ResponsesFacts } from "./request-facts.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
 import type { ResponseStore } from "./response-store.ts";
 import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
@@ -73,13 +76,24 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
-    if (hosted === undefined) return planResponses(facts, plan);
+    if (hosted === undefined) return this.#planOfProviders(facts, plan);
     const priced = pricedForTools(plan, this.#hosted.prices);
     return planResponses(facts, priced, hosted.known.definitions);
   }
 
-  bound({ fields, size }: AcceptedResponse, terms: ModelTerms) {
-    return costBound(fields, size, terms);
+  /** Throws what the gateway lacks for a tool where no candidate runs it. */
+  #planOfProviders(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
+    try {
+      return planResponses(facts, plan);
+    } catch (error) {
+      if (facts.hosted !== undefined) new HostedTools(facts.hosted, this.#hosted.registry);
+      throw error;
+    }
+  }
+
+  bound({ fields, size, facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
+    const isRunThere = candidate === undefined || goesAsItems(facts, candidate);
+    return isRunThere ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
   }
 
   gathered({ hosted }: AcceptedResponse): StreamForm<AcceptedResponse> | undefined {

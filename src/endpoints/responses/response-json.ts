@@ -1,6 +1,13 @@
 import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
-import { isRunHere, type ResponsesBody, type TextFormat, type Tool } from "./request.ts";
+import { isProviderTool } from "./provider-tools.ts";
+import {
+  isOfferedInPassing,
+  isRunHere,
+  type ResponsesBody,
+  type TextFormat,
+  type Tool,
+} from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -126,7 +133,8 @@ function echoedTool(tool: Tool): Fields[] {
   if (type === "function") {
     return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
   }
-  return type === "custom" ? [{ ...told, format: format ?? { type: "text" } }] : [];
+  if (type === "custom") return [{ ...told, format: format ?? { type: "text" } }];
+  return isProviderTool(tool) && !isOfferedInPassing(tool) ? [withoutSecrets(tool)] : [];
 }
 
 /** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */

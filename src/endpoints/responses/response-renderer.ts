@@ -2,6 +2,7 @@ import { errorEnvelope } from "../../http/error-response.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatEvent } from "../../providers/interface.ts";
 import { StreamedAnswer } from "../../providers/streamed-answer.ts";
@@ -24,6 +25,17 @@ interface WholeResponse {
   readonly output: string;
 }
 
+type ForeignEvent = Extract<ChatEvent, { readonly type: "foreign_item" }>;
+
+/** Items of tools that the provider runs. */
+const RUNS: ReadonlySet<unknown> = new Set([
+  "web_search_call",
+  "file_search_call",
+  "code_interpreter_call",
+  "image_generation_call",
+  "mcp_call",
+]);
+
 /** The last frame of a stream. */
 const DONE = "data: [DONE]\n\n";
 
@@ -34,6 +46,9 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   #sequence = 0;
   #hasStarted = false;
   #whole: WholeResponse | undefined;
+  /** Calls of tools that the provider has run, and those among them that it bills apart. */
+  #runs = 0;
+  #searches = 0;
 
   constructor(options: RenderOptions, output: GrowingBytes) {
     super(output, options.nowSeconds);
@@ -100,9 +115,28 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
       this.startedChoices = 1;
       this.noteBegun();
       this.meter(answerBytes(event));
+      if (event.type === "foreign_item") this.#noteRun(event);
       this.#items.add(event);
       if (event.type === "finish") this.finishedChoices = 1;
     }
+  }
+
+  /** What is counted here of an answer on its way: the provider reads the prompt again behind each run of a tool. */
+  withRuns(counted: Usage): Usage {
+    if (this.#runs === 0) return counted;
+    const { promptTokens } = counted;
+    return {
+      ...counted,
+      promptTokens: promptTokens * (this.#runs + 1),
+      ...(this.#searches > 0 && { webSearches: this.#searches }),
+    };
+  }
+
+  #noteRun({ step, fields: { type, action } }: ForeignEvent): void {
+    if (step !== "done" || !RUNS.has(type)) return;
+    this.#runs += 1;
+    const isOpened = isFields(action) && action.type !== undefined && action.type !== "search";
+    if (type === "web_search_call" && !isOpened) this.#searches += 1;
   }
 
   #start(): void {

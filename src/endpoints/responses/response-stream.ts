@@ -6,6 +6,7 @@ import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { notStreamed } from "../../providers/transport/call-failures.ts";
@@ -17,6 +18,7 @@ import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
 import { loopOfTools } from "./hosted-loop.ts";
 import type { ResponseKeeping } from "./keep-response.ts";
 import type { OutputOptions } from "./output-items.ts";
+import { goesAsItems } from "./provider-tools.ts";
 import { nameOfResponse, withOutput } from "./response-json.ts";
 import { errorFrame, ResponseRenderer } from "./response-renderer.ts";
 
@@ -97,8 +99,11 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     return { reader, answer: new ResponseRenderer(shown, output) };
   }
 
-  usage({ usage, outputTokens }: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms) {
-    return usage ?? countedUsage(size, terms, outputTokens);
+  usage(answer: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms): Usage {
+    const { usage, outputTokens } = answer;
+    if (usage !== undefined) return usage;
+    const counted = countedUsage(size, terms, outputTokens);
+    return answer instanceof ResponseRenderer ? answer.withRuns(counted) : counted;
   }
 
   keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
@@ -136,6 +141,9 @@ export function chat(
   limit: number | undefined,
   added?: AddedParts,
 ): Promise<ChatAnswer> {
-  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked, added);
+  const { fields, facts } = admitted.request;
+  const asItems = goesAsItems(facts, candidate);
+  call.asItems = asItems;
+  call.body = providerBody(fields, candidate, limit, admitted.plan.lacked, { added, asItems });
   return candidate.provider.chat!(call);
 }

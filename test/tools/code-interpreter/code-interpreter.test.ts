@@ -15,6 +15,7 @@ import { createPool, createRuns, NO_FILES, snapshotFolder } from "./python-runs.
 const OUTPUTS = "code_interpreter_call.outputs";
 const OPENING = {
   organizationId: "org_1",
+  keyId: "key_1",
   requestId: "req_1",
   signal: new AbortController().signal,
 };

@@ -55,6 +55,7 @@ export function createRuns(
       session.run({
         arguments: JSON.stringify({ code }),
         organizationId: "org_1",
+        keyId: "key_1",
         requestId: "req_1",
         signal,
         progress: () => {},
