@@ -31,12 +31,23 @@ export function answerHeaders(
   }
   const dropped = droppedParameters(call.plan, candidate);
   if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
+  const { transformed } = call.plan;
+  if (transformed !== undefined && (candidate === undefined || transformed.has(candidate))) {
+    headers["x-gateway-transforms"] = "middle-out";
+  }
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
   explain(headers, call, tries);
   return headers;
 }
+
+/** Headers of an answer to a call that has not been tried. */
+export function admittedHeaders(call: Call): Record<string, string> {
+  return answerHeaders(call, undefined, UNTRIED);
+}
+
+const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
 
 /** Adds those of an answer that the response cache had: of who made it, and what its provider was not sent. */
 export function addHitHeaders(

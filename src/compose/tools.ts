@@ -2,13 +2,14 @@ import type { GatewayConfig } from "../config.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
 import { ToolRegistry } from "../tools/registry.ts";
-import type { WebSearch } from "../tools/web-search/web-search.ts";
 import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
+import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
@@ -18,11 +19,12 @@ const FEMTO_PER_NANO = 1_000_000n;
 export function composeTools(
   options: Keys & {
     readonly config: GatewayConfig;
+    readonly telemetry: Telemetry;
     readonly stores: VectorStores;
-    readonly webSearch: WebSearch | undefined;
   },
-): HostedServices {
-  const { config, stores, webSearch } = options;
+): HostedServices & { close(): void } {
+  const { config, stores } = options;
+  const { webSearch, close } = composeWebSearch(options);
   const registry = new ToolRegistry([
     new FileSearchTools(searchedStores(stores, options)),
     new WebSearchTools(webSearch),
@@ -31,7 +33,7 @@ export function composeTools(
     webSearchFemto: webSearch?.priceFemto ?? 0n,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
   };
-  return { registry, prices, webSearch };
+  return { registry, prices, webSearch, close };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {

@@ -191,8 +191,8 @@ describe("what is not supported yet is 400 that names the field, never ignored i
   const UNSUPPORTED: [param: string, body: Record<string, unknown>][] = [
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
     ["guardrail", { guardrail: "strict" }],
-    ["transforms", { transforms: ["middle-out"] }],
-    ["debug", { debug: { echo: true } }],
+    ["transforms.0", { transforms: ["shuffle"] }],
+    ["debug.echo", { debug: { echo: true } }],
     ["image_config", { image_config: { size: "1k" } }],
     ["modalities", { modalities: ["text", "image"] }],
     ["service_tier", { service_tier: "priority" }],

@@ -1,7 +1,7 @@
 import type { Preparation } from "../../calls/endpoint.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact } from "../../lib/exact-integer.ts";
-import type { ChatEvent, PieceReader } from "../../providers/interface.ts";
+import type { ChatEvent, ClientCompletion, PieceReader } from "../../providers/interface.ts";
 import { citationsIn } from "../../tools/citations.ts";
 import { SearchFailed } from "../../tools/web-search/search-backend.ts";
 import {
@@ -92,7 +92,10 @@ export class ChatSearch {
   }
 
   /** Adds the annotations to a whole answer in the client's form. */
-  annotate({ choices }: Readonly<Record<string, unknown>>): void {
+  annotate({ body }: ClientCompletion): void {
+    // A long one lies in bytes, which a thread has made.
+    if (body instanceof Uint8Array) return;
+    const { choices } = body as { readonly choices: unknown };
     for (const { message } of choices as readonly { message: Record<string, unknown> }[]) {
       const own = this.annotationsOf(typeof message.content === "string" ? message.content : "");
       const before = Array.isArray(message.annotations) ? message.annotations : [];

@@ -29,13 +29,16 @@ import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
+import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
 import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
+import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import {
   annotationsChunk,
   completionId,
+  echoChunk,
   openAnswer,
   openTypedAnswer,
   readAnswer,
@@ -52,7 +55,7 @@ import {
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
-import { lastQuestion, webPlanOf } from "./web-plugin.ts";
+import { lastQuestion, webPlanOf, withoutSuffix } from "./web-plugin.ts";
 
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
@@ -60,12 +63,18 @@ export class AcceptedChat implements AcceptedRequest {
   /** Set where a thread has read the body. */
   readonly bodyHash: string | undefined;
   readonly hidesReasoning: boolean;
+  /** The answer is to show what was sent to the provider. */
+  readonly echoes: boolean;
   /** Made before a provider is called; undefined where none is asked for. */
   readonly search: ChatSearch | undefined;
   #size: PromptSize | undefined;
 
-  constructor(request: ChatRequest, search?: ChatSearch) {
+  constructor(
+    request: ChatRequest,
+    { echoes = false, search }: { readonly echoes?: boolean; readonly search?: ChatSearch } = {},
+  ) {
     this.fields = request;
+    this.echoes = echoes;
     this.search = search;
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
@@ -79,12 +88,20 @@ export class AcceptedChat implements AcceptedRequest {
   }
 }
 
-type SearchServices = Pick<HostedServices, "prices" | "webSearch">;
+interface AnsweredChat extends ClientCompletion {
+  /** Of what was sent to the provider, where it is asked for. */
+  readonly echo?: DebugEcho;
+}
+
+interface ChatServices extends Pick<HostedServices, "prices" | "webSearch"> {
+  /** Answers may show what was sent to the provider. */
+  readonly allowsEcho?: boolean;
+}
 
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
 /** Chat completions (spec 4.5). */
-export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion> {
+export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly route = CHAT_ROUTE;
   readonly categories = ["chat", "code"] as const;
   readonly alsoServes = IMAGE_OUTPUT;
@@ -93,11 +110,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
-  readonly #hosted: SearchServices;
+  readonly #services: ChatServices;
 
-  constructor(clock: Clock, hosted: SearchServices) {
+  constructor(clock: Clock, services: ChatServices) {
     this.#clock = clock;
-    this.#hosted = hosted;
+    this.#services = services;
     this.stream = new ChatStreamForm(clock);
   }
 
@@ -109,14 +126,16 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
       assertRecordable(request);
     }
     assertSupported(request);
-    return new AcceptedChat(request, this.#searchOf(request));
+    const echoes = asksEcho(request, this.#services.allowsEcho === true);
+    const search = this.#searchOf(request);
+    return new AcceptedChat(request, { echoes, ...(search && { search }) });
   }
 
   /** Throws 400 where one is asked for, and the gateway has none. */
   #searchOf(request: ChatRequest): ChatSearch | undefined {
     const plan = webPlanOf(request);
     if (plan === undefined) return undefined;
-    const { webSearch } = this.#hosted;
+    const { webSearch } = this.#services;
     if (webSearch === undefined) throw searchMissing(plan.param);
     const question = request[LONG_BODY]?.question ?? lastQuestion(request);
     return new ChatSearch(webSearch, plan, question);
@@ -130,9 +149,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
-  plan({ fields, search }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
-    if (search === undefined) return planFields(fields, plan);
-    return planFields(fields, pricedForTools(plan, this.#hosted.prices));
+  plan(request: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
+    const { fields, search } = request;
+    const priced = search === undefined ? plan : pricedForTools(plan, this.#services.prices);
+    const planned = planFields(fields, priced);
+    return asksMiddleOut(fields) ? planTransformed(fields, request.size, planned) : planned;
   }
 
   bound({ fields, size, search }: AcceptedChat, terms: ModelTerms) {
@@ -150,26 +171,26 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedChat,
-  ): Promise<ClientCompletion> {
+  ): Promise<AnsweredChat> {
     const answer = await callProvider(call, candidate, admitted);
     const { hidesReasoning, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
-    const completion = await readAnswer(answer, options);
-    if (search !== undefined && !(completion.body instanceof Uint8Array)) {
-      search.annotate(completion.body);
-    }
-    return completion;
+    const echo = echoOf(call);
+    const completion = readAnswer(answer, options);
+    if (search !== undefined) search.annotate(await completion);
+    return echo === undefined ? completion : { ...(await completion), echo };
   }
 
-  usage(answer: ClientCompletion, request: AcceptedChat, terms: ModelTerms) {
+  usage(answer: AnsweredChat, request: AcceptedChat, terms: ModelTerms) {
     const { usage, estimatedTokens, estimatedMedia } = answer;
     const ofAnswer = usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
     return withSearch(ofAnswer, request);
   }
 
-  answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts) {
+  answer({ body, echo }: AnsweredChat, _request: AcceptedChat, facts: AnswerFacts) {
     const set = {
+      ...(echo && { debug: echo }),
       id: completionId(facts.requestId),
       model: facts.candidate.model.id,
       usage: usageBody(facts.usage, facts.costUsd),
@@ -204,7 +225,10 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const answer = await callProvider(call, candidate, admitted);
     const { hidesReasoning, search } = admitted.request;
     const id = completionId(call.requestId);
-    const options = { id, model: candidate.model.id, hidesReasoning, nowSeconds };
+    const model = candidate.model.id;
+    const options = { id, model, hidesReasoning, nowSeconds };
+    const echo = echoOf(call);
+    if (echo) output.add(frameOf(echoChunk({ id, model, created: nowSeconds }, echo)));
     return search === undefined || bringsMedia(admitted.request)
       ? openAnswer(answer, options, output)
       : openTypedAnswer(answer, options, output, (events) => search.annotatedEvents(events));
@@ -237,22 +261,31 @@ function callProvider(
   candidate: Candidate,
   admitted: AdmittedChat,
 ): Promise<ChatAnswer> {
+  const { request, plan } = admitted;
   const limit = sentLimit(admitted, candidate);
-  const { fields, search } = admitted.request;
-  const { lacked } = admitted.plan;
-  call.body = providerBody(fields, candidate, limit, lacked, { addition: search?.addition });
+  const addition = request.search?.addition;
+  const body = providerBody(request.fields, candidate, limit, plan.lacked, { addition });
+  call.body = request.echoes ? new EchoedBody(body) : body;
   return candidate.provider.chat!(call);
+}
+
+function echoOf({ body }: ProviderCall): DebugEcho | undefined {
+  return body instanceof EchoedBody ? body.echo : undefined;
 }
 
 /** Usage of an answer whose provider reported none. */
 function estimated(
-  { size, search }: AcceptedChat,
+  { fields, size, search }: AcceptedChat,
   terms: ModelTerms,
   outputTokens: number,
   media?: MediaTokens,
 ): Usage {
-  const bytes = size.bytes + Buffer.byteLength(search?.addition ?? "");
-  return { ...countedUsage({ ...size, bytes }, terms, outputTokens), ...media };
+  const addition = search?.addition ?? "";
+  const { transformedTokens, bytes } = size;
+  const contextLength =
+    promptLimit(fields, transformedTokens, terms, addition) ?? terms.contextLength;
+  const sent = { ...size, bytes: bytes + Buffer.byteLength(addition) };
+  return { ...countedUsage(sent, { contextLength }, outputTokens), ...media };
 }
 
 function withSearch(usage: Usage, { search }: AcceptedChat): Usage {
@@ -262,25 +295,6 @@ function withSearch(usage: Usage, { search }: AcceptedChat): Usage {
 /** Whether the answer may hold sound or images. */
 function bringsMedia({ fields: { modalities } }: AcceptedChat): boolean {
   return modalities?.some((kind) => kind !== "text") === true;
-}
-
-const SEARCHED = ":online";
-
-/** With the plugin that the model's suffix `:online` stands for (OpenRouter). */
-function withoutSuffix(request: ChatRequest): ChatRequest {
-  const { model, models } = request;
-  const isSearched = (name: string): boolean => name.endsWith(SEARCHED);
-  if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
-  const bare = (name: string): string =>
-    isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
-  const plugins = Array.isArray(request.plugins) ? request.plugins : [];
-  const isThere = plugins.some(({ id }) => id === "web");
-  return {
-    ...request,
-    ...(model && { model: bare(model) }),
-    ...(models && { models: models.map(bare) }),
-    ...(!isThere && { plugins: [...plugins, { id: "web" }] }),
-  };
 }
 
 function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
@@ -295,9 +309,9 @@ function frameOf(value: unknown): string {
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  hosted: HostedServices,
+  services: ChatServices,
 ): RouteDefinition {
-  const endpoint = new ChatEndpoint(dependencies.calls.clock, hosted);
+  const endpoint = new ChatEndpoint(dependencies.calls.clock, services);
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",

@@ -114,6 +114,7 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
     modalities: (value: unknown) => [...new Set(value as readonly string[])],
     plugins: asItIs,
     web_search_options: asItIs,
+    transforms: asItIs,
     // Their lengths are checked.
     metadata: asItIs,
     trace: asItIs,

@@ -5,6 +5,8 @@ import {
   type ChatRequestFields,
   ShortBody,
 } from "../../providers/chat-body.ts";
+import { promptSize } from "./cost-bound.ts";
+import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
 import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
 import { isSearching } from "./web-plugin.ts";
 
@@ -55,8 +57,12 @@ export function providerBody(
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
+  const promptTokens = asksMiddleOut(request)
+    ? promptLimit(request, promptSize(request).transformedTokens, terms, addition)
+    : undefined;
   const shape: BodyShape = {
     model,
+    ...(promptTokens !== undefined && { promptTokens }),
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
     ...(added !== undefined && { added }),
@@ -82,6 +88,8 @@ export interface BodyShape {
   readonly outputTokens: number | undefined;
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
+  /** What the prompt is cut to. */
+  readonly promptTokens?: number;
   /** The answer is read as a stream, whether or not the request asks for one. */
   readonly added?: AddedParts | undefined;
   /** Whether the candidate is sent the request in items; nothing is added then. */
@@ -94,7 +102,7 @@ export interface BodyShape {
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
-  const { model, outputTokens, asItems, addition = "", takesSearchOptions } = shape;
+  const { model, outputTokens, promptTokens, asItems, addition = "", takesSearchOptions } = shape;
   const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
   const body: Record<string, unknown> & ChatRequestFields = {
     model,
@@ -108,11 +116,12 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     if (value === null || value === undefined) continue;
     if (leftOut?.has(field) !== true) body[field] = value;
   }
-  if (addition !== "") body.messages = withAddition(request.messages, addition);
   if (takesSearchOptions === true && request.web_search_options) {
     body.web_search_options = request.web_search_options;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
+  if (promptTokens !== undefined) body.messages = withinLimit(request, promptTokens);
+  if (addition !== "") body.messages = withAddition(body as unknown as ChatRequest, addition);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (shape.added !== undefined) addParts(body, shape.added);
   if (request.stream === true || shape.added !== undefined) {
@@ -126,7 +135,7 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
  * With the text behind what the system says at the beginning. Not in a message of its own there: some chat templates
  * take one alone.
  */
-function withAddition(messages: readonly ChatMessage[], text: string): readonly ChatMessage[] {
+function withAddition({ messages }: ChatRequest, text: string): readonly ChatMessage[] {
   const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
   const at = (first < 0 ? messages.length : first) - 1;
   const last = messages[at];

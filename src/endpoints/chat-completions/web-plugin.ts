@@ -161,3 +161,22 @@ function unsupported(param: string, what = ""): GatewayError {
   const named = what === "" ? param : `${param} ${what}`;
   return new GatewayError("unsupported_parameter", `${named} is not supported.`, { param });
 }
+
+const SEARCHED = ":online";
+
+/** With the plugin that the model's suffix `:online` stands for (OpenRouter). */
+export function withoutSuffix(request: ChatRequest): ChatRequest {
+  const { model, models } = request;
+  const isSearched = (name: string): boolean => name.endsWith(SEARCHED);
+  if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
+  const bare = (name: string): string =>
+    isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
+  const plugins = pluginsOf(request.plugins);
+  const isThere = plugins.some(({ id }) => id === "web");
+  return {
+    ...request,
+    ...(model && { model: bare(model) }),
+    ...(models && { models: models.map(bare) }),
+    ...(!isThere && { plugins: [...plugins, { id: "web" }] }),
+  };
+}

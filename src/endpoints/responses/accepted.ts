@@ -1,5 +1,6 @@
 import type { AdmittedCall } from "../../calls/call.ts";
 import type { AcceptedRequest } from "../../calls/endpoint.ts";
+import type { GatewayError } from "../../lib/errors.ts";
 import type { ToolRegistry } from "../../tools/registry.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
@@ -7,8 +8,19 @@ import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
 import { factsOf, type HostedFacts, type ResponsesFacts } from "./request-facts.ts";
+import type { ResponseRenderer } from "./response-renderer.ts";
 import type { ChainPlace } from "./response-store.ts";
 import { itemsJson, storedInput } from "./stored-items.ts";
+
+/** What the call of a background response has come to. */
+export interface BackgroundProgress {
+  /** Of the candidate that was last called. */
+  renderer: ResponseRenderer | undefined;
+  failure: GatewayError | undefined;
+}
+
+/** Sent when a background response begins: that it is created and that it waits. */
+export const BEGUN_EVENTS = 2;
 
 /** A request of the Responses API as it was accepted. */
 export class AcceptedResponse implements AcceptedRequest {
@@ -21,6 +33,8 @@ export class AcceptedResponse implements AcceptedRequest {
   readonly place: ChainPlace | undefined;
   /** Unix seconds. */
   readonly createdAt: number;
+  /** Where it runs without its client. */
+  readonly background: BackgroundProgress | undefined;
   /** Undefined where the gateway runs no tools for it. */
   readonly hosted: HostedTools | undefined;
   /** Of its prompt, with the functions that the model is offered by the gateway. */
@@ -41,6 +55,7 @@ export class AcceptedResponse implements AcceptedRequest {
     this.bodyHash = facts.chat[LONG_BODY]?.hash;
     this.place = prepared.place;
     this.createdAt = createdAt;
+    this.background = facts.isBackground ? { renderer: undefined, failure: undefined } : undefined;
   }
 
   /** Whether a thread has its input, as long as a provider may be sent it. */

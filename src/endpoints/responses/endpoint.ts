@@ -18,7 +18,7 @@ import { type HostedServices, pricedForTools } from "../../tools/hosted-services
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { paidRoute } from "../paid-route.ts";
+import { paidRoute, type TakeOver } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { HostedTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
@@ -48,7 +48,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly categories = ["chat", "code"] as const;
   readonly title = "Response";
   readonly capability = "chat";
-  readonly stream: StreamForm<AcceptedResponse>;
+  readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
@@ -60,7 +60,11 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
-    this.stream = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    const streamed = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    this.stream = ({ background }) =>
+      background === undefined
+        ? streamed
+        : new ResponseStreamForm(clock, keeping, { isGathered: false, background });
     this.#gathered = new ResponseStreamForm(clock, keeping, { isGathered: true });
   }
 
@@ -177,13 +181,19 @@ function withOutputOf(head: string, output: string | Uint8Array): string | Uint8
   return Buffer.concat([Buffer.from(before), output, Buffer.from("]}")]);
 }
 
-/** POST /v1/responses. */
+export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
+
+/**
+ * POST /v1/responses.
+ * @param inBackground answers requests whose responses run without their clients
+ */
 export function responsesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
   thread: AnswerThread,
   store: ResponseStore,
   hosted: HostedServices,
+  inBackground: (call: ResponsesCall, keeping: ResponseKeeping) => TakeOver<AcceptedResponse>,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const keeping = new ResponseKeeping(store);
@@ -206,5 +216,5 @@ export function responsesRoute(
     },
   };
   const call = new PaidCall(dependencies, endpoint);
-  return paidRoute(call, description, prepare);
+  return paidRoute(call, description, prepare, inBackground(call, keeping));
 }

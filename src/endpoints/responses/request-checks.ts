@@ -77,7 +77,9 @@ export function assertResponses(body: ResponsesBody): void {
   for (const field of UNSUPPORTED) {
     if (body[field] !== undefined && body[field] !== null) throw unsupported(field);
   }
-  if (body.background === true) throw unsupported("background");
+  if (body.background === true && body.store === false) {
+    throw invalid("background", "needs a response that is stored, and store is false");
+  }
   body.include?.forEach((name, at) => {
     if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is not known");
   });

@@ -36,6 +36,10 @@ export interface ResponsesFacts {
   readonly runsHere?: boolean;
   /** Whether its response can be continued. */
   readonly isStored: boolean;
+  /** Whether it runs without its client. */
+  readonly isBackground: boolean;
+  /** Whether the client asks for events: the call of one that runs in the background has them in any case. */
+  readonly isStreamed: boolean;
 }
 
 /** Tools of a request that the gateway runs. */
@@ -72,6 +76,8 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
     hosted: hostedOf(body),
     ofProvider: providerToolUse(body, foreign.length > 0),
     isStored: body.store !== false,
+    isBackground: body.background === true,
+    isStreamed: body.stream === true,
   };
 }
 
