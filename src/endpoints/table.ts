@@ -10,6 +10,7 @@ import { imageRoutes } from "./images/routes.ts";
 import type { LongBodies } from "./long-bodies.ts";
 import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
+import { compactRoute } from "./responses/compact-endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
 import type { HostedServices } from "./responses/hosted-tools.ts";
@@ -43,6 +44,7 @@ export function modelEndpoints(
     responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
       answerBackground(responses, ...call),
     ),
+    compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
     countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];

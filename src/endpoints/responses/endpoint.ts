@@ -44,9 +44,9 @@ export interface ResponsesServices {
 
 /** Responses (spec 4.6) for every chat model. */
 export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
-  readonly route = RESPONSES_ROUTE;
+  readonly route: string = RESPONSES_ROUTE;
   readonly categories = ["chat", "code"] as const;
-  readonly title = "Response";
+  readonly title: string = "Response";
   readonly capability = "chat";
   readonly kept: KeptResponses;
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
