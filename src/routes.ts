@@ -30,6 +30,7 @@ import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
+import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
@@ -46,6 +47,8 @@ export interface RouteDependencies {
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
   readonly sql: Database;
+  /** The same, for what may take its time. */
+  readonly background: Database;
   readonly world: { readonly keys: ApiKeyActors; readonly organizations: OrganizationActors };
   /** The billed endpoints. */
   readonly endpoints: readonly RouteDefinition[];
@@ -75,6 +78,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       clock,
     ),
     ...creditRoutes(sql),
+    ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),
     ...presetRoutes(new Definitions({ sql, clock, known: dependencies.definitions }, "preset")),

@@ -28,6 +28,9 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
+  // The text of documents, which tools read too.
+  ["src/vector-stores/search-words.ts"],
+  ["src/vector-stores/text"],
   // Run for models between the calls of a provider, with what the groups above hand them.
   ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],
@@ -53,11 +56,14 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/guardrails",
     "src/master-key",
     "src/organizations",
+    "src/response-cache",
     "src/system",
     "src/vector-stores",
   ],
   // Translate their requests into those of chat completions.
   ["src/endpoints/messages", "src/endpoints/responses"],
+  // Keeps and runs what that endpoint answers.
+  ["src/responses"],
   // Has the fields of chat completions.
   ["src/presets"],
   ["src/endpoints/table.ts"],
@@ -154,10 +160,11 @@ const VENDOR_WORDS =
   /\b(?:x_groq|reasoning_content|prompt_cache_hit_tokens|num_cached_tokens|cache_creation_\w+|cache_read_\w+|content_block\w*|message_(?:start|delta|stop)|insufficient_system_resource)\b/;
 /** Words of the client's wire, which the endpoint's renderer and its published schema alone put into an answer. */
 const CLIENT_WORDS = /chat\.completion|finish_reason/;
-const SPEAKS_TO_CLIENTS = /^src\/endpoints\/chat-completions\/(?:render-answer|schema)\.ts$/;
+const SPEAKS_TO_CLIENTS =
+  /^src\/endpoints\/chat-completions\/(?:kept-answer|render-answer|schema)\.ts$/;
 /** One vendor's wire is that of clients, too. */
 const SPEAKS_TO_ANTHROPICS_CLIENTS =
-  /^src\/endpoints\/messages\/(?:endpoint|message-renderer|schema|whole-message)\.ts$/;
+  /^src\/endpoints\/messages\/(?:endpoint|kept-answer|message-renderer|schema|whole-message)\.ts$/;
 
 test("nothing outside the providers knows a vendor's chunk, and one file renders the client's", async () => {
   const faults: string[] = [];

@@ -29,6 +29,13 @@ export const SEALED_TABLES: readonly SealedTable[] = [
     // Each up to 256 KB.
     batchRows: 64,
   },
+  {
+    table: "cached_answers",
+    key: ["organization_id", "key_hash"],
+    columns: ["sealed"],
+    // Each up to 1 MB.
+    batchRows: 16,
+  },
 ];
 
 /** The resealed value; undefined: it stays as it is. */

@@ -11,6 +11,7 @@ type Call = AdmittedCall<AcceptedRequest>;
 type Tries = Pick<CandidateTries, "trail" | "postponed" | "full" | "left">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
+const TRANSFORMS = "x-gateway-transforms";
 const MAX_HEADER_CHARACTERS = 2_000;
 
 /**
@@ -31,11 +32,44 @@ export function answerHeaders(
   }
   const dropped = droppedParameters(call.plan, candidate);
   if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
+  const { transformed } = call.plan;
+  if (transformed !== undefined && (candidate === undefined || transformed.has(candidate))) {
+    headers[TRANSFORMS] = "middle-out";
+  }
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
   explain(headers, call, tries);
   return headers;
+}
+
+/** Headers of an answer to a call that has not been tried. */
+export function admittedHeaders(call: Call): Record<string, string> {
+  return answerHeaders(call, undefined, UNTRIED);
+}
+
+const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
+
+/** Those of an answer that say how its provider was asked, which hold for each request that gets it. */
+export function headersOfAsking(
+  headers: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const names = [DROPPED_PARAMETERS, TRANSFORMS].filter((name) => headers[name] !== undefined);
+  return Object.fromEntries(names.map((name) => [name, headers[name]!]));
+}
+
+/** Adds those of an answer that the response cache had: of who made it, and how that was asked. */
+export function addHitHeaders(
+  headers: Record<string, string>,
+  call: Call,
+  figures: MeteredFigures,
+  ofAsking: Readonly<Record<string, string>>,
+): void {
+  for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
+  Object.assign(headers, ofAsking);
+  headers["x-gateway-provider"] = figures.provider;
+  headers["x-gateway-model"] = figures.model;
+  addChargeHeaders(headers, figures);
 }
 
 /** Adds what the charge of a whole answer tells. */

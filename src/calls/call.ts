@@ -4,7 +4,8 @@ import type { Hold } from "../money/interface.ts";
 import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
-import type { AcceptedRequest } from "./endpoint.ts";
+import type { AnswerKeeping } from "./cache/keeping.ts";
+import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
@@ -27,9 +28,19 @@ export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly idempotencyHeader: string | null;
   /** The request with what guardrails redact in its body. Rejects with 400 where they block it. */
   screened?(guard: CallGuard): Promise<Request>;
+  /** Absent for what the gateway asks by itself. */
+  readonly headers?: Headers | undefined;
   /** The caller as it stands now. Rejects where its key may not call any more. */
   admitAgain(): Promise<Caller>;
+  /**
+   * Answers the request once money is held for it, before a provider is called; what its idempotency key gives from
+   * then on goes to `keepResult`. Where it rejects, the hold is given back.
+   */
+  begin?(admitted: AdmittedCall<Request>, keepResult: KeepResult): Promise<void>;
 }
+
+/** Resolves when the result is durable that the idempotency key of a call gives, where it has one. */
+export type KeepResult = (headers: Record<string, string>, body: Uint8Array) => Promise<void>;
 
 /** A call that is routed, within its limits, and has money held for it. */
 export interface AdmittedCall<Request> extends RunningRequest<Request> {
@@ -45,6 +56,9 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   /** Recorded with the charge. */
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
+  readonly preparation?: Preparation | undefined;
+  /** Where its answer is to be kept in the response cache. */
+  readonly keeping?: AnswerKeeping | undefined;
   /** Receives which candidate has answered, where there were several. */
   readonly noteServed?: ((candidate: Candidate) => void) | undefined;
 }
@@ -77,6 +91,7 @@ export class ProviderCall extends CallAbort {
   modelId = "";
   /** Set by the endpoint. */
   body: ChatBody = NO_BODY;
+  asItems = false;
   onNewConnection = false;
 
   constructor(requestId: string, stream: boolean) {

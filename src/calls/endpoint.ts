@@ -36,11 +36,22 @@ export interface AcceptedRequest {
 export interface CostBound {
   /** What does not depend on the number of units. */
   readonly fixedFemto: ExactInteger;
+  /** The part of it that the gateway's own tools cost: it is charged for a provider key of the organization, too. */
+  readonly toolsFemto?: ExactInteger | undefined;
   /** One more unit of the answer: an output token of each choice. */
   readonly perUnitFemto: ExactInteger;
   /** The limit that the caller set, or the model's own. */
   readonly units: number;
 }
+
+/**
+ * Runs once, when money is held, however the request is answered then. Rejects with the error of the request, and
+ * with the signal's reason.
+ */
+export type Preparation = (call: {
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+}) => Promise<void>;
 
 /** What the charge of an answer adds to it. */
 export interface AnswerFacts {
@@ -74,6 +85,8 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   affinity?(request: Request): string | undefined;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
+  /** What the gateway does itself for the request before a provider is called; undefined for most. */
+  preparation?(request: Request): Preparation | undefined;
   /** @param candidate absent where none is available and the model's own terms stand for it */
   bound(request: Request, terms: ModelTerms, candidate?: Candidate): CostBound;
   /** Throws 400 where the request asks for output that guardrails cannot look through. Absent: its output is no text. */
@@ -99,11 +112,57 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   ): Promise<StatementEffect | undefined>;
   /** Serves requests whose field `stream` is true: one form, or that of each request. */
   readonly stream?: StreamForm<Request> | ((request: Request) => StreamForm<Request>);
+  /** Its answers can be kept in the response cache. */
+  readonly kept?: KeptForm<Request>;
   /**
    * Serves a request for a whole answer that takes several calls of a provider, so that each is charged whatever
    * becomes of the next: its stream is gathered here. Undefined for all others.
    */
   gathered?(request: Request): StreamForm<Request> | undefined;
+}
+
+/** What a hit of the response cache adds to the answer that was kept. It costs nothing. */
+export interface HitFacts {
+  /** Of the request that gets it. */
+  readonly requestId: string;
+  /** The model that served it. */
+  readonly model: string;
+  readonly usage: Usage;
+  /** Unix seconds. */
+  readonly nowSeconds: number;
+}
+
+/** Gathers a stream as it is delivered. */
+export interface AnswerGatherer {
+  /** Never throws. */
+  push(bytes: Uint8Array): void;
+  /** The whole answer in the form that is kept; undefined where it is none, or is not to be kept. */
+  end(): string | undefined;
+}
+
+/**
+ * How answers of one endpoint are kept for equal requests: in one form, whether they came whole or in a stream, and
+ * given again in either.
+ */
+export interface KeptForm<Request extends AcceptedRequest> {
+  /**
+   * What of a request, besides its models, decides about its answer: JSON. Undefined where its answer is never
+   * kept, or does more than answer.
+   */
+  identity(request: Request): Readonly<Record<string, unknown>> | undefined;
+  /** Of what a client gets in one piece; undefined where it is not to be kept. Never throws. */
+  ofWhole(body: string | Uint8Array): string | undefined;
+  whole(kept: string, request: Request, facts: HitFacts): string;
+  /** Where the endpoint serves streams. */
+  gather?(): AnswerGatherer;
+  /** All events of a stream. */
+  stream?(kept: string, request: Request, facts: HitFacts): string;
+  /** As that of answers that are made. */
+  keep?(
+    kept: string,
+    admitted: AdmittedCall<Request>,
+    facts: HitFacts,
+  ): Promise<StatementEffect | undefined>;
 }
 
 /**
@@ -117,8 +176,14 @@ export interface StepMoney {
    * Resolves true where the hold covers a further step besides what was used so far, extended where it has to be;
    * false where the money is not there.
    * @param moreFemto the most that the step can cost
+   * @param toolsFemto the part of it that the gateway's own tools cost
    */
-  coverStep(candidate: Candidate, usage: Usage, moreFemto: ExactInteger): Promise<boolean>;
+  coverStep(
+    candidate: Candidate,
+    usage: Usage,
+    moreFemto: ExactInteger,
+    toolsFemto?: ExactInteger,
+  ): Promise<boolean>;
 }
 
 /** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */

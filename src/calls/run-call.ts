@@ -5,8 +5,10 @@
  *   route     the models and the candidates that may serve it
  *   rate      its place in the key's window
  *   screen    what its guardrails find in it, where it has any
+ *   cache     the answer of an equal request, where the caller asks for that
  *   bound     what it may cost at most, with the fee
  *   hold      that much money
+ *   prepare   what the gateway looks up itself for the model, such as a search of the web
  *   try       candidates until one answers
  *   settle    the charge, its event and the stored result, in one transaction
  *
@@ -18,12 +20,16 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
 import type { Guardrail } from "../screening/guardrail.ts";
 import type { CallAdmission, Caller, Fees, RateHeaders } from "./admission.ts";
+import type { CachedCalls } from "./cache/cached-calls.ts";
+import type { AnswerKeeping } from "./cache/keeping.ts";
+import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
 import type { AdmittedCall, ArrivedCall, CallOutcome } from "./call.ts";
 import {
   type AcceptedRequest,
@@ -51,6 +57,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
   readonly definitions: KnownDefinitions;
   readonly guarding: GuardDependencies;
   readonly providers: ReadonlyMap<string, Provider>;
+  readonly cache: CachedCalls;
 }
 
 /** What a route depends on. */
@@ -90,6 +97,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Rejects with the error of the step that refuses or fails the request. */
   async run(arrived: ArrivedCall<Request>): Promise<CallOutcome> {
+    const order = arrived.headers && cacheOrderOf(arrived.headers);
     const claim = this.#claimOf(arrived);
     const guarding = this.#guardOf(arrived);
     const guard = guarding instanceof Promise ? await guarding : guarding;
@@ -101,7 +109,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       call = { ...arrived, guard, request: await arrived.screened!(guard) };
       plan = await this.route(call);
     }
-    if (claim === undefined) return this.#serve(call, plan, undefined);
+    if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
     const { idempotency } = this.#dependencies;
     const replay = await idempotency.claim(claim, call.clientSignal);
     if (replay !== undefined) {
@@ -111,7 +119,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     try {
       // The wait for another call may have been long, and the key may have changed meanwhile.
       const current = { ...call, caller: await call.admitAgain() };
-      return await this.#serve(current, await this.route(current), claim);
+      return await this.#serveCached(current, await this.route(current), claim, order);
     } catch (error) {
       await idempotency.free(claim);
       throw error;
@@ -183,10 +191,30 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       this.#warm.noteServed(plan, candidate, () => this.#conversationOf(caller, request));
   }
 
+  #serveCached(
+    call: ArrivedCall<Request>,
+    plan: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    order: CacheOrder | undefined,
+  ): Promise<CallOutcome> {
+    const { endpoint } = this;
+    const { kept: form } = endpoint;
+    if (order === undefined || form === undefined) return this.#serve(call, plan, claim);
+    return this.#dependencies.cache.serve({
+      ...{ order, endpoint, form, call, plan, claim },
+      readmit: async () => {
+        const current = { ...call, caller: await call.admitAgain() };
+        return { call: current, plan: await this.route(current) };
+      },
+      pay: (current, keeping) => this.#serve(current.call, current.plan, claim, keeping),
+    });
+  }
+
   async #serve(
     call: ArrivedCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
+    keeping?: AnswerKeeping,
   ): Promise<CallOutcome> {
     const { request } = call;
     const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
@@ -218,8 +246,33 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       title: this.endpoint.title,
       details: recordedDetails(request.fields),
       claim,
+      preparation: this.endpoint.preparation?.(request),
+      keeping,
       noteServed: this.#noteServedOf(call, plan),
     };
+    if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
+    return this.#answer(admitted);
+  }
+
+  async #serveBegun(
+    begin: NonNullable<ArrivedCall<Request>["begin"]>,
+    admitted: AdmittedCall<Request>,
+  ): Promise<CallOutcome> {
+    const { idempotency, money } = this.#dependencies;
+    const { claim } = admitted;
+    try {
+      await begin(admitted, async (headers, body) => {
+        if (claim !== undefined) await idempotency.keep(claim, 200, headers, body);
+      });
+    } catch (error) {
+      money.release(admitted.hold);
+      throw error;
+    }
+    return this.#answer({ ...admitted, claim: undefined });
+  }
+
+  #answer(admitted: AdmittedCall<Request>): Promise<CallOutcome> {
+    const { request } = admitted;
     const { stream } = this.endpoint;
     if (request.fields.stream !== true || stream === undefined) {
       const gathered = this.endpoint.gathered?.(request);
@@ -240,15 +293,22 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { request } = call;
     const { admission } = this.#dependencies;
     const isExplicit = statedLimit !== undefined;
-    const own = call.caller.key.budgetIncludesByok ? this.#ownBounds(request, plan) : NO_BOUNDS;
+    const own = call.caller.key.budgetIncludesByok
+      ? this.#ownBounds(request, plan, fees)
+      : NO_BOUNDS;
     return admission.hold(call, { bounds: this.#bounds(request, plan), own }, fees, isExplicit);
   }
 
-  /** What the candidates with the organization's own keys may be billed by their providers. */
-  #ownBounds(request: Request, { candidates }: RoutePlan): CostBound[] {
+  /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
+  #ownBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
     return candidates
       .filter(({ ownKeyId }) => ownKeyId !== undefined)
-      .map((candidate) => this.endpoint.bound(request, candidate.terms, candidate));
+      .map((candidate) => {
+        const bound = this.endpoint.bound(request, candidate.terms, candidate);
+        const { fixedFemto, toolsFemto = 0 } = bound;
+        if (toolsFemto === 0) return bound;
+        return { ...bound, fixedFemto: plus(fixedFemto, feeFemto(toolsFemto, highest)) };
+      });
   }
 
   /** What each candidate may cost here, or the models where none is available. */
@@ -257,7 +317,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return candidates.map((candidate) => {
       const { terms, ownKeyId } = candidate;
       const bound = this.endpoint.bound(request, terms, candidate);
-      return ownKeyId === undefined ? bound : { ...bound, fixedFemto: 0, perUnitFemto: 0 };
+      if (ownKeyId === undefined) return bound;
+      return { ...bound, fixedFemto: bound.toolsFemto ?? 0, perUnitFemto: 0 };
     });
   }
 
@@ -271,6 +332,15 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
   }
+}
+
+const BASIS_POINTS = 10_000n;
+
+const FEMTO_PER_NANO = 1_000_000n;
+
+/** Rounded up, with a nano-USD for what is rounded apart from the rest. */
+function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger {
+  return exact((BigInt(costFemto) * feeBasisPoints) / BASIS_POINTS + FEMTO_PER_NANO);
 }
 
 /**

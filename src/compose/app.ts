@@ -79,6 +79,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     providers: parts.providers,
     fineTuning: tuning.fineTuning,
     sql,
+    background: base.background,
     world,
     endpoints,
     webhooks: webhooks.webhooks,

@@ -1,4 +1,7 @@
 import type { Database } from "../../db/client.ts";
+import { AnswerCache } from "../calls/cache/answer-cache.ts";
+import { CachedCalls } from "../calls/cache/cached-calls.ts";
+import { Flights } from "../calls/cache/flights.ts";
 import { CallSlots } from "../calls/routing/call-slots.ts";
 import type { HealthChecks } from "../calls/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../calls/run-call.ts";
@@ -9,8 +12,6 @@ import { createEgressDownload } from "../egress/download.ts";
 import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
 import type { ImageServices } from "../endpoints/images/endpoint.ts";
 import { LongBodies } from "../endpoints/long-bodies.ts";
-import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
-import { ResponseStore } from "../endpoints/responses/response-store.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadlines.ts";
@@ -18,7 +19,9 @@ import type { Keyring } from "../lib/keyring.ts";
 import { FairWorkThread } from "../lib/work-thread.ts";
 import type { MediaLinks } from "../media-links/media-links.ts";
 import { ProviderFailure } from "../providers/interface.ts";
+import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts
@@ -44,6 +47,7 @@ interface EndpointParts
   readonly coordination: Coordination;
   readonly sql: Database;
   readonly keyring: Keyring;
+  readonly responses: ResponseServices;
   /** For long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
@@ -80,6 +84,7 @@ export function composeEndpoints(options: EndpointParts) {
     healthChecks,
     coordination,
     media,
+    responses,
     hosted,
     ...parts
   } = options;
@@ -95,8 +100,10 @@ export function composeEndpoints(options: EndpointParts) {
     "Calls that wait because every endpoint runs as many as it may.",
     () => slots.waiting,
   );
+  const cache = composeCache({ ...options, steadyClock, deadlines });
   const dependencies = {
     ...parts,
+    cache,
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
@@ -116,11 +123,38 @@ export function composeEndpoints(options: EndpointParts) {
   const endpoints = modelEndpoints(dependencies, {
     longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
-    responses: new ResponseStore(options),
+    allowsEcho: config.debugEcho,
+    responses,
     hosted,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines, calls: dependencies };
+}
+
+/** The response cache, and what waits for equal requests. */
+function composeCache(
+  options: EndpointParts & { readonly steadyClock: Clock; readonly deadlines: DeadlineQueue },
+): CachedCalls {
+  const { config, telemetry } = options;
+  const onError = (error: unknown): void =>
+    telemetry.log.warn({ err: error }, "the response cache failed");
+  const answers = new AnswerCache({ ...options, bounds: config.responseCache, onError });
+  const cache = new CachedCalls({
+    ...options,
+    answers,
+    flights: new Flights({ ...options, onError }),
+  });
+  telemetry.counter(
+    "gateway_cache_hits_total",
+    "Answers that the response cache had.",
+    () => cache.hits,
+  );
+  telemetry.counter(
+    "gateway_cache_misses_total",
+    "Requests for the response cache that it had no answer for.",
+    () => cache.misses,
+  );
+  return cache;
 }
 
 /** For one image, from the first word to the last byte. */

@@ -1,6 +1,7 @@
 import type { NanoUsd } from "../lib/money.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
+import { readSearch, type SearchConfig } from "./search-settings.ts";
 
 export const PLANS = ["free", "pro", "byok", "enterprise"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
@@ -18,6 +19,7 @@ const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
 const MAX_DURATION_MS = 86_400_000;
+const MAX_CACHE_ENTRIES = 100_000;
 const MAX_RETRY_DELAYS = 20;
 const MAX_RETRY_DELAY_SECONDS = 604_800;
 const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
@@ -40,7 +42,6 @@ export interface Settings {
   readonly redisUrl: string | undefined;
   readonly startingCreditNanoUsd: NanoUsd;
   /** Of one search by a tool that the gateway runs, before the fee. */
-  readonly webSearchNanoUsd: NanoUsd;
   readonly fileSearchNanoUsd: NanoUsd;
   readonly plan: PlanName;
   /** 0 to 1. */
@@ -60,7 +61,13 @@ export interface Settings {
   readonly vectorStoreModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
+  /** Chats may show what was sent to their provider. */
+  readonly debugEcho: boolean;
+  /** Of the response cache of each organization. */
+  readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   readonly keepaliveMs: number;
+  /** Of one organization, over all instances. */
+  readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
 }
@@ -90,7 +97,6 @@ export function readSettings(reader: EnvironmentReader): Settings {
       "GATEWAY_STARTING_CREDIT_USD",
       MAX_STARTING_CREDIT_USD,
     ),
-    webSearchNanoUsd: reader.amountNanoUsd("GATEWAY_WEB_SEARCH_COST_USD", MAX_SEARCH_USD),
     fileSearchNanoUsd: reader.amountNanoUsd("GATEWAY_FILE_SEARCH_COST_USD", MAX_SEARCH_USD),
     plan: reader.oneOf("GATEWAY_PLAN", PLANS),
     completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
@@ -108,6 +114,12 @@ export function readSettings(reader: EnvironmentReader): Settings {
     vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
+    debugEcho: reader.boolean("GATEWAY_DEBUG_ECHO"),
+    maxBackgroundResponses: reader.integer("GATEWAY_MAX_BACKGROUND_RESPONSES", 0, 10_000),
+    responseCache: {
+      maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
+      maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
+    },
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
@@ -172,6 +184,8 @@ export interface ExternalServices {
   readonly stripe: StripeConfig | undefined;
   /** Undefined: files lie in the data folder. */
   readonly s3: S3Config | undefined;
+  /** Undefined: the gateway does not search the web. */
+  readonly search: SearchConfig | undefined;
   readonly otlpEndpoint: string | undefined;
 }
 
@@ -180,12 +194,14 @@ export function readExternalServices(reader: EnvironmentReader): {
   readonly services: ExternalServices;
   readonly warnings: readonly string[];
 } {
+  const { search, warnings: searchWarnings } = readSearch(reader);
   const services = {
+    search,
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
     otlpEndpoint: reader.url("OTEL_EXPORTER_OTLP_ENDPOINT"),
   };
-  const warnings: string[] = [];
+  const warnings = [...searchWarnings];
   if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {
     warnings.push("STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set");
   }

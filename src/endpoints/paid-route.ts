@@ -1,4 +1,4 @@
-import type { CallOutcome } from "../calls/call.ts";
+import type { ArrivedCall, CallOutcome } from "../calls/call.ts";
 import type { AcceptedRequest } from "../calls/endpoint.ts";
 import type { CallGuard } from "../calls/guard/call-guard.ts";
 import type { PaidCall } from "../calls/run-call.ts";
@@ -20,34 +20,46 @@ export type Prepare = (
   admit: () => Promise<PreparedBody["takenRate"]>,
 ) => PreparedBody | Promise<PreparedBody>;
 
+/** Answers a request in another way than with the outcome of its call; undefined where it does not. */
+export type TakeOver<Request> = (
+  context: RequestContext,
+  call: ArrivedCall<Request>,
+) => Promise<Response> | undefined;
+
 /** The route of a billed endpoint, which runs each of its requests through the paid call. */
 export function paidRoute<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
   prepare?: Prepare,
+  takeOver?: TakeOver<Request>,
 ): RouteDefinition {
+  const answer = (context: RequestContext, prepared: PreparedBody): Promise<Response> => {
+    const arrived = arrivedCall(call, context, prepared);
+    return (
+      takeOver?.(context, arrived) ??
+      call.run(arrived).then((outcome) => responseOf(context, outcome))
+    );
+  };
   return {
     ...description,
     method: "POST",
     takesIdempotencyKey: true,
     handle(context) {
       const prepared = prepare?.(context, () => call.admitReading(context)) ?? context;
-      const answered =
-        prepared instanceof Promise
-          ? prepared.then((body) => run(call, context, body))
-          : run(call, context, prepared);
-      return answered.then((outcome) => responseOf(context, outcome));
+      return prepared instanceof Promise
+        ? prepared.then((body) => answer(context, body))
+        : answer(context, prepared);
     },
   };
 }
 
-function run<Request extends AcceptedRequest, Answer>(
+function arrivedCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   context: RequestContext,
   { body, takenRate }: PreparedBody,
-): Promise<CallOutcome> {
+): ArrivedCall<Request> {
   const { headers } = context.request;
-  return call.run({
+  return {
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
@@ -57,10 +69,11 @@ function run<Request extends AcceptedRequest, Answer>(
       call.endpoint.accept(await screenedBody(body, guard), headers, guard),
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
+    headers: context.request.headers,
     clientSignal: context.request.signal,
     log: context.log,
     admitAgain: () => context.admitAgain(),
-  });
+  };
 }
 
 /** The method of bodies that are not looked through as they are. */
@@ -76,7 +89,7 @@ function screenedBody(body: unknown, guard: CallGuard): Promise<unknown> {
   return isScreenable ? (body as ScreenableBody)[SCREENED](guard) : guard.input(body);
 }
 
-function responseOf(context: RequestContext, outcome: CallOutcome): Response {
+export function responseOf(context: RequestContext, outcome: CallOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
     const headers = {

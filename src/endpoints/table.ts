@@ -1,6 +1,9 @@
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
+import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
+import { storedResponseRoutes } from "../responses/stored-routes.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
@@ -8,11 +11,9 @@ import { imageRoutes } from "./images/routes.ts";
 import type { LongBodies } from "./long-bodies.ts";
 import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
+import { compactRoute } from "./responses/compact-endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
-import type { HostedServices } from "./responses/hosted-tools.ts";
-import type { ResponseStore } from "./responses/response-store.ts";
-import { storedResponseRoutes } from "./responses/stored-routes.ts";
 import { speechRoute } from "./speech/endpoint.ts";
 import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
 
@@ -21,25 +22,30 @@ interface EndpointServices {
   readonly longBodies: LongBodies;
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
-  readonly responses: ResponseStore;
+  /** Chats may show what was sent to their provider. */
+  readonly allowsEcho: boolean;
+  readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
 
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, hosted }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
     ...transcriptionRoutes(dependencies, workThread),
     messagesRoute(dependencies, longBodies, workThread),
     countTokensRoute(dependencies, longBodies, workThread),
-    responsesRoute(dependencies, longBodies, workThread, responses, hosted),
-    countInputRoute(dependencies, longBodies, workThread, responses, hosted),
+    responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
+      answerBackground(responses, ...call),
+    ),
+    compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
+    countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];
 }

@@ -335,6 +335,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       firstTokenMs: log.firstTokenMs,
       errorCode: log.errorCode,
       guardrailHits: log.guardrailHits,
+      cache: log.cache,
     });
   }
 }

@@ -19,7 +19,8 @@ export type IdPrefix =
   | "gr"
   | "vs"
   | "vsf"
-  | "vsfb";
+  | "vsfb"
+  | "cntr";
 
 export function newId(prefix: IdPrefix): string {
   return `${prefix}_${Bun.randomUUIDv7().replaceAll("-", "")}`;

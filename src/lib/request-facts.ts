@@ -20,6 +20,8 @@ export interface RequestFacts {
   firstTokenMs?: number;
   errorCode?: string;
   guardrailHits?: GuardrailHit[];
+  /** Set where the request asked for the response cache. */
+  cache?: "hit" | "miss";
   /** Status told to logs where it differs from the response's: 499 for a client that went away. */
   status?: number;
   /** A stream reports itself when it ends; until then the request is not logged. */

@@ -149,6 +149,7 @@ function requestLine(request: RequestRecord, time: string): string {
     first_token_ms:
       request.firstTokenMs === undefined ? undefined : roundedMs(request.firstTokenMs),
     error_code: request.errorCode,
+    cache: request.cache,
     msg: "request",
   });
   return `${line}\n`;

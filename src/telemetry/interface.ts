@@ -21,6 +21,8 @@ export interface RequestRecord {
   readonly firstTokenMs: number | undefined;
   readonly errorCode: string | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;
+  /** Undefined where the request did not ask for the response cache. */
+  readonly cache: "hit" | "miss" | undefined;
 }
 
 export interface Telemetry {

@@ -189,11 +189,9 @@ describe("a provider receives", () => {
 
 describe("what is not supported yet is 400 that names the field, never ignored in silence", () => {
   const UNSUPPORTED: [param: string, body: Record<string, unknown>][] = [
-    ["plugins", { plugins: [{ id: "web" }] }],
-    ["web_search_options", { web_search_options: {} }],
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
-    ["transforms", { transforms: ["middle-out"] }],
-    ["debug", { debug: { echo: true } }],
+    ["transforms.0", { transforms: ["shuffle"] }],
+    ["debug.echo", { debug: { echo: true } }],
     ["image_config", { image_config: { size: "1k" } }],
     ["modalities", { modalities: ["text", "image"] }],
     ["service_tier", { service_tier: "priority" }],

@@ -40,6 +40,7 @@ export const CHAT_RECORD: RequestRecord = {
   costNano: 37_440n,
   firstTokenMs: 210.5,
   errorCode: undefined,
+  cache: undefined,
 };
 
 /** A request that was refused before any provider was chosen. */

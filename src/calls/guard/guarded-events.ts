@@ -110,6 +110,10 @@ export class GuardedEvents implements PieceReader<Batch> {
       const item = this.#json.walk(event.item, false) as typeof event.item;
       return [...choice.flush(), { ...event, item }];
     }
+    if (event.type === "foreign_item") {
+      const fields = this.#json.walk(event.fields, false) as typeof event.fields;
+      return [...choice.flush(), { ...event, fields }];
+    }
     const withheld: ChatEvent = {
       type: "withheld",
       choice: event.choice,

@@ -1,4 +1,5 @@
 import { enqueueInPieces } from "../../lib/body-pieces.ts";
+import type { AnswerKeeping } from "../cache/keeping.ts";
 import { MAX_STORED_RESULT_BYTES } from "../idempotency/idempotency.ts";
 
 export interface OutputOptions {
@@ -9,12 +10,15 @@ export interface OutputOptions {
   readonly keepalive: string;
   /** Whether the whole stream may be asked for. */
   readonly isKept: boolean;
+  /** Takes the answer for the response cache. */
+  readonly keeping?: AnswerKeeping | undefined;
 }
 
 /** The client's side of a stream. What is written before there is a body is kept for it. */
 export class StreamOutput {
   readonly #keepaliveMs: number;
   readonly #keepalive: string;
+  readonly #keeping: AnswerKeeping | undefined;
   /** Everything that was sent, as long as that can be stored. */
   #sent: Uint8Array[] | undefined;
   #sentBytes = 0;
@@ -26,10 +30,11 @@ export class StreamOutput {
   #lastWriteMs: number;
   #hasDelivered = false;
 
-  constructor({ nowMs, keepaliveMs, keepalive, isKept }: OutputOptions) {
+  constructor({ nowMs, keepaliveMs, keepalive, isKept, keeping }: OutputOptions) {
     this.#lastWriteMs = nowMs;
     this.#keepaliveMs = keepaliveMs;
     this.#keepalive = keepalive;
+    this.#keeping = keeping;
     if (isKept) this.#sent = [];
   }
 
@@ -56,6 +61,7 @@ export class StreamOutput {
   /** Sends bytes of the answer. */
   deliver(bytes: Uint8Array, nowMs: number): void {
     this.#hasDelivered = true;
+    this.#keeping?.push(bytes);
     this.send(bytes, nowMs);
   }
 

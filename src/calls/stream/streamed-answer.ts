@@ -83,7 +83,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   readonly #output: StreamOutput;
   /** From the first event on. */
   #relay: StreamRelay | undefined;
-  #contentType: string;
+  #contentType: string | undefined;
   #opening: Promise<void> | undefined;
   /** Neither open nor failed: what ends the stream now leaves the rest to the opening. */
   #isOpening = true;
@@ -105,16 +105,16 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   ) {
     this.#dependencies = dependencies;
     this.#form = form;
-    this.#contentType = form.contentType;
     this.#admitted = admitted;
-    const { claim, clientSignal, log } = admitted;
+    const { claim, clientSignal, log, keeping } = admitted;
     const { calls, keepaliveMs, ticker } = dependencies;
     const nowMs = calls.steadyClock.nowMs();
     this.#beganMs = nowMs;
     this.#charge = new StreamCharge(dependencies, form, admitted, nowMs);
     this.#upstream = new StreamUpstream(calls, form, admitted, this.#charge);
     const isKept = claim !== undefined;
-    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive: form.keepalive, isKept });
+    const { keepalive } = form;
+    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isKept, keeping });
     log.isDeferred = true;
     clientSignal.addEventListener("abort", this);
     ticker.add(this);
@@ -138,7 +138,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { tries } = this.#upstream;
     const candidate: Candidate | undefined = this.#isOpen ? tries.candidate : undefined;
     const headers = Object.assign(answerHeaders(this.#admitted, candidate, tries), {
-      "content-type": this.#contentType,
+      "content-type": this.#contentType ?? this.#form.contentType,
       "cache-control": "no-cache",
       connection: "keep-alive",
       // Proxies that gather a response before they pass it on would hold the stream back.
@@ -219,7 +219,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { calls, membership } = this.#dependencies;
     const { hold, request } = this.#admitted;
     const choices = this.#form.choices(request);
-    this.#contentType = started.contentType ?? this.#form.contentType;
+    this.#contentType = started.contentType;
     this.#admitted.noteServed?.(this.#upstream.tries.candidate);
     this.#relay = new StreamRelay(started, {
       checkpoints: this.#charge.begin(started.answer, this.#upstream.tries.candidate),
@@ -288,6 +288,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       this.#isSettling = true;
       const ending = await this.#settleWhole(relay, also);
       this.#isWhole = true;
+      await this.#admitted.keeping?.wholeStream(ending);
       if (this.#isClosed) return;
       this.#output.deliver(ending, this.#dependencies.calls.steadyClock.nowMs());
       this.#close();
@@ -424,7 +425,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   #detach(): void {
-    const { clientSignal, log } = this.#admitted;
+    const { clientSignal, log, keeping } = this.#admitted;
+    keeping?.endStream();
     this.#dependencies.ticker.remove(this);
     clientSignal.removeEventListener("abort", this);
     const { finish } = log;

@@ -1,4 +1,5 @@
 import type { CallGuard } from "../../calls/guard/call-guard.ts";
+import type { Preset } from "../../definitions/known-definitions.ts";
 import type { LongRead } from "../../http/route.ts";
 import type { SharedBytes } from "../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../providers/chat-body.ts";
@@ -19,10 +20,14 @@ export interface LongChatFacts {
   readonly head: string;
   /** For its idempotency key: see `bodyHash`. */
   readonly hash: string;
+  /** See `lastQuestion`; of a chat that may be searched for. */
+  readonly question?: string;
 }
 
 /** The whole body behind a lean request. */
-export interface LongChatBody extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash"> {
+export interface LongChatBody
+  extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash" | "question"> {
+  readonly preset: Preset | undefined;
   shapedAs(shape: BodyShape): ChatBody;
 }
 
@@ -40,9 +45,10 @@ export async function readLongChat(
 /** The lean request, with the whole of it behind it. */
 export function leanChat(
   { request, ...facts }: LongChatFacts,
-  body: Pick<LongBody<unknown>, "shapedAs">,
+  body: Pick<LongBody<unknown>, "shapedAs" | "preset">,
 ): ChatRequest {
-  const long: LongChatBody = { ...facts, shapedAs: (shape) => body.shapedAs(shape) };
+  const { preset } = body;
+  const long: LongChatBody = { ...facts, preset, shapedAs: (shape) => body.shapedAs(shape) };
   return Object.assign(request, { [LONG_BODY]: long });
 }
 

@@ -9,6 +9,7 @@ import type {
   ChatEvent,
   ClientCompletion,
   FinishReason,
+  PieceReader,
   ReadOptions,
   ReasoningDetail,
   ToolCall,
@@ -18,6 +19,8 @@ import type {
 import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../providers/thread-work.ts";
 import { notStreamed, streamedUnasked } from "../../providers/transport/call-failures.ts";
+import { RawStreamEvents } from "../../providers/typed-answers.ts";
+import type { DebugEcho } from "./debug-echo.ts";
 
 /**
  * The form in which this endpoint answers (spec 2.4, 6.2). Typed answers of providers are rendered here; raw
@@ -48,6 +51,23 @@ export function openAnswer(
     return { reader: answer.reader(), answer: new ChunkRenderer(options, output) };
   }
   throw notStreamed();
+}
+
+/** The same, whose events pass `through` what adds to them. Of text, reasoning and calls alone. */
+export function openTypedAnswer(
+  answer: ChatAnswer,
+  options: AnswerOptions,
+  output: GrowingBytes,
+  through: (events: PieceReader<readonly ChatEvent[]>) => PieceReader<readonly ChatEvent[]>,
+): OpenedStream {
+  const events =
+    answer.kind === "stream"
+      ? new RawStreamEvents(answer, options)
+      : answer.kind === "events"
+        ? answer.reader()
+        : undefined;
+  if (events === undefined) throw notStreamed();
+  return { reader: through(events), answer: new ChunkRenderer(options, output) };
 }
 
 /** The id of the completion that a request gets. */
@@ -94,15 +114,37 @@ function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<st
   return forHour === 0 ? details : { ...details, cache_write_1h_tokens: forHour };
 }
 
+/** A chunk that brings annotations of the first choice alone. */
+export function annotationsChunk(
+  answer: StreamHead,
+  annotations: readonly unknown[],
+): Record<string, unknown> {
+  const choice = { index: 0, delta: { annotations }, finish_reason: null };
+  return { ...emptyChunk(answer), choices: [choice] };
+}
+
 /** The last chunk of a stream, which brings its usage. */
 export function usageChunk(
-  answer: { readonly id: string; readonly model: string; readonly created: number },
+  answer: StreamHead,
   usage: Usage,
   cost: number,
 ): Record<string, unknown> {
-  const { id, model, created } = answer;
-  const object = "chat.completion.chunk";
-  return { id, object, created, model, choices: [], usage: usageBody(usage, cost) };
+  return { ...emptyChunk(answer), usage: usageBody(usage, cost) };
+}
+
+/** Before the first chunk of an answer. */
+export function echoChunk(answer: StreamHead, debug: DebugEcho): Record<string, unknown> {
+  return { ...emptyChunk(answer), debug };
+}
+
+interface StreamHead {
+  readonly id: string;
+  readonly model: string;
+  readonly created: number;
+}
+
+function emptyChunk({ id, model, created }: StreamHead): Record<string, unknown> {
+  return { id, object: "chat.completion.chunk", created, model, choices: [] };
 }
 
 /** A whole typed answer as a completion, whose id, model and usage the caller sets. */
@@ -235,7 +277,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (event.type === "tool_call") this.#addToolCall(event);
     else if (event.type === "image") this.#addImage(event);
     // Chats have no place for them: what came of it is in the text.
-    else if (event.type !== "tool_run") this.#addText(event);
+    else if (event.type !== "tool_run" && event.type !== "foreign_item") this.#addText(event);
   }
 
   #addText(event: Extract<ChatEvent, { readonly text: string }>): void {

@@ -1,8 +1,10 @@
 import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
+import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
+import { assertPlugins } from "./web-plugin.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
 /** Only what an assistant said, and what a function gave, may be without content. */
@@ -84,10 +86,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
  * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
-  plugins: empty,
-  web_search_options: (value) => value === null,
-  transforms: empty,
-  debug: empty,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
   speed: (value) => value === null || value === "standard",
@@ -122,11 +120,13 @@ export function assertSupported(request: ChatRequest): void {
       { param: field },
     );
   }
+  assertPlugins(request);
   for (const field in UNSUPPORTED) {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
   assertSpoken(request);
+  assertTransforms(request);
   if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };

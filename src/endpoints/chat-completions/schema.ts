@@ -6,7 +6,9 @@ const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
 const MAX_CHOICES = 128;
 const MAX_STOP_SEQUENCES = 16;
+const MAX_PLUGINS = 16;
 const MAX_TOP_LOGPROBS = 20;
+const MAX_TRANSFORMS = 16;
 
 const contentPart = Type.Object({ type: Type.String() });
 
@@ -124,8 +126,21 @@ export const chatCompletionBody = Type.Object(
       }),
     ),
     provider: optional(providerPreferences),
-    plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
-    web_search_options: optional(Type.Object({})),
+    plugins: optional(
+      Type.Array(Type.Object({ id: Type.String() }), {
+        maxItems: MAX_PLUGINS,
+        description:
+          '`{"id": "web"}` searches the web for the last message of the user before the model answers',
+      }),
+    ),
+    web_search_options: optional(
+      Type.Object(
+        {},
+        {
+          description: "Passed to models that search the web themselves; for others as the plugin",
+        },
+      ),
+    ),
     cache_control: optional(
       Type.Object(
         { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
@@ -139,7 +154,12 @@ export const chatCompletionBody = Type.Object(
     route_explain: optional(
       Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
     ),
-    transforms: optional(Type.Array(Type.String())),
+    transforms: optional(
+      Type.Array(Type.String(), {
+        maxItems: MAX_TRANSFORMS,
+        description: '"middle-out": a prompt that the model cannot take is cut in its middle',
+      }),
+    ),
     route: optional(
       Type.String({
         maxLength: 64,
@@ -154,7 +174,15 @@ export const chatCompletionBody = Type.Object(
     ),
     user: optional(Type.String({ maxLength: 512 })),
     store: optional(Type.Boolean()),
-    debug: optional(Type.Object({})),
+    debug: optional(
+      Type.Object(
+        {},
+        {
+          description:
+            "`echo_upstream_body: true` shows what was sent to the provider, where the operator allows it",
+        },
+      ),
+    ),
   },
   {
     examples: [
@@ -198,6 +226,30 @@ const images = Type.Array(
   }),
 );
 
+/** What the answer draws on. Indices are those of characters of the content. */
+const annotations = Type.Array(
+  Type.Object({
+    type: Type.Literal("url_citation"),
+    url_citation: Type.Object({
+      url: Type.String(),
+      title: Type.String(),
+      content: Type.Optional(Type.String()),
+      start_index: Type.Integer(),
+      end_index: Type.Integer(),
+    }),
+  }),
+);
+
+/** In the first chunk of a stream. */
+const debug = Type.Optional(
+  Type.Object({
+    echo_upstream_body: Type.Unknown({
+      description: "The provider's JSON, or its beginning as text",
+    }),
+    is_truncated: Type.Optional(Type.Literal(true)),
+  }),
+);
+
 /** A chat completion (spec 2.4). Providers may send more. */
 export const chatCompletion = Type.Object(
   {
@@ -214,12 +266,14 @@ export const chatCompletion = Type.Object(
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
           images: Type.Optional(images),
+          annotations: Type.Optional(annotations),
           tool_calls: Type.Optional(Type.Array(answeredCall)),
         }),
         finish_reason: finishReason,
       }),
     ),
     usage,
+    debug,
   },
   {
     examples: [
@@ -257,6 +311,7 @@ export const chatCompletionChunk = Type.Object(
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
           images: Type.Optional(images),
+          annotations: Type.Optional(annotations),
           tool_calls: Type.Optional(
             Type.Array(
               Type.Object({
@@ -277,6 +332,7 @@ export const chatCompletionChunk = Type.Object(
       { description: "None in the chunk that brings the usage" },
     ),
     usage: Type.Optional(usage),
+    debug,
   },
   {
     description: "A frame is `data: ` and this; the last one is `data: [DONE]`.",

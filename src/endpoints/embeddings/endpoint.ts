@@ -6,6 +6,7 @@ import {
   assertRecordable,
   type CommonFields,
   type CostBound,
+  type KeptForm,
   type PaidEndpoint,
 } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
@@ -114,11 +115,33 @@ function filled({ preset: _, ...body }: EmbeddingsRequest, preset: Preset): Embe
   return { ...body, ...members };
 }
 
+/** Fields that decide nothing about the vectors. */
+const UNDECIDING = new Set([
+  "model",
+  "models",
+  "user",
+  "metadata",
+  "trace",
+  "session_id",
+  "route_explain",
+]);
+/** What its answers end with. */
+const COST = /"cost":[^,{}]*}}$/;
+
+/** Embeddings in the response cache: as they were given, whose only member that may differ is the cost. */
+const keptEmbeddings: KeptForm<AcceptedEmbeddings> = {
+  identity: ({ fields }) =>
+    Object.fromEntries(Object.entries(fields).filter(([name]) => !UNDECIDING.has(name))),
+  ofWhole: (body) => (typeof body === "string" ? body : new TextDecoder().decode(body)),
+  whole: (kept) => kept.replace(COST, '"cost":0}}'),
+};
+
 export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = {
   route: "POST /v1/embeddings",
   categories: ["embedding"],
   capability: "embed",
   title: "Embeddings",
+  kept: keptEmbeddings,
 
   accept(body) {
     const fields = body as EmbeddingsRequest;

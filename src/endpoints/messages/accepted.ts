@@ -61,6 +61,7 @@ export function acceptMessages(
   assertMessages(request);
   const source: MessagesSource = {
     ...factsOf(request),
+    body: request,
     shapedAs: (shape) => new ShortBody(shapedMessages(request, shape)),
   };
   return new AcceptedMessages(source, headers, isTranslated);

@@ -80,8 +80,9 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     else if (event.type === "error") this.noteReportedError(event.failure);
     else if (event.type === "withheld") this.noteWithheld(event.bytes);
     else if (event.choice !== 0 || this.#finish !== undefined) return;
-    // No model of images serves messages, nor is one offered tools of the gateway's own there.
+    // No model of images serves messages, nor is one offered tools that the gateway or a provider runs.
     else if (event.type === "image" || event.type === "tool_run") return;
+    else if (event.type === "foreign_item") return;
     else {
       this.startedChoices = 1;
       if (event.type === "finish") this.#end(event.reason, event.stopSequence);
@@ -263,4 +264,9 @@ function isSame(open: ReasoningDetail | undefined, next: ReasoningDetail | undef
   if (open.type !== next.type || open.index !== next.index || open.id !== next.id) return false;
   const isSigned = open.type === "reasoning.text" && open.signature !== undefined;
   return !isSigned || next.index !== undefined;
+}
+
+/** Named after its request. */
+export function messageId(requestId: string): string {
+  return `msg_${requestId.slice(4)}`;
 }

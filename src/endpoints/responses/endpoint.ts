@@ -14,18 +14,22 @@ import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
 import { streamedUnasked } from "../../providers/transport/call-failures.ts";
 import { choiceOf } from "../../providers/typed-answers.ts";
+import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import { assertScreenable } from "../chat-completions/request-checks.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { paidRoute } from "../paid-route.ts";
+import { paidRoute, type TakeOver } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
-import { type HostedServices, pricedForTools } from "./hosted-tools.ts";
+import { HostedTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
+import { KeptResponses } from "./kept-answer.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
+import { boundWithRuns, goesAsItems } from "./provider-tools.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
+import type { ResponsesFacts } from "./request-facts.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
 import type { ResponseStore } from "./response-store.ts";
 import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
@@ -42,11 +46,12 @@ export interface ResponsesServices {
 
 /** Responses (spec 4.6) for every chat model. */
 export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
-  readonly route = RESPONSES_ROUTE;
+  readonly route: string = RESPONSES_ROUTE;
   readonly categories = ["chat", "code"] as const;
-  readonly title = "Response";
+  readonly title: string = "Response";
   readonly capability = "chat";
-  readonly stream: StreamForm<AcceptedResponse>;
+  readonly kept: KeptResponses;
+  readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
@@ -58,7 +63,12 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
-    this.stream = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    this.kept = new KeptResponses(keeping);
+    const streamed = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    this.stream = ({ background }) =>
+      background === undefined
+        ? streamed
+        : new ResponseStreamForm(clock, keeping, { isGathered: false, background });
     this.#gathered = new ResponseStreamForm(clock, keeping, { isGathered: true });
   }
 
@@ -78,13 +88,24 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
-    if (hosted === undefined) return planResponses(facts, plan);
+    if (hosted === undefined) return this.#planOfProviders(facts, plan);
     const priced = pricedForTools(plan, this.#hosted.prices);
     return planResponses(facts, priced, hosted.known.definitions);
   }
 
-  bound({ fields, size }: AcceptedResponse, terms: ModelTerms) {
-    return costBound(fields, size, terms);
+  /** Throws what the gateway lacks for a tool where no candidate runs it. */
+  #planOfProviders(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
+    try {
+      return planResponses(facts, plan);
+    } catch (error) {
+      if (facts.hosted !== undefined) new HostedTools(facts.hosted, this.#hosted.registry);
+      throw error;
+    }
+  }
+
+  bound({ fields, size, facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
+    const isRunThere = candidate === undefined || goesAsItems(facts, candidate);
+    return isRunThere ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
   }
 
   gathered({ hosted }: AcceptedResponse): StreamForm<AcceptedResponse> | undefined {
@@ -169,13 +190,19 @@ function withOutputOf(head: string, output: string | Uint8Array): string | Uint8
   return Buffer.concat([Buffer.from(before), output, Buffer.from("]}")]);
 }
 
-/** POST /v1/responses. */
+export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
+
+/**
+ * POST /v1/responses.
+ * @param inBackground answers requests whose responses run without their clients
+ */
 export function responsesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
   thread: AnswerThread,
   store: ResponseStore,
   hosted: HostedServices,
+  inBackground: (call: ResponsesCall, keeping: ResponseKeeping) => TakeOver<AcceptedResponse>,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const keeping = new ResponseKeeping(store);
@@ -198,5 +225,5 @@ export function responsesRoute(
     },
   };
   const call = new PaidCall(dependencies, endpoint);
-  return paidRoute(call, description, prepare);
+  return paidRoute(call, description, prepare, inBackground(call, keeping));
 }

@@ -1,0 +1,305 @@
+import type { Database, DatabaseTransaction } from "../client.ts";
+import type { Seal } from "./master-key.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
+
+/** Where an answer is kept: for one request of one organization. */
+export interface AnswerPlace {
+  readonly organizationId: string;
+  /** SHA-256, hex. */
+  readonly keyHash: string;
+}
+
+/** What is known of an answer besides its text. */
+export interface AnswerNote {
+  /** The model that served it. */
+  readonly model: string;
+  readonly provider: string;
+  /** What it was charged when it was made. */
+  readonly costNano: bigint;
+  readonly usage: Readonly<Record<string, unknown>>;
+  /** Headers that say how it was asked for. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface SealedAnswer extends AnswerNote {
+  readonly sealed: Uint8Array;
+}
+
+/** What a look for an answer finds: it, or what it takes to keep one. */
+export interface FoundAnswer {
+  /** Of the organization's cache: what began under an earlier one is not kept. */
+  readonly generation: number;
+  readonly answer: SealedAnswer | undefined;
+}
+
+interface AnswerRow {
+  readonly place: number;
+  readonly generation: bigint;
+  readonly model: string | null;
+  readonly provider: string;
+  readonly cost_nano: bigint;
+  readonly usage: Record<string, unknown>;
+  readonly headers: Record<string, string>;
+  readonly sealed: Uint8Array;
+}
+
+/**
+ * What is at each of the places, in their order.
+ * @param nowMs answers that expired before are not found
+ */
+export async function findCachedAnswers(
+  sql: Database,
+  places: readonly AnswerPlace[],
+  nowMs: number,
+): Promise<FoundAnswer[]> {
+  const rows = await sql<AnswerRow[]>`
+    SELECT (asked.place - 1)::int AS place, coalesce(c.generation, 0) AS generation,
+      a.model, a.provider, a.cost_nano, a.usage, a.headers, a.sealed
+    FROM unnest(${sql.array(places.map(({ organizationId }) => organizationId))}::text[],
+      ${sql.array(places.map(({ keyHash }) => keyHash))}::text[])
+      WITH ORDINALITY AS asked (organization_id, key_hash, place)
+    LEFT JOIN answer_caches c ON c.organization_id = asked.organization_id
+    LEFT JOIN cached_answers a ON a.organization_id = asked.organization_id
+      AND a.key_hash = asked.key_hash AND a.expires_at > ${new Date(nowMs)}`;
+  const found = new Array<FoundAnswer>(places.length);
+  for (const { place, generation, model, cost_nano: costNano, ...rest } of rows) {
+    const { provider, usage, headers, sealed } = rest;
+    const answer =
+      model === null ? undefined : { model, provider, costNano, usage, headers, sealed };
+    found[place] = { generation: Number(generation), answer };
+  }
+  return found;
+}
+
+export interface NewAnswer extends AnswerNote {
+  readonly place: AnswerPlace;
+  readonly generation: number;
+  readonly seal: Seal;
+  readonly expiresAtMs: number;
+}
+
+/** Of one organization. */
+export interface CacheBounds {
+  readonly maxEntries: number;
+  readonly maxBytes: number;
+}
+
+/** Where it is full, a cache is emptied to this part of its bounds, so that few answers make room. */
+const EMPTIED_TO = 0.9;
+
+/**
+ * Keeps an answer, and removes the least recently used ones where there are too many then. False, with nothing
+ * kept, where the cache was purged since the answer was asked for. The transaction does not wait for the disk: what
+ * a crashing server loses is asked for again.
+ */
+export function keepAnswer(
+  sql: Database,
+  answer: NewAnswer,
+  bounds: CacheBounds,
+  nowMs: number,
+): Promise<boolean> {
+  const { organizationId } = answer.place;
+  return sql.begin(async (transaction) => {
+    const [cache] = await transaction<{ generation: bigint; sealing_id: string | null }[]>`
+      WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
+      cache AS (
+        INSERT INTO answer_caches (organization_id) VALUES (${organizationId})
+        ON CONFLICT (organization_id) DO UPDATE SET generation = answer_caches.generation
+        RETURNING generation)
+      SELECT generation, (SELECT key_id FROM sealing) AS sealing_id,
+        set_config('synchronous_commit', 'off', true)
+      FROM cache`;
+    if (Number(cache!.generation) !== answer.generation || cache!.sealing_id === null) return false;
+    const filled = await putAnswer(transaction, answer, answer.seal(cache!.sealing_id), nowMs);
+    if (filled.entries > bounds.maxEntries || filled.bytes > bounds.maxBytes) {
+      await makeRoom(transaction, organizationId, bounds, nowMs);
+    }
+    return true;
+  }) as Promise<boolean>;
+}
+
+async function putAnswer(
+  sql: DatabaseTransaction,
+  { place, model, provider, costNano, usage, headers, expiresAtMs }: NewAnswer,
+  sealed: Uint8Array,
+  nowMs: number,
+): Promise<{ entries: number; bytes: number }> {
+  const { organizationId, keyHash } = place;
+  const [row] = await sql<{ entries: number; bytes: bigint }[]>`
+    WITH replaced AS MATERIALIZED (
+      SELECT bytes FROM cached_answers WHERE organization_id = ${organizationId} AND key_hash = ${keyHash}),
+    put AS (
+      INSERT INTO cached_answers (organization_id, key_hash, model, provider, cost_nano, usage, headers,
+        bytes, sealed, expires_at, used_at)
+      VALUES (${organizationId}, ${keyHash}, ${model}, ${provider}, ${costNano.toString()}::bigint,
+        ${JSON.stringify(usage)}::text::jsonb, ${JSON.stringify(headers)}::text::jsonb, ${sealed.length}, ${sealed as Buffer},
+        ${new Date(expiresAtMs)}, ${new Date(nowMs)})
+      ON CONFLICT (organization_id, key_hash) DO UPDATE SET model = EXCLUDED.model,
+        provider = EXCLUDED.provider, cost_nano = EXCLUDED.cost_nano, usage = EXCLUDED.usage,
+        headers = EXCLUDED.headers, bytes = EXCLUDED.bytes, sealed = EXCLUDED.sealed,
+        expires_at = EXCLUDED.expires_at, used_at = EXCLUDED.used_at)
+    UPDATE answer_caches SET entries = entries + 1 - (SELECT count(*) FROM replaced)::int,
+      bytes = bytes + ${sealed.length} - coalesce((SELECT sum(bytes) FROM replaced), 0)::bigint
+    WHERE organization_id = ${organizationId}
+    RETURNING entries, bytes`;
+  return { entries: row!.entries, bytes: Number(row!.bytes) };
+}
+
+/** Expired answers go first, then those that were not used for longest. */
+async function makeRoom(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  { maxEntries, maxBytes }: CacheBounds,
+  nowMs: number,
+): Promise<void> {
+  const entries = Math.max(1, Math.floor(maxEntries * EMPTIED_TO));
+  const bytes = Math.floor(maxBytes * EMPTIED_TO);
+  await sql`
+    WITH ranked AS (
+      SELECT key_hash, expires_at <= ${new Date(nowMs)} AS is_expired,
+        row_number() OVER latest AS place, sum(bytes) OVER latest AS total
+      FROM cached_answers WHERE organization_id = ${organizationId}
+      WINDOW latest AS (ORDER BY expires_at <= ${new Date(nowMs)}, used_at DESC, key_hash)),
+    removed AS (
+      DELETE FROM cached_answers a USING ranked r
+      WHERE a.organization_id = ${organizationId} AND a.key_hash = r.key_hash
+        AND (r.is_expired OR r.place > ${entries} OR r.total > ${bytes})
+      RETURNING a.bytes)
+    UPDATE answer_caches SET entries = entries - (SELECT count(*) FROM removed)::int,
+      bytes = bytes - coalesce((SELECT sum(bytes) FROM removed), 0)::bigint
+    WHERE organization_id = ${organizationId}`;
+}
+
+/** Notes that answers were used; those that another transaction is changing are passed over. */
+export async function noteAnswersUsed(
+  sql: Database,
+  uses: readonly (AnswerPlace & { readonly usedAtMs: number })[],
+): Promise<void> {
+  await sql`
+    WITH used AS MATERIALIZED (
+      SELECT a.organization_id, a.key_hash, u.used_at
+      FROM unnest(${sql.array(uses.map(({ organizationId }) => organizationId))}::text[],
+        ${sql.array(uses.map(({ keyHash }) => keyHash))}::text[],
+        ${sql.array(uses.map(({ usedAtMs }) => new Date(usedAtMs).toISOString()))}::timestamptz[])
+        AS u (organization_id, key_hash, used_at)
+      JOIN cached_answers a USING (organization_id, key_hash)
+      FOR NO KEY UPDATE OF a SKIP LOCKED)
+    UPDATE cached_answers a SET used_at = greatest(a.used_at, used.used_at) FROM used
+    WHERE a.organization_id = used.organization_id AND a.key_hash = used.key_hash`;
+}
+
+/** Which answers a purge removes: all of the organization's, but for what is stated. */
+export interface PurgeSelection {
+  readonly model?: string | undefined;
+  readonly keyHash?: string | undefined;
+}
+
+/**
+ * Removes answers, and keeps every answer from being kept whose request is under way. Returns how many could have
+ * been found, in one transaction with the event that reports it.
+ */
+export function purgeAnswers(
+  sql: Database,
+  organizationId: string,
+  selection: PurgeSelection,
+  eventOf: (entries: number) => OutboxEvent,
+  nowMs: number,
+): Promise<number> {
+  const { model = null, keyHash = null } = selection;
+  return sql.begin(async (transaction) => {
+    await transaction`
+      INSERT INTO answer_caches (organization_id, generation) VALUES (${organizationId}, 1)
+      ON CONFLICT (organization_id) DO UPDATE SET generation = answer_caches.generation + 1`;
+    const [row] = await transaction<{ entries: number }[]>`
+      WITH removed AS (
+        DELETE FROM cached_answers WHERE organization_id = ${organizationId}
+          AND (${model}::text IS NULL OR model = ${model}) AND (${keyHash}::text IS NULL OR key_hash = ${keyHash})
+        RETURNING bytes, expires_at)
+      UPDATE answer_caches SET entries = entries - (SELECT count(*) FROM removed)::int,
+        bytes = bytes - coalesce((SELECT sum(bytes) FROM removed), 0)::bigint
+      WHERE organization_id = ${organizationId}
+      RETURNING (SELECT count(*) FROM removed WHERE expires_at > ${new Date(nowMs)})::int AS entries`;
+    await insertOutboxEvent(transaction, eventOf(row!.entries));
+    return row!.entries;
+  }) as Promise<number>;
+}
+
+const REMOVAL_BATCH = 500;
+
+/** Removes a bounded number of expired answers of one organization. True where there may be more. */
+export function removeExpiredAnswers(sql: Database): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    const [cache] = await transaction<{ organization_id: string }[]>`
+      SELECT organization_id FROM answer_caches WHERE organization_id = (
+        SELECT organization_id FROM cached_answers WHERE expires_at < clock_timestamp()
+        ORDER BY expires_at LIMIT 1)
+      FOR UPDATE`;
+    if (cache === undefined) return false;
+    await transaction`
+      WITH removed AS (
+        DELETE FROM cached_answers WHERE (organization_id, key_hash) IN (
+          SELECT organization_id, key_hash FROM cached_answers
+          WHERE organization_id = ${cache.organization_id} AND expires_at < clock_timestamp()
+          LIMIT ${REMOVAL_BATCH})
+        RETURNING bytes)
+      UPDATE answer_caches SET entries = entries - (SELECT count(*) FROM removed)::int,
+        bytes = bytes - coalesce((SELECT sum(bytes) FROM removed), 0)::bigint
+      WHERE organization_id = ${cache.organization_id}`;
+    return true;
+  }) as Promise<boolean>;
+}
+
+/** How long a request runs on in the eyes of others behind the last word of its instance. */
+const FLIGHT_LEASE = "10 seconds";
+
+/** True where the request may run; false where an equal one runs already. Durable as far as the server lives. */
+export async function claimFlight(
+  sql: Database,
+  { organizationId, keyHash }: AnswerPlace,
+  requestId: string,
+): Promise<boolean> {
+  const claimed = await sql`
+    INSERT INTO answer_flights (organization_id, key_hash, request_id, lease_until)
+    VALUES (${organizationId}, ${keyHash}, ${requestId}, clock_timestamp() + ${FLIGHT_LEASE}::interval)
+    ON CONFLICT (organization_id, key_hash) DO UPDATE
+      SET request_id = EXCLUDED.request_id, lease_until = EXCLUDED.lease_until
+      WHERE answer_flights.lease_until < clock_timestamp()
+        OR answer_flights.request_id = EXCLUDED.request_id`;
+  return claimed.count > 0;
+}
+
+interface OwnFlight {
+  readonly place: AnswerPlace;
+  readonly requestId: string;
+}
+
+/** They still run. */
+export async function renewFlights(sql: Database, flights: readonly OwnFlight[]): Promise<void> {
+  await sql`
+    WITH own AS MATERIALIZED (
+      SELECT f.organization_id, f.key_hash FROM answer_flights f
+      JOIN unnest(${sql.array(flights.map(({ place }) => place.organizationId))}::text[],
+        ${sql.array(flights.map(({ place }) => place.keyHash))}::text[],
+        ${sql.array(flights.map(({ requestId }) => requestId))}::text[])
+        AS r (organization_id, key_hash, request_id) USING (organization_id, key_hash, request_id)
+      FOR NO KEY UPDATE OF f SKIP LOCKED)
+    UPDATE answer_flights f SET lease_until = clock_timestamp() + ${FLIGHT_LEASE}::interval
+    FROM own WHERE f.organization_id = own.organization_id AND f.key_hash = own.key_hash`;
+}
+
+export async function endFlight(
+  sql: Database,
+  { organizationId, keyHash }: AnswerPlace,
+  requestId: string,
+): Promise<void> {
+  await sql`DELETE FROM answer_flights WHERE organization_id = ${organizationId}
+    AND key_hash = ${keyHash} AND request_id = ${requestId}`;
+}
+
+/** Removes a bounded number of flights whose instance has died. True where there may be more. */
+export async function removeOldFlights(sql: Database): Promise<boolean> {
+  const removed = await sql`DELETE FROM answer_flights WHERE (organization_id, key_hash) IN (
+    SELECT organization_id, key_hash FROM answer_flights WHERE lease_until < clock_timestamp() - interval '1 minute'
+    LIMIT ${REMOVAL_BATCH} FOR UPDATE SKIP LOCKED)`;
+  return removed.count === REMOVAL_BATCH;
+}

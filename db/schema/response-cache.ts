@@ -1,0 +1,77 @@
+import { sql } from "drizzle-orm";
+import {
+  bigint,
+  customType,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  timestamp,
+} from "drizzle-orm/pg-core";
+import { organizations } from "./organizations.ts";
+
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+
+/**
+ * What an organization's response cache holds. Whatever changes its answers locks this row first, but for notes
+ * of their use.
+ */
+export const answerCaches = pgTable("answer_caches", {
+  organizationId: text("organization_id")
+    .primaryKey()
+    .references(() => organizations.id),
+  /** Grows with each purge: an answer that was asked for before one is not kept after it. */
+  generation: bigint("generation", { mode: "number" }).notNull().default(0),
+  entries: integer("entries").notNull().default(0),
+  bytes: bigint("bytes", { mode: "number" }).notNull().default(0),
+});
+
+/** Answers that equal requests of the same organization get, until they expire. */
+export const cachedAnswers = pgTable(
+  "cached_answers",
+  {
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    /** Names the request: see `answerKey`. */
+    keyHash: text("key_hash").notNull(),
+    /** The model that served it. */
+    model: text("model").notNull(),
+    provider: text("provider").notNull(),
+    costNano: bigint("cost_nano", { mode: "bigint" }).notNull(),
+    usage: jsonb("usage").notNull(),
+    /** Headers that say how it was asked for. */
+    headers: jsonb("headers").notNull().default(sql`'{}'::jsonb`),
+    /** Of the sealed answer. */
+    bytes: integer("bytes").notNull(),
+    /** The answer, sealed with the master key. */
+    sealed: bytea("sealed").notNull(),
+    expiresAt: timestamp("expires_at", { withTimezone: true }).notNull(),
+    usedAt: timestamp("used_at", { withTimezone: true }).notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.organizationId, table.keyHash] }),
+    index("cached_answers_use").on(table.organizationId, table.usedAt),
+    index("cached_answers_expiry").on(table.expiresAt),
+  ],
+);
+
+/** Requests that run, and whose answer equal requests wait for, on every instance. */
+export const answerFlights = pgTable(
+  "answer_flights",
+  {
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    keyHash: text("key_hash").notNull(),
+    /** The request that runs. */
+    requestId: text("request_id").notNull(),
+    /** Moved on by its instance while it runs; by the clock of the database. */
+    leaseUntil: timestamp("lease_until", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [primaryKey({ columns: [table.organizationId, table.keyHash] })],
+);

@@ -1,0 +1,196 @@
+/*
+ * A Python interpreter (Pyodide) that runs what a model writes. The process locks itself down before it takes its
+ * first order, and ends with the response that it serves.
+ */
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { constants, setPriority } from "node:os";
+import { join } from "node:path";
+import { loadPyodide, type PyodideAPI, version } from "pyodide";
+import {
+  decodeFile,
+  encodeFile,
+  encodeFrame,
+  FrameReader,
+  ORDER,
+  REPORT,
+  RUN_END,
+} from "./frames.ts";
+import { type LockDownBounds, lockDown } from "./lock-down.ts";
+import { PREPARE_PYTHON, PYTHON_PATH, WORK_FOLDER } from "./python-text.ts";
+import { type FileSystem, WrittenFiles } from "./written-files.ts";
+
+/** The argument of the process. */
+export interface PythonSettings extends LockDownBounds {
+  /** Of Python's own memory: more is a MemoryError. */
+  readonly maxPythonBytes: number;
+  readonly maxTextBytes: number;
+  readonly maxPictureBytes: number;
+  readonly maxOrderBytes: number;
+  /** A folder of wheels that Python is to have. */
+  readonly wheelFolder: string | null;
+  /** Where a process leaves a snapshot of Python's memory for the next one. */
+  readonly snapshotFolder: string | null;
+}
+
+const INPUT = 0;
+const OUTPUT = 1;
+const READ_BYTES = 65_536;
+const PAGE_BYTES = 65_536;
+
+const OPTIONS = {
+  jsglobals: Object.create(null) as object,
+  env: { HOME: WORK_FOLDER, MPLBACKEND: "Agg", MPLCONFIGDIR: "/tmp", _: PYTHON_PATH },
+  _sysExecutable: PYTHON_PATH,
+  stdout: () => {},
+  stderr: () => {},
+};
+
+/** Taken while there is a global of that name. */
+const { process: ownProcess } = globalThis;
+
+type RunCell = (code: string) => Promise<boolean>;
+
+await serve(JSON.parse(ownProcess.argv[2]!) as PythonSettings);
+
+async function serve(settings: PythonSettings): Promise<void> {
+  boundPythonMemory(settings.maxPythonBytes);
+  setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
+  const python = await loadPython(settings);
+  const output = new Output(settings.maxTextBytes);
+  for (const set of [python.setStdout, python.setStderr]) {
+    set.call(python, { write: (bytes: Uint8Array) => output.write(bytes), isatty: false });
+  }
+  python.setStdin({ stdin: () => null });
+  const runCell = python.runPython(PREPARE_PYTHON) as RunCell;
+  // A Python that has broken down runs nothing more, nor does it report so.
+  const { _api: api } = python as unknown as { readonly _api: { on_fatal?(): void } };
+  api.on_fatal = () => ownProcess.exit(1);
+  const files = new WrittenFiles(python.FS as FileSystem, settings.maxPictureBytes);
+  // Whatever is compiled at the first use is compiled now.
+  await runCell("import asyncio; await asyncio.sleep(0)");
+  lockDown(settings);
+  closeToScripts();
+  send(encodeFrame(REPORT.ready));
+  const orders = new FrameReader(settings.maxOrderBytes);
+  for (const buffer = new Uint8Array(READ_BYTES); ; ) {
+    const length = readSync(INPUT, buffer);
+    if (length === 0) ownProcess.exit(0);
+    for (const { kind, payload } of orders.push(buffer.slice(0, length))) {
+      if (kind === ORDER.file) files.add(decodeFile(payload)!);
+      else if (kind === ORDER.run) {
+        output.restart();
+        const hasFinished = await runCell(new TextDecoder().decode(payload));
+        const { pictures, others } = files.collect();
+        for (const picture of pictures) send(encodeFile(REPORT.file, picture));
+        if (others.length > 0) output.write(text(`Files written: ${others.join(", ")}\n`));
+        const end = hasFinished ? RUN_END.finished : RUN_END.raised;
+        send(encodeFrame(REPORT.done, Uint8Array.of(end)));
+      }
+    }
+  }
+}
+
+async function loadPython(settings: PythonSettings): Promise<PyodideAPI> {
+  const python = await startPython(settings.snapshotFolder);
+  const { wheelFolder } = settings;
+  if (wheelFolder !== null) {
+    const wheels = readdirSync(wheelFolder).filter((name) => name.endsWith(".whl"));
+    const paths = wheels.map((name) => join(wheelFolder, name));
+    await python.loadPackage(paths, { checkIntegrity: false, messageCallback: () => {} });
+  }
+  return python;
+}
+
+/** From a snapshot of its memory it starts in a tenth of the time. The first process of an installation makes that. */
+async function startPython(snapshotFolder: string | null): Promise<PyodideAPI> {
+  if (snapshotFolder === null) return loadPyodide(OPTIONS);
+  const path = join(snapshotFolder, `pyodide-${version}-${process.arch}.snapshot`);
+  if (existsSync(path)) {
+    try {
+      return await loadPyodide({ ...OPTIONS, _loadSnapshot: readFileSync(path) });
+    } catch {
+      rmSync(path, { force: true });
+    }
+  }
+  const python = await loadPyodide({ ...OPTIONS, _makeSnapshot: true });
+  try {
+    const unfinished = `${path}.${process.pid}`;
+    mkdirSync(snapshotFolder, { recursive: true, mode: 0o700 });
+    writeFileSync(unfinished, python.makeMemorySnapshot(), { mode: 0o600 });
+    renameSync(unfinished, path);
+  } catch (error) {
+    // The next process starts as slowly as this one.
+    console.error(error);
+  }
+  return python;
+}
+
+/** More memory is refused in the way in which an engine refuses it, so that Python raises MemoryError. */
+function boundPythonMemory(maxBytes: number): void {
+  const { prototype } = WebAssembly.Memory;
+  const grow = prototype.grow;
+  prototype.grow = function boundedGrow(this: WebAssembly.Memory, pages: number): number {
+    if (this.buffer.byteLength + pages * PAGE_BYTES > maxBytes)
+      throw new RangeError("out of memory");
+    return grow.call(this, pages);
+  };
+}
+
+/**
+ * A second wall: JavaScript that Python reaches finds neither the interfaces of Bun nor a way to run text as code.
+ * The first is the lock-down, which holds without this one.
+ */
+function closeToScripts(): void {
+  const makers = [() => {}, async () => {}, function* () {}, async function* () {}];
+  for (const maker of makers) {
+    Reflect.defineProperty(Object.getPrototypeOf(maker), "constructor", { value: undefined });
+  }
+  for (const name of Reflect.ownKeys(Bun)) Reflect.deleteProperty(Bun, name);
+  // Pyodide compares with it.
+  const closed = Object.assign(() => {}, { prototype: Function.prototype });
+  globalThis.Function = closed as unknown as FunctionConstructor;
+  const removed = ["process", "fetch", "Worker", "WebSocket", "eval", "ShadowRealm"];
+  for (const name of removed) Reflect.deleteProperty(globalThis, name);
+}
+
+/** What Python prints, up to a bound for each run. */
+class Output {
+  readonly #maxBytes: number;
+  #bytes = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  restart(): void {
+    this.#bytes = 0;
+  }
+
+  /** Says that all was written: a program that prints too much goes on. */
+  write(bytes: Uint8Array): number {
+    // One byte more than the bound, by which the gateway knows that there was more.
+    const rest = this.#maxBytes + 1 - this.#bytes;
+    const piece = bytes.subarray(0, Math.max(0, rest));
+    this.#bytes += piece.byteLength;
+    if (piece.byteLength > 0) send(encodeFrame(REPORT.text, piece));
+    return bytes.byteLength;
+  }
+}
+
+function text(content: string): Uint8Array {
+  return new TextEncoder().encode(content);
+}
+
+function send(frame: Uint8Array): void {
+  for (let at = 0; at < frame.byteLength; ) at += writeSync(OUTPUT, frame, at);
+}

@@ -1,0 +1,155 @@
+import { GatewayError } from "../../lib/errors.ts";
+import { type PythonBounds, PythonProcess, PythonStartError } from "./python-process.ts";
+
+export interface PoolBounds extends PythonBounds {
+  readonly maxProcesses: number;
+  /** For a process where all are claimed. */
+  readonly maxWaitMs?: number;
+}
+
+const MAX_WAITING = 64;
+const MAX_WAIT_MS = 20_000;
+/** Claims further processes where the last one could not start. */
+const FAULT_MS = 30_000;
+/** A spare process that no response has claimed for so long is ended. */
+const MAX_SPARE_MS = 600_000;
+/** A process whose response has run nothing for so long is ended; its next run gets a new one. */
+const MAX_IDLE_MS = 60_000;
+/** The same where another response waits for a process. */
+const MAX_IDLE_WITH_WAITING_MS = 2_000;
+const SWEEP_MS = 500;
+
+/**
+ * The processes of Python interpreters: a bounded number, each claimed by one response. The first claim starts one,
+ * and from then on one more waits for the next claim, where there is a place for it.
+ */
+export class PythonPool {
+  readonly #bounds: PoolBounds;
+  /** All that live: the spare one, those claimed, and those killed that are not gone yet. */
+  readonly #all = new Set<PythonProcess>();
+  /** In the order in which they came. */
+  readonly #waiting: ((process: PythonProcess) => void)[] = [];
+  #spare: { readonly process: PythonProcess; readonly sinceMs: number } | undefined;
+  #fault: { readonly error: PythonStartError; readonly atMs: number } | undefined;
+  #sweeper: ReturnType<typeof setInterval> | undefined;
+  #isClosed = false;
+
+  constructor(bounds: PoolBounds) {
+    this.#bounds = bounds;
+  }
+
+  /** Processes that live. */
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /**
+   * A process that is ready, for the caller to kill. Rejects with 503 where none is free in time, with
+   * PythonStartError, and with the reason of the signal.
+   */
+  async claim(signal: AbortSignal): Promise<PythonProcess> {
+    signal.throwIfAborted();
+    const fault = this.#fault;
+    if (fault !== undefined && performance.now() - fault.atMs < FAULT_MS) throw fault.error;
+    const claimed = this.#takeSpare() ?? this.#launch() ?? (await this.#wait(signal));
+    const kill = (): void => claimed.kill();
+    signal.addEventListener("abort", kill, { once: true });
+    if (signal.aborted) kill();
+    try {
+      await claimed.ready;
+      this.#fault = undefined;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof PythonStartError) this.#fault = { error, atMs: performance.now() };
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", kill);
+    }
+    this.#fillSpare();
+    return claimed;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const process of this.#all) process.kill();
+  }
+
+  #takeSpare(): PythonProcess | undefined {
+    const spare = this.#spare?.process;
+    this.#spare = undefined;
+    return spare?.isAlive === true ? spare : undefined;
+  }
+
+  /** Undefined where there are as many as there may be. */
+  #launch(): PythonProcess | undefined {
+    if (this.#isClosed) throw busy();
+    if (this.#all.size >= this.#bounds.maxProcesses) return undefined;
+    const launched = new PythonProcess(this.#bounds);
+    this.#all.add(launched);
+    this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS);
+    this.#sweeper.unref();
+    launched.exited.then(() => this.#onExit(launched));
+    return launched;
+  }
+
+  #onExit(process: PythonProcess): void {
+    this.#all.delete(process);
+    const wasSpare = this.#spare?.process === process;
+    if (wasSpare) this.#spare = undefined;
+    const next = this.#isClosed ? undefined : this.#waiting.shift();
+    if (next !== undefined) next(this.#launch()!);
+    // One that ends without a claim is not replaced before the next one.
+    else if (!wasSpare) this.#fillSpare();
+    if (this.#all.size > 0) return;
+    clearInterval(this.#sweeper);
+    this.#sweeper = undefined;
+  }
+
+  #fillSpare(): void {
+    if (this.#isClosed || this.#spare !== undefined || this.#fault !== undefined) return;
+    const process = this.#launch();
+    if (process !== undefined) this.#spare = { process, sinceMs: performance.now() };
+  }
+
+  #wait(signal: AbortSignal): Promise<PythonProcess> {
+    if (this.#waiting.length >= MAX_WAITING) throw busy();
+    const { promise, resolve, reject } = Promise.withResolvers<PythonProcess>();
+    const leave = (error: unknown): void => {
+      const at = this.#waiting.indexOf(resolve);
+      if (at < 0) return;
+      this.#waiting.splice(at, 1);
+      reject(error);
+    };
+    this.#waiting.push(resolve);
+    const onAbort = (): void => leave(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(() => leave(busy()), this.#bounds.maxWaitMs ?? MAX_WAIT_MS);
+    return promise.finally(() => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+    });
+  }
+
+  /** Ends processes that stand idle: all after a time, and the longest idle ones earlier where responses wait. */
+  #sweep(): void {
+    const nowMs = performance.now();
+    const spare = this.#spare;
+    if (spare !== undefined && nowMs - spare.sinceMs > MAX_SPARE_MS) spare.process.kill();
+    const idle = [...this.#all]
+      .flatMap((process) => {
+        const { idleSinceMs, isAlive } = process;
+        return isAlive && idleSinceMs !== undefined ? [{ process, ms: nowMs - idleSinceMs }] : [];
+      })
+      .sort((one, other) => other.ms - one.ms);
+    for (const [index, { process, ms }] of idle.entries()) {
+      const isWanted = index < this.#waiting.length && ms > MAX_IDLE_WITH_WAITING_MS;
+      if (isWanted || ms > MAX_IDLE_MS) process.kill();
+    }
+  }
+}
+
+function busy(): GatewayError {
+  return new GatewayError("overloaded", "All Python interpreters are busy. Try again later.", {
+    retryAfterSeconds: 5,
+  });
+}

@@ -1,0 +1,76 @@
+import type { NamedFile } from "./frames.ts";
+import { WORK_FOLDER } from "./python-text.ts";
+
+/** What is needed of Pyodide's file system, which is in memory. */
+export interface FileSystem {
+  readdir(path: string): string[];
+  lstat(path: string): { readonly mode: number; readonly size: number; readonly mtime: Date };
+  isDir(mode: number): boolean;
+  isFile(mode: number): boolean;
+  readFile(path: string): Uint8Array;
+  writeFile(path: string, bytes: Uint8Array): void;
+}
+
+const PICTURE = /\.(?:png|jpe?g|gif|webp)$/i;
+const MAX_PICTURES = 8;
+/** That are looked at after a run: a program may have made any number. */
+const MAX_ENTRIES = 1_000;
+
+/** The files of the work folder: those that were given, and those that a run has written. */
+export class WrittenFiles {
+  readonly #files: FileSystem;
+  readonly #maxPictureBytes: number;
+  /** Time and size of each file, as the last run left it. */
+  readonly #known = new Map<string, string>();
+
+  constructor(files: FileSystem, maxPictureBytes: number) {
+    this.#files = files;
+    this.#maxPictureBytes = maxPictureBytes;
+  }
+
+  add({ name, bytes }: NamedFile): void {
+    const path = `${WORK_FOLDER}/${name}`;
+    this.#files.writeFile(path, bytes);
+    this.#known.set(path, stateOf(this.#files.lstat(path)));
+  }
+
+  /** What the last run has written: pictures with their bytes, and the names of the other files. */
+  collect(): { readonly pictures: readonly NamedFile[]; readonly others: readonly string[] } {
+    const pictures: NamedFile[] = [];
+    const others: string[] = [];
+    let bytes = 0;
+    for (const { path, size } of this.#changed()) {
+      const name = path.slice(WORK_FOLDER.length + 1);
+      const isPicture = PICTURE.test(path) && pictures.length < MAX_PICTURES;
+      if (isPicture && bytes + size <= this.#maxPictureBytes) {
+        bytes += size;
+        pictures.push({ name, bytes: this.#files.readFile(path) });
+      } else others.push(`${name} (${size} bytes)`);
+    }
+    return { pictures, others };
+  }
+
+  #changed(): { readonly path: string; readonly size: number }[] {
+    const changed: { path: string; size: number }[] = [];
+    const folders = [WORK_FOLDER];
+    let entries = 0;
+    for (let folder = folders.shift(); folder !== undefined; folder = folders.shift()) {
+      for (const name of this.#files.readdir(folder).sort()) {
+        if (name === "." || name === "..") continue;
+        entries += 1;
+        if (entries > MAX_ENTRIES) return changed;
+        const path = `${folder}/${name}`;
+        const found = this.#files.lstat(path);
+        if (this.#files.isDir(found.mode)) folders.push(path);
+        if (!this.#files.isFile(found.mode)) continue;
+        if (this.#known.get(path) !== stateOf(found)) changed.push({ path, size: found.size });
+        this.#known.set(path, stateOf(found));
+      }
+    }
+    return changed;
+  }
+}
+
+function stateOf({ mtime, size }: { readonly mtime: Date; readonly size: number }): string {
+  return `${mtime.getTime()} ${size}`;
+}
