@@ -468,3 +468,37 @@ test("each request that triggers has one event, which quotes nothing", async () 
     ...{ direction: "output", request_id: response.headers.get("x-gateway-request-id") },
   });
 });
+
+test("an answer is kept for requests with the same guardrails alone, as the client got it", async () => {
+  const redacting = await create({ ...PII, on: ["output"], action: "redact" });
+  const blocking = await create({ ...PII, on: ["output"], action: "block" });
+  provider.says = `Write to ${EMAIL}.`;
+  const [path, body] = inputs(`cached ${crypto.randomUUID()}`)[0]!;
+  const headers = { "x-gateway-cache": "on" };
+  const send = async (fields: object) => {
+    const response = await gateway.request("POST", path, { ...body, ...fields }, { headers });
+    return `${response.headers.get("x-gateway-cache")} ${response.status} ${await response.text()}`;
+  };
+  expect(await send({})).toMatch(/^miss 200 .*lovelace/);
+  expect(await send({ guardrail: redacting })).toMatch(/^miss 200 .*\[EMAIL\]/);
+  expect(await send({ guardrail: redacting })).toMatch(/^hit 200 .*\[EMAIL\]/);
+  expect(await send({ guardrail: blocking })).toMatch(/^\w+ 400 /);
+  expect(await send({ guardrail: blocking })).toMatch(/^\w+ 400 /);
+  expect(await send({})).toMatch(/^hit 200 .*lovelace/);
+});
+
+test("a background response is looked through like any other", async () => {
+  const guardrail = await create({ ...PII, action: "redact" });
+  provider.says = `Write to ${EMAIL}.`;
+  const body = { model: "test/chat", input: `I am ${EMAIL}`, background: true, guardrail };
+  const begun = await ask("/v1/responses", body);
+  expect(begun.status).toBe(200);
+  const { id } = JSON.parse(begun.text) as { id: string };
+  const ended = await until("it has ended", async () => {
+    const response = await gateway.request("GET", `/v1/responses/${id}`);
+    const { status, text } = { status: response.status, text: await response.text() };
+    return status === 200 && text.includes('"status":"completed"') ? text : undefined;
+  });
+  expect(ended).toContain("Write to [EMAIL].");
+  expect(JSON.stringify(provider.calls.at(-1))).toContain("I am [EMAIL]");
+});
