@@ -18,7 +18,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
-import { composeTools } from "./compose/tools.ts";
+import { composeCodeInterpreter, composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -67,6 +67,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await node.start();
   webhooks.start();
 
+  const codeInterpreter = composeCodeInterpreter(base, files);
   const inFlight = new InFlight();
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
@@ -76,7 +77,9 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
     ...{ notes: owed.notes, media: files.media },
-    hosted: composeTools({ config, ...vectorStores, ...world, suspensions, clock }),
+    hosted: composeTools({
+      ...{ config, ...vectorStores, ...world, suspensions, clock, codeInterpreter },
+    }),
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
@@ -92,7 +95,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes },
+    ...{ modelLists: lists, notes: owed.notes, codeInterpreter },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();

@@ -33,6 +33,7 @@ export interface EndingParts {
   readonly deadlines: DeadlineQueue;
   readonly modelLists: { stop(): void };
   readonly healthChecks: { stop(): void };
+  readonly codeInterpreter: { close(): void };
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
@@ -71,6 +72,7 @@ export function composeEnding(parts: EndingParts): Ending {
       clearInterval(parts.sweep);
       parts.modelLists.stop();
       parts.healthChecks.stop();
+      parts.codeInterpreter.close();
       parts.lag.stop();
       parts.balances.stop();
       parts.orders.close();

@@ -81,6 +81,8 @@ type Batch = readonly ChatEvent[];
 export class ToolLoop implements PieceReader<Batch> {
   readonly #parts: LoopParts;
   readonly #abort = new AbortController();
+  /** Aborts with the answer's end, however it ends. */
+  readonly #over = new AbortController();
   readonly #ended = Promise.withResolvers<{ done: true }>();
   readonly #batches: AsyncGenerator<Batch, void>;
   /** Of the step that runs. */
@@ -100,7 +102,7 @@ export class ToolLoop implements PieceReader<Batch> {
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
     this.#parts = parts;
-    this.#batches = this.#answer();
+    this.#batches = this.#untilOver();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
 
@@ -115,8 +117,17 @@ export class ToolLoop implements PieceReader<Batch> {
   async cancel(): Promise<void> {
     if (this.#abort.signal.aborted) return;
     this.#abort.abort();
+    this.#over.abort();
     this.#ended.resolve({ done: true });
     await this.#reader.cancel();
+  }
+
+  async *#untilOver(): AsyncGenerator<Batch, void> {
+    try {
+      yield* this.#answer();
+    } finally {
+      this.#over.abort();
+    }
   }
 
   async *#answer(): AsyncGenerator<Batch, void> {
@@ -213,7 +224,7 @@ export class ToolLoop implements PieceReader<Batch> {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
     }
-    const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
+    const context = { organizationId, keyId, requestId, signal: this.#over.signal };
     const outcomes = yield* new ToolRuns(context).run(planned);
     this.#note(step, outcomes);
     const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});

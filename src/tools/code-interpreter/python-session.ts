@@ -38,7 +38,6 @@ const LOST = "Its variables and the files that it has written are lost.";
 /** The runs of one response: they share an interpreter, and with it variables and files. */
 export class PythonSession {
   readonly #settings: SessionSettings;
-  readonly #closed = new AbortController();
   #process: PythonProcess | undefined;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -46,17 +45,11 @@ export class PythonSession {
     this.#settings = settings;
   }
 
-  /** Rejects with the reason of the call's signal. Runs that come at once take their turns. */
+  /** Rejects with the reason of the call's signal, which ends the session. Runs that come at once take turns. */
   run(call: ToolRun): Promise<ToolOutcome> {
     const outcome = this.#last.then(() => this.#run(call));
     this.#last = outcome.catch(() => {});
     return outcome;
-  }
-
-  /** May be repeated. */
-  close(): void {
-    this.#closed.abort();
-    this.#process?.kill();
   }
 
   async #run(call: ToolRun): Promise<ToolOutcome> {
@@ -65,22 +58,30 @@ export class PythonSession {
       const most = `at most ${MAX_CODE_CHARACTERS} characters`;
       return this.#failed("", `The arguments have to be {"code": "…"} with ${most} of Python.`);
     }
-    call.progress("interpreting");
-    const signal = AbortSignal.any([call.signal, this.#closed.signal]);
+    const { signal } = call;
     try {
-      const lost = this.#process;
-      const isNew = lost?.isAlive !== true;
-      if (isNew) this.#process = await this.#settings.pool.claim(signal);
-      const process = this.#process!;
+      call.progress("interpreting");
+      const earlier = this.#process;
+      const isNew = earlier?.isAlive !== true;
       const files = isNew ? await this.#givenFiles(call.organizationId) : [];
+      const process = isNew ? await this.#claim(signal) : earlier;
       const run = await process.run(code, files, signal);
       signal.throwIfAborted();
-      const note = isNew && lost !== undefined ? `This is a new Python interpreter. ${LOST}\n` : "";
+      const hasLost = isNew && earlier !== undefined;
+      const note = hasLost ? `This is a new Python interpreter. ${LOST}\n` : "";
       return this.#outcome(code, note, run);
     } catch (error) {
       signal.throwIfAborted();
       return this.#failed(code, this.#reasonOf(error));
     }
+  }
+
+  /** A process that ends with the response. */
+  async #claim(signal: AbortSignal): Promise<PythonProcess> {
+    const claimed = await this.#settings.pool.claim(signal);
+    signal.addEventListener("abort", () => claimed.kill(), { once: true });
+    this.#process = claimed;
+    return claimed;
   }
 
   async #givenFiles(organizationId: string): Promise<NamedFile[]> {

@@ -15,6 +15,7 @@ import { createPool, createRuns, NO_FILES, snapshotFolder } from "./python-runs.
 const OUTPUTS = "code_interpreter_call.outputs";
 const OPENING = {
   organizationId: "org_1",
+  keyId: "key_1",
   requestId: "req_1",
   signal: new AbortController().signal,
 };
@@ -27,7 +28,7 @@ with open("dot.png", "wb") as file:
     file.write(b"\\x89PNG\\r\\n\\x1a\\n" + part(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) + part(b"IDAT", zlib.compress(b"\\0\\xff\\0\\0")) + part(b"IEND", b""))
 None`;
 
-function interpreter(files = NO_FILES, wheelFolder: string | null = null): CodeInterpreter {
+function interpreter(files = NO_FILES, wheelFolder?: string): CodeInterpreter {
   return new CodeInterpreter({
     settings: {
       maxProcesses: 2,
@@ -146,7 +147,6 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
       'Traceback (most recent call last):\n  File "<cell 2>", line 1, in <module>\n    total / 0\n    ~~~~~~^~~\nZeroDivisionError: division by zero\n',
     );
     expect(second.isFailed).toBe(false);
-    made.close();
     factory.close();
   }, 60_000);
 
@@ -162,11 +162,9 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
     ]);
     const broken = await run(made, JSON.stringify({ code: 'open("b.png", "w").write("x"); None' }));
     expect([broken.output, broken.images]).toEqual(["[b.png is not an image]", []]);
-    made.close();
     const silent = create(factory);
     const outcome = await run(silent, JSON.stringify({ code: DOT_CODE }));
     expect([outcome.item.outputs, outcome.images?.length]).toEqual([null, 1]);
-    silent.close();
     factory.close();
   }, 60_000);
 
@@ -183,7 +181,6 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
       'import os; print(sorted(os.listdir()), open("table.csv").read(), open("2-table.csv").read())';
     const { output } = await run(made, JSON.stringify({ code }));
     expect(output).toBe("['2-table.csv', '__.._etc_table.csv', 'table.csv'] n\n1\n2\n third\n");
-    made.close();
     factory.close();
   }, 60_000);
 
@@ -202,7 +199,6 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
     expect(create(interpreter()).tools[0]!.description).toContain("no numpy");
     const { output } = await run(made, '{"code": "import greeting; greeting.WORDS"}');
     expect(output).toBe("'hello from a wheel'\n");
-    made.close();
     factory.close();
   }, 60_000);
 

@@ -29,9 +29,10 @@ export function createPool(bounds: Partial<PoolBounds> = {}): PythonPool {
 }
 
 export interface Runs {
-  readonly session: PythonSession;
   readonly errors: unknown[];
   run(code: string, signal?: AbortSignal): Promise<ToolOutcome>;
+  /** The response is over. */
+  end(): void;
 }
 
 export function createRuns(
@@ -39,6 +40,7 @@ export function createRuns(
   given: { readonly files?: FileReader; readonly fileIds?: readonly string[] } = {},
 ): Runs {
   const errors: unknown[] = [];
+  const over = new AbortController();
   const session = new PythonSession({
     pool,
     files: given.files ?? NO_FILES,
@@ -49,12 +51,13 @@ export function createRuns(
     onError: (error) => errors.push(error),
   });
   return {
-    session,
     errors,
-    run: (code, signal = new AbortController().signal) =>
+    end: () => over.abort(),
+    run: (code, signal = over.signal) =>
       session.run({
         arguments: JSON.stringify({ code }),
         organizationId: "org_1",
+        keyId: "key_1",
         requestId: "req_1",
         signal,
         progress: () => {},
