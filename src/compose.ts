@@ -18,6 +18,7 @@ import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composeResponses } from "./compose/responses.ts";
 import { composeCodeInterpreter, composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
@@ -63,20 +64,22 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     keepaliveMs: config.keepaliveMs,
   });
   const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
-  listeners = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores, keyring };
-  await node.start();
-  webhooks.start();
-
   const codeInterpreter = composeCodeInterpreter(base, files);
   const inFlight = new InFlight();
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isCutShort });
+  const responses = composeResponses(base);
+  const changing = { ...provided, world, suspensions, orders, webhooks, tuning, vectorStores };
+  listeners = { ...changing, keyring, responses };
+  await node.start();
+  webhooks.start();
+
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    ...{ notes: owed.notes, media: files.media },
+    ...{ notes: owed.notes, media: files.media, responses },
     hosted: composeTools({
       ...{ config, ...vectorStores, ...world, suspensions, clock, codeInterpreter },
     }),
@@ -85,7 +88,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
-  const owned = { tuning, vectorStores };
+  const owned = { tuning, vectorStores, responses };
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);

@@ -57,6 +57,8 @@ const LAYERS: readonly (readonly string[])[] = [
   ],
   // Translate their requests into those of chat completions.
   ["src/endpoints/messages", "src/endpoints/responses"],
+  // Keeps and runs what that endpoint answers.
+  ["src/responses"],
   // Has the fields of chat completions.
   ["src/presets"],
   ["src/endpoints/table.ts"],

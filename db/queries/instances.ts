@@ -105,7 +105,9 @@ export async function noteSettled(sql: Database): Promise<void> {
   await sql`UPDATE instances i SET is_settled = true WHERE NOT alive AND NOT is_settled
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)
     AND NOT EXISTS (SELECT 1 FROM holds h WHERE h.instance_id = i.id)
-    AND NOT EXISTS (SELECT 1 FROM idempotency_records r WHERE r.instance_id = i.id AND r.status IS NULL)`;
+    AND NOT EXISTS (SELECT 1 FROM idempotency_records r WHERE r.instance_id = i.id AND r.status IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM background_responses b WHERE b.instance_id = i.id
+      AND b.state IN ('queued', 'in_progress'))`;
 }
 
 /** Forgets instances that died long ago and left nothing. */

@@ -2,15 +2,21 @@ import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
 import type { KeptResponse, StatementEffect } from "../ledger/effects.ts";
 
 /** How long a response can be read and continued (spec 3.5). */
-const LIFETIME = "30 days";
+export const LIFETIME = "30 days";
 /**
  * Longer than any call runs. Rows whose charge has not been written are left for so long, and so are those that are
  * not readable any more: a call that began before may still continue from them.
  */
 const LONGEST_CALL = "1 day";
+/** How long the contents of a response stay that does not wait for its charge to be read. */
+export const CONTENTS_KEPT = "31 days";
 
-/** Its head is the response without its output; input and output are items. In the order of their names. */
-export type ContentKind = "head" | "input" | "output";
+/**
+ * Its head is the response without its output; input and output are items. One that runs in the background has begun
+ * as the first, and where it was not answered it has ended as the second: its events, the third, have parts of their
+ * own (`background-responses.ts`). In the order of their names.
+ */
+export type ContentKind = "begun" | "ended" | "events" | "head" | "input" | "output";
 
 /** A stored response, as far as those that continue it need it. */
 export interface ResponsePlace {
@@ -106,15 +112,26 @@ export function keepResponseEffect(kept: KeptResponse): StatementEffect {
   };
 }
 
+/** Which responses are found: those that are answered, or also those in the background that are not. */
+export type Answered = "answered" | "any";
+
+/** Of a row of `responses`. */
+function isThere(sql: Database, answered: Answered): SqlFragment {
+  return answered === "answered"
+    ? sql`is_kept`
+    : sql`(is_kept OR EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id))`;
+}
+
 /** Undefined where there is none that the organization may read. */
 export async function findResponse(
   sql: Database,
   organizationId: string,
   id: string,
+  answered: Answered = "answered",
 ): Promise<ResponsePlace | undefined> {
   const [row] = await sql<{ chain_id: string; chain_bytes: string }[]>`
     SELECT chain_id, chain_bytes::text FROM responses
-    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+    WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}
       AND created_at > clock_timestamp() - ${LIFETIME}::interval`;
   return row && { id, chainId: row.chain_id, chainBytes: Number(row.chain_bytes) };
 }
@@ -127,13 +144,14 @@ export async function readChain(
   sql: Database,
   organizationId: string,
   id: string,
+  answered: Answered = "answered",
 ): Promise<{ readonly pieces: ChainPiece[]; readonly isWhole: boolean }> {
   // LIMIT and OFFSET keep it to one look into an index for each row, whatever the planner thinks of the tables.
   const rows: (ChainPiece & { previous_id: string | null })[] = [];
   const reading = sql<typeof rows>`
     WITH RECURSIVE chain AS (
       SELECT id, previous_id, 0 AS depth FROM responses
-      WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+      WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}
       UNION ALL
       SELECT before.id, before.previous_id, chain.depth + 1
       FROM chain CROSS JOIN LATERAL (
@@ -158,21 +176,27 @@ export interface ChainPiece {
 /** Reading more rows at once would hold the event loop: 4,096 take about 5 ms. */
 const ROWS_AT_ONCE = 4_096;
 
-/** Sealed contents of one kind, or of several, of those of the responses that the organization may read. */
+/**
+ * Sealed contents of one kind, or of several, of those of the responses that the organization may read. Not of those
+ * that are not charged, unless the kinds are those of their running.
+ */
 export async function readContents(
   sql: Database,
   organizationId: string,
   ids: readonly string[],
   kinds: readonly ContentKind[],
 ): Promise<ChainPiece[]> {
+  const isOfRunning = kinds.every((kind) => OF_RUNNING.has(kind));
   return sql<ChainPiece[]>`
     SELECT r.id, split_part(c.part, '.', 1) AS kind, c.sealed
     FROM responses r JOIN response_contents c ON c.response_id = r.id
     WHERE r.id = ANY (${sql.array([...ids])}::text[]) AND r.organization_id = ${organizationId}
-      AND r.is_kept AND r.created_at > clock_timestamp() - ${LIFETIME}::interval
+      AND (r.is_kept OR ${isOfRunning}) AND r.created_at > clock_timestamp() - ${LIFETIME}::interval
       AND split_part(c.part, '.', 1) = ANY (${sql.array([...kinds])}::text[])
     ORDER BY r.id, c.part`;
 }
+
+const OF_RUNNING: ReadonlySet<ContentKind> = new Set(["begun", "ended"]);
 
 /** How many bytes of input and output these responses have together. */
 export async function sizeOfResponses(
@@ -186,15 +210,19 @@ export async function sizeOfResponses(
   return Number(row!.bytes);
 }
 
-/** False where there is none that the organization may read. Its contents go with it. */
+/** False where there is none that the organization may read, or it still runs. Its contents go with it. */
 export async function deleteResponse(
   sql: Database,
   organizationId: string,
   id: string,
 ): Promise<boolean> {
   const deleted = await sql`DELETE FROM responses
-    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
-      AND created_at > clock_timestamp() - ${LIFETIME}::interval`;
+    WHERE id = ${id} AND organization_id = ${organizationId}
+      AND created_at > clock_timestamp() - ${LIFETIME}::interval
+      AND CASE WHEN EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id)
+        THEN NOT EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id
+          AND b.state IN ('queued', 'in_progress'))
+        ELSE is_kept END`;
   return deleted.count > 0;
 }
 

@@ -47,7 +47,35 @@ export const responses = pgTable(
   ],
 );
 
-/** What a response holds, in pieces of bounded length: JSON, cut anywhere. */
+/**
+ * Responses that run without their clients. The instance that runs one moves it from `queued` to `in_progress`
+ * with its first events and, when it is over, to `answered`, `failed` or `cancelled`; what a dead instance has left
+ * running becomes `answered` where its charge was written, else `failed`.
+ */
+export const backgroundResponses = pgTable(
+  "background_responses",
+  {
+    id: text("id")
+      .primaryKey()
+      .references(() => responses.id, { onDelete: "cascade" }),
+    organizationId: text("organization_id").notNull(),
+    state: text("state").notNull().default("queued"),
+    /** Of the last event that was written. */
+    lastSequence: integer("last_sequence").notNull().default(-1),
+    /** A caller has asked that it ends. */
+    isCancelling: boolean("is_cancelling").notNull().default(false),
+    /** The instance that runs it. */
+    instanceId: text("instance_id").notNull(),
+    epoch: bigint("epoch", { mode: "bigint" }).notNull(),
+  },
+  (table) => [
+    index("background_responses_running")
+      .on(table.organizationId)
+      .where(sql`state IN ('queued', 'in_progress')`),
+  ],
+);
+
+/** What a response holds, in pieces of bounded length: JSON, cut anywhere; of its events, server-sent events. */
 export const responseContents = pgTable(
   "response_contents",
   {

@@ -38,6 +38,13 @@ export function answerHeaders(
   return headers;
 }
 
+/** Headers of an answer to a call that has not been tried. */
+export function admittedHeaders(call: Call): Record<string, string> {
+  return answerHeaders(call, undefined, UNTRIED);
+}
+
+const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
+
 /** Adds those of an answer that the response cache had: of who made it, and what its provider was not sent. */
 export function addHitHeaders(
   headers: Record<string, string>,

@@ -27,7 +27,15 @@ export interface ArrivedCall<Request> extends Arrival, RunningRequest<Request> {
   readonly headers?: Headers | undefined;
   /** The caller as it stands now. Rejects where its key may not call any more. */
   admitAgain(): Promise<Caller>;
+  /**
+   * Answers the request once money is held for it, before a provider is called; what its idempotency key gives from
+   * then on goes to `keepResult`. Where it rejects, the hold is given back.
+   */
+  begin?(admitted: AdmittedCall<Request>, keepResult: KeepResult): Promise<void>;
 }
+
+/** Resolves when the result is durable that the idempotency key of a call gives, where it has one. */
+export type KeepResult = (headers: Record<string, string>, body: Uint8Array) => Promise<void>;
 
 /** A call that is routed, within its limits, and has money held for it. */
 export interface AdmittedCall<Request> extends RunningRequest<Request> {
@@ -77,6 +85,7 @@ export class ProviderCall extends CallAbort {
   modelId = "";
   /** Set by the endpoint. */
   body: ChatBody = NO_BODY;
+  asItems = false;
   onNewConnection = false;
 
   constructor(requestId: string, stream: boolean) {

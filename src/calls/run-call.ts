@@ -219,6 +219,29 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       keeping,
       noteServed: this.#noteServedOf(call, plan),
     };
+    if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
+    return this.#answer(admitted);
+  }
+
+  async #serveBegun(
+    begin: NonNullable<ArrivedCall<Request>["begin"]>,
+    admitted: AdmittedCall<Request>,
+  ): Promise<CallOutcome> {
+    const { idempotency, money } = this.#dependencies;
+    const { claim } = admitted;
+    try {
+      await begin(admitted, async (headers, body) => {
+        if (claim !== undefined) await idempotency.keep(claim, 200, headers, body);
+      });
+    } catch (error) {
+      money.release(admitted.hold);
+      throw error;
+    }
+    return this.#answer({ ...admitted, claim: undefined });
+  }
+
+  #answer(admitted: AdmittedCall<Request>): Promise<CallOutcome> {
+    const { request } = admitted;
     const { stream } = this.endpoint;
     if (request.fields.stream !== true || stream === undefined) {
       const gathered = this.endpoint.gathered?.(request);

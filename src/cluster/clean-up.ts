@@ -1,6 +1,7 @@
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
+import { failOrphanedResponses } from "../../db/queries/background-responses.ts";
 import { removeOldChanges } from "../../db/queries/changes.ts";
 import { removeOldCommitMarks } from "../../db/queries/commit-marks.ts";
 import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
@@ -121,11 +122,12 @@ async function enter(lockConnection: Database, deploymentMode: DeploymentMode): 
 
 /**
  * Finishes what dead instances left: attempts are settled at their last checkpoint, holds without one
- * are given back, and the idempotency keys of calls without a result are free again. What they owned is
- * free by their death.
+ * are given back, the idempotency keys of calls without a result are free again, and background responses
+ * have failed. What they owned is free by their death.
  */
 async function settleOrphanedWork(sql: Database, instance: InstanceIdentity): Promise<DeadSettled> {
   await freeOrphanedIdempotencyKeys(sql);
+  await failOrphanedResponses(sql);
   const settled = await settleDead(sql, instance);
   await noteSettled(sql);
   return settled;

@@ -21,6 +21,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { tellKeys } from "../master-key/master-key.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
+import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -272,6 +273,7 @@ export interface ChangeListeners {
   readonly ownKeys: OwnKeys;
   readonly definitions: KnownDefinitions;
   readonly keyring: Keyring;
+  readonly responses: ResponseServices;
 }
 
 /** Applies a change that the change feed reports. */
@@ -289,6 +291,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
+  else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
 }
@@ -306,4 +309,5 @@ export function forgetAll(listeners: ChangeListeners): void {
   webhooks.subscriptions.forgetAll();
   webhooks.deliveries.changedAll();
   webhooks.numbering.nudge();
+  listeners.responses.runs.recheck();
 }

@@ -9,6 +9,7 @@ import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
+import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
@@ -43,6 +44,7 @@ export interface EndingParts {
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
   readonly vectorStores: { close(): Promise<void> };
+  readonly responses: { readonly following: EventFollowing };
   readonly lastUse: LastUse;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
@@ -60,6 +62,8 @@ export function composeEnding(parts: EndingParts): Ending {
   return {
     announceStop: () => inFlight.announceStop(),
     async drain(graceMs) {
+      const { following } = parts.responses;
+      following.drain();
       if (await inFlight.drained(graceMs)) return;
       inFlight.cutShort();
       parts.bodies.cutShort();
@@ -67,6 +71,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.ticker.cutShort();
       parts.deadlines.expireAll();
       await inFlight.drained(CUT_SHORT_MS);
+      following.stop();
     },
     async close() {
       clearInterval(parts.sweep);

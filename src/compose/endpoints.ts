@@ -13,7 +13,6 @@ import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
 import type { ImageServices } from "../endpoints/images/endpoint.ts";
 import { LongBodies } from "../endpoints/long-bodies.ts";
 import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
-import { ResponseStore } from "../endpoints/responses/response-store.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadlines.ts";
@@ -21,6 +20,7 @@ import type { Keyring } from "../lib/keyring.ts";
 import { FairWorkThread } from "../lib/work-thread.ts";
 import type { MediaLinks } from "../media-links/media-links.ts";
 import { ProviderFailure } from "../providers/interface.ts";
+import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
@@ -47,6 +47,7 @@ interface EndpointParts
   readonly coordination: Coordination;
   readonly sql: Database;
   readonly keyring: Keyring;
+  readonly responses: ResponseServices;
   /** For long bodies. */
   readonly workThread: FairWorkThread;
   readonly media: MediaLinks;
@@ -83,6 +84,7 @@ export function composeEndpoints(options: EndpointParts) {
     healthChecks,
     coordination,
     media,
+    responses,
     hosted,
     ...parts
   } = options;
@@ -120,7 +122,7 @@ export function composeEndpoints(options: EndpointParts) {
   const endpoints = modelEndpoints(dependencies, {
     longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
-    responses: new ResponseStore(options),
+    responses,
     hosted,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });

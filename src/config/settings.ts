@@ -66,6 +66,8 @@ export interface Settings {
   /** Undefined: the gateway runs no code. */
   readonly codeInterpreter: CodeInterpreterConfig | undefined;
   readonly keepaliveMs: number;
+  /** Of one organization, over all instances. */
+  readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
 }
@@ -121,6 +123,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
+    maxBackgroundResponses: reader.integer("GATEWAY_MAX_BACKGROUND_RESPONSES", 0, 10_000),
     responseCache: {
       maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
       maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),

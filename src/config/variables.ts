@@ -216,6 +216,12 @@ const SETTINGS = [
     meaning: "silence in a stream after which a comment is sent",
   },
   {
+    name: "GATEWAY_MAX_BACKGROUND_RESPONSES",
+    default: "100",
+    meaning:
+      "background responses that an organization may have running at a time, over all instances",
+  },
+  {
     name: "GATEWAY_SHUTDOWN_GRACE_MS",
     default: "25000",
     meaning: "time that running requests have to finish after SIGTERM",

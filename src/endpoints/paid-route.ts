@@ -1,4 +1,4 @@
-import type { CallOutcome } from "../calls/call.ts";
+import type { ArrivedCall, CallOutcome } from "../calls/call.ts";
 import type { AcceptedRequest } from "../calls/endpoint.ts";
 import type { PaidCall } from "../calls/run-call.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
@@ -19,33 +19,45 @@ export type Prepare = (
   admit: () => Promise<PreparedBody["takenRate"]>,
 ) => PreparedBody | Promise<PreparedBody>;
 
+/** Answers a request in another way than with the outcome of its call; undefined where it does not. */
+export type TakeOver<Request> = (
+  context: RequestContext,
+  call: ArrivedCall<Request>,
+) => Promise<Response> | undefined;
+
 /** The route of a billed endpoint, which runs each of its requests through the paid call. */
 export function paidRoute<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
   prepare?: Prepare,
+  takeOver?: TakeOver<Request>,
 ): RouteDefinition {
+  const answer = (context: RequestContext, prepared: PreparedBody): Promise<Response> => {
+    const arrived = arrivedCall(call, context, prepared);
+    return (
+      takeOver?.(context, arrived) ??
+      call.run(arrived).then((outcome) => responseOf(context, outcome))
+    );
+  };
   return {
     ...description,
     method: "POST",
     takesIdempotencyKey: true,
     handle(context) {
       const prepared = prepare?.(context, () => call.admitReading(context)) ?? context;
-      const answered =
-        prepared instanceof Promise
-          ? prepared.then((body) => run(call, context, body))
-          : run(call, context, prepared);
-      return answered.then((outcome) => responseOf(context, outcome));
+      return prepared instanceof Promise
+        ? prepared.then((body) => answer(context, body))
+        : answer(context, prepared);
     },
   };
 }
 
-function run<Request extends AcceptedRequest, Answer>(
+function arrivedCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   context: RequestContext,
   { body, takenRate }: PreparedBody,
-): Promise<CallOutcome> {
-  return call.run({
+): ArrivedCall<Request> {
+  return {
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
@@ -57,10 +69,10 @@ function run<Request extends AcceptedRequest, Answer>(
     clientSignal: context.request.signal,
     log: context.log,
     admitAgain: () => context.admitAgain(),
-  });
+  };
 }
 
-function responseOf(context: RequestContext, outcome: CallOutcome): Response {
+export function responseOf(context: RequestContext, outcome: CallOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
     const headers = {

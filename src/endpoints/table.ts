@@ -1,6 +1,8 @@
 import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
+import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
+import { storedResponseRoutes } from "../responses/stored-routes.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
@@ -11,8 +13,6 @@ import { messagesRoute } from "./messages/endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
 import type { HostedServices } from "./responses/hosted-tools.ts";
-import type { ResponseStore } from "./responses/response-store.ts";
-import { storedResponseRoutes } from "./responses/stored-routes.ts";
 import { speechRoute } from "./speech/endpoint.ts";
 import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
 
@@ -21,7 +21,7 @@ interface EndpointServices {
   readonly longBodies: LongBodies;
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
-  readonly responses: ResponseStore;
+  readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
 
@@ -38,8 +38,10 @@ export function modelEndpoints(
     ...transcriptionRoutes(dependencies, workThread),
     messagesRoute(dependencies, longBodies, workThread),
     countTokensRoute(dependencies, longBodies, workThread),
-    responsesRoute(dependencies, longBodies, workThread, responses, hosted),
-    countInputRoute(dependencies, longBodies, workThread, responses, hosted),
+    responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
+      answerBackground(responses, ...call),
+    ),
+    countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];
 }

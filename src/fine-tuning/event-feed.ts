@@ -2,6 +2,7 @@ import type { Database } from "../../db/client.ts";
 import { eventsAfter, type JobEvent } from "../../db/queries/fine-tuning-events.ts";
 import { findJob } from "../../db/queries/fine-tuning-jobs.ts";
 import type { Clock } from "../lib/clock.ts";
+import { Ears } from "../lib/ears.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { SharedRoom } from "../lib/fair-share.ts";
 import { isFinal } from "../lib/fine-tuning-job.ts";
@@ -38,7 +39,7 @@ const PAGE = 100;
 /** The events of jobs as they come, on every instance: `notice` reports changes to followers. */
 export class EventFeeds {
   readonly #dependencies: FeedDependencies;
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #ears = new Ears();
   readonly #stopped = new AbortController();
   readonly #slots = new SharedRoom(MAX_FEEDS, MAX_FEEDS_OF_ORGANIZATION);
 
@@ -48,11 +49,11 @@ export class EventFeeds {
 
   /** Something about the job has changed. */
   notice(jobId: string): void {
-    for (const wake of this.#waiting.get(jobId) ?? []) wake();
+    this.#ears.notice(jobId);
   }
 
   noticeAll(): void {
-    for (const jobId of this.#waiting.keys()) this.notice(jobId);
+    this.#ears.noticeAll();
   }
 
   /** Ends every feed. */
@@ -89,7 +90,7 @@ export class EventFeeds {
     const signal = AbortSignal.any([follower.signal, this.#stopped.signal]);
     const endsAtMs = clock.nowMs() + MAX_FEED_MS;
     let sequence = after;
-    const ear = new Ear(this.#waiting, jobId, signal);
+    const ear = this.#ears.open(jobId, signal);
     try {
       while (!signal.aborted && clock.nowMs() < endsAtMs) {
         // The job first: what it has told when it has ended is then all there is.
@@ -125,50 +126,4 @@ function isAllowed(follower: Follower): Promise<boolean> {
     () => true,
     () => false,
   );
-}
-
-/** Receives the events of a job, including those before it listened. */
-class Ear {
-  readonly #ears: Map<string, Set<() => void>>;
-  readonly #jobId: string;
-  readonly #signal: AbortSignal;
-  #heard = false;
-  #wake: () => void = () => {};
-  readonly #hear = () => {
-    this.#heard = true;
-    this.#wake();
-  };
-
-  constructor(ears: Map<string, Set<() => void>>, jobId: string, signal: AbortSignal) {
-    this.#ears = ears;
-    this.#jobId = jobId;
-    this.#signal = signal;
-    const others = ears.get(jobId) ?? new Set();
-    ears.set(jobId, others.add(this.#hear));
-    signal.addEventListener("abort", this.#hear);
-  }
-
-  /** Resolves when something was heard, with false; or with true after `forMs` of silence. */
-  async listen(clock: Clock, forMs: number): Promise<boolean> {
-    const isQuiet =
-      !this.#heard &&
-      !this.#signal.aborted &&
-      (await new Promise<boolean>((resolve) => {
-        const cancel = clock.after(forMs, () => resolve(true));
-        this.#wake = () => {
-          cancel();
-          resolve(false);
-        };
-      }));
-    this.#wake = () => {};
-    this.#heard = false;
-    return isQuiet;
-  }
-
-  close(): void {
-    this.#signal.removeEventListener("abort", this.#hear);
-    const ears = this.#ears.get(this.#jobId);
-    ears?.delete(this.#hear);
-    if (ears?.size === 0) this.#ears.delete(this.#jobId);
-  }
 }

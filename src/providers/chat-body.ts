@@ -4,7 +4,28 @@ import type { AbortNotice } from "./transport/call-abort.ts";
  * A validated chat request in OpenAI's words: without the gateway's own fields, with `model`, `stream` and, for
  * streams, `stream_options.include_usage` set; the limit of output tokens as `max_tokens`.
  */
-export type ChatRequestFields = Readonly<Record<string, unknown>>;
+export type ChatRequestFields = Readonly<Record<string, unknown>> & {
+  readonly [AS_ITEMS]?: ItemsRequest;
+};
+
+/**
+ * The member of a request that has what chats have no words for, in the form of OpenAI's Responses interface. A
+ * symbol, because clients name members of their requests as they like.
+ */
+export const AS_ITEMS: unique symbol = Symbol("as items");
+
+type Item = Readonly<Record<string, unknown>>;
+
+/** In the place of a chat's messages and tools. */
+export interface ItemsRequest {
+  /** The conversation; what continues reasoning stands in `details`, as chats have it. */
+  readonly input: readonly Item[];
+  readonly tools: readonly Item[];
+  readonly toolChoice: unknown;
+  readonly include: readonly string[];
+  /** Of tools that the provider runs. */
+  readonly maxToolCalls: number | undefined;
+}
 
 /**
  * What a wire makes of a chat request: a pure function, and the module that exports it. The event loop calls the

@@ -39,6 +39,8 @@ export interface ChatCall extends ModelCall {
   /** The request, from which the wire's BodyRender makes what is sent: see `chat-body.ts`. */
   readonly body: ChatBody;
   readonly stream: boolean;
+  /** The request is in items, which OpenAI's Responses interface alone has: see `AS_ITEMS`. */
+  readonly asItems?: boolean;
 }
 
 /** Pieces of a streamed answer: bytes as they came, or typed events. */
@@ -162,6 +164,8 @@ export type ChatEvent =
       readonly choice: number;
       readonly item?: number;
       readonly text: string;
+      /** Of a message: whether it is the answer, or said on the way to it. */
+      readonly phase?: string;
       /** In OpenAI's form, of this piece. */
       readonly logprobs?: unknown;
       readonly annotations?: readonly unknown[];
@@ -179,6 +183,18 @@ export type ChatEvent =
       readonly choice: number;
       readonly item?: number;
       readonly text: string;
+    }
+  /**
+   * An item that chats have no words for, such as a call of a tool that the provider runs, as OpenAI's Responses
+   * interface has it: its beginning, an event of its own, and its end. Chats pass it over.
+   */
+  | {
+      readonly type: "foreign_item";
+      readonly choice: number;
+      readonly item: number;
+      /** The type of an event, or what of the item `fields` are. */
+      readonly step: "added" | "done" | { readonly event: string };
+      readonly fields: Readonly<Record<string, unknown>>;
     }
   /** An image that the model has made, as a data URL. */
   | { readonly type: "image"; readonly choice: number; readonly url: string }
@@ -274,6 +290,10 @@ export interface Provider {
   readonly audio?: AudioFields;
   /** The wire of that model demands a limit of output tokens: where the caller states none, the model's is sent. */
   needsOutputLimit?(model: string, modelId?: string): boolean;
+  /**
+   * Whether a model can be sent requests in items: "always" where it takes nothing else. Absent where none can.
+   */
+  takesItems?(model: string, modelId?: string): "always" | "able" | undefined;
   /**
    * Its usage tells for how long the tokens written to a cache are kept. Without it a request that asks for
    * more than five minutes is refused, because its price could not be told.

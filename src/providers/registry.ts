@@ -16,7 +16,7 @@ import { mistralAudio } from "./mistral/audio.ts";
 import { createOllamaProvider } from "./ollama/ollama-provider.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
-import { wireDialect } from "./openai/wire-dialects.ts";
+import { takesItems, wireDialect } from "./openai/wire-dialects.ts";
 import { createSandboxProvider } from "./sandbox/chat-provider.ts";
 import {
   SandboxFineTuning,
@@ -65,7 +65,10 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
     return {
       fields: provider.fields,
       // Of others it is not known whether their usage has tokens of sound.
-      ...(settings.type === "openai" && { metersMedia: true as const }),
+      ...(settings.type === "openai" && {
+        metersMedia: true as const,
+        takesItems: (model: string, modelId?: string) => takesItems("openai", model, modelId),
+      }),
       chat: (call) => provider.chat(call),
       embed: provider.embed,
       speak: provider.speak,

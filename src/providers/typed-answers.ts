@@ -235,9 +235,20 @@ export function answerBytes(event: ChatEvent): number {
     case "text":
     case "refusal":
       return Buffer.byteLength(event.text);
+    case "foreign_item":
+      return foreignBytes(event);
     default:
       return 0;
   }
+}
+
+/** What the model wrote of it, as far as it came in pieces. */
+function foreignBytes({
+  step,
+  fields,
+}: Extract<ChatEvent, { readonly type: "foreign_item" }>): number {
+  const isDelta = typeof step === "object" && step.event.endsWith(".delta");
+  return isDelta && typeof fields.delta === "string" ? Buffer.byteLength(fields.delta) : 0;
 }
 
 /** A provider's reasoning that only it can read is output too. */

@@ -43,6 +43,8 @@ export interface OpenedTools {
 export interface ToolFactory {
   /** The types that requests know it by: "web_search", "web_search_preview". */
   readonly types: readonly string[];
+  /** False where the gateway lacks a setting for it: models whose providers run such tools themselves have it still. */
+  readonly isSet?: boolean;
   /** Throws 400 where the options are wrong, or the gateway lacks a setting for it, naming that. */
   create(requested: RequestedTool, place: RequestedPlace): RequestTools;
 }
@@ -71,6 +73,12 @@ export class ToolRegistry {
     this.#factories = new Map(
       factories.flatMap((factory) => factory.types.map((type) => [type, factory] as const)),
     );
+  }
+
+  /** Whether the gateway is set to run tools of that type. */
+  runs(type: string): boolean {
+    const factory = this.#factories.get(type);
+    return factory !== undefined && factory.isSet !== false;
   }
 
   /** Throws 400. */

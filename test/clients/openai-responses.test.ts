@@ -4,6 +4,7 @@ import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 import { type BuiltInGateway, startBuiltInGateway } from "../support/built-in-gateway.ts";
 import { billOf, expectBooksClosed } from "../support/ledger-checks.ts";
+import { vectorStoreOf } from "../support/vector-store.ts";
 import type { Behaviour } from "../upstream/behaviours.ts";
 
 const MODEL = "openai/gpt-4o-mini";
@@ -39,7 +40,45 @@ const lastMessages = () =>
     reasoning?: string;
   }[];
 
+const SEARCH: Behaviour = {
+  do: "complete",
+  toolCalls: [{ name: "file_search", arguments: '{"query":"sea"}' }],
+};
+const CITED: Behaviour = { do: "complete", content: "It is calm, says sea.txt." };
+const store = () => vectorStoreOf(gateway, { "sea.txt": "The sea is calm." });
+
 describe("openai", () => {
+  test("has files searched, whole and streamed, and goes on from what was found", async () => {
+    const tools = [{ type: "file_search" as const, vector_store_ids: [await store()] }];
+    const asked = { model: MODEL, input: "How is the sea?", tools } as const;
+    upstreamDoes(SEARCH, CITED, SEARCH, CITED, ANSWER);
+    const include = ["file_search_call.results" as const];
+    const response = await openai.responses.create({ ...asked, include });
+    expect(response.output_text).toBe("It is calm, says sea.txt.");
+    const [run] = response.output;
+    if (run?.type !== "file_search_call") throw new Error(`no search: ${run?.type}`);
+    expect(run).toMatchObject({ status: "completed", queries: ["sea"] });
+    expect(run.results).toMatchObject([{ filename: "sea.txt", text: "The sea is calm." }]);
+    const helper = openai.responses.stream(asked);
+    const seen = new Set<string>();
+    for await (const { type } of helper) seen.add(type);
+    expect(seen).toContain("response.file_search_call.searching");
+    const streamed = await helper.finalResponse();
+    expect(streamed.output_text).toBe(response.output_text);
+    await openai.responses.create({
+      ...asked,
+      input: "And now?",
+      previous_response_id: response.id,
+    });
+    expect(lastMessages().map(({ role }) => role)).toEqual([
+      "user",
+      "assistant",
+      "tool",
+      "assistant",
+      "user",
+    ]);
+  });
+
   test("creates a response, retrieves, lists and deletes it", async () => {
     upstreamDoes(ANSWER);
     const response = await openai.responses.create({ model: MODEL, input: "How is the sea?" });
@@ -82,6 +121,36 @@ describe("openai", () => {
     expect(final.output_text).toBe("It is calm.");
     expect(final.status).toBe("completed");
   });
+
+  test("runs a response in the background, polls it, follows it from an event, and cancels one", async () => {
+    upstreamDoes({ ...ANSWER, firstDelayMs: 50, delayMs: 30 }, ANSWER, {
+      do: "endless",
+      delayMs: 5,
+    });
+    const input = { model: MODEL, input: "How is the sea?", background: true } as const;
+    let polled = await openai.responses.create(input);
+    expect(polled.status).toBe("queued");
+    while (polled.status === "queued" || polled.status === "in_progress") {
+      polled = await openai.responses.retrieve(polled.id);
+    }
+    expect([polled.status, polled.output_text]).toEqual(["completed", "It is calm."]);
+    const events = await Array.fromAsync(await openai.responses.create({ ...input, stream: true }));
+    const { response } = events.at(-1) as { response: OpenAI.Responses.Response };
+    const rest = await openai.responses.retrieve(response.id, {
+      ...{ stream: true, starting_after: 4 },
+    });
+    expect(await Array.fromAsync(rest)).toEqual(events.slice(5));
+    const helper = openai.responses.stream({ response_id: response.id, starting_after: 4 });
+    expect((await helper.finalResponse()).output_text).toBe("It is calm.");
+    const { id } = await openai.responses.create(input);
+    expect((await openai.responses.cancel(id)).status).toBe("cancelled");
+    expect((await openai.responses.retrieve(id)).status).toBe("cancelled");
+    const cancelPlain = async () => openai.responses.cancel((await plain()).id);
+    upstreamDoes(ANSWER);
+    await expect(cancelPlain()).rejects.toMatchObject({ code: "response_not_cancellable" });
+  });
+
+  const plain = () => openai.responses.create({ model: MODEL, input: "hello" });
 
   test("calls tools, and goes on from the response that called", async () => {
     upstreamDoes(CALL, ANSWER);
@@ -139,6 +208,20 @@ describe("ai, with OpenAI's responses model", () => {
     description: LOOK.description,
     inputSchema: jsonSchema<{ at: string }>(LOOK.parameters as never),
     execute: async ({ at }) => `${at} is calm`,
+  });
+
+  test("has files searched by the gateway, whole and streamed, and shows what is cited", async () => {
+    const openAi = createOpenAI({ baseURL: gateway.apiUrl, apiKey: gateway.secretKey });
+    const tools = { file_search: openAi.tools.fileSearch({ vectorStoreIds: [await store()] }) };
+    const asked = { model: responses(), prompt: "How is the sea?", tools, maxRetries: 0 };
+    upstreamDoes(SEARCH, CITED, SEARCH, CITED);
+    const whole = await generateText(asked);
+    expect(whole.text).toBe("It is calm, says sea.txt.");
+    expect(whole.toolResults).toMatchObject([{ toolName: "file_search" }]);
+    expect(whole.sources).toMatchObject([{ sourceType: "document", filename: "sea.txt" }]);
+    const streamed = streamText(asked);
+    expect(await streamed.text).toBe(whole.text);
+    expect(await streamed.toolResults).toMatchObject([{ toolName: "file_search" }]);
   });
 
   test("runs tools over turns whose items it refers to by their ids", async () => {

@@ -54,6 +54,7 @@ describe("without any variable", () => {
       vectorStoreModel: undefined,
       codeInterpreter: undefined,
       keepaliveMs: 15_000,
+      maxBackgroundResponses: 100,
       shutdownGraceMs: 25_000,
       stripe: undefined,
       s3: undefined,

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { type ChatRequest, ITEM_FORM } from "../../src/endpoints/chat-completions/request.ts";
 import { chatRequestOf } from "../../src/endpoints/responses/chat-request.ts";
 import { encryptedContent } from "../../src/endpoints/responses/reasoning-content.ts";
 import type { Item, ResponsesBody } from "../../src/endpoints/responses/request.ts";
@@ -21,7 +22,9 @@ const turnOf = (
 });
 const translated = (fields: Fields, earlier?: readonly Item[], referable?: readonly Item[]) =>
   chatRequestOf(turnOf(fields, earlier, referable));
-const chatOf = (fields: Fields) => translated(fields).request;
+/** Without its other form, which only some providers are sent. */
+const chatOf = (fields: Fields) => plain(translated(fields).request);
+const plain = ({ [ITEM_FORM]: _, ...request }: ChatRequest) => request;
 const messagesOf = (input: readonly Fields[]) => chatOf({ input }).messages;
 
 const said = (text: string, id = "msg_1") => ({
@@ -217,7 +220,7 @@ describe("fields of a request", () => {
       stream: true,
     });
     expect(untranslated).toEqual([]);
-    expect(request).toEqual({
+    expect(plain(request)).toEqual({
       model: "test/model",
       messages: [{ role: "user", content: "hello" }],
       stream: true,
@@ -276,20 +279,83 @@ describe("fields of a request", () => {
   });
 });
 
+test("runs of the gateway's own tools go back to the model with what they returned", () => {
+  const found = { file_id: "file_1", filename: "a.txt", text: "at six", score: 1 };
+  const runs = [
+    { type: "file_search_call", id: "fs_1", queries: ["when"], results: [found] },
+    {
+      type: "code_interpreter_call",
+      id: "ci_1",
+      code: "1",
+      outputs: [{ type: "logs", logs: "1" }],
+    },
+    { type: "web_search_call", id: "ws_1", action: { type: "search", query: "when" } },
+    { type: "function_call", call_id: "c1", name: "look", arguments: "{}" },
+  ];
+  const said = { role: "assistant", content: [{ type: "output_text", text: "At six." }] };
+  const body = {
+    tools: [
+      { type: "file_search", vector_store_ids: ["vs_1"] },
+      { type: "web_search" },
+      { type: "code_interpreter", container: { type: "auto" } },
+    ],
+    input: [
+      { role: "user", content: "when?" },
+      ...runs,
+      { type: "function_call_output", call_id: "c1", output: "dark" },
+      ...runs.slice(0, 1),
+      said,
+    ],
+  };
+  const { request, untranslated } = translated(body);
+  const messages = request.messages as unknown as Fields[];
+  expect(messages.map(({ role }) => role)).toEqual([
+    "user",
+    "assistant",
+    "tool",
+    "tool",
+    "tool",
+    "assistant",
+    "tool",
+    "assistant",
+  ]);
+  expect(messages[1]!.tool_calls).toMatchObject([
+    { id: "fs_1", function: { name: "file_search", arguments: '{"query":"when"}' } },
+    { id: "ci_1", function: { name: "code_interpreter", arguments: '{"code":"1"}' } },
+    { id: "c1", function: { name: "look" } },
+  ]);
+  expect(messages[2]).toMatchObject({ tool_call_id: "fs_1", content: JSON.stringify([found]) });
+  expect(messages.at(-1)).toEqual({ role: "assistant", content: "At six." });
+  expect([...untranslated]).toEqual([]);
+  // A model that is not offered them would not know what they are.
+  const without = translated({ ...body, tools: [] });
+  expect([...without.untranslated].sort()).toEqual([
+    "input.code_interpreter_call",
+    "input.file_search_call",
+    "input.web_search_call",
+  ]);
+});
+
 describe("what is refused, with its place", () => {
   const look = { type: "function", name: "look" };
   const cases: readonly (readonly [Fields, string, string])[] = [
-    [{ background: true }, "unsupported_parameter", "background"],
+    [{ background: true, store: false }, "invalid_body", "background"],
     [{ conversation: "conv_1" }, "unsupported_parameter", "conversation"],
     [{ prompt: { id: "p" } }, "unsupported_parameter", "prompt"],
     [{ service_tier: "priority" }, "unsupported_parameter", "service_tier"],
-    [{ tools: [{ type: "image_generation" }] }, "unsupported_parameter", "tools.0.type"],
     [{ tools: [{ type: "function" }] }, "invalid_body", "tools.0.name"],
     [{ tool_choice: "required" }, "invalid_body", "tool_choice"],
     [
       { tools: [look], tool_choice: { type: "function", name: "x" } },
       "invalid_body",
       "tool_choice.name",
+    ],
+    [{ tools: [{ type: "riddle" }] }, "unsupported_parameter", "tools.0.type"],
+    [{ max_tool_calls: 1_001 }, "invalid_body", "max_tool_calls"],
+    [
+      { input: [{ type: "computer_call_output", call_id: "c", output: { file_id: "f" } }] },
+      "unsupported_parameter",
+      "input.0.output.file_id",
     ],
     [{ tool_choice: { type: "web_search" } }, "invalid_body", "tool_choice.type"],
     [{ tool_choice: { type: "image_generation" } }, "unsupported_parameter", "tool_choice.type"],

@@ -57,8 +57,35 @@ export function assertOpenResponses(name: string, value: unknown): void {
   throw new Error(`no ${name}: ${faults}\n${JSON.stringify(value).slice(0, 2_000)}`);
 }
 
-/** The events of a stream; throws where a frame, an event or their order is not as described. */
-export function responseEvents(text: string): Fields[] {
+const FOREIGN_ITEMS = /^(?:[a-z_]+_call|mcp_[a-z_]+)$/;
+const FOREIGN_EVENTS = /^response\.(?:[a-z_]+_call(?:_[a-z]+)?|mcp_[a-z_]+)\.[a-z_]+$/;
+
+function isForeign({ type }: Fields): boolean {
+  return type !== "function_call" && FOREIGN_ITEMS.test(String(type));
+}
+
+/** Without what the description has no schemas for: OpenAI's own tools, their items, and further annotations. */
+export function withoutForeign(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutForeign);
+  if (typeof value !== "object" || value === null) return value;
+  const holder = value as Fields;
+  const keep: Readonly<Record<string, (one: Fields) => boolean>> = {
+    output: (item) => !isForeign(item),
+    tools: ({ type }) => type === "function",
+    annotations: ({ type }) => type === "url_citation",
+  };
+  const entries = Object.entries(holder).map(([name, member]) => {
+    const kept = keep[name] !== undefined && Array.isArray(member);
+    return [name, withoutForeign(kept ? member.filter(keep[name]!) : member)];
+  });
+  return Object.fromEntries(entries);
+}
+
+/**
+ * The events of a stream; throws where a frame, an event or their order is not as described.
+ * @param allowsForeign what the description has no schemas for is not looked at
+ */
+export function responseEvents(text: string, { allowsForeign = false } = {}): Fields[] {
   const frames = text.split("\n\n").filter((frame) => frame !== "" && !frame.startsWith(":"));
   const isWhole = frames.at(-1) === "data: [DONE]";
   const events = (isWhole ? frames.slice(0, -1) : frames).map((frame) => {
@@ -69,9 +96,14 @@ export function responseEvents(text: string): Fields[] {
   });
   for (const [at, event] of events.entries()) {
     if (event.sequence_number !== at) throw new Error(`event ${at} has another number`);
+    const { item, annotation } = event as Record<string, Fields | undefined>;
+    const isOther = annotation !== undefined && annotation.type !== "url_citation";
     const schema = EVENTS.get(event.type as string);
+    const isOwn = schema === undefined && FOREIGN_EVENTS.test(String(event.type));
+    const isUndescribed = isOwn || isOther || (item !== undefined && isForeign(item));
+    if (allowsForeign && isUndescribed) continue;
     if (schema === undefined) throw new Error(`no event of the description: ${event.type}`);
-    assertOpenResponses(schema, event);
+    assertOpenResponses(schema, allowsForeign ? withoutForeign(event) : event);
   }
   const { type } = events.at(-1) ?? {};
   if (isWhole !== (type === "response.completed" || type === "response.incomplete")) {

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { YAML } from "bun";
 import { asArray, asCount, asObject, asText, type JsonObject } from "./json.ts";
 
 /** An answer of OpenAI's Responses interface as it was recorded, and what it says. */
@@ -28,8 +29,15 @@ interface SaidByResponse {
 const FOLDER = "vercel-ai/openai-responses";
 const FIXTURES = join(import.meta.dir, "..", "fixtures");
 
+/** Whole conversations of HTTP. */
+const CASSETTES = [
+  "pydantic-ai/openai/test_openai_responses_stream.yaml",
+  "pydantic-ai/openai/test_openai_responses_model_file_search_tool_stream.yaml",
+];
+
 export function responsesRecordings(): ResponsesRecording[] {
-  return readdirSync(join(FIXTURES, FOLDER)).flatMap((file) => {
+  const ofCassettes = CASSETTES.flatMap((name) => streamsIn(name, cassetteLines(name)));
+  const ofFolder = readdirSync(join(FIXTURES, FOLDER)).flatMap((file) => {
     const name = `${FOLDER}/${file}`;
     const text = readFileSync(join(FIXTURES, name), "utf8");
     if (file.endsWith(".chunks.txt")) return streamsIn(name, text);
@@ -37,6 +45,17 @@ export function responsesRecordings(): ResponsesRecording[] {
     if (body.object !== "response") return [];
     return [{ name, stream: false, text: JSON.stringify(body), said: saidBy(body) }];
   });
+  return [...ofFolder, ...ofCassettes];
+}
+
+function cassetteLines(name: string): string {
+  const cassette = asObject(YAML.parse(readFileSync(join(FIXTURES, name), "utf8")));
+  return asArray(cassette.interactions)
+    .map(asObject)
+    .filter(({ request }) => asText(asObject(request).uri).endsWith("/responses"))
+    .map(({ response }) => asText(asObject(asObject(response).body).string))
+    .flatMap((text) => [...text.matchAll(/^data: (\{.*)$/gm)].map(([, json]) => json))
+    .join("\n");
 }
 
 /** The file of a conversation holds a stream for each turn. */

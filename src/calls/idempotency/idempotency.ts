@@ -116,6 +116,17 @@ export class Idempotency {
     return storeResultEffect(claim, { status, headers, body: sealed }, keyring, options);
   }
 
+  /** Keeps the result of a call whose charge is still to come. Rejects where the claim is not there any more. */
+  async keep(
+    claim: IdempotencyClaim,
+    status: number,
+    headers: Record<string, string>,
+    body: Uint8Array,
+  ): Promise<void> {
+    const effect = this.store(claim, status, headers, body, { isClaimNeeded: true });
+    await this.#dependencies.sql.begin((transaction) => effect.run(transaction));
+  }
+
   /** Resolves when the key is free, or after a moment, and then it will be. Never rejects. */
   async free(claim: IdempotencyClaim): Promise<void> {
     await doneInTime(this.#frees.free(claim), this.#dependencies.clock, FREE_PATIENCE_MS);

@@ -1,6 +1,11 @@
 import type { Candidate, RoutePlan } from "../../calls/routing/plan-route.ts";
-import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
-import { type ChatMessage, type ChatRequest, LONG_BODY } from "./request.ts";
+import {
+  AS_ITEMS,
+  type ChatBody,
+  type ChatRequestFields,
+  ShortBody,
+} from "../../providers/chat-body.ts";
+import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
@@ -43,7 +48,7 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  added?: AddedParts,
+  { added, asItems }: Pick<BodyShape, "added" | "asItems"> = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
@@ -54,6 +59,7 @@ export function providerBody(
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
     ...(added !== undefined && { added }),
+    ...(asItems === true && { asItems }),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
@@ -74,14 +80,20 @@ export interface BodyShape {
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
   /** The answer is read as a stream, whether or not the request asks for one. */
-  readonly added?: AddedParts;
+  readonly added?: AddedParts | undefined;
+  /** Whether the candidate is sent the request in items; nothing is added then. */
+  readonly asItems?: boolean;
 }
 
 const NOTHING: readonly string[] = [];
 
-export function shapedBody(request: ChatRequest, shape: BodyShape): Record<string, unknown> {
-  const { model, outputTokens } = shape;
-  const body: Record<string, unknown> = { model };
+export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
+  const { model, outputTokens, asItems } = shape;
+  const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
+  const body: Record<string, unknown> & ChatRequestFields = {
+    model,
+    ...(items !== undefined && { [AS_ITEMS]: items }),
+  };
   // A request may hold as many unknown fields as fit into it.
   const leftOut = shape.leftOut.length === 0 ? undefined : new Set(shape.leftOut);
   for (const field in request) {

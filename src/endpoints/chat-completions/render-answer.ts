@@ -234,7 +234,7 @@ class ChunkRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     else if (event.type === "tool_call") this.#addToolCall(event);
     else if (event.type === "image") this.#addImage(event);
     // Chats have no place for them: what came of it is in the text.
-    else if (event.type !== "tool_run") this.#addText(event);
+    else if (event.type !== "tool_run" && event.type !== "foreign_item") this.#addText(event);
   }
 
   #addText(event: Extract<ChatEvent, { readonly text: string }>): void {

@@ -1,4 +1,5 @@
 import type { ProviderPreferences } from "../../calls/routing/preferences.ts";
+import type { ItemsRequest } from "../../providers/chat-body.ts";
 import type { LongChatBody } from "./long-chat.ts";
 
 /** The endpoint, as the hash of an idempotent call names it. */
@@ -6,6 +7,9 @@ export const CHAT_ROUTE = "POST /v1/chat/completions";
 
 /** The member of a request that stands for the whole of it where that lies in a work thread. */
 export const LONG_BODY: unique symbol = Symbol("long body");
+
+/** The member that has what no chat has words for. */
+export const ITEM_FORM: unique symbol = Symbol("item form");
 
 /** A chat completion request after its schema was checked (spec 4.5). Further members go to the provider. */
 export interface ChatRequest {
@@ -41,6 +45,8 @@ export interface ChatRequest {
    * the gateway itself reads (`leanRequest`), and `messages` is empty.
    */
   readonly [LONG_BODY]?: LongChatBody;
+  /** Makes its form in items, without the tools that a candidate lacks: see `planResponses`. */
+  readonly [ITEM_FORM]?: (leftOut: readonly string[]) => ItemsRequest;
   readonly [field: string]: unknown;
 }
 

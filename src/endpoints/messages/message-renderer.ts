@@ -79,8 +79,9 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
     else if (this.failure !== undefined) return;
     else if (event.type === "error") this.noteReportedError(event.failure);
     else if (event.choice !== 0 || this.#finish !== undefined) return;
-    // No model of images serves messages, nor is one offered tools of the gateway's own there.
+    // No model of images serves messages, nor is one offered tools that the gateway or a provider runs.
     else if (event.type === "image" || event.type === "tool_run") return;
+    else if (event.type === "foreign_item") return;
     else {
       this.startedChoices = 1;
       if (event.type === "finish") this.#end(event.reason, event.stopSequence);

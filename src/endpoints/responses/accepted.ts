@@ -1,14 +1,26 @@
 import type { AdmittedCall } from "../../calls/call.ts";
 import type { AcceptedRequest } from "../../calls/endpoint.ts";
+import type { GatewayError } from "../../lib/errors.ts";
 import type { ToolRegistry } from "../../tools/registry.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
 import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
-import { factsOf, type ResponsesFacts } from "./request-facts.ts";
+import { factsOf, type HostedFacts, type ResponsesFacts } from "./request-facts.ts";
+import type { ResponseRenderer } from "./response-renderer.ts";
 import type { ChainPlace } from "./response-store.ts";
 import { itemsJson, storedInput } from "./stored-items.ts";
+
+/** What the call of a background response has come to. */
+export interface BackgroundProgress {
+  /** Of the candidate that was last called. */
+  renderer: ResponseRenderer | undefined;
+  failure: GatewayError | undefined;
+}
+
+/** Sent when a background response begins: that it is created and that it waits. */
+export const BEGUN_EVENTS = 2;
 
 /** A request of the Responses API as it was accepted. */
 export class AcceptedResponse implements AcceptedRequest {
@@ -21,6 +33,8 @@ export class AcceptedResponse implements AcceptedRequest {
   readonly place: ChainPlace | undefined;
   /** Unix seconds. */
   readonly createdAt: number;
+  /** Where it runs without its client. */
+  readonly background: BackgroundProgress | undefined;
   /** Undefined where the gateway runs no tools for it. */
   readonly hosted: HostedTools | undefined;
   /** Of its prompt, with the functions that the model is offered by the gateway. */
@@ -34,13 +48,14 @@ export class AcceptedResponse implements AcceptedRequest {
     hosted: HostedTools | undefined,
   ) {
     this.#prepared = prepared;
-    this.facts = facts;
+    this.facts = hosted === undefined ? facts : { ...facts, runsHere: true };
     this.hosted = hosted;
     this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.known.size);
     this.fields = facts.chat;
     this.bodyHash = facts.chat[LONG_BODY]?.hash;
     this.place = prepared.place;
     this.createdAt = createdAt;
+    this.background = facts.isBackground ? { renderer: undefined, failure: undefined } : undefined;
   }
 
   /** Whether a thread has its input, as long as a provider may be sent it. */
@@ -57,6 +72,14 @@ export class AcceptedResponse implements AcceptedRequest {
 
 export type AdmittedResponse = AdmittedCall<AcceptedResponse>;
 
+/** Where the gateway could run none of the tools, they are left to providers that run them themselves. */
+function runsHere(
+  facts: ResponsesFacts,
+  registry: ToolRegistry,
+): facts is ResponsesFacts & { readonly hosted: HostedFacts } {
+  return facts.hosted?.tools.some(([, { type }]) => registry.runs(type)) === true;
+}
+
 /** @param prepared whose body has passed its checks. Throws 400. */
 export function acceptResponse(
   prepared: ShortTurn | LongResponses,
@@ -64,6 +87,6 @@ export function acceptResponse(
   registry: ToolRegistry,
 ): AcceptedResponse {
   const facts = prepared instanceof LongResponses ? prepared.facts : factsOf(prepared.turn);
-  const hosted = facts.hosted && new HostedTools(facts.hosted, registry);
+  const hosted = runsHere(facts, registry) ? new HostedTools(facts.hosted, registry) : undefined;
   return new AcceptedResponse(prepared, facts, createdAt, hosted);
 }

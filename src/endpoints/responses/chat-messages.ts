@@ -14,6 +14,8 @@ interface Answer {
   readonly texts: string[];
   readonly calls: Fields[];
   readonly details: Fields[];
+  /** What tools of the gateway's own have returned: messages that follow it. */
+  readonly outputs: ChatMessage[];
   reasoning: string;
 }
 
@@ -21,9 +23,14 @@ interface Answer {
  * Items as messages of the chat call: what the assistant thought, said and called becomes one message, outputs
  * of tools one each, and media in outputs follow in a message of the user. Types of items and parts that have no
  * counterpart are left out and added to `untranslated`.
+ * @param runHere functions by which the gateway runs tools for this request
  */
-export function chatMessages(items: readonly Item[], untranslated: Set<string>): ChatMessage[] {
-  const conversation = new Conversation(untranslated);
+export function chatMessages(
+  items: readonly Item[],
+  untranslated: Set<string>,
+  runHere: ReadonlySet<unknown>,
+): ChatMessage[] {
+  const conversation = new Conversation(untranslated, runHere);
   for (const item of items) conversation.add(item);
   return conversation.end();
 }
@@ -35,8 +42,11 @@ class Conversation {
   /** Of the outputs so far; the next outputs come before them. */
   #media: ContentPart[] = [];
 
-  constructor(untranslated: Set<string>) {
+  readonly #runHere: ReadonlySet<unknown>;
+
+  constructor(untranslated: Set<string>, runHere: ReadonlySet<unknown>) {
     this.#untranslated = untranslated;
+    this.#runHere = runHere;
   }
 
   add(item: Item): void {
@@ -59,7 +69,7 @@ class Conversation {
         this.#addReasoning(item);
         return;
       default:
-        this.#untranslated.add(`input.${item.type}`);
+        this.#addRun(item);
     }
   }
 
@@ -71,11 +81,29 @@ class Conversation {
 
   #current(): Answer {
     this.#endMedia();
-    this.#answer ??= { texts: [], calls: [], details: [], reasoning: "" };
+    this.#answer ??= { texts: [], calls: [], details: [], outputs: [], reasoning: "" };
     return this.#answer;
   }
 
+  /** A run of a tool that the model is offered again; what it said of one that shows no results is in its answer. */
+  #addRun(item: Item): void {
+    const { name, json, output } = runOf(item) ?? {};
+    if (name === undefined || !this.#runHere.has(name)) {
+      this.#untranslated.add(`input.${item.type}`);
+    } else if (output !== undefined && typeof item.id === "string") {
+      const { calls, outputs } = this.#current();
+      calls.push(callOf({ call_id: item.id, name }, json!));
+      outputs.push({ role: "tool", tool_call_id: item.id, content: output });
+    }
+  }
+
+  /** What follows the outputs of tools is another step's. */
+  #endRuns(): void {
+    if (this.#answer !== undefined && this.#answer.outputs.length > 0) this.#endAnswer();
+  }
+
   #addSaid({ content }: Item): void {
+    this.#endRuns();
     const said = this.#partsOf(content).map(({ text }) => text ?? "");
     if (said.length > 0) this.#current().texts.push(said.join(""));
   }
@@ -100,6 +128,7 @@ class Conversation {
   }
 
   #addReasoning({ summary, content, encrypted_content: encrypted }: Item): void {
+    this.#endRuns();
     const answer = this.#current();
     const texts = [...asParts(summary), ...asParts(content)].map(({ text }) => text);
     const told = texts.filter((text) => typeof text === "string").join(SEPARATOR);
@@ -111,7 +140,7 @@ class Conversation {
     const answer = this.#answer;
     this.#answer = undefined;
     if (answer === undefined) return;
-    const { texts, calls, details, reasoning } = answer;
+    const { texts, calls, details, outputs, reasoning } = answer;
     // Reasoning that led to nothing: no wire has a message for it.
     if (texts.length + calls.length === 0) return;
     this.#messages.push({
@@ -121,6 +150,7 @@ class Conversation {
       ...(details.length > 0 && { reasoning_details: details }),
       ...(calls.length > 0 && { tool_calls: calls }),
     });
+    this.#messages.push(...outputs);
   }
 
   #endMedia(): void {
@@ -167,6 +197,29 @@ class Conversation {
 
 function asParts(content: unknown): readonly Part[] {
   return Array.isArray(content) ? (content as Part[]).filter(isFields) : [];
+}
+
+/** The call that an item shows as a run, and what came of it where the item says so. */
+function runOf(item: Item): { name: string; json: string; output?: string } | undefined {
+  const { results, outputs, queries, code } = item;
+  switch (typeOfItem(item)) {
+    case "file_search_call": {
+      const [query = ""] = Array.isArray(queries) ? queries : [];
+      return { name: "file_search", json: JSON.stringify({ query }), ...resultsIn(results) };
+    }
+    case "web_search_call": {
+      const { query = "" } = isFields(item.action) ? item.action : {};
+      return { name: "web_search", json: JSON.stringify({ query }), ...resultsIn(results) };
+    }
+    case "code_interpreter_call":
+      return { name: "code_interpreter", json: JSON.stringify({ code }), ...resultsIn(outputs) };
+    default:
+      return undefined;
+  }
+}
+
+function resultsIn(results: unknown): { readonly output?: string } {
+  return Array.isArray(results) ? { output: JSON.stringify(results) } : {};
 }
 
 function callOf({ call_id: id, name }: Item, json: string): Fields {

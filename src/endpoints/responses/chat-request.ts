@@ -1,5 +1,6 @@
-import type { ChatRequest } from "../chat-completions/request.ts";
+import { type ChatRequest, ITEM_FORM } from "../chat-completions/request.ts";
 import { chatMessages } from "./chat-messages.ts";
+import { itemForm } from "./item-form.ts";
 import { turnItems } from "./item-references.ts";
 import {
   chosenHere,
@@ -78,10 +79,14 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   // A prompt that is too long is refused: no wire of chats cuts it.
   if (body.truncation === "auto") untranslated.add("truncation");
   if (asksObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
-  const messages = chatMessages(turnItems(turn), untranslated);
+  const runHere = new Set((body.tools ?? []).filter(isRunHere).map(chosenHere));
+  const messages = chatMessages(turnItems(turn), untranslated, runHere);
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
   const request: ChatRequest = {
     ...kept(body),
+    // It may be cancelled, and followed, before it is whole.
+    ...(body.background === true && { stream: true }),
+    [ITEM_FORM]: (leftOut) => itemForm(turn, leftOut),
     messages,
     ...(body.max_output_tokens && { max_tokens: body.max_output_tokens }),
     ...toolFields(body, untranslated),

@@ -17,14 +17,16 @@ import { choiceOf } from "../../providers/typed-answers.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { paidRoute } from "../paid-route.ts";
+import { paidRoute, type TakeOver } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
-import { type HostedServices, pricedForTools } from "./hosted-tools.ts";
+import { type HostedServices, HostedTools, pricedForTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
+import { boundWithRuns, goesAsItems } from "./provider-tools.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
+import type { ResponsesFacts } from "./request-facts.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
 import type { ResponseStore } from "./response-store.ts";
 import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
@@ -45,7 +47,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly categories = ["chat", "code"] as const;
   readonly title = "Response";
   readonly capability = "chat";
-  readonly stream: StreamForm<AcceptedResponse>;
+  readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseKeeping;
@@ -57,7 +59,11 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
-    this.stream = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    const streamed = new ResponseStreamForm(clock, keeping, { isGathered: false });
+    this.stream = ({ background }) =>
+      background === undefined
+        ? streamed
+        : new ResponseStreamForm(clock, keeping, { isGathered: false, background });
     this.#gathered = new ResponseStreamForm(clock, keeping, { isGathered: true });
   }
 
@@ -73,13 +79,24 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
-    if (hosted === undefined) return planResponses(facts, plan);
+    if (hosted === undefined) return this.#planOfProviders(facts, plan);
     const priced = pricedForTools(plan, this.#hosted.prices);
     return planResponses(facts, priced, hosted.known.definitions);
   }
 
-  bound({ fields, size }: AcceptedResponse, terms: ModelTerms) {
-    return costBound(fields, size, terms);
+  /** Throws what the gateway lacks for a tool where no candidate runs it. */
+  #planOfProviders(facts: ResponsesFacts, plan: RoutePlan): RoutePlan {
+    try {
+      return planResponses(facts, plan);
+    } catch (error) {
+      if (facts.hosted !== undefined) new HostedTools(facts.hosted, this.#hosted.registry);
+      throw error;
+    }
+  }
+
+  bound({ fields, size, facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
+    const isRunThere = candidate === undefined || goesAsItems(facts, candidate);
+    return isRunThere ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
   }
 
   gathered({ hosted }: AcceptedResponse): StreamForm<AcceptedResponse> | undefined {
@@ -163,13 +180,19 @@ function withOutputOf(head: string, output: string | Uint8Array): string | Uint8
   return Buffer.concat([Buffer.from(before), output, Buffer.from("]}")]);
 }
 
-/** POST /v1/responses. */
+export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
+
+/**
+ * POST /v1/responses.
+ * @param inBackground answers requests whose responses run without their clients
+ */
 export function responsesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
   thread: AnswerThread,
   store: ResponseStore,
   hosted: HostedServices,
+  inBackground: (call: ResponsesCall, keeping: ResponseKeeping) => TakeOver<AcceptedResponse>,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const keeping = new ResponseKeeping(store);
@@ -192,5 +215,5 @@ export function responsesRoute(
     },
   };
   const call = new PaidCall(dependencies, endpoint);
-  return paidRoute(call, description, prepare);
+  return paidRoute(call, description, prepare, inBackground(call, keeping));
 }

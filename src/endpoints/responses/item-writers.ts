@@ -47,10 +47,13 @@ interface MessagePart {
 /** What the assistant says. Its last part may grow. */
 export class MessageWriter implements ItemWriter {
   readonly #place: ItemPlace;
+  readonly #phase: string;
   readonly #parts: MessagePart[] = [];
 
-  constructor(place: ItemPlace) {
+  /** @param phase whether it is the answer, or said on the way to it, where the model says so */
+  constructor(place: ItemPlace, phase?: string) {
     this.#place = place;
+    this.#phase = phase === undefined ? "" : `,"phase":${JSON.stringify(phase)}`;
     sendItem(place, "added", this.json("in_progress"));
   }
 
@@ -74,7 +77,7 @@ export class MessageWriter implements ItemWriter {
   json(status: ItemStatus | "in_progress"): string {
     const { id } = this.#place;
     const parts = this.#parts.map(partJson).join(",");
-    return `{"id":"${id}","type":"message","status":"${status}","role":"assistant","content":[${parts}]}`;
+    return `{"id":"${id}","type":"message","status":"${status}","role":"assistant","content":[${parts}]${this.#phase}}`;
   }
 
   end(status: ItemStatus): void {
@@ -190,6 +193,44 @@ export class ReasoningWriter implements ItemWriter {
     const name = this.#isSummary ? "summary_index" : "content_index";
     const index = `"${name}":${this.#parts.length - 1}`;
     this.#place.send(`response.${type}`, `${itemMembers(this.#place)},${index},${members}`);
+  }
+}
+
+/** An item of the provider's own, which stays as it is but for its id. */
+export class ForeignItemWriter implements ItemWriter {
+  readonly #place: ItemPlace;
+  #fields: Readonly<Record<string, unknown>>;
+
+  constructor(place: ItemPlace, fields: Readonly<Record<string, unknown>>) {
+    this.#place = place;
+    this.#fields = fields;
+    sendItem(place, "added", this.#json(fields));
+  }
+
+  /** Sends an event of the provider's. */
+  pass(type: string, fields: Readonly<Record<string, unknown>>): void {
+    const members = JSON.stringify(fields).slice(1, -1);
+    const place = itemMembers(this.#place);
+    this.#place.send(type, members === "" ? place : `${place},${members}`);
+  }
+
+  /** The item is whole. */
+  take(fields: Readonly<Record<string, unknown>>): void {
+    this.#fields = fields;
+  }
+
+  json(status: ItemStatus | "in_progress"): string {
+    const { status: own } = this.#fields;
+    const isCut = status === "incomplete" && own !== undefined;
+    return this.#json(isCut ? { ...this.#fields, status } : this.#fields);
+  }
+
+  end(status: ItemStatus): void {
+    sendItem(this.#place, "done", this.json(status));
+  }
+
+  #json(fields: Readonly<Record<string, unknown>>): string {
+    return JSON.stringify({ ...fields, id: this.#place.id });
   }
 }
 

@@ -1,6 +1,6 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { NewResponse } from "../../../db/queries/responses.ts";
-import type { AdmittedResponse } from "./accepted.ts";
+import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
 import { nameOfResponse, responseId } from "./response-json.ts";
 import type { ResponseStore } from "./response-store.ts";
 
@@ -13,8 +13,8 @@ export interface ResponseContents {
 /** Writes the responses that can be continued. */
 export class ResponseKeeping {
   readonly #store: ResponseStore;
-  /** Long inputs that are being written while their answers come: their lengths in bytes. */
-  readonly #inputs = new WeakMap<AdmittedResponse, Promise<number>>();
+  /** Inputs that are written before their answers have come: their lengths in bytes. */
+  readonly #inputs = new WeakMap<AcceptedResponse, Promise<number>>();
 
   constructor(store: ResponseStore) {
     this.#store = store;
@@ -26,11 +26,18 @@ export class ResponseKeeping {
    */
   noteAnswered(admitted: AdmittedResponse): void {
     const { facts, isLong } = admitted.request;
-    if (!facts.isStored || !isLong || this.#inputs.has(admitted)) return;
+    if (!facts.isStored || !isLong || this.#inputs.has(admitted.request)) return;
     const writing = this.#writeInput(admitted);
     // Reported where the answer waits for it; an answer that never ends needs no input.
     writing.catch(() => undefined);
-    this.#inputs.set(admitted, writing);
+    this.#inputs.set(admitted.request, writing);
+  }
+
+  /** Writes the input of a response that is read before it is answered. */
+  async keepInput(admitted: AdmittedResponse): Promise<void> {
+    const writing = this.#writeInput(admitted);
+    this.#inputs.set(admitted.request, writing);
+    await writing;
   }
 
   /** Writes what is kept of an answer. Undefined where nothing is. */
@@ -43,7 +50,7 @@ export class ResponseKeeping {
     const response = rowOf(admitted);
     const encoder = new TextEncoder();
     const said = typeof output === "string" ? encoder.encode(output) : output;
-    const writing = this.#inputs.get(admitted);
+    const writing = this.#inputs.get(admitted.request);
     let inputBytes: number;
     if (writing === undefined) {
       const input = await admitted.request.storedInput(nameOfResponse(admitted.requestId));

@@ -2,6 +2,7 @@ import { isFields } from "../../lib/json.ts";
 import type { ChatEvent, FinishReason, ReasoningDetail } from "../../providers/interface.ts";
 import {
   CustomCallWriter,
+  ForeignItemWriter,
   FunctionCallWriter,
   HostedToolWriter,
   type ItemPlace,
@@ -41,6 +42,8 @@ export class OutputItems {
   #item: number | undefined;
   /** Runs of the gateway's own tools, by their numbers. */
   readonly #runs = new Map<number, HostedToolWriter>();
+  /** Items of the provider's own that are on their way, by its numbers. */
+  readonly #foreign = new Map<number, ForeignItemWriter>();
   #message: MessageWriter | undefined;
   #reasoning: ReasoningWriter | undefined;
   #finish: FinishReason | undefined;
@@ -73,6 +76,7 @@ export class OutputItems {
     else if (event.type === "refusal") this.#addRefusal(event);
     else if (event.type === "tool_call") this.#addCall(event);
     else if (event.type === "tool_run") this.#addRun(event);
+    else if (event.type === "foreign_item") this.#addForeign(event);
     else if (event.type === "finish") {
       this.#limit = event.limit;
       this.#endAll(event.reason);
@@ -87,10 +91,30 @@ export class OutputItems {
     this.#item = item;
   }
 
-  #addText({ text, logprobs, annotations, item }: EventOf<"text">): void {
+  #addForeign({ item, step, fields }: EventOf<"foreign_item">): void {
+    if (step === "added") {
+      this.#endReasoning();
+      this.#endMessage();
+      const writer = new ForeignItemWriter(this.#placeOf(prefixIn(fields)), fields);
+      this.#items.set(writer, undefined);
+      this.#foreign.set(item, writer);
+      return;
+    }
+    const writer = this.#foreign.get(item);
+    if (writer === undefined) return;
+    if (step !== "done") {
+      writer.pass(step.event, fields);
+      return;
+    }
+    writer.take(fields);
+    this.#foreign.delete(item);
+    this.#end(writer, "completed");
+  }
+
+  #addText({ text, logprobs, annotations, item, phase }: EventOf<"text">): void {
     if (text === "" && annotations === undefined) return;
     this.#moveTo(item);
-    const message = this.#openMessage();
+    const message = this.#openMessage(phase);
     if (text !== "") message.add("output_text", text, tokensOf(logprobs));
     if (annotations !== undefined) message.annotate(annotations.flatMap(annotationOf));
   }
@@ -150,6 +174,7 @@ export class OutputItems {
     this.#endReasoning();
     this.#endMessage(status);
     for (const call of this.#calls.values()) this.#end(call, status);
+    for (const writer of this.#foreign.values()) this.#end(writer, "incomplete");
     if (this.#lateDetails.length > 0) {
       this.#openReasoning(this.#lateDetails).add("", this.#lateDetails);
       this.#endReasoning();
@@ -157,10 +182,10 @@ export class OutputItems {
     this.#finish = reason;
   }
 
-  #openMessage(): MessageWriter {
+  #openMessage(phase?: string): MessageWriter {
     this.#endReasoning();
     if (this.#message === undefined) {
-      this.#message = new MessageWriter(this.#placeOf("msg"));
+      this.#message = new MessageWriter(this.#placeOf("msg"), phase);
       this.#items.set(this.#message, undefined);
     }
     return this.#message;
@@ -212,6 +237,12 @@ function prefixOf(type: string): string {
   return Object.hasOwn(HOSTED_PREFIXES, type) ? HOSTED_PREFIXES[type]! : "item";
 }
 
+/** Of the provider's id, which tells what an item is. */
+function prefixIn({ id }: Fields): string {
+  const [, prefix] = /^([a-z]{1,16})_/.exec(typeof id === "string" ? id : "") ?? [];
+  return prefix ?? "item";
+}
+
 /** Its middle is the name of its response: see `responseOfItem`. */
 function outputItemId(prefix: string, name: string, index: number): string {
   return `${prefix}_${name}${String(index).padStart(2, "0")}`;
@@ -238,7 +269,7 @@ function annotationOf(annotation: unknown): Fields[] {
   if (annotation.type === "file_citation" && isFields(annotation.file_citation)) {
     return [{ type: "file_citation", ...annotation.file_citation }];
   }
-  if (annotation.type !== "url_citation") return [];
+  if (annotation.type !== "url_citation") return [annotation];
   const cited = isFields(annotation.url_citation) ? annotation.url_citation : annotation;
   const { url, title, start_index: start, end_index: end } = cited;
   if (typeof url !== "string") return [];

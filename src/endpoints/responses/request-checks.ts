@@ -3,12 +3,12 @@ import { isFields } from "../../lib/json.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { assertSupported } from "../chat-completions/request-checks.ts";
 import { referredId } from "./item-references.ts";
+import { isProviderTool } from "./provider-tools.ts";
 import {
   chosenHere,
   type Item,
   inputItems,
   isOffered,
-  isOfferedInPassing,
   isRunHere,
   type ResponsesBody,
   typeOfItem,
@@ -30,6 +30,13 @@ const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 
 /** Calls of tools that OpenAI runs, or its clients by other means: left out of a chat, and listed. */
 const FOREIGN_ITEM = /^(?:[a-z_]+_call|[a-z_]+_call_output|mcp_[a-z_]+|tool_search_[a-z]+)$/;
+
+const MAX_TOOL_CALLS = 1_000;
+
+/** An item that a chat has no words for. */
+export function isForeignItem(item: Item): boolean {
+  return FOREIGN_ITEM.test(typeOfItem(item)) && !Object.hasOwn(ITEMS, typeOfItem(item));
+}
 
 /** By the roles of messages, what their parts may be. */
 const ROLES: ReadonlySet<unknown> = new Set(["user", "assistant", "system", "developer"]);
@@ -70,11 +77,16 @@ export function assertResponses(body: ResponsesBody): void {
   for (const field of UNSUPPORTED) {
     if (body[field] !== undefined && body[field] !== null) throw unsupported(field);
   }
-  if (body.background === true) throw unsupported("background");
+  if (body.background === true && body.store === false) {
+    throw invalid("background", "needs a response that is stored, and store is false");
+  }
   body.include?.forEach((name, at) => {
     if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is not known");
   });
   for (const [at, item] of inputItems(body).entries()) assertItem(item, `input.${at}`);
+  if ((body.max_tool_calls ?? 0) > MAX_TOOL_CALLS) {
+    throw invalid("max_tool_calls", `must be at most ${MAX_TOOL_CALLS}`);
+  }
   assertTools(body);
   assertChoice(body);
   if (body.text?.format?.type === "json_schema" && body.text.format.schema === undefined) {
@@ -95,7 +107,12 @@ function assertItem(item: Item, place: string): void {
   if (referredId(item) !== undefined) return;
   const type = typeOfItem(item);
   if (!Object.hasOwn(ITEMS, type)) {
-    if (FOREIGN_ITEM.test(type)) return;
+    if (FOREIGN_ITEM.test(type)) {
+      // Of the operator's account.
+      if (isFields(item.output) && item.output.file_id)
+        throw unsupported(`${place}.output.file_id`);
+      return;
+    }
     throw invalid(`${place}.type`, "is not known");
   }
   assertMembers(item, ITEMS[type]!, place);
@@ -145,7 +162,7 @@ function assertTools({ tools }: ResponsesBody): void {
   tools?.forEach((tool, at) => {
     if (isOffered(tool)) {
       if (tool.name === undefined) throw invalid(`tools.${at}.name`, "is required");
-    } else if (!isRunHere(tool) && !isOfferedInPassing(tool)) {
+    } else if (!isProviderTool(tool)) {
       throw unsupported(`tools.${at}.type`, ` ${JSON.stringify(tool.type.slice(0, 100))}`);
     }
   });
@@ -158,6 +175,7 @@ function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   if (!choice) return;
   const offered = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
   const runHere = (tools ?? []).filter(isRunHere);
+  const ofProvider = new Set((tools ?? []).filter(isProviderTool).map(({ type }) => type));
   const assertNamed = (type: string, name: string | undefined, place: string) => {
     const here = chosenHere({ type, name });
     if (here !== undefined) {
@@ -165,11 +183,12 @@ function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
       if (!isThere) throw invalid(`${place}.type`, "is not the type of a tool");
       return;
     }
+    if (ofProvider.has(type)) return;
     if (!CHOSEN.has(type)) throw unsupported(`${place}.type`, ` ${JSON.stringify(type)}`);
     if (!offered.has(name)) throw invalid(`${place}.name`, "is not the name of a tool");
   };
   if (typeof choice === "string") {
-    if (choice === "required" && offered.size + runHere.length === 0)
+    if (choice === "required" && offered.size + ofProvider.size === 0)
       throw invalid("tool_choice", "needs tools");
   } else if (choice.type === "allowed_tools") {
     const { tools: allowed = [] } = choice;

@@ -2,16 +2,18 @@ import { GatewayError } from "../../lib/errors.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { chatRequestOf } from "./chat-request.ts";
-import { assertCalled } from "./item-references.ts";
+import { assertCalled, turnItems } from "./item-references.ts";
+import { isSentToProvider, type ProviderToolUse, providerToolUse } from "./provider-tools.ts";
 import {
   customToolsOf,
+  type Item,
   isOffered,
   isRunHere,
   type ResponsesBody,
   type ResponsesTurn,
   type Tool,
 } from "./request.ts";
-import { assertChat } from "./request-checks.ts";
+import { assertChat, isForeignItem } from "./request-checks.ts";
 import { echoOf } from "./response-json.ts";
 
 /** What decides about a request, whatever its length. */
@@ -28,8 +30,16 @@ export interface ResponsesFacts {
   readonly customTools: ReadonlySet<string>;
   /** Undefined where the request has none. */
   readonly hosted: HostedFacts | undefined;
+  /** What it asks of tools that a provider runs; undefined where a chat has words for all of it. */
+  readonly ofProvider: ProviderToolUse | undefined;
+  /** Set where the gateway runs its tools, which a provider may run too. */
+  readonly runsHere?: boolean;
   /** Whether its response can be continued. */
   readonly isStored: boolean;
+  /** Whether it runs without its client. */
+  readonly isBackground: boolean;
+  /** Whether the client asks for events: the call of one that runs in the background has them in any case. */
+  readonly isStreamed: boolean;
 }
 
 /** Tools of a request that the gateway runs. */
@@ -53,17 +63,21 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
   assertCalled(turn);
   const { request: chat, untranslated } = chatRequestOf(turn);
   assertChat(chat);
+  const foreign = turnItems(turn).filter(isForeignItem);
   const echo = echoOf(body);
   if (echo.length > MAX_ECHO) throw tooMuch();
   return {
     chat,
     untranslated: untranslated.slice(0, MAX_LISTED),
-    size: promptSize(chat),
+    size: withForeign(promptSize(chat), foreign, body.tools ?? []),
     echo,
     showsSummary: Boolean(body.reasoning?.summary),
     customTools: customToolsOf(body),
     hosted: hostedOf(body),
+    ofProvider: providerToolUse(body, foreign.length > 0),
     isStored: body.store !== false,
+    isBackground: body.background === true,
+    isStreamed: body.stream === true,
   };
 }
 
@@ -77,6 +91,23 @@ function hostedOf({
   if (hosted.length === 0) return undefined;
   const offered = all.filter(([, tool]) => isOffered(tool)).map(([, { name }]) => name!);
   return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered };
+}
+
+/** Items of which a picture is part. */
+const PICTURES: ReadonlySet<unknown> = new Set(["computer_call_output", "image_generation_call"]);
+
+function withForeign(size: PromptSize, items: readonly Item[], tools: readonly Tool[]): PromptSize {
+  const sent = tools.filter(isSentToProvider);
+  if (items.length + sent.length === 0) return size;
+  const texts = items.filter(({ type }) => !PICTURES.has(type));
+  const bytes = [...texts, ...sent].map((one) => Buffer.byteLength(JSON.stringify(one)));
+  return {
+    ...size,
+    bytes: bytes.reduce((sum, more) => sum + more, size.bytes),
+    messages: size.messages + items.length,
+    media: size.media + items.length - texts.length,
+    hasTools: size.hasTools || sent.length > 0,
+  };
 }
 
 function tooMuch(): GatewayError {

@@ -1,6 +1,13 @@
 import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
-import { isRunHere, type ResponsesBody, type TextFormat, type Tool } from "./request.ts";
+import { isProviderTool } from "./provider-tools.ts";
+import {
+  isOfferedInPassing,
+  isRunHere,
+  type ResponsesBody,
+  type TextFormat,
+  type Tool,
+} from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -16,12 +23,20 @@ export function responseId(name: string): string {
   return RESPONSE + name;
 }
 
+export type ResponseStatus =
+  | "queued"
+  | "in_progress"
+  | "completed"
+  | "incomplete"
+  | "failed"
+  | "cancelled";
+
 /** What a response says besides what the request said. Texts are JSON, and times Unix seconds. */
 export interface ResponseParts {
   readonly name: string;
   readonly createdAt: number;
   readonly completedAt: number | null;
-  readonly status: "in_progress" | "completed" | "incomplete" | "failed";
+  readonly status: ResponseStatus;
   /** Why it is incomplete. */
   readonly reason?: string | undefined;
   readonly error?: { readonly code: string; readonly message: string } | undefined;
@@ -51,6 +66,16 @@ export function responseHead(parts: ResponseParts): string {
 /** @param output JSON of items with commas between them */
 export function withOutput(head: string, output: string): string {
   return `${head.slice(0, -1)},"output":[${output}]}`;
+}
+
+/** A response that has begun, in JSON, as it stands without an answer. */
+export function responseWith(
+  begunJson: string,
+  status: ResponseStatus,
+  error?: { readonly code: string; readonly message: string },
+): string {
+  const told = error && { error: { code: error.code, message: error.message } };
+  return JSON.stringify({ ...(JSON.parse(begunJson) as Fields), status, ...told });
 }
 
 const INCOMPLETE: Readonly<Partial<Record<FinishReason, string>>> = {
@@ -126,7 +151,8 @@ function echoedTool(tool: Tool): Fields[] {
   if (type === "function") {
     return [{ ...told, parameters: parameters ?? null, strict: strict ?? null }];
   }
-  return type === "custom" ? [{ ...told, format: format ?? { type: "text" } }] : [];
+  if (type === "custom") return [{ ...told, format: format ?? { type: "text" } }];
+  return isProviderTool(tool) && !isOfferedInPassing(tool) ? [withoutSecrets(tool)] : [];
 }
 
 /** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */

@@ -2,6 +2,7 @@ import { errorEnvelope } from "../../http/error-response.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatEvent } from "../../providers/interface.ts";
 import { StreamedAnswer } from "../../providers/streamed-answer.ts";
@@ -15,29 +16,48 @@ export interface RenderOptions extends OutputOptions {
   /** When the request was accepted. */
   readonly nowSeconds: number;
   readonly echo: string;
+  /** How many events were sent before the first of an answer: those that begin it, where there are any. */
+  readonly begunEvents?: number;
   /** The answer leaves as a whole, and no event of it does. */
   readonly isGathered?: boolean;
 }
 
-interface WholeResponse {
+export interface WholeResponse {
   readonly head: string;
   readonly output: string;
 }
 
+type ForeignEvent = Extract<ChatEvent, { readonly type: "foreign_item" }>;
+
+/** Items of tools that the provider runs. */
+const RUNS: ReadonlySet<unknown> = new Set([
+  "web_search_call",
+  "file_search_call",
+  "code_interpreter_call",
+  "image_generation_call",
+  "mcp_call",
+]);
+
+/** The content type of a stream. */
+export const EVENT_STREAM = "text/event-stream; charset=utf-8";
 /** The last frame of a stream. */
-const DONE = "data: [DONE]\n\n";
+export const DONE = "data: [DONE]\n\n";
 
 /** Renders typed events as those of the Responses API. */
 export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   readonly #options: RenderOptions;
   readonly #items: OutputItems;
-  #sequence = 0;
+  #sequence: number;
   #hasStarted = false;
   #whole: WholeResponse | undefined;
+  /** Calls of tools that the provider has run, and those among them that it bills apart. */
+  #runs = 0;
+  #searches = 0;
 
   constructor(options: RenderOptions, output: GrowingBytes) {
     super(output, options.nowSeconds);
     this.#options = options;
+    this.#sequence = options.begunEvents ?? 0;
     this.#items = new OutputItems(
       options,
       options.isGathered ? undefined : (type, members) => this.#add(type, members),
@@ -57,6 +77,12 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
     return { head, output: this.#items.json };
   }
 
+  /** The response as it stands, which is not going to be answered: JSON. */
+  stopped(status: "failed" | "cancelled", error?: GatewayError): string {
+    const told = error && { code: error.code, message: error.message };
+    return withOutput(this.#head({ status, error: told, usage: null }), this.#items.json);
+  }
+
   /** The events that end a whole response, bytes kept as characters. */
   closing({ head, output }: WholeResponse): string {
     const { status } = this.#end;
@@ -65,15 +91,9 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
 
   /** The events that end a response which failed on the way, bytes kept as characters. */
   failing(error: GatewayError, requestId: string): string {
-    const failed = `"response":${this.failed(error)}`;
+    const failed = `"response":${this.stopped("failed", error)}`;
     const frame = this.#hasStarted ? this.#frame("response.failed", failed) : "";
     return frame + errorFrame(error, requestId, this.#sequence++);
-  }
-
-  /** The whole of a response that failed on the way, in JSON. */
-  failed({ code, message }: GatewayError): string {
-    const head = this.#head({ status: "failed", error: { code, message }, usage: null });
-    return withOutput(head, this.#items.json);
   }
 
   get #end(): ReturnType<typeof endOf> {
@@ -100,16 +120,35 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
       this.startedChoices = 1;
       this.noteBegun();
       this.meter(answerBytes(event));
+      if (event.type === "foreign_item") this.#noteRun(event);
       this.#items.add(event);
       if (event.type === "finish") this.finishedChoices = 1;
     }
+  }
+
+  /** What is counted here of an answer on its way: the provider reads the prompt again behind each run of a tool. */
+  withRuns(counted: Usage): Usage {
+    if (this.#runs === 0) return counted;
+    const { promptTokens } = counted;
+    return {
+      ...counted,
+      promptTokens: promptTokens * (this.#runs + 1),
+      ...(this.#searches > 0 && { webSearches: this.#searches }),
+    };
+  }
+
+  #noteRun({ step, fields: { type, action } }: ForeignEvent): void {
+    if (step !== "done" || !RUNS.has(type)) return;
+    this.#runs += 1;
+    const isOpened = isFields(action) && action.type !== undefined && action.type !== "search";
+    if (type === "web_search_call" && !isOpened) this.#searches += 1;
   }
 
   #start(): void {
     if (this.#hasStarted || this.#options.isGathered) return;
     this.#hasStarted = true;
     const begun = withOutput(this.#head({ status: "in_progress", usage: null }), "");
-    this.#add("response.created", `"response":${begun}`);
+    if (this.#sequence === 0) this.#add("response.created", `"response":${begun}`);
     this.#add("response.in_progress", `"response":${begun}`);
   }
 
@@ -123,7 +162,7 @@ export class ResponseRenderer extends StreamedAnswer<readonly ChatEvent[]> {
   }
 
   #frame(type: string, members: string): string {
-    return frame(type, `"sequence_number":${this.#sequence++},${members}`);
+    return eventFrame(type, this.#sequence++, members);
   }
 }
 
@@ -132,9 +171,11 @@ export function errorFrame(error: GatewayError, requestId: string, sequence: num
   const envelope = errorEnvelope(error, requestId);
   const { code, message, param } = envelope.error;
   const members = JSON.stringify({ code, message, param, ...envelope }).slice(1, -1);
-  return frame("error", `"sequence_number":${sequence},${members}`);
+  return eventFrame("error", sequence, members);
 }
 
-function frame(type: string, members: string): string {
-  return `event: ${type}\ndata: ${latin1OfText(`{"type":"${type}",${members}}`)}\n\n`;
+/** An event, bytes kept as characters; `members` in JSON, without braces. */
+export function eventFrame(type: string, sequence: number, members: string): string {
+  const json = `{"type":"${type}","sequence_number":${sequence},${members}}`;
+  return `event: ${type}\ndata: ${latin1OfText(json)}\n\n`;
 }

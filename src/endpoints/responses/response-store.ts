@@ -105,14 +105,10 @@ export class ResponseStore {
         ...piece,
         sealed: this.#keyring.sealUnder(keyId, plain),
       }));
-    const { sealingId } = this.#keyring;
-    const write = (keyId: string) =>
-      writeUncharged(this.#sql, response, sealedUnder(keyId), keyId, options);
-    const standing = await write(sealingId);
-    if (standing === sealingId) return;
-    this.#keyring.noteSealing(standing);
-    const written = await write(standing);
-    if (written !== standing) throw new Error("the master key was replaced twice in a moment");
+    await underSealingKey(this.#keyring, async (keyId) => {
+      const pieces = sealedUnder(keyId);
+      return { sealingId: await writeUncharged(this.#sql, response, pieces, keyId, options) };
+    });
   }
 
   /** Makes a response visible with its charge. */
@@ -150,17 +146,27 @@ export class ResponseStore {
     );
   }
 
-  /** The JSON of a response without its output, and its output. Throws 404. */
+  /** The JSON of a response without its output, and its output. Undefined where it was not answered, or is gone. */
   async response(
     organizationId: string,
     id: string,
-  ): Promise<{ readonly head: StoredItems; readonly output: StoredItems }> {
+  ): Promise<{ readonly head: StoredItems; readonly output: StoredItems } | undefined> {
     const rows = await readContents(this.#sql, organizationId, [id], ["head", "output"]);
-    if (rows.length === 0) throw responseNotFound();
+    if (rows.length === 0) return undefined;
     return {
       head: await this.#open(rows.filter(({ kind }) => kind === "head")),
       output: await this.#open(rows.filter(({ kind }) => kind === "output")),
     };
+  }
+
+  /** The JSON of a response as it has begun, or as it has ended without an answer; undefined where it has not. */
+  async unanswered(
+    organizationId: string,
+    id: string,
+    kind: "begun" | "ended",
+  ): Promise<Uint8Array | undefined> {
+    const rows = await readContents(this.#sql, organizationId, [id], [kind]);
+    return rows.length === 0 ? undefined : Buffer.concat((await this.#open(rows)).pieces);
   }
 
   /**
@@ -172,10 +178,10 @@ export class ResponseStore {
     id: string,
     read: (items: StoredItems) => Result | Promise<Result>,
   ): Promise<Result> {
-    const found = await findResponse(this.#sql, organizationId, id);
+    const found = await findResponse(this.#sql, organizationId, id, "any");
     if (found === undefined) throw responseNotFound();
     return this.#inTurn(organizationId, found.chainBytes, async () => {
-      const { pieces } = await readChain(this.#sql, organizationId, id);
+      const { pieces } = await readChain(this.#sql, organizationId, id, "any");
       return read(await this.#open(pieces.filter((row) => row.id !== id || row.kind !== "output")));
     });
   }
@@ -218,6 +224,23 @@ export class ResponseStore {
   }
 }
 
+/**
+ * Writes what is sealed with the key that seals by now. `write` resolves with the id of that key, and has written
+ * nothing where it is another one than it was given.
+ */
+export async function underSealingKey<Written extends { readonly sealingId: string }>(
+  keyring: Keyring,
+  write: (keyId: string) => Promise<Written>,
+): Promise<Written> {
+  const { sealingId } = keyring;
+  const written = await write(sealingId);
+  if (written.sealingId === sealingId) return written;
+  keyring.noteSealing(written.sealingId);
+  const again = await write(written.sealingId);
+  if (again.sealingId === written.sealingId) return again;
+  throw new Error("the master key was replaced twice in a moment");
+}
+
 function previousNotFound(id: string): GatewayError {
   const message = `There is no response ${JSON.stringify(id)} to continue from: it, or one before it, was not stored, has expired, or was deleted.`;
   return new GatewayError("previous_response_not_found", message, {
@@ -225,7 +248,7 @@ function previousNotFound(id: string): GatewayError {
   });
 }
 
-function responseNotFound(): GatewayError {
+export function responseNotFound(): GatewayError {
   return new GatewayError("response_not_found", "There is no such response.");
 }
 

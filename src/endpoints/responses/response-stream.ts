@@ -6,6 +6,7 @@ import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
+import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
 import { notStreamed } from "../../providers/transport/call-failures.ts";
@@ -13,12 +14,18 @@ import { RawStreamEvents } from "../../providers/typed-answers.ts";
 import { countedUsage } from "../chat-completions/cost-bound.ts";
 import { type AddedParts, providerBody } from "../chat-completions/provider-body.ts";
 import { statedOutputLimit } from "../chat-completions/request.ts";
-import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
+import {
+  type AcceptedResponse,
+  type AdmittedResponse,
+  type BackgroundProgress,
+  BEGUN_EVENTS,
+} from "./accepted.ts";
 import { loopOfTools } from "./hosted-loop.ts";
 import type { ResponseKeeping } from "./keep-response.ts";
 import type { OutputOptions } from "./output-items.ts";
+import { goesAsItems } from "./provider-tools.ts";
 import { nameOfResponse, withOutput } from "./response-json.ts";
-import { errorFrame, ResponseRenderer } from "./response-renderer.ts";
+import { EVENT_STREAM, errorFrame, ResponseRenderer } from "./response-renderer.ts";
 
 type Events = PieceReader<readonly ChatEvent[]>;
 
@@ -28,9 +35,16 @@ const SPARE_OUTPUT_BYTES = 65_536;
 /** Of the text of all steps of a loop, where the caller set no limit. */
 const MAX_LOOP_OUTPUT_BYTES = 33_554_432;
 
+interface FormOptions {
+  readonly isGathered: boolean;
+  /** Of the one response that the form is for. */
+  readonly background?: BackgroundProgress;
+}
+
 /**
  * Server-sent events with names, behind which `[DONE]` is the last. Gathered, the same answer is one JSON body at its
- * end.
+ * end. In the background there is no client to keep waiting, and the event that ends a response is made of what it is
+ * then.
  */
 export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   readonly contentType: string;
@@ -38,13 +52,15 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   readonly #clock: Clock;
   readonly #keeping: ResponseKeeping;
   readonly #isGathered: boolean;
+  readonly #background: BackgroundProgress | undefined;
 
-  constructor(clock: Clock, keeping: ResponseKeeping, { isGathered }: { isGathered: boolean }) {
+  constructor(clock: Clock, keeping: ResponseKeeping, { isGathered, background }: FormOptions) {
     this.#clock = clock;
     this.#keeping = keeping;
     this.#isGathered = isGathered;
-    this.contentType = isGathered ? "application/json" : "text/event-stream; charset=utf-8";
-    this.keepalive = isGathered ? "" : ": keepalive\n\n";
+    this.#background = background;
+    this.contentType = isGathered ? "application/json" : EVENT_STREAM;
+    this.keepalive = isGathered || background !== undefined ? "" : ": keepalive\n\n";
   }
 
   choices(): number {
@@ -93,12 +109,19 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
           );
     this.#keeping.noteAnswered(admitted);
     const { echo } = facts;
-    const shown = { ...outputOptions(admitted), ...common, echo, isGathered: this.#isGathered };
-    return { reader, answer: new ResponseRenderer(shown, output) };
+    const background = this.#background;
+    const begunEvents = background === undefined ? 0 : BEGUN_EVENTS;
+    const told = { echo, isGathered: this.#isGathered, begunEvents };
+    const answer = new ResponseRenderer({ ...outputOptions(admitted), ...common, ...told }, output);
+    if (background !== undefined) background.renderer = answer;
+    return { reader, answer };
   }
 
-  usage({ usage, outputTokens }: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms) {
-    return usage ?? countedUsage(size, terms, outputTokens);
+  usage(answer: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms): Usage {
+    const { usage, outputTokens } = answer;
+    if (usage !== undefined) return usage;
+    const counted = countedUsage(size, terms, outputTokens);
+    return answer instanceof ResponseRenderer ? answer.withRuns(counted) : counted;
   }
 
   keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
@@ -106,6 +129,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   }
 
   ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
+    if (this.#background !== undefined) return "";
     const whole = this.#whole(answer, facts);
     if (this.#isGathered) return latin1OfText(withOutput(whole.head, whole.output));
     return (answer as ResponseRenderer).closing(whole);
@@ -116,9 +140,13 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
   }
 
   failure(error: GatewayError, requestId: string, answer: StreamedAnswer | undefined): string {
+    if (this.#background !== undefined) {
+      this.#background.failure ??= error;
+      return "";
+    }
     if (!(answer instanceof ResponseRenderer)) return errorFrame(error, requestId, 0);
     // What was answered before is charged, so it is shown: the response has failed, the request has not.
-    if (this.#isGathered) return latin1OfText(answer.failed(error));
+    if (this.#isGathered) return latin1OfText(answer.stopped("failed", error));
     return answer.failing(error, requestId);
   }
 }
@@ -136,6 +164,9 @@ export function chat(
   limit: number | undefined,
   added?: AddedParts,
 ): Promise<ChatAnswer> {
-  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked, added);
+  const { fields, facts } = admitted.request;
+  const asItems = goesAsItems(facts, candidate);
+  call.asItems = asItems;
+  call.body = providerBody(fields, candidate, limit, admitted.plan.lacked, { added, asItems });
   return candidate.provider.chat!(call);
 }

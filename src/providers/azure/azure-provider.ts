@@ -8,7 +8,7 @@ import {
   type OpenAiProvider,
   requestHeaders,
 } from "../openai/chat/chat-provider.ts";
-import { speaksResponses, wireDialect } from "../openai/wire-dialects.ts";
+import { speaksResponses, takesItems, wireDialect } from "../openai/wire-dialects.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { type AzureAddress, azureAddress } from "./address.ts";
@@ -39,6 +39,7 @@ export function createAzureProvider(
   return {
     fields: chatFieldsOf(settings.type),
     metersMedia: true,
+    takesItems: (model, modelId) => takesItems(settings.type, model, modelId),
     chat: (call) => wires.call(signalOf(call), (one) => one.chatWire(call).chat(call)),
     embed: (call) => wires.call(signalOf(call), (one) => one.of(call.model).embed(call)),
     image: (call) => wires.call(signalOf(call), (one) => one.of(call.model).image(call)),

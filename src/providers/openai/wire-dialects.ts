@@ -261,11 +261,23 @@ export const TOO_LONG_WORDS =
  */
 const RESPONSES_ONLY = /^(?:[^/]+\/)?(?:[a-z0-9.-]*codex|o\d-pro|gpt-[\d.]+-pro)/;
 
-/** Whether a model of OpenAI, there or at Azure, is called by the Responses interface. */
+interface ResponsesCall {
+  readonly model: string;
+  readonly modelId?: string | undefined;
+  readonly asItems?: boolean;
+}
+
+/** Whether a call of a model of OpenAI, there or at Azure, goes to the Responses interface. */
 export function speaksResponses(
   type: string,
-  { model, modelId = "" }: { readonly model: string; readonly modelId?: string | undefined },
+  { model, modelId = "", asItems = false }: ResponsesCall,
 ): boolean {
   if (type !== "openai" && type !== "azure") return false;
-  return RESPONSES_ONLY.test(model) || RESPONSES_ONLY.test(modelId);
+  return asItems || RESPONSES_ONLY.test(model) || RESPONSES_ONLY.test(modelId);
+}
+
+/** See `Provider.takesItems`: OpenAI serves its chat models by both interfaces. */
+export function takesItems(type: string, model: string, modelId?: string) {
+  if (speaksResponses(type, { model, modelId })) return "always";
+  return type === "openai" || type === "azure" ? "able" : undefined;
 }

@@ -56,6 +56,10 @@ export class CodeInterpreter implements ToolFactory {
     });
   }
 
+  get isSet(): boolean {
+    return this.#pool !== undefined;
+  }
+
   create(requested: RequestedTool, place: RequestedPlace): RequestTools {
     const { settings, files, onError } = this.#dependencies;
     if (settings === undefined || this.#pool === undefined) {

@@ -144,6 +144,11 @@ def responses():
     assert client.responses.retrieve(second.id).output_text == second.output_text
     types = [item.type for item in client.responses.input_items.list(second.id, order="asc")]
     assert types == ["message", "function_call", "function_call_output"], types
+    polled = client.responses.create(model="sandbox/chat", input="Look.", background=True)
+    while polled.status in ("queued", "in_progress"):
+        polled = client.responses.retrieve(polled.id)
+    events = list(client.responses.retrieve(polled.id, stream=True, starting_after=2))
+    assert events[0].sequence_number == 3 and events[-1].response.output == polled.output
     client.responses.delete(first.id)
     error = raised(openai.NotFoundError, lambda: client.responses.retrieve(first.id))
     assert error.code == "response_not_found"

@@ -4,15 +4,37 @@ import type { FinishReason } from "../../interface.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Items that a chat's answer has. Those of tools that OpenAI runs are none, which the gateway does not ask for. */
+/** Items that a chat's answer has. Calls of tools that OpenAI runs are none, nor are those of its own kinds of tools. */
 const CHAT_ITEMS: ReadonlySet<unknown> = new Set(["message", "function_call", "reasoning"]);
 
-export function isChatItem({ type }: Fields): boolean {
-  return CHAT_ITEMS.has(type);
+export function isChatItem({ type, namespace }: Fields): boolean {
+  return CHAT_ITEMS.has(type) && typeof namespace !== "string";
 }
 
-/** What a response used; undefined where it tells nothing that can be true. */
-export function reportedUsage(raw: unknown): Usage | undefined {
+/** Reasoning that shows nothing and that nothing continues: a chat has no words for it. */
+export function isEmptyReasoning({
+  summary,
+  content,
+  encrypted_content: encrypted,
+}: Fields): boolean {
+  const hasParts = [summary, content].some((parts) => Array.isArray(parts) && parts.length > 0);
+  return !hasParts && (typeof encrypted !== "string" || encrypted === "");
+}
+
+/**
+ * Whether an item is a search that OpenAI bills by the call; opening a page and looking within it cost tokens alone
+ * (https://developers.openai.com/api/docs/pricing).
+ */
+export function isBilledSearch({ type, action }: Fields): boolean {
+  if (type !== "web_search_call") return false;
+  return !isFields(action) || action.type === undefined || action.type === "search";
+}
+
+/**
+ * What a response used; undefined where it tells nothing that can be true.
+ * @param webSearches that are billed apart
+ */
+export function reportedUsage(raw: unknown, webSearches: number): Usage | undefined {
   if (!isFields(raw)) return undefined;
   const { input_tokens: input, output_tokens: output } = raw;
   if (!isCount(input) || !isCount(output) || input + output === 0) return undefined;
@@ -26,6 +48,7 @@ export function reportedUsage(raw: unknown): Usage | undefined {
     completionTokens: output,
     reasoningTokens: Math.min(countIn(raw.output_tokens_details, "reasoning_tokens"), output),
     estimated: false,
+    ...(webSearches > 0 && { webSearches }),
   };
 }
 
@@ -49,9 +72,10 @@ export function finishReason(
   return hasCalls ? "tool_calls" : "stop";
 }
 
-/** An annotation of a text in the form that chats have: only citations of pages have one there. */
+/** An annotation of a text in the form that chats have: citations of pages have one there, others stay as they are. */
 export function annotationOf(raw: unknown): unknown[] {
-  if (!isFields(raw) || raw.type !== "url_citation") return [];
+  if (!isFields(raw)) return [];
+  if (raw.type !== "url_citation") return [raw];
   const { type, ...citation } = raw;
   return [{ type, url_citation: citation }];
 }

@@ -9,7 +9,9 @@ import { failureTold } from "../failure-mapping.ts";
 import {
   annotationOf,
   finishReason,
+  isBilledSearch,
   isChatItem,
+  isEmptyReasoning,
   logprobsOf,
   reportedUsage,
 } from "./answer-parts.ts";
@@ -26,13 +28,17 @@ interface Thought {
   hasText: boolean;
 }
 
+/** Events that are handed on by their names. */
+const EVENT_NAME = /^response\.[a-z0-9_.]{1,100}$/;
+const NO_PHASE: { readonly phase?: string } = Object.freeze({});
+
 /** There is one answer to each call. */
 const choice = 0;
 
 /**
  * Reads the events of OpenAI's Responses streams
- * (https://platform.openai.com/docs/api-reference/responses-streaming). Events of types that are not known are
- * passed over, and items of tools that OpenAI runs, which the gateway does not ask for. An answer is over at
+ * (https://platform.openai.com/docs/api-reference/responses-streaming). Items that chats have no words for are handed
+ * on as they are, with their events; other events of types that are not known are passed over. An answer is over at
  * `response.completed`, `.incomplete` or `.failed`; a stream that ends before lacks its finish.
  */
 export class ResponsesDecoder implements StreamDecoder {
@@ -42,6 +48,12 @@ export class ResponsesDecoder implements StreamDecoder {
   readonly #items = new Map<unknown, number>();
   readonly #calls = new Map<unknown, { readonly index: number; hasArguments: boolean }>();
   readonly #thoughts = new Map<unknown, Thought>();
+  /** By their place in the output, the numbers of items that chats have no words for. */
+  readonly #foreign = new Map<unknown, number>();
+  readonly #phases = new Map<unknown, string>();
+  /** Characters of each text so far. */
+  readonly #said = new Map<string, number>();
+  #searches = 0;
   #isRefused = false;
   #isOver = false;
 
@@ -66,22 +78,19 @@ export class ResponsesDecoder implements StreamDecoder {
     const event = eventOf(data);
     const { type, output_index: at, delta } = event;
     const text = typeof delta === "string" && delta !== "" ? delta : undefined;
+    if (this.#foreign.has(at) && type !== "response.output_item.done") {
+      this.#passOn(event, events);
+      return;
+    }
     switch (type) {
       case "response.output_item.added":
         if (isFields(event.item)) this.#beginItem(at, event.item, events);
         break;
       case "response.output_text.delta":
-        if (text !== undefined) {
-          const logprobs = logprobsOf(event.logprobs);
-          const item = this.#items.get(at);
-          events.push({
-            type: "text",
-            choice,
-            item,
-            text,
-            ...(logprobs !== undefined && { logprobs }),
-          });
-        }
+        if (text !== undefined) this.#say(event, text, events);
+        break;
+      case "response.output_text.done":
+        this.#sayRest(event, events);
         break;
       case "response.output_text.annotation.added":
         this.#annotate(at, event.annotation, events);
@@ -118,10 +127,41 @@ export class ResponsesDecoder implements StreamDecoder {
     }
   }
 
+  #say(
+    { output_index: at, content_index: part, logprobs: raw }: Fields,
+    text: string,
+    events: ChatEvent[],
+  ): void {
+    const place = `${at}/${part}`;
+    this.#said.set(place, (this.#said.get(place) ?? 0) + text.length);
+    const logprobs = logprobsOf(raw);
+    events.push({
+      type: "text",
+      choice,
+      item: this.#items.get(at),
+      text,
+      ...this.#phaseOf(at),
+      ...(logprobs !== undefined && { logprobs }),
+    });
+  }
+
+  /** A text whose end did not come in pieces. */
+  #sayRest(event: Fields, events: ChatEvent[]): void {
+    const { output_index: at, content_index: part, text } = event;
+    const said = this.#said.get(`${at}/${part}`) ?? 0;
+    if (typeof text !== "string" || text.length <= said) return;
+    this.#say({ output_index: at, content_index: part }, text.slice(said), events);
+  }
+
   #beginItem(at: unknown, item: Fields, events: ChatEvent[]): void {
-    if (!isChatItem(item)) return;
     const number = this.#items.size;
     this.#items.set(at, number);
+    if (!isChatItem(item)) {
+      this.#foreign.set(at, number);
+      this.#addForeign(number, "added", item, events);
+      return;
+    }
+    if (typeof item.phase === "string") this.#phases.set(at, item.phase);
     if (item.type === "reasoning")
       this.#thoughts.set(at, { item: number, part: 0, hasText: false });
     if (item.type !== "function_call") return;
@@ -133,6 +173,26 @@ export class ResponsesDecoder implements StreamDecoder {
     this.#calls.set(at, { index, hasArguments: false });
     events.push({ type: "tool_call", choice, index, id, name });
     if (typeof begun === "string" && begun !== "") this.#addArguments(at, begun, events);
+  }
+
+  #addForeign(
+    item: number,
+    step: Extract<ChatEvent, { readonly type: "foreign_item" }>["step"],
+    fields: Fields,
+    events: ChatEvent[],
+  ): void {
+    events.push({ type: "foreign_item", choice, item, step, fields });
+  }
+
+  #passOn(event: Fields, events: ChatEvent[]): void {
+    const { type, sequence_number: _, output_index: at, item_id: _id, ...fields } = event;
+    if (typeof type !== "string" || !EVENT_NAME.test(type)) return;
+    this.#addForeign(this.#foreign.get(at)!, { event: type }, fields, events);
+  }
+
+  #phaseOf(at: unknown): { readonly phase?: string } {
+    const phase = this.#phases.get(at);
+    return phase === undefined ? NO_PHASE : { phase };
   }
 
   #addArguments(at: unknown, text: string | undefined, events: ChatEvent[]): void {
@@ -164,6 +224,13 @@ export class ResponsesDecoder implements StreamDecoder {
 
   /** The encrypted content at an item's beginning is not whole: that of its end is. */
   #endItem(at: unknown, item: Fields, events: ChatEvent[]): void {
+    const foreign = this.#foreign.get(at);
+    if (foreign !== undefined) {
+      this.#foreign.delete(at);
+      if (isBilledSearch(item)) this.#searches += 1;
+      this.#addForeign(foreign, "done", item, events);
+      return;
+    }
     const call = this.#calls.get(at);
     if (call !== undefined && !call.hasArguments) {
       const { arguments: whole } = item;
@@ -172,6 +239,11 @@ export class ResponsesDecoder implements StreamDecoder {
     }
     const thought = this.#thoughts.get(at);
     if (thought === undefined) return;
+    if (!thought.hasText && isEmptyReasoning(item)) {
+      this.#addForeign(thought.item, "added", item, events);
+      this.#addForeign(thought.item, "done", item, events);
+      return;
+    }
     const detail = encryptedDetail(thought.item, item);
     if (detail === undefined) return;
     events.push({ type: "reasoning", choice, item: thought.item, text: "", details: [detail] });
@@ -180,12 +252,13 @@ export class ResponsesDecoder implements StreamDecoder {
   #annotate(at: unknown, raw: unknown, events: ChatEvent[]): void {
     const annotations = annotationOf(raw);
     if (annotations.length === 0) return;
-    events.push({ type: "text", choice, item: this.#items.get(at), text: "", annotations });
+    const item = this.#items.get(at);
+    events.push({ type: "text", choice, item, text: "", ...this.#phaseOf(at), annotations });
   }
 
   #finish(response: Fields, events: ChatEvent[]): void {
     this.#isOver = true;
-    const usage = reportedUsage(response.usage);
+    const usage = reportedUsage(response.usage, this.#searches);
     if (usage !== undefined) events.push({ type: "usage", usage });
     if (response.status === "failed" || isFields(response.error)) {
       events.push({ type: "error", failure: this.#failureOf(response.error) });

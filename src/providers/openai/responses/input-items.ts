@@ -31,6 +31,29 @@ export function inputItems(messages: readonly Fields[]): Fields[] {
   });
 }
 
+/**
+ * Items that are in the form of this interface but for reasoning, whose `details` are those of chats. OpenAI refuses
+ * reasoning behind which nothing of its answer follows: it is left out.
+ */
+export function sentItems(items: readonly Fields[]): Fields[] {
+  const sent: Fields[] = [];
+  let thoughts: Fields[] = [];
+  for (const item of items) {
+    if (item.type === "reasoning") {
+      thoughts.push(...keptItems(item.details).map(({ item: kept }) => kept));
+      continue;
+    }
+    if (isOfAnswer(item)) sent.push(...thoughts);
+    thoughts = [];
+    sent.push(item);
+  }
+  return sent;
+}
+
+function isOfAnswer({ type, role }: Fields): boolean {
+  return type === "message" ? role === "assistant" : !String(type).endsWith("_output");
+}
+
 function answerOf(message: Fields, place: string): Fields[] {
   const said = saidIn(message.content);
   if (said.length === 0 && typeof message.refusal === "string" && message.refusal !== "") {

@@ -1,6 +1,12 @@
 import { isFields } from "../../../lib/json.ts";
-import { BodyRender, type ChatRequestFields, type RenderedBody } from "../../chat-body.ts";
-import { inputItems, unsupported } from "./input-items.ts";
+import {
+  AS_ITEMS,
+  BodyRender,
+  type ChatRequestFields,
+  type ItemsRequest,
+  type RenderedBody,
+} from "../../chat-body.ts";
+import { inputItems, sentItems, unsupported } from "./input-items.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -39,6 +45,7 @@ export const responsesBody = new BodyRender(
     const { max_tokens: limit, reasoning, reasoning_effort: effort, logprobs } = fields;
     const body: Record<string, unknown> = {};
     for (const name in fields) if (!RESHAPED.has(name)) body[name] = fields[name];
+    const items = fields[AS_ITEMS];
     const include = ["reasoning.encrypted_content"];
     if (logprobs === true) include.push("message.output_text.logprobs");
     Object.assign(body, {
@@ -47,9 +54,11 @@ export const responsesBody = new BodyRender(
       ...(stream && { stream_options: { include_obfuscation: false } }),
       store: false,
       include,
-      input: inputItems(fields.messages as readonly Fields[]),
-      ...toolFields(fields),
+      ...(items === undefined
+        ? { input: inputItems(fields.messages as readonly Fields[]), ...toolFields(fields) }
+        : itemFields(items)),
     });
+    for (const name of items?.include ?? []) if (!include.includes(name)) include.push(name);
     if (typeof limit === "number") body.max_output_tokens = Math.max(limit, LEAST_OUTPUT_TOKENS);
     const text = textFields(fields);
     if (text !== undefined) body.text = text;
@@ -58,6 +67,15 @@ export const responsesBody = new BodyRender(
     return { body: JSON.stringify(body) };
   },
 );
+
+function itemFields({ input, tools, toolChoice, maxToolCalls }: ItemsRequest): Fields {
+  return {
+    input: sentItems(input),
+    ...(tools.length > 0 && { tools }),
+    ...(toolChoice !== undefined && toolChoice !== null && { tool_choice: toolChoice }),
+    ...(maxToolCalls !== undefined && { max_tool_calls: maxToolCalls }),
+  };
+}
 
 function toolFields({ tools, tool_choice: choice }: ChatRequestFields): Fields {
   const offered = Array.isArray(tools) ? (tools as readonly Fields[]) : [];

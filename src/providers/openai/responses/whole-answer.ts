@@ -8,7 +8,9 @@ import { failureTold } from "../failure-mapping.ts";
 import {
   annotationOf,
   finishReason,
+  isBilledSearch,
   isChatItem,
+  isEmptyReasoning,
   logprobsOf,
   reportedUsage,
 } from "./answer-parts.ts";
@@ -34,8 +36,8 @@ function completionOf(response: unknown, context: FailureContext): TypedCompleti
   if (status !== "completed" && status !== "incomplete") {
     throw brokenAnswer("a response that has not ended");
   }
-  const items = output.filter(isFields).filter(isChatItem);
-  const toolCalls = items.filter(({ type }) => type === "function_call").map(callOf);
+  const items = output.filter(isFields);
+  const toolCalls = items.filter(isFunctionCall).map(callOf);
   const pieces = piecesOf(items, toolCalls);
   const texts = pieces.filter((piece) => piece.type === "text");
   const thoughts = pieces.filter((piece) => piece.type === "reasoning");
@@ -58,7 +60,7 @@ function completionOf(response: unknown, context: FailureContext): TypedCompleti
         finish: finishReason(response, ending),
       },
     ],
-    usage: reportedUsage(response.usage),
+    usage: reportedUsage(response.usage, items.filter(isBilledSearch).length),
     created: typeof created === "number" && Number.isSafeInteger(created) ? created : undefined,
   };
 }
@@ -83,23 +85,33 @@ function tokensIn(logprobs: unknown): unknown {
 function piecesOf(items: readonly Fields[], toolCalls: readonly ToolCall[]): ChatEvent[] {
   let calls = 0;
   return items.flatMap((one, item): ChatEvent[] => {
+    if (!isChatItem(one) || (one.type === "reasoning" && isEmptyReasoning(one))) {
+      const steps = ["added", "done"] as const;
+      return steps.map((step) => ({ type: "foreign_item", choice, item, step, fields: one }));
+    }
     if (one.type === "reasoning") return thoughtOf(one, item);
-    if (one.type === "message") return partsOf(one.content).flatMap((part) => saidIn(part, item));
+    if (one.type === "message") {
+      return partsOf(one.content).flatMap((part) => saidIn(part, item, one.phase));
+    }
     const index = calls++;
     return [{ type: "tool_call", choice, index, ...toolCalls[index] }];
   });
 }
 
-function saidIn(part: Fields, item: number): ChatEvent[] {
+function isFunctionCall(item: Fields): boolean {
+  return item.type === "function_call" && isChatItem(item);
+}
+
+function saidIn(part: Fields, item: number, phase: unknown): ChatEvent[] {
   const { type, text, refusal } = part;
   if (type === "refusal" && typeof refusal === "string") {
     return [{ type, choice, item, text: refusal }];
   }
   if (type !== "output_text" || typeof text !== "string") return [];
   const annotations = filled(partsOf(part.annotations).flatMap(annotationOf));
-  return [
-    { type: "text", choice, item, text, annotations, logprobs: logprobsOf(partsOf(part.logprobs)) },
-  ];
+  const logprobs = logprobsOf(partsOf(part.logprobs));
+  const said = { type: "text", choice, item, text, annotations, logprobs } as const;
+  return [typeof phase === "string" ? { ...said, phase } : said];
 }
 
 function thoughtOf(one: Fields, item: number): ChatEvent[] {

@@ -1,0 +1,90 @@
+import { type EgressClientOptions, fetchTarget, unlessAborted } from "./client.ts";
+
+const METHODS = ["GET", "POST", "DELETE"] as const;
+type Method = (typeof METHODS)[number];
+
+/** An answer with a status of no body cannot be made with one. */
+const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+/** An answer has more bytes than may be read of it. */
+export class AnswerTooLong extends Error {
+  constructor(maxBytes: number) {
+    super(`an answer has more than ${maxBytes} bytes`);
+    this.name = "AnswerTooLong";
+  }
+}
+
+/**
+ * A `fetch` for client libraries that speak to servers which users name. Each request is checked and dials what was
+ * checked; redirects are handed back as they are, nothing is decompressed, and a body fails beyond `maxBytes`.
+ * Not every library passes on that a body failed, so `onBroken` receives it.
+ * Rejects with EgressRefused, NameNotResolved, the signal's reason, or what the connection failed with.
+ */
+export function createEgressFetch(
+  { guard, certificateAuthorities }: EgressClientOptions,
+  maxBytes: number,
+  onBroken: (error: unknown) => void = () => undefined,
+) {
+  return async (url: string | URL, init: RequestInit = {}): Promise<Response> => {
+    const { body } = init;
+    if (body !== undefined && body !== null && typeof body !== "string") {
+      throw new TypeError("only texts are sent");
+    }
+    const signal = init.signal ?? new AbortController().signal;
+    const target = await unlessAborted(guard.check(String(url)), signal);
+    const response = await fetchTarget(
+      target,
+      {
+        method: methodOf(init.method),
+        headers: {
+          ...Object.fromEntries(new Headers(init.headers)),
+          "accept-encoding": "identity",
+        },
+        ...(typeof body === "string" && { body }),
+        signal,
+      },
+      certificateAuthorities,
+    );
+    const { status, headers } = response;
+    if (headers.get("content-encoding") !== null) {
+      await response.body?.cancel();
+      throw new TypeError("an answer is encoded, which was not asked for");
+    }
+    const isEmpty = response.body === null || NO_BODY.has(status);
+    return new Response(isEmpty ? null : bounded(response.body!, maxBytes, onBroken), {
+      status,
+      headers,
+    });
+  };
+}
+
+function methodOf(method = "GET"): Method {
+  const found = METHODS.find((one) => one === method.toUpperCase());
+  if (found === undefined) throw new TypeError(`the method ${method} is not used`);
+  return found;
+}
+
+function bounded(
+  body: ReadableStream<Uint8Array>,
+  maxBytes: number,
+  onBroken: (error: unknown) => void,
+): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  let bytes = 0;
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) return controller.close();
+        bytes += value.byteLength;
+        if (bytes > maxBytes) throw new AnswerTooLong(maxBytes);
+        controller.enqueue(value);
+      } catch (error) {
+        controller.error(error);
+        onBroken(error);
+        await reader.cancel().catch(() => undefined);
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
