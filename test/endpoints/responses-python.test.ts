@@ -178,8 +178,16 @@ describe.skipIf(!hasSeccomp)("a response with Python", () => {
     let text = "";
     while (!text.includes("interpreting"))
       text += new TextDecoder().decode((await reader.read()).value);
+    // One runs, and one waits for the next response.
+    const both = await until("two interpreters", () => {
+      const found = interpreters();
+      return found.length === 2 && found;
+    });
     gone.abort();
-    await onlySpareLeft();
+    await until("one of the two to be gone", () => {
+      const left = interpreters().filter((id) => both.includes(id));
+      return left.length === 1;
+    });
   }, 60_000);
 
   test("of which 20 come at once leaves the gateway up: each ends, and no interpreter stays", async () => {

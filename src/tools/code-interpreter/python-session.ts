@@ -32,6 +32,8 @@ export interface SessionSettings {
   onError(error: unknown): void;
 }
 
+/** That models see. */
+const SHOWN_TYPES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const MAX_CODE_CHARACTERS = 262_144;
 const LOST = "Its variables and the files that it has written are lost.";
 
@@ -101,7 +103,8 @@ export class PythonSession {
     if (run.isTextCut) lines.push(`[cut after ${MAX_TEXT_BYTES} bytes of output]`);
     for (const { name, bytes } of run.pictures) {
       const contentType = kindOfImage(bytes)?.contentType;
-      if (contentType === undefined) lines.push(`[${name} is not an image]`);
+      if (contentType === undefined || !SHOWN_TYPES.has(contentType))
+        lines.push(`[${name} is not an image]`);
       else {
         images.push(`data:${contentType};base64,${Buffer.from(bytes).toString("base64")}`);
         lines.push(`[picture: ${name}]`);

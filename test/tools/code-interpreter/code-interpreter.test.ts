@@ -160,8 +160,12 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
       { type: "logs", logs: "[picture: dot.png]" },
       { type: "image", url: images![0] },
     ]);
-    const broken = await run(made, JSON.stringify({ code: 'open("b.png", "w").write("x"); None' }));
-    expect([broken.output, broken.images]).toEqual(["[b.png is not an image]", []]);
+    const code = 'open("b.png", "w").write("x"); open("c.png", "w").write("<svg/>"); None';
+    const broken = await run(made, JSON.stringify({ code }));
+    expect([broken.output, broken.images]).toEqual([
+      "[b.png is not an image]\n[c.png is not an image]",
+      [],
+    ]);
     const silent = create(factory);
     const outcome = await run(silent, JSON.stringify({ code: DOT_CODE }));
     expect([outcome.item.outputs, outcome.images?.length]).toEqual([null, 1]);
