@@ -211,6 +211,12 @@ const SETTINGS = [
       "folder of wheels (`.whl`, pure or for Pyodide) that Python has besides its standard library",
   },
   {
+    name: "GATEWAY_DEBUG_ECHO",
+    default: "false",
+    meaning:
+      "chats with `debug: {echo_upstream_body: true}` show their caller what was sent to the provider",
+  },
+  {
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",

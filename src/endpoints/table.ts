@@ -21,6 +21,8 @@ interface EndpointServices {
   readonly longBodies: LongBodies;
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
+  /** Chats may show what was sent to their provider. */
+  readonly allowsEcho: boolean;
   readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
@@ -28,10 +30,10 @@ interface EndpointServices {
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, hosted }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies),
+    chatRoute(dependencies, longBodies, { allowsEcho }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

@@ -53,6 +53,7 @@ describe("without any variable", () => {
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
       codeInterpreter: undefined,
+      debugEcho: false,
       keepaliveMs: 15_000,
       maxBackgroundResponses: 100,
       shutdownGraceMs: 25_000,
