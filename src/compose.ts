@@ -19,7 +19,7 @@ import { registerGauges, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composeResponses } from "./compose/responses.ts";
-import { composeCodeInterpreter, composeTools } from "./compose/tools.ts";
+import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";
 import { BodyBudget } from "./http/body-budget.ts";
@@ -64,7 +64,6 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     keepaliveMs: config.keepaliveMs,
   });
   const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
-  const codeInterpreter = composeCodeInterpreter(base, files);
   const inFlight = new InFlight();
   const isCutShort = () => inFlight.isCutShort;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
@@ -75,14 +74,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await node.start();
   webhooks.start();
 
+  const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions, files });
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    ...{ notes: owed.notes, media: files.media, responses },
-    hosted: composeTools({
-      ...{ config, ...vectorStores, ...world, suspensions, clock, codeInterpreter },
-    }),
+    ...{ notes: owed.notes, media: files.media, responses, hosted },
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
@@ -98,7 +95,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes, codeInterpreter },
+    ...{ modelLists: lists, notes: owed.notes, hosted },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();

@@ -34,7 +34,6 @@ export interface EndingParts {
   readonly deadlines: DeadlineQueue;
   readonly modelLists: { stop(): void };
   readonly healthChecks: { stop(): void };
-  readonly codeInterpreter: { close(): void };
   readonly sweep: ReturnType<typeof setInterval>;
   readonly lag: EventLoopLag;
   readonly balances: BalanceWatch;
@@ -44,6 +43,7 @@ export interface EndingParts {
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
   readonly vectorStores: { close(): Promise<void> };
+  readonly hosted: { close(): void };
   readonly responses: { readonly following: EventFollowing };
   readonly lastUse: LastUse;
   readonly ledger: GroupCommit;
@@ -77,11 +77,11 @@ export function composeEnding(parts: EndingParts): Ending {
       clearInterval(parts.sweep);
       parts.modelLists.stop();
       parts.healthChecks.stop();
-      parts.codeInterpreter.close();
       parts.lag.stop();
       parts.balances.stop();
       parts.orders.close();
       parts.notes.close();
+      parts.hosted.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();

@@ -1,16 +1,18 @@
 import { join } from "node:path";
 import type { GatewayConfig } from "../config.ts";
-import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import { CodeInterpreter } from "../tools/code-interpreter/code-interpreter.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { ToolRegistry } from "../tools/registry.ts";
+import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
-import type { Base } from "./base.ts";
 import type { FileParts } from "./files.ts";
+import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
@@ -20,30 +22,36 @@ const FEMTO_PER_NANO = 1_000_000n;
 export function composeTools(
   options: Keys & {
     readonly config: GatewayConfig;
+    readonly telemetry: Telemetry;
     readonly stores: VectorStores;
-    readonly codeInterpreter: CodeInterpreter;
+    readonly files: FileParts;
+    onError(error: unknown): void;
   },
-): HostedServices {
-  const { config, stores, codeInterpreter } = options;
-  const registry = new ToolRegistry([
-    new FileSearchTools(searchedStores(stores, options)),
-    codeInterpreter,
-  ]);
-  const prices = {
-    webSearchFemto: config.webSearchNanoUsd * FEMTO_PER_NANO,
-    fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
-  };
-  return { registry, prices };
-}
-
-/** Starts its processes at the first use. Throws where the folder of wheels cannot be read. */
-export function composeCodeInterpreter({ config, onError }: Base, files: FileParts) {
-  return new CodeInterpreter({
+): HostedServices & { close(): void } {
+  const { config, stores, files, onError } = options;
+  const { webSearch, close } = composeWebSearch(options);
+  const codeInterpreter = new CodeInterpreter({
     settings: config.codeInterpreter,
     snapshotFolder: join(config.dataDir, "python"),
     files: files.library,
     onError,
   });
+  const registry = new ToolRegistry([
+    new FileSearchTools(searchedStores(stores, options)),
+    new WebSearchTools(webSearch),
+    codeInterpreter,
+  ]);
+  const prices = {
+    webSearchFemto: webSearch?.priceFemto ?? 0n,
+    fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
+  };
+  return {
+    ...{ registry, prices, webSearch },
+    close() {
+      close();
+      codeInterpreter.close();
+    },
+  };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
