@@ -1,9 +1,14 @@
+import { version } from "../../package.json";
 import type { GatewayConfig } from "../config.ts";
+import { createEgressFetch } from "../egress/fetch.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
+import { createMcpConnect } from "../tools/mcp/mcp-connection.ts";
+import { McpTools } from "../tools/mcp/mcp-tools.ts";
 import { ToolRegistry } from "../tools/registry.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
@@ -11,13 +16,18 @@ import type { VectorStores } from "../vector-stores/vector-stores.ts";
 type Keys = Parameters<typeof usableKey>[0];
 
 const FEMTO_PER_NANO = 1_000_000n;
+/** Of one answer of a server; it is parsed in one go. */
+const MAX_ANSWER_BYTES = 1_048_576;
 
 /** The tools that the gateway runs for models. */
 export function composeTools(
   options: Keys & { readonly config: GatewayConfig; readonly stores: VectorStores },
 ): HostedServices {
   const { config, stores } = options;
-  const registry = new ToolRegistry([new FileSearchTools(searchedStores(stores, options))]);
+  const registry = new ToolRegistry([
+    new FileSearchTools(searchedStores(stores, options)),
+    composeMcp(config),
+  ]);
   const prices = {
     webSearchFemto: config.webSearchNanoUsd * FEMTO_PER_NANO,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
@@ -52,4 +62,21 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
       }
     },
   };
+}
+
+/** Tools of remote servers. The client is loaded where the settings allow any. */
+function composeMcp(config: GatewayConfig): McpTools {
+  const { mcpServers: allowedHosts, egressAllow, webhookAllowHttp } = config;
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: egressAllow,
+    allowsHttp: webhookAllowHttp,
+  });
+  const fetchWith = (onBroken: (error: unknown) => void) =>
+    createEgressFetch({ guard }, MAX_ANSWER_BYTES, onBroken);
+  return new McpTools({
+    connect: allowedHosts.length === 0 ? undefined : createMcpConnect(fetchWith, version),
+    allowedHosts,
+    parseUrl: (text) => guard.parse(text),
+  });
 }

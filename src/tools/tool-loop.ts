@@ -57,6 +57,10 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly tools: ReadonlyMap<string, GatewayTool>;
   /** Shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
+  /** Behind the messages of the request already. */
+  readonly messages: readonly AddedMessage[];
+  /** Called once, when the loop is over. */
+  close(): void;
   readonly steps: StepMoney;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
@@ -86,7 +90,7 @@ export class ToolLoop implements PieceReader<Batch> {
   /** Of the step that runs. */
   #reader: PieceReader<Batch>;
   /** Behind the messages of the request. */
-  readonly #added: AddedMessage[] = [];
+  readonly #added: AddedMessage[];
   readonly #sources: ToolSource[] = [];
   /** Of the steps that have ended. */
   readonly #used: Usage[] = [];
@@ -100,6 +104,7 @@ export class ToolLoop implements PieceReader<Batch> {
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
     this.#parts = parts;
+    this.#added = [...parts.messages];
     this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
@@ -109,12 +114,15 @@ export class ToolLoop implements PieceReader<Batch> {
     // A tool or a provider may take its time to end after a cancel: nothing waits for that.
     next.catch(() => undefined);
     const read = await Promise.race([next, this.#ended.promise]);
-    return read.done === true ? { done: true } : { done: false, value: read.value };
+    if (read.done !== true) return { done: false, value: read.value };
+    this.#parts.close();
+    return { done: true };
   }
 
   async cancel(): Promise<void> {
     if (this.#abort.signal.aborted) return;
     this.#abort.abort();
+    this.#parts.close();
     this.#ended.resolve({ done: true });
     await this.#reader.cancel();
   }
