@@ -31,6 +31,10 @@ export function answerHeaders(
   }
   const dropped = droppedParameters(call.plan, candidate);
   if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
+  const { transformed } = call.plan;
+  if (transformed !== undefined && (candidate === undefined || transformed.has(candidate))) {
+    headers["x-gateway-transforms"] = "middle-out";
+  }
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;

@@ -122,6 +122,7 @@ export function composeEndpoints(options: EndpointParts) {
   const endpoints = modelEndpoints(dependencies, {
     longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
+    allowsEcho: config.debugEcho,
     responses,
     hosted,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },

@@ -63,6 +63,8 @@ export interface Settings {
   readonly vectorStoreModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
+  /** Chats may show what was sent to their provider. */
+  readonly debugEcho: boolean;
   /** Of the response cache of each organization. */
   readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
   readonly keepaliveMs: number;
@@ -116,6 +118,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
+    debugEcho: reader.boolean("GATEWAY_DEBUG_ECHO"),
     maxBackgroundResponses: reader.integer("GATEWAY_MAX_BACKGROUND_RESPONSES", 0, 10_000),
     responseCache: {
       maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),

@@ -190,6 +190,12 @@ const SETTINGS = [
       "embedding model of vector stores, such as `openai/text-embedding-3-small` (`sandbox/embed` for trials), charged to the keys that add files and search; unset, they are searched by their words alone",
   },
   {
+    name: "GATEWAY_DEBUG_ECHO",
+    default: "false",
+    meaning:
+      "chats with `debug: {echo_upstream_body: true}` show their caller what was sent to the provider",
+  },
+  {
     name: "GATEWAY_KEEPALIVE_MS",
     default: "15000",
     meaning: "silence in a stream after which a comment is sent",

@@ -10,6 +10,7 @@ import { imageRoutes } from "./images/routes.ts";
 import type { LongBodies } from "./long-bodies.ts";
 import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
+import { compactRoute } from "./responses/compact-endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
 import type { HostedServices } from "./responses/hosted-tools.ts";
@@ -21,6 +22,8 @@ interface EndpointServices {
   readonly longBodies: LongBodies;
   readonly workThread: FairWorkThread;
   readonly images: ImageServices;
+  /** Chats may show what was sent to their provider. */
+  readonly allowsEcho: boolean;
   readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
@@ -28,10 +31,10 @@ interface EndpointServices {
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, hosted }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies),
+    chatRoute(dependencies, longBodies, { allowsEcho }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
@@ -41,6 +44,7 @@ export function modelEndpoints(
     responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
       answerBackground(responses, ...call),
     ),
+    compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
     countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];

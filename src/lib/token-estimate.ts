@@ -21,3 +21,33 @@ export function tokensOfDelta(bytes: number): number {
 export function tokensOfPrompt(bytes: number, messages: number): number {
   return tokensOfBytes(bytes) + messages * TOKENS_PER_MESSAGE;
 }
+
+/** By UTF-16 code unit, of OpenAI's encodings o200k_base and cl100k_base over prose, code, JSON and other scripts. */
+const TOKENS_PER_LETTER = 0.25;
+const TOKENS_PER_DIGIT = 0.5;
+const TOKENS_PER_SPACE = 0.04;
+const TOKENS_PER_BREAK = 0.4;
+const TOKENS_PER_MARK = 0.65;
+const TOKENS_PER_ACCENTED = 0.7;
+const TOKENS_PER_GREEK_OR_CYRILLIC = 0.45;
+const TOKENS_PER_OTHER = 1;
+/** Other tokenizers make more of the same text. */
+const MARGIN = 1.2;
+
+/** About how many tokens a text has, rather too many than too few: for what has to fit into a model's context. */
+export function estimatedTextTokens(text: string): number {
+  let tokens = 0;
+  for (let at = 0; at < text.length; at++) tokens += tokensOfCodeUnit(text.charCodeAt(at));
+  return Math.ceil(tokens * MARGIN);
+}
+
+function tokensOfCodeUnit(code: number): number {
+  if (code >= 0x80) {
+    if (code < 0x250) return TOKENS_PER_ACCENTED;
+    return code < 0x530 ? TOKENS_PER_GREEK_OR_CYRILLIC : TOKENS_PER_OTHER;
+  }
+  if ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a) return TOKENS_PER_LETTER;
+  if (code === 0x20) return TOKENS_PER_SPACE;
+  if (code >= 0x30 && code <= 0x39) return TOKENS_PER_DIGIT;
+  return code < 0x20 ? TOKENS_PER_BREAK : TOKENS_PER_MARK;
+}

@@ -71,6 +71,28 @@ describe("a hit reads as any other answer", () => {
     expect(callsOf(UPSTREAM_MODEL) - before).toBe(1);
   });
 
+  test("of a response, whole and streamed, that is stored and continued", async () => {
+    gateway.upstream.enqueue(UPSTREAM_MODEL, { do: "complete", content: "It is calm." });
+    const before = callsOf(UPSTREAM_MODEL);
+    const body = { model: MODEL, input: "How is the sea?" };
+    const first = await openai.responses.create(body);
+    const whole = await openai.responses.create(body).withResponse();
+    expect(outcomeOf(whole.response)).toBe("hit");
+    expect(whole.data.output_text).toBe("It is calm.");
+    expect(whole.data.id).not.toBe(first.id);
+    expect((await openai.responses.retrieve(whole.data.id)).output_text).toBe("It is calm.");
+    const streamed = await openai.responses.stream(body).finalResponse();
+    expect(streamed.output_text).toBe("It is calm.");
+    expect(callsOf(UPSTREAM_MODEL) - before).toBe(1);
+    gateway.upstream.enqueue(UPSTREAM_MODEL, { do: "complete", content: "Still calm." });
+    const next = await openai.responses.create({
+      ...body,
+      input: "And now?",
+      previous_response_id: streamed.id,
+    });
+    expect(next.output_text).toBe("Still calm.");
+  });
+
   test("of embeddings, in each encoding", async () => {
     const model = "openai/text-embedding-3-small";
     const calls = () => callsOf("text-embedding-3-small");

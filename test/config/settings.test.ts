@@ -53,6 +53,7 @@ describe("without any variable", () => {
       healthCheckSeconds: 10,
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
+      debugEcho: false,
       keepaliveMs: 15_000,
       maxBackgroundResponses: 100,
       shutdownGraceMs: 25_000,

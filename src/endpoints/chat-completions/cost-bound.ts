@@ -11,6 +11,7 @@ import { type FemtoUsd, higher } from "../../lib/money.ts";
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../lib/usage.ts";
 import { longPromptPrices } from "../../money/usage.ts";
+import { transformedTokens } from "./middle-out.ts";
 import { type ChatRequest, type ContentPart, LONG_BODY, statedOutputLimit } from "./request.ts";
 
 /** Added to the bytes of each message: what chat templates put around it. */
@@ -76,6 +77,8 @@ const NOT_PROMPT_FIELDS = new Set([
   "trace",
   "metadata",
   "store",
+  "transforms",
+  "debug",
 ]);
 
 /** The size of a prompt, as far as it can be known without a tokenizer. */
@@ -89,6 +92,8 @@ export interface PromptSize {
   readonly hasTools: boolean;
   /** Where the request asks for a cache of more than five minutes, if it does. */
   readonly longCacheLifetime: string | undefined;
+  /** An estimate, where the request has its prompt cut to what the model takes (middle-out.ts). */
+  readonly transformedTokens?: number | undefined;
 }
 
 export function promptSize(request: ChatRequest): PromptSize {
@@ -122,6 +127,7 @@ export function promptSize(request: ChatRequest): PromptSize {
     media,
     hasTools,
     longCacheLifetime: longCacheLifetime(request),
+    transformedTokens: transformedTokens(request),
   };
 }
 

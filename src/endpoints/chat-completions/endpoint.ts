@@ -24,11 +24,20 @@ import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
+import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
 import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
+import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
-import { completionId, openAnswer, readAnswer, usageBody, usageChunk } from "./render-answer.ts";
+import {
+  completionId,
+  echoChunk,
+  openAnswer,
+  readAnswer,
+  usageBody,
+  usageChunk,
+} from "./render-answer.ts";
 import {
   CHAT_ROUTE,
   type ChatRequest,
@@ -46,10 +55,13 @@ export class AcceptedChat implements AcceptedRequest {
   /** Set where a thread has read the body. */
   readonly bodyHash: string | undefined;
   readonly hidesReasoning: boolean;
+  /** The answer is to show what was sent to the provider. */
+  readonly echoes: boolean;
   #size: PromptSize | undefined;
 
-  constructor(request: ChatRequest) {
+  constructor(request: ChatRequest, echoes = false) {
     this.fields = request;
+    this.echoes = echoes;
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
@@ -62,10 +74,15 @@ export class AcceptedChat implements AcceptedRequest {
   }
 }
 
+interface AnsweredChat extends ClientCompletion {
+  /** Of what was sent to the provider, where it is asked for. */
+  readonly echo?: DebugEcho;
+}
+
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
 /** Chat completions (spec 4.5). */
-export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion> {
+export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly route = CHAT_ROUTE;
   readonly categories = ["chat", "code"] as const;
   readonly alsoServes = IMAGE_OUTPUT;
@@ -74,9 +91,12 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
   readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
+  readonly #allowsEcho: boolean;
 
-  constructor(clock: Clock) {
+  /** @param options.allowsEcho answers may show what was sent to the provider */
+  constructor(clock: Clock, { allowsEcho = false }: { readonly allowsEcho?: boolean } = {}) {
     this.#clock = clock;
+    this.#allowsEcho = allowsEcho;
     this.stream = new ChatStreamForm(clock);
   }
 
@@ -88,15 +108,17 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
       assertRecordable(request);
     }
     assertSupported(request);
-    return new AcceptedChat(request);
+    return new AcceptedChat(request, asksEcho(request, this.#allowsEcho));
   }
 
   affinity({ fields }: AcceptedChat): string {
     return fields[LONG_BODY]?.head ?? conversationHead(fields);
   }
 
-  plan({ fields }: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
-    return planFields(fields, plan);
+  plan(request: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
+    const { fields } = request;
+    const planned = planFields(fields, plan);
+    return asksMiddleOut(fields) ? planTransformed(fields, request.size, planned) : planned;
   }
 
   bound({ fields, size }: AcceptedChat, terms: ModelTerms) {
@@ -111,20 +133,24 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, ClientCompletion
     call: ProviderCall,
     candidate: Candidate,
     admitted: AdmittedChat,
-  ): Promise<ClientCompletion> {
+  ): Promise<AnsweredChat> {
     const answer = await callProvider(call, candidate, admitted);
     const { hidesReasoning } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
-    return readAnswer(answer, { requestId: call.requestId, hidesReasoning, nowSeconds });
+    const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
+    const echo = echoOf(call);
+    const completion = readAnswer(answer, options);
+    return echo === undefined ? completion : { ...(await completion), echo };
   }
 
-  usage(answer: ClientCompletion, request: AcceptedChat, terms: ModelTerms) {
+  usage(answer: AnsweredChat, request: AcceptedChat, terms: ModelTerms) {
     const { usage, estimatedTokens, estimatedMedia } = answer;
     return usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
   }
 
-  answer({ body }: ClientCompletion, _request: AcceptedChat, facts: AnswerFacts) {
+  answer({ body, echo }: AnsweredChat, _request: AcceptedChat, facts: AnswerFacts) {
     const set = {
+      ...(echo && { debug: echo }),
       id: completionId(facts.requestId),
       model: facts.candidate.model.id,
       usage: usageBody(facts.usage, facts.costUsd),
@@ -159,7 +185,10 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const answer = await callProvider(call, candidate, admitted);
     const { hidesReasoning } = admitted.request;
     const id = completionId(call.requestId);
-    const options = { id, model: candidate.model.id, hidesReasoning, nowSeconds };
+    const model = candidate.model.id;
+    const options = { id, model, hidesReasoning, nowSeconds };
+    const echo = echoOf(call);
+    if (echo) output.add(frameOf(echoChunk({ id, model, created: nowSeconds }, echo)));
     return openAnswer(answer, options, output);
   }
 
@@ -186,19 +215,26 @@ function callProvider(
   candidate: Candidate,
   admitted: AdmittedChat,
 ): Promise<ChatAnswer> {
+  const { request, plan } = admitted;
   const limit = sentLimit(admitted, candidate);
-  call.body = providerBody(admitted.request.fields, candidate, limit, admitted.plan.lacked);
+  const body = providerBody(request.fields, candidate, limit, plan.lacked);
+  call.body = request.echoes ? new EchoedBody(body) : body;
   return candidate.provider.chat!(call);
+}
+
+function echoOf({ body }: ProviderCall): DebugEcho | undefined {
+  return body instanceof EchoedBody ? body.echo : undefined;
 }
 
 /** Usage of an answer whose provider reported none. */
 function estimated(
-  { size }: AcceptedChat,
+  { fields, size }: AcceptedChat,
   terms: ModelTerms,
   outputTokens: number,
   media?: MediaTokens,
 ): Usage {
-  return { ...countedUsage(size, terms, outputTokens), ...media };
+  const contextLength = promptLimit(fields, size.transformedTokens, terms) ?? terms.contextLength;
+  return { ...countedUsage(size, { contextLength }, outputTokens), ...media };
 }
 
 function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
@@ -213,8 +249,9 @@ function frameOf(value: unknown): string {
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
+  options: { readonly allowsEcho: boolean },
 ): RouteDefinition {
-  const endpoint = new ChatEndpoint(dependencies.calls.clock);
+  const endpoint = new ChatEndpoint(dependencies.calls.clock, options);
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",

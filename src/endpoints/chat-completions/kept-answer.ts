@@ -26,9 +26,9 @@ const OWN_MEMBERS = ["id", "created", "model", "usage"] as const;
 
 /** Chat completions in the response cache: as JSON of a whole one, without what each answer has of its own. */
 export const keptChat: KeptForm<AcceptedChat> = {
-  identity({ fields }) {
-    // The provider stores that one under its own id.
-    if (fields.store === true) return undefined;
+  identity({ fields, echoes }) {
+    // The provider stores the one under its own id; the other shows what was sent for it.
+    if (fields.store === true || echoes) return undefined;
     return longIdentity(fields) ?? decidingFields(fields, UNDECIDING);
   },
 

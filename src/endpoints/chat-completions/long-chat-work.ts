@@ -106,6 +106,7 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
     },
     // Each of a few words.
     modalities: (value: unknown) => [...new Set(value as readonly string[])],
+    transforms: asItIs,
     // Their lengths are checked.
     metadata: asItIs,
     trace: asItIs,

@@ -5,6 +5,8 @@ import {
   type ChatRequestFields,
   ShortBody,
 } from "../../providers/chat-body.ts";
+import { promptSize } from "./cost-bound.ts";
+import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
 import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
@@ -54,8 +56,12 @@ export function providerBody(
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
+  const promptTokens = asksMiddleOut(request)
+    ? promptLimit(request, promptSize(request).transformedTokens, terms)
+    : undefined;
   const shape: BodyShape = {
     model,
+    ...(promptTokens !== undefined && { promptTokens }),
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
     ...(added !== undefined && { added }),
@@ -79,6 +85,8 @@ export interface BodyShape {
   readonly outputTokens: number | undefined;
   /** Fields that the candidate lacks. */
   readonly leftOut: readonly string[];
+  /** What the prompt is cut to. */
+  readonly promptTokens?: number;
   /** The answer is read as a stream, whether or not the request asks for one. */
   readonly added?: AddedParts | undefined;
   /** Whether the candidate is sent the request in items; nothing is added then. */
@@ -88,7 +96,7 @@ export interface BodyShape {
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
-  const { model, outputTokens, asItems } = shape;
+  const { model, outputTokens, promptTokens, asItems } = shape;
   const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
   const body: Record<string, unknown> & ChatRequestFields = {
     model,
@@ -103,6 +111,7 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     if (leftOut?.has(field) !== true) body[field] = value;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
+  if (promptTokens !== undefined) body.messages = withinLimit(request, promptTokens);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (shape.added !== undefined) addParts(body, shape.added);
   if (request.stream === true || shape.added !== undefined) {

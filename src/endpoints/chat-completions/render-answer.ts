@@ -18,6 +18,7 @@ import type {
 import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../providers/thread-work.ts";
 import { notStreamed, streamedUnasked } from "../../providers/transport/call-failures.ts";
+import type { DebugEcho } from "./debug-echo.ts";
 
 /**
  * The form in which this endpoint answers (spec 2.4, 6.2). Typed answers of providers are rendered here; raw
@@ -96,13 +97,26 @@ function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<st
 
 /** The last chunk of a stream, which brings its usage. */
 export function usageChunk(
-  answer: { readonly id: string; readonly model: string; readonly created: number },
+  answer: StreamHead,
   usage: Usage,
   cost: number,
 ): Record<string, unknown> {
-  const { id, model, created } = answer;
-  const object = "chat.completion.chunk";
-  return { id, object, created, model, choices: [], usage: usageBody(usage, cost) };
+  return { ...emptyChunk(answer), usage: usageBody(usage, cost) };
+}
+
+/** Before the first chunk of an answer. */
+export function echoChunk(answer: StreamHead, debug: DebugEcho): Record<string, unknown> {
+  return { ...emptyChunk(answer), debug };
+}
+
+interface StreamHead {
+  readonly id: string;
+  readonly model: string;
+  readonly created: number;
+}
+
+function emptyChunk({ id, model, created }: StreamHead): Record<string, unknown> {
+  return { id, object: "chat.completion.chunk", created, model, choices: [] };
 }
 
 /** A whole typed answer as a completion, whose id, model and usage the caller sets. */

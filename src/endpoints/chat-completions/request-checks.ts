@@ -1,6 +1,7 @@
 import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
+import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
 
@@ -87,8 +88,6 @@ const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   plugins: empty,
   web_search_options: (value) => value === null,
   guardrail: (value) => value === null,
-  transforms: empty,
-  debug: empty,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
   speed: (value) => value === null || value === "standard",
@@ -128,6 +127,7 @@ export function assertSupported(request: ChatRequest): void {
     throw unsupported(field);
   }
   assertSpoken(request);
+  assertTransforms(request);
   if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };

@@ -7,6 +7,7 @@ const MAX_FALLBACK_MODELS = 16;
 const MAX_CHOICES = 128;
 const MAX_STOP_SEQUENCES = 16;
 const MAX_TOP_LOGPROBS = 20;
+const MAX_TRANSFORMS = 16;
 
 const contentPart = Type.Object({ type: Type.String() });
 
@@ -139,7 +140,12 @@ export const chatCompletionBody = Type.Object(
     route_explain: optional(
       Type.Boolean({ description: "Tell the route in the header X-Gateway-Route-Explain" }),
     ),
-    transforms: optional(Type.Array(Type.String())),
+    transforms: optional(
+      Type.Array(Type.String(), {
+        maxItems: MAX_TRANSFORMS,
+        description: '"middle-out": a prompt that the model cannot take is cut in its middle',
+      }),
+    ),
     route: optional(
       Type.String({
         maxLength: 64,
@@ -154,7 +160,15 @@ export const chatCompletionBody = Type.Object(
     ),
     user: optional(Type.String({ maxLength: 512 })),
     store: optional(Type.Boolean()),
-    debug: optional(Type.Object({})),
+    debug: optional(
+      Type.Object(
+        {},
+        {
+          description:
+            "`echo_upstream_body: true` shows what was sent to the provider, where the operator allows it",
+        },
+      ),
+    ),
   },
   {
     examples: [
@@ -198,6 +212,16 @@ const images = Type.Array(
   }),
 );
 
+/** In the first chunk of a stream. */
+const debug = Type.Optional(
+  Type.Object({
+    echo_upstream_body: Type.Unknown({
+      description: "The provider's JSON, or its beginning as text",
+    }),
+    is_truncated: Type.Optional(Type.Literal(true)),
+  }),
+);
+
 /** A chat completion (spec 2.4). Providers may send more. */
 export const chatCompletion = Type.Object(
   {
@@ -220,6 +244,7 @@ export const chatCompletion = Type.Object(
       }),
     ),
     usage,
+    debug,
   },
   {
     examples: [
@@ -277,6 +302,7 @@ export const chatCompletionChunk = Type.Object(
       { description: "None in the chunk that brings the usage" },
     ),
     usage: Type.Optional(usage),
+    debug,
   },
   {
     description: "A frame is `data: ` and this; the last one is `data: [DONE]`.",

@@ -56,6 +56,7 @@ export function acceptMessages(body: unknown, headers: Headers): AcceptedMessage
   assertMessages(request);
   const source: MessagesSource = {
     ...factsOf(request),
+    body: request,
     shapedAs: (shape) => new ShortBody(shapedMessages(request, shape)),
   };
   return new AcceptedMessages(source, headers);

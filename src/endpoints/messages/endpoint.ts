@@ -33,9 +33,10 @@ import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedMessages, type AdmittedMessages, acceptMessages } from "./accepted.ts";
+import { keptMessages } from "./kept-answer.ts";
 import { longMessage, longTypedMessage } from "./long-answers.ts";
 import { readLongMessages } from "./long-messages.ts";
-import { frame, MessageRenderer, PING } from "./message-renderer.ts";
+import { frame, MessageRenderer, messageId, PING } from "./message-renderer.ts";
 import {
   keepsCacheControl,
   messagesOf,
@@ -57,6 +58,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   readonly categories = ["chat", "code"] as const;
   readonly title = "Message";
   readonly capability = "chat";
+  readonly kept = keptMessages;
   readonly stream: StreamForm<AcceptedMessages>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
@@ -268,10 +270,6 @@ function chat(
 function limitAt(admitted: AdmittedMessages, candidate: Candidate): number {
   const { maxTokens } = admitted.request;
   return Math.min(maxTokens, sentLimit(admitted, candidate) ?? maxTokens);
-}
-
-function messageId(requestId: string): string {
-  return `msg_${requestId.slice(4)}`;
 }
 
 /** POST /v1/messages. */

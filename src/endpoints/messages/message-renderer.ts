@@ -264,3 +264,8 @@ function isSame(open: ReasoningDetail | undefined, next: ReasoningDetail | undef
   const isSigned = open.type === "reasoning.text" && open.signature !== undefined;
   return !isSigned || next.index !== undefined;
 }
+
+/** Named after its request. */
+export function messageId(requestId: string): string {
+  return `msg_${requestId.slice(4)}`;
+}

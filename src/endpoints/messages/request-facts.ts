@@ -112,5 +112,7 @@ export function shapedMessages(body: MessagesBody, shape: MessagesShape): Record
 export interface MessagesSource extends MessagesFacts {
   /** For its idempotency key, where a thread has read the body. */
   readonly hash?: string;
+  /** As it came, with what its preset adds; absent where a thread has it. */
+  readonly body?: MessagesBody;
   shapedAs(shape: MessagesShape): ChatBody;
 }

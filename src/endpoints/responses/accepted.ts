@@ -7,6 +7,7 @@ import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
 import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
+import type { ResponsesBody } from "./request.ts";
 import { factsOf, type HostedFacts, type ResponsesFacts } from "./request-facts.ts";
 import type { ResponseRenderer } from "./response-renderer.ts";
 import type { ChainPlace } from "./response-store.ts";
@@ -61,6 +62,11 @@ export class AcceptedResponse implements AcceptedRequest {
   /** Whether a thread has its input, as long as a provider may be sent it. */
   get isLong(): boolean {
     return this.#prepared instanceof LongResponses;
+  }
+
+  /** As it came, with what its preset adds; undefined where a thread has it. */
+  get body(): ResponsesBody | undefined {
+    return this.#prepared instanceof LongResponses ? undefined : this.#prepared.turn.body;
   }
 
   /** JSON of its own input as it is stored, with commas between the items. */

@@ -21,6 +21,7 @@ import { paidRoute, type TakeOver } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { type HostedServices, HostedTools, pricedForTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
+import { KeptResponses } from "./kept-answer.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
@@ -43,10 +44,11 @@ export interface ResponsesServices {
 
 /** Responses (spec 4.6) for every chat model. */
 export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
-  readonly route = RESPONSES_ROUTE;
+  readonly route: string = RESPONSES_ROUTE;
   readonly categories = ["chat", "code"] as const;
-  readonly title = "Response";
+  readonly title: string = "Response";
   readonly capability = "chat";
+  readonly kept: KeptResponses;
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
@@ -59,6 +61,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
+    this.kept = new KeptResponses(keeping);
     const streamed = new ResponseStreamForm(clock, keeping, { isGathered: false });
     this.stream = ({ background }) =>
       background === undefined
