@@ -2,16 +2,19 @@ import { version } from "../../package.json";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressFetch } from "../egress/fetch.ts";
 import { EgressGuard, systemResolve } from "../egress/guard.ts";
-import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { createMcpConnect } from "../tools/mcp/mcp-connection.ts";
 import { McpTools } from "../tools/mcp/mcp-tools.ts";
 import { ToolRegistry } from "../tools/registry.ts";
+import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
+import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
@@ -21,18 +24,24 @@ const MAX_ANSWER_BYTES = 1_048_576;
 
 /** The tools that the gateway runs for models. */
 export function composeTools(
-  options: Keys & { readonly config: GatewayConfig; readonly stores: VectorStores },
-): HostedServices {
+  options: Keys & {
+    readonly config: GatewayConfig;
+    readonly telemetry: Telemetry;
+    readonly stores: VectorStores;
+  },
+): HostedServices & { close(): void } {
   const { config, stores } = options;
+  const { webSearch, close } = composeWebSearch(options);
   const registry = new ToolRegistry([
     new FileSearchTools(searchedStores(stores, options)),
+    new WebSearchTools(webSearch),
     composeMcp(config),
   ]);
   const prices = {
-    webSearchFemto: config.webSearchNanoUsd * FEMTO_PER_NANO,
+    webSearchFemto: webSearch?.priceFemto ?? 0n,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
   };
-  return { registry, prices };
+  return { registry, prices, webSearch, close };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {

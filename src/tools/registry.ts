@@ -1,5 +1,5 @@
 import { GatewayError } from "../lib/errors.ts";
-import type { AddedMessage } from "./step-answer.ts";
+import type { AddedMessage } from "./added-messages.ts";
 import type { GatewayTool, ToolOutcome } from "./tool.ts";
 
 /** An entry of a request's `tools` whose type is one of the gateway's own. */

@@ -9,7 +9,7 @@ import type {
   ToolFactory,
   ToolOpening,
 } from "../registry.ts";
-import type { AddedMessage } from "../step-answer.ts";
+import type { AddedMessage } from "../added-messages.ts";
 import type { GatewayTool, ToolOutcome, ToolRun } from "../tool.ts";
 import { type McpConnect, McpFailure, type McpTool } from "./mcp-connection.ts";
 import { McpSession } from "./mcp-session.ts";
