@@ -33,7 +33,7 @@ export function modelEndpoints(
   { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { allowsEcho }),
+    chatRoute(dependencies, longBodies, { allowsEcho, thread: workThread }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

@@ -20,6 +20,7 @@ import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import type { AnswerReading } from "../../providers/thread-work.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
@@ -47,7 +48,14 @@ import {
 } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
+import { type HealingPlan, healed, healingPlanOf } from "./response-healing.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
+
+/** What the gateway adds to the answer of a chat, or makes of it. */
+interface ChatExtras {
+  readonly echoes?: boolean;
+  readonly healing?: HealingPlan | undefined;
+}
 
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
@@ -57,11 +65,13 @@ export class AcceptedChat implements AcceptedRequest {
   readonly hidesReasoning: boolean;
   /** The answer is to show what was sent to the provider. */
   readonly echoes: boolean;
+  readonly healing: HealingPlan | undefined;
   #size: PromptSize | undefined;
 
-  constructor(request: ChatRequest, echoes = false) {
+  constructor(request: ChatRequest, { echoes = false, healing }: ChatExtras = {}) {
     this.fields = request;
     this.echoes = echoes;
+    this.healing = healing;
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
@@ -79,6 +89,13 @@ interface AnsweredChat extends ClientCompletion {
   readonly echo?: DebugEcho;
 }
 
+export interface ChatOptions {
+  /** Answers may show what was sent to the provider. */
+  readonly allowsEcho?: boolean;
+  /** Heals answers; without one the event loop does. */
+  readonly thread?: AnswerReading["thread"];
+}
+
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
 /** Chat completions (spec 4.5). */
@@ -91,12 +108,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
-  readonly #allowsEcho: boolean;
+  readonly #options: ChatOptions;
 
-  /** @param options.allowsEcho answers may show what was sent to the provider */
-  constructor(clock: Clock, { allowsEcho = false }: { readonly allowsEcho?: boolean } = {}) {
+  constructor(clock: Clock, options: ChatOptions = {}) {
     this.#clock = clock;
-    this.#allowsEcho = allowsEcho;
+    this.#options = options;
     this.stream = new ChatStreamForm(clock);
   }
 
@@ -108,7 +124,8 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
       assertRecordable(request);
     }
     assertSupported(request);
-    return new AcceptedChat(request, asksEcho(request, this.#allowsEcho));
+    const echoes = asksEcho(request, this.#options.allowsEcho === true);
+    return new AcceptedChat(request, { echoes, healing: healingPlanOf(request) });
   }
 
   affinity({ fields }: AcceptedChat): string {
@@ -135,11 +152,15 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
     const answer = await callProvider(call, candidate, admitted);
-    const { hidesReasoning } = admitted.request;
+    const { hidesReasoning, healing } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
     const echo = echoOf(call);
-    const completion = readAnswer(answer, options);
+    let completion = readAnswer(answer, options);
+    if (healing !== undefined) {
+      const reading = { thread: this.#options.thread, owner: call.modelId };
+      completion = healed(await completion, healing, reading, call);
+    }
     return echo === undefined ? completion : { ...(await completion), echo };
   }
 
@@ -249,7 +270,7 @@ function frameOf(value: unknown): string {
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  options: { readonly allowsEcho: boolean },
+  options: ChatOptions,
 ): RouteDefinition {
   const endpoint = new ChatEndpoint(dependencies.calls.clock, options);
   const description: Parameters<typeof paidRoute>[1] = {

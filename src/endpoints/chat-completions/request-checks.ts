@@ -3,6 +3,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
 import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
+import { RESPONSE_HEALING } from "./response-healing.ts";
 import { chatCompletionBody } from "./schema.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
@@ -85,7 +86,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
  * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
-  plugins: empty,
   web_search_options: (value) => value === null,
   guardrail: (value) => value === null,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
@@ -128,6 +128,7 @@ export function assertSupported(request: ChatRequest): void {
   }
   assertSpoken(request);
   assertTransforms(request);
+  assertPlugins(request);
   if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };
@@ -137,6 +138,16 @@ export function assertSupported(request: ChatRequest): void {
   if (typeof request.route === "string" && request.route !== "fallback") {
     throw unsupported("route", ` ${JSON.stringify(request.route)}`);
   }
+}
+
+const PLUGINS: ReadonlySet<string> = new Set([RESPONSE_HEALING]);
+
+function assertPlugins({ plugins }: ChatRequest): void {
+  const strange = plugins?.findIndex(({ id }) => !PLUGINS.has(id)) ?? -1;
+  if (strange < 0) return;
+  const name = JSON.stringify(plugins![strange]!.id.slice(0, 100));
+  const param = `plugins.${strange}.id`;
+  throw new GatewayError("unsupported_parameter", `${param} ${name} is not supported.`, { param });
 }
 
 /** `audio` says how the answer is spoken that `modalities` asks for: neither is of use without the other. */
