@@ -10,8 +10,7 @@ import {
 import type { CountInputCall } from "../endpoints/responses/long-responses.ts";
 import {
   countInputTokens,
-  longResponsesForm,
-  longTurnForm,
+  longResponsesForms,
 } from "../endpoints/responses/long-responses-work.ts";
 import {
   type MeasureSoundCall,
@@ -26,8 +25,7 @@ const longBodies = new LongBodyWork({
   chat: longChatForm,
   messages: longMessagesForm,
   "messages.count": longCountForm,
-  responses: longResponsesForm,
-  "responses.turn": longTurnForm,
+  ...longResponsesForms,
 });
 
 /** The thread for work that would hold the event loop for too long. */

@@ -3,6 +3,7 @@ import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
 import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
@@ -10,9 +11,9 @@ import { imageRoutes } from "./images/routes.ts";
 import type { LongBodies } from "./long-bodies.ts";
 import { countTokensRoute } from "./messages/count-tokens.ts";
 import { messagesRoute } from "./messages/endpoint.ts";
+import { compactRoute } from "./responses/compact-endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
-import type { HostedServices } from "./responses/hosted-tools.ts";
 import { speechRoute } from "./speech/endpoint.ts";
 import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
 
@@ -33,7 +34,7 @@ export function modelEndpoints(
   { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { allowsEcho, thread: workThread }),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
@@ -43,6 +44,7 @@ export function modelEndpoints(
     responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
       answerBackground(responses, ...call),
     ),
+    compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
     countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
   ];

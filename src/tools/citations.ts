@@ -15,17 +15,29 @@ interface Place {
 export function citationsIn(text: string, sources: readonly ToolSource[]): unknown[] {
   const places: Place[] = [];
   for (const source of sources.slice(-MAX_SOURCES)) {
-    const name = source.kind === "url" ? source.url : source.filename;
+    // Models leave the slash out that the address of a site ends with.
+    const name = source.kind === "url" ? source.url.replace(/\/$/, "") : source.filename;
     if (name === "") continue;
     for (let from = 0; places.length < MAX_CITATIONS; ) {
       const start = text.indexOf(name, from);
       if (start < 0) break;
       const end = start + name.length;
-      if (source.kind === "file" || endsThere(text, end)) places.push({ start, end, source });
+      if (source.kind === "file") places.push({ start, end, source });
+      else {
+        const address = { start, end: text[end] === "/" ? end + 1 : end };
+        if (endsThere(text, address.end)) places.push({ ...linkAround(text, address), source });
+      }
       from = end;
     }
   }
   return places.sort((one, other) => one.start - other.start).map(annotationOf);
+}
+
+/** The whole link of Markdown where the address is the target of one. */
+function linkAround(text: string, { start, end }: { start: number; end: number }) {
+  const isTarget = text.slice(start - 2, start) === "](" && text[end] === ")";
+  const label = isTarget ? text.lastIndexOf("[", start - 2) : -1;
+  return label < 0 ? { start, end } : { start: label, end: end + 1 };
 }
 
 /** Whether an address is the whole of what stands there, and not the beginning of a longer one. */

@@ -14,10 +14,10 @@
 
 import type { CostBound, StepMoney } from "../calls/endpoint.ts";
 import type { Candidate } from "../calls/routing/plan-route.ts";
-import type { ModelPrices } from "../lib/catalogue-model.ts";
-import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
+import { plus, times } from "../lib/exact-integer.ts";
 import { estimatedUsage, type Usage, usageOfCalls } from "../lib/usage.ts";
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.ts";
+import { toolCostFemto } from "../money/usage.ts";
 import {
   type ChatEvent,
   nextPiece,
@@ -207,8 +207,9 @@ export class ToolLoop implements PieceReader<Batch> {
     const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
     const { prices } = candidate.terms;
-    const mostFemto = costOf(most, prices);
-    const isCovered = mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto));
+    const mostFemto = toolCostFemto(most, prices);
+    const isCovered =
+      mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
     if (!isCovered) {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
@@ -219,7 +220,7 @@ export class ToolLoop implements PieceReader<Batch> {
     const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});
     this.#quantities = sumOf(this.#quantities, used);
     yield [{ type: "usage", usage: this.#usage }];
-    if (costOf(used, prices) !== 0) await steps.checkpoint();
+    if (toolCostFemto(used, prices) !== 0) await steps.checkpoint();
     return outcomes;
   }
 
@@ -320,14 +321,4 @@ function sumOf(one: ToolQuantities, other: ToolQuantities): ToolQuantities {
     if (more !== undefined) sum[kind] = (sum[kind] ?? 0) + more;
   }
   return sum;
-}
-
-function costOf(
-  { webSearches = 0, fileSearches = 0 }: ToolQuantities,
-  { webSearchFemto = 0n, fileSearchFemto = 0n }: ModelPrices,
-): ExactInteger {
-  return plus(
-    times(webSearches, exact(webSearchFemto)),
-    times(fileSearches, exact(fileSearchFemto)),
-  );
 }

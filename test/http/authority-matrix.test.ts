@@ -35,6 +35,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "GET /v1/responses/{id}": { secret: "responses" },
   "DELETE /v1/responses/{id}": { secret: "responses" },
   "GET /v1/responses/{id}/input_items": { secret: "responses" },
+  "POST /v1/responses/compact": { secret: "responses" },
   "POST /v1/responses/{id}/cancel": { secret: "responses" },
   "GET /v1/models": { either: "models:read" },
   "GET /v1/models/count": { either: "models:read" },

@@ -7,7 +7,7 @@ import {
   imagePriceFemto,
   mostImageTokens,
 } from "../../src/money/image-prices.ts";
-import { providerCostFemto, usageFigures } from "../../src/money/usage.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../../src/money/usage.ts";
 
 const TEXT = {
   inputTokenFemto: 100n,
@@ -58,6 +58,15 @@ describe("what a call costs, by kind of use", () => {
     ["a kind that the model has no price for", { images: 3 }, {}, 0],
   ] as const)("counts %s", (_, use, prices, cost) => {
     expect(providerCostFemto({ ...NO_TOKENS, ...use }, { ...TEXT, ...prices })).toBe(cost);
+  });
+
+  test("tells what of it the gateway's own tools cost", () => {
+    const usage = { ...NO_TOKENS, promptTokens: 20, webSearches: 2, fileSearches: 1 };
+    const prices = { ...TEXT, webSearchFemto: 5_000_000_000_000n, fileSearchFemto: 7n };
+    expect(toolCostFemto(usage, prices)).toBe(10_000_000_000_007);
+    expect(providerCostFemto(usage, prices)).toBe(10_000_000_000_007 + 20 * 100);
+    expect(toolCostFemto(usage, {})).toBe(0);
+    expect(toolCostFemto(NO_TOKENS, prices)).toBe(0);
   });
 
   test("counts tokens of sound and images at their own prices, and at those of text without one", () => {

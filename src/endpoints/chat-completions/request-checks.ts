@@ -86,7 +86,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
  * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
-  web_search_options: (value) => value === null,
   guardrail: (value) => value === null,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
@@ -140,14 +139,23 @@ export function assertSupported(request: ChatRequest): void {
   }
 }
 
-const PLUGINS: ReadonlySet<string> = new Set([RESPONSE_HEALING]);
+const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING]);
 
+/** Each plugin checks its own options. */
 function assertPlugins({ plugins }: ChatRequest): void {
-  const strange = plugins?.findIndex(({ id }) => !PLUGINS.has(id)) ?? -1;
-  if (strange < 0) return;
-  const name = JSON.stringify(plugins![strange]!.id.slice(0, 100));
-  const param = `plugins.${strange}.id`;
-  throw new GatewayError("unsupported_parameter", `${param} ${name} is not supported.`, { param });
+  const seen = new Set<string>();
+  for (const [at, { id }] of (plugins ?? []).entries()) {
+    const param = `plugins.${at}.id`;
+    if (!PLUGINS.has(id)) {
+      const message = `${param} ${JSON.stringify(id.slice(0, 100))} is not supported.`;
+      throw new GatewayError("unsupported_parameter", message, { param });
+    }
+    if (seen.has(id)) {
+      const message = `Request body field "${param}": is there twice.`;
+      throw new GatewayError("invalid_body", message, { param });
+    }
+    seen.add(id);
+  }
 }
 
 /** `audio` says how the answer is spoken that `modalities` asks for: neither is of use without the other. */

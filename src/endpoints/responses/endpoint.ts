@@ -14,12 +14,13 @@ import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
 import { streamedUnasked } from "../../providers/transport/call-failures.ts";
 import { choiceOf } from "../../providers/typed-answers.ts";
+import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute, type TakeOver } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
-import { type HostedServices, HostedTools, pricedForTools } from "./hosted-tools.ts";
+import { HostedTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { KeptResponses } from "./kept-answer.ts";
 import { type LongResponses, readLongResponses } from "./long-responses.ts";
@@ -44,9 +45,9 @@ export interface ResponsesServices {
 
 /** Responses (spec 4.6) for every chat model. */
 export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOutput> {
-  readonly route = RESPONSES_ROUTE;
+  readonly route: string = RESPONSES_ROUTE;
   readonly categories = ["chat", "code"] as const;
-  readonly title = "Response";
+  readonly title: string = "Response";
   readonly capability = "chat";
   readonly kept: KeptResponses;
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;

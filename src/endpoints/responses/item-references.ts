@@ -1,5 +1,6 @@
 import { GatewayError } from "../../lib/errors.ts";
 import { type Item, inputItems, type ResponsesTurn, typeOfItem } from "./request.ts";
+import { withSummary } from "./summary-content.ts";
 
 /** The id that an item refers to, if it is a reference. Its type may be left out. */
 export function referredId(item: Item): string | undefined {
@@ -8,9 +9,12 @@ export function referredId(item: Item): string | undefined {
   return isBare ? (item.id ?? undefined) : undefined;
 }
 
-/** The items of a turn, from the beginning of its conversation on. Throws 400 for an unknown reference. */
+/**
+ * The items of a turn, from the beginning of its conversation on, as models are sent them. Throws 400 for an unknown
+ * reference.
+ */
 export function turnItems(turn: ResponsesTurn): readonly Item[] {
-  return [...turn.earlier, ...ownItems(turn)];
+  return [...turn.earlier, ...ownItems(turn)].map(withSummary);
 }
 
 /**

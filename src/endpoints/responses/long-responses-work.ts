@@ -7,7 +7,8 @@ import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";
 import type { LongBodyForm } from "../long-body-work.ts";
 import { chatRequestOf } from "./chat-request.ts";
-import type { CountInputCall, LongResponsesFacts, StoredShape } from "./long-responses.ts";
+import { COMPACT_ROUTE, compactionOf } from "./compaction.ts";
+import type { CountInputCall, LongResponsesFacts, LongUse, StoredShape } from "./long-responses.ts";
 import { needsOf } from "./prepared-turn.ts";
 import { checkResponses, filledResponses } from "./preset.ts";
 import { RESPONSES_ROUTE, type ResponsesBody, type ResponsesTurn } from "./request.ts";
@@ -15,35 +16,50 @@ import { assertResponses } from "./request-checks.ts";
 import { factsOf } from "./request-facts.ts";
 import { storedInput } from "./stored-items.ts";
 
-/** Long bodies of responses, in the thread. */
-export const longResponsesForm: LongBodyForm = {
-  parse: bodyAlone,
-  bodyOf,
-  check,
-  fill,
+/** What is made of a turn, and the endpoint that it is for. */
+interface Use {
+  readonly route: string;
+  turnOf(turn: ResponsesTurn): ResponsesTurn;
+}
 
-  read(turn: ResponsesTurn, text) {
-    assertResponses(turn.body);
-    const needs = needsOf(turn.body);
-    return needs === undefined ? longFacts(turn, text) : { needs };
-  },
-
-  fieldsOf,
-};
+const ANSWERED: Use = { route: RESPONSES_ROUTE, turnOf: (turn) => turn };
+const COMPACTED: Use = { route: COMPACT_ROUTE, turnOf: compactionOf };
 
 /** Turns that build on stored items, where they are long together. */
-export const longTurnForm: LongBodyForm = {
-  parse: parseJson,
-  bodyOf,
-  check,
-  fill,
+function turnForm(use: Use): LongBodyForm {
+  return {
+    parse: parseJson,
+    bodyOf,
+    check,
+    fill,
+    read(turn: ResponsesTurn, text) {
+      assertResponses(turn.body);
+      return longFacts(use, turn, text);
+    },
+    fieldsOf: (turn: ResponsesTurn, shape: BodyShape | StoredShape) =>
+      fieldsOf(use.turnOf(turn), shape),
+  };
+}
 
-  read(turn: ResponsesTurn, text) {
-    assertResponses(turn.body);
-    return longFacts(turn, text);
-  },
+/** Bodies alone. */
+function bodyForm(use: Use): LongBodyForm {
+  return {
+    ...turnForm(use),
+    parse: bodyAlone,
+    read(turn: ResponsesTurn, text) {
+      assertResponses(turn.body);
+      const needs = needsOf(turn.body);
+      return needs === undefined ? longFacts(use, turn, text) : { needs };
+    },
+  };
+}
 
-  fieldsOf,
+/** Long bodies, in the thread, by the names of their forms. */
+export const longResponsesForms: Readonly<Record<`${LongUse}${"" | ".turn"}`, LongBodyForm>> = {
+  responses: bodyForm(ANSWERED),
+  "responses.turn": turnForm(ANSWERED),
+  "responses.compact": bodyForm(COMPACTED),
+  "responses.compact.turn": turnForm(COMPACTED),
 };
 
 function bodyOf({ body }: ResponsesTurn): unknown {
@@ -62,10 +78,10 @@ function bodyAlone(text: string): ResponsesTurn {
   return { body: parseJson(text) as ResponsesBody, earlier: [], referable: [] };
 }
 
-function longFacts(turn: ResponsesTurn, text: string): LongResponsesFacts {
-  const { chat, ...facts } = factsOf(turn);
+function longFacts({ route, turnOf }: Use, turn: ResponsesTurn, text: string): LongResponsesFacts {
+  const { chat, ...facts } = factsOf(turnOf(turn));
   assertRecordable(chat);
-  return { ...facts, chat: longChatFacts(chat, bodyHash(RESPONSES_ROUTE, text)) };
+  return { ...facts, chat: longChatFacts(chat, bodyHash(route, text)) };
 }
 
 function fieldsOf(turn: ResponsesTurn, shape: BodyShape | StoredShape): Record<string, unknown> {

@@ -75,14 +75,18 @@ export class LongResponses {
   }
 }
 
+/** What is made of a long body: a response, or a compaction. */
+export type LongUse = "responses" | "responses.compact";
+
 /** Reads a body that is too long for the event loop: see `LongBodies`. */
 export async function readLongResponses(
   bodies: LongBodies,
   bytes: SharedBytes,
   owner: string,
   signal: AbortSignal,
+  use: LongUse = "responses",
 ): Promise<LongRead> {
-  const body = await bodies.read<LongResponsesFacts>("responses", bytes, owner, signal);
+  const body = await bodies.read<LongResponsesFacts>(use, bytes, owner, signal);
   return { value: new LongResponses(body, false), release: () => body.release() };
 }
 
@@ -99,7 +103,8 @@ export async function readLongTurn(
   bytes: SharedBytes,
   owner: string,
   signal: AbortSignal,
+  use: LongUse,
 ): Promise<{ readonly responses: LongResponses; release(): void }> {
-  const body = await bodies.read<LongResponsesFacts>("responses.turn", bytes, owner, signal);
+  const body = await bodies.read<LongResponsesFacts>(`${use}.turn`, bytes, owner, signal);
   return { responses: new LongResponses(body, true), release: () => body.release() };
 }

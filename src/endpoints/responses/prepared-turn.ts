@@ -6,6 +6,7 @@ import { type SharedBytes, SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import type { Prepare, PreparedBody } from "../paid-route.ts";
+import { compactionOf } from "./compaction.ts";
 import { referredId } from "./item-references.ts";
 import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
 import { checkResponses, filledResponses } from "./preset.ts";
@@ -56,6 +57,8 @@ interface PreparingDependencies {
   readonly store: ResponseStore;
   readonly longBodies: LongBodies;
   readonly definitions: KnownDefinitions;
+  /** Whether the turns are to be compacted, in the place of being answered. */
+  readonly isCompacted?: boolean;
 }
 
 /**
@@ -93,7 +96,7 @@ export class TurnPreparation {
     const needs = needsOf(body as ResponsesBody);
     if (needs !== undefined) return this.#bring(context, body as ResponsesBody, needs, admit);
     const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
-    return { body: new ShortTurn(turn, undefined), takenRate };
+    return { body: this.#short(turn, undefined), takenRate };
   }
 
   async #bring(
@@ -115,9 +118,14 @@ export class TurnPreparation {
     const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
     if (isShort && !(body instanceof LongResponses)) {
       const turn = { body, earlier: parsed(earlier), referable: parsed(referable) };
-      return { body: new ShortTurn(turn, place), takenRate };
+      return { body: this.#short(turn, place), takenRate };
     }
     return { body: await this.#readLong(context, parts), takenRate };
+  }
+
+  #short(turn: ResponsesTurn, place: ChainPlace | undefined): ShortTurn {
+    const { isCompacted } = this.#dependencies;
+    return isCompacted ? new ShortTurn(compactionOf(turn), undefined) : new ShortTurn(turn, place);
   }
 
   /** The thread reads one JSON text with all parts of the turn. */
@@ -128,9 +136,10 @@ export class TurnPreparation {
     const { log, request, caller } = context;
     const bytes = turnText(earlier, referable, ownBytes(context));
     const release = log.releaseBody;
-    const { longBodies } = this.#dependencies;
+    const { longBodies, isCompacted } = this.#dependencies;
     const owner = caller.key.organizationId;
-    const read = await readLongTurn(longBodies, bytes, owner, request.signal);
+    const use = isCompacted ? "responses.compact" : "responses";
+    const read = await readLongTurn(longBodies, bytes, owner, request.signal, use);
     // It holds the body too.
     release?.();
     log.releaseBody = () => read.release();

@@ -13,6 +13,7 @@ import {
   type ResponsesBody,
   typeOfItem,
 } from "./request.ts";
+import { summaryIn } from "./summary-content.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type MemberType = "string" | "object" | "text or parts";
@@ -25,6 +26,7 @@ const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
   custom_tool_call: { call_id: "string", name: "string", input: "string" },
   custom_tool_call_output: { call_id: "string", output: "text or parts" },
   reasoning: {},
+  compaction: { encrypted_content: "string" },
   item_reference: { id: "string" },
 };
 
@@ -116,6 +118,9 @@ function assertItem(item: Item, place: string): void {
     throw invalid(`${place}.type`, "is not known");
   }
   assertMembers(item, ITEMS[type]!, place);
+  if (type === "compaction" && summaryIn(item.encrypted_content) === undefined) {
+    throw invalid(`${place}.encrypted_content`, "was not made by this gateway");
+  }
   if (type === "message" && !ROLES.has(item.role)) {
     throw invalid(`${place}.role`, `must be ${[...ROLES].join(", ")}`);
   }

@@ -141,6 +141,15 @@ export const responseAnswer = Type.Object({
   usage: Type.Union([usage, Type.Null()]),
 });
 
+/** A compaction. */
+export const compactedResponse = Type.Object({
+  id: Type.String(),
+  object: Type.Literal("response.compaction"),
+  created_at: Type.Integer(),
+  output: Type.Array(outputItem),
+  usage,
+});
+
 export const inputTokens = Type.Object({
   object: Type.Literal("response.input_tokens"),
   input_tokens: Type.Integer({ description: "An estimate" }),

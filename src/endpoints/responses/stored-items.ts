@@ -14,6 +14,7 @@ const PREFIXES: Readonly<Record<string, string>> = {
   custom_tool_call: "ctc",
   custom_tool_call_output: "ctco",
   reasoning: "rs",
+  compaction: "cmp",
 };
 const OF_RESPONSE = /^[a-z]+_([0-9a-f]{32})(?:\d{2,}|i\d+)$/;
 
@@ -37,6 +38,7 @@ export function storedInput(turn: ResponsesTurn, name: string): Item[] {
 }
 
 function inFormOfOutput(type: string, item: Fields): Fields {
+  if (type === "compaction") return withoutNulls(item);
   if (type === "reasoning") return { summary: [], ...withoutNulls(item) };
   const status = item.status ?? "completed";
   if (type !== "message") return { ...withParts(item, "output"), status };
