@@ -58,6 +58,10 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly tools: ReadonlyMap<string, GatewayTool>;
   /** Shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
+  /** Behind the messages of the request already. */
+  readonly messages?: readonly AddedMessage[];
+  /** Called when the loop is over. */
+  close?(): void;
   readonly steps: StepMoney;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
@@ -81,8 +85,6 @@ type Read = Awaited<ReturnType<PieceReader<Batch>["read"]>>;
 export class ToolLoop implements PieceReader<Batch> {
   readonly #parts: LoopParts;
   readonly #abort = new AbortController();
-  /** Aborts with the answer's end, however it ends. */
-  readonly #over = new AbortController();
   /** Ends the read under way, which a provider or a tool may keep waiting. */
   #endRead: (read: Read) => void = () => undefined;
   readonly #batches: AsyncGenerator<Batch, void>;
@@ -101,8 +103,8 @@ export class ToolLoop implements PieceReader<Batch> {
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
     this.#parts = parts;
-    this.#added = new AddedMessages(parts.model.candidate);
-    this.#batches = this.#untilOver();
+    this.#added = new AddedMessages(parts.model.candidate, parts.messages);
+    this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
 
@@ -110,26 +112,25 @@ export class ToolLoop implements PieceReader<Batch> {
     if (this.#abort.signal.aborted) return Promise.resolve({ done: true });
     const { promise, resolve, reject } = Promise.withResolvers<Read>();
     this.#endRead = resolve;
-    this.#batches.next().then(({ done, value }) => {
-      resolve(done === true ? { done } : { done: false, value: value as Batch });
-    }, reject);
+    this.#batches.next().then(
+      ({ done, value }) => {
+        if (done === true) this.#parts.close?.();
+        resolve(done === true ? { done } : { done: false, value: value as Batch });
+      },
+      (error: unknown) => {
+        this.#parts.close?.();
+        reject(error);
+      },
+    );
     return promise;
   }
 
   async cancel(): Promise<void> {
     if (this.#abort.signal.aborted) return;
     this.#abort.abort();
-    this.#over.abort();
+    this.#parts.close?.();
     this.#endRead({ done: true });
     await this.#reader.cancel();
-  }
-
-  async *#untilOver(): AsyncGenerator<Batch, void> {
-    try {
-      yield* this.#answer();
-    } finally {
-      this.#over.abort();
-    }
   }
 
   async *#answer(): AsyncGenerator<Batch, void> {
@@ -229,7 +230,7 @@ export class ToolLoop implements PieceReader<Batch> {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
     }
-    const context = { organizationId, keyId, requestId, signal: this.#over.signal };
+    const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
     const outcomes = yield* new ToolRuns(context).run(planned);
     this.#added.note(step, outcomes);
     const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});

@@ -30,7 +30,7 @@ export interface ToolRun {
   /** Of the key that called. */
   readonly keyId: string;
   readonly requestId: string;
-  /** Aborts when the response is over, however it ends: it also ends what a tool keeps from run to run. */
+  /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
   /** Reports a state between `in_progress` and the end, as the item's events name it: "searching", "interpreting". */
   progress(state: string): void;

@@ -96,7 +96,7 @@ export class CodeInterpreter implements ToolFactory {
       tools: [tool],
       open: async (opening) => {
         await assertFiles(files, fileIds, opening, place.param);
-        return undefined;
+        return { tools: [], items: [], close: () => session.close() };
       },
     };
   }

@@ -40,6 +40,7 @@ const LOST = "Its variables and the files that it has written are lost.";
 /** The runs of one response: they share an interpreter, and with it variables and files. */
 export class PythonSession {
   readonly #settings: SessionSettings;
+  #over = new AbortController();
   #process: PythonProcess | undefined;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -47,11 +48,19 @@ export class PythonSession {
     this.#settings = settings;
   }
 
-  /** Rejects with the reason of the call's signal, which ends the session. Runs that come at once take turns. */
+  /** Rejects with the reason of the call's signal. Runs that come at once take turns. */
   run(call: ToolRun): Promise<ToolOutcome> {
     const outcome = this.#last.then(() => this.#run(call));
     this.#last = outcome.catch(() => {});
     return outcome;
+  }
+
+  /** Ends what runs, and the interpreter. A later run gets a new one. */
+  close(): void {
+    this.#over.abort();
+    this.#over = new AbortController();
+    this.#process?.kill();
+    this.#process = undefined;
   }
 
   async #run(call: ToolRun): Promise<ToolOutcome> {
@@ -60,13 +69,15 @@ export class PythonSession {
       const most = `at most ${MAX_CODE_CHARACTERS} characters`;
       return this.#failed("", `The arguments have to be {"code": "…"} with ${most} of Python.`);
     }
-    const { signal } = call;
+    const signal = AbortSignal.any([call.signal, this.#over.signal]);
     try {
       call.progress("interpreting");
       const earlier = this.#process;
       const isNew = earlier?.isAlive !== true;
       const files = isNew ? await this.#givenFiles(call.organizationId) : [];
-      const process = isNew ? await this.#claim(signal) : earlier;
+      const process = isNew ? await this.#settings.pool.claim(signal) : earlier;
+      this.#process = process;
+      if (signal.aborted) process.kill();
       const run = await process.run(code, files, signal);
       signal.throwIfAborted();
       const hasLost = isNew && earlier !== undefined;
@@ -76,14 +87,6 @@ export class PythonSession {
       signal.throwIfAborted();
       return this.#failed(code, this.#reasonOf(error));
     }
-  }
-
-  /** A process that ends with the response. */
-  async #claim(signal: AbortSignal): Promise<PythonProcess> {
-    const claimed = await this.#settings.pool.claim(signal);
-    signal.addEventListener("abort", () => claimed.kill(), { once: true });
-    this.#process = claimed;
-    return claimed;
   }
 
   async #givenFiles(organizationId: string): Promise<NamedFile[]> {

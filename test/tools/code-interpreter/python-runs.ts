@@ -40,7 +40,6 @@ export function createRuns(
   given: { readonly files?: FileReader; readonly fileIds?: readonly string[] } = {},
 ): Runs {
   const errors: unknown[] = [];
-  const over = new AbortController();
   const session = new PythonSession({
     pool,
     files: given.files ?? NO_FILES,
@@ -52,8 +51,8 @@ export function createRuns(
   });
   return {
     errors,
-    end: () => over.abort(),
-    run: (code, signal = over.signal) =>
+    end: () => session.close(),
+    run: (code, signal = new AbortController().signal) =>
       session.run({
         arguments: JSON.stringify({ code }),
         organizationId: "org_1",
