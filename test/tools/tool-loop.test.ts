@@ -241,6 +241,8 @@ describe("a loop of tools", () => {
       { kind: "url", url: "https://a.example/x", title: "X" },
       { kind: "url", url: "https://a.example/x/y", title: "Y" },
       { kind: "file", fileId: "file_1", filename: "b.txt" },
+      // Of another search.
+      { kind: "url", url: "https://a.example/x", title: "X" },
     ] as const;
     const run = async () => ({ output: "tried", sources: found });
     const said = "See [Y](https://a.example/x/y), b.txt and https://a.example/x.";
