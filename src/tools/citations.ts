@@ -2,8 +2,9 @@ import type { ToolSource } from "./tool.ts";
 
 /** Of one text: a list of links may name each source many times. */
 const MAX_CITATIONS = 200;
-/** A text is searched once for each. */
+/** A text is searched once for each, as far as that takes no longer than an event loop may be held. */
 const MAX_SOURCES = 200;
+const MAX_SEARCHED_CHARACTERS = 131_072;
 
 interface Place {
   readonly start: number;
@@ -12,11 +13,12 @@ interface Place {
 }
 
 /** Where a text names what tools have found, as annotations in the form of chats: places count characters. */
-export function citationsIn(text: string, sources: readonly ToolSource[]): unknown[] {
+export function citationsIn(answer: string, sources: readonly ToolSource[]): unknown[] {
+  const text = answer.slice(0, MAX_SEARCHED_CHARACTERS);
   const places: Place[] = [];
-  for (const source of sources.slice(-MAX_SOURCES)) {
-    // Models leave the slash out that the address of a site ends with.
-    const name = source.kind === "url" ? source.url.replace(/\/$/, "") : source.filename;
+  // Several searches may have found the same.
+  const found = new Map(sources.map((source) => [nameOf(source), source]));
+  for (const [name, source] of [...found].slice(-MAX_SOURCES)) {
     if (name === "") continue;
     for (let from = 0; places.length < MAX_CITATIONS; ) {
       const start = text.indexOf(name, from);
@@ -31,6 +33,11 @@ export function citationsIn(text: string, sources: readonly ToolSource[]): unkno
     }
   }
   return places.sort((one, other) => one.start - other.start).map(annotationOf);
+}
+
+/** Models leave the slash out that the address of a site ends with. */
+function nameOf(source: ToolSource): string {
+  return source.kind === "url" ? source.url.replace(/\/$/, "") : source.filename;
 }
 
 /** The whole link of Markdown where the address is the target of one. */

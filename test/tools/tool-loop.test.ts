@@ -240,6 +240,8 @@ describe("a loop of tools", () => {
       { kind: "url", url: "https://a.example/x", title: "X" },
       { kind: "url", url: "https://a.example/x/y", title: "Y" },
       { kind: "file", fileId: "file_1", filename: "b.txt" },
+      // Of another search.
+      { kind: "url", url: "https://a.example/x", title: "X" },
     ] as const;
     const run = async () => ({ output: "tried", sources: found });
     const said = "See [Y](https://a.example/x/y), b.txt and https://a.example/x.";
@@ -248,7 +250,7 @@ describe("a loop of tools", () => {
     expect(cited!.annotations).toEqual([
       {
         type: "url_citation",
-        url_citation: { url: found[1].url, title: "Y", start_index: 8, end_index: 29 },
+        url_citation: { url: found[1].url, title: "Y", start_index: 4, end_index: 30 },
       },
       { type: "file_citation", file_citation: { file_id: "file_1", filename: "b.txt", index: 37 } },
       {
