@@ -74,12 +74,12 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await node.start();
   webhooks.start();
 
+  const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions });
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
     events: webhooks.completionEvents,
-    ...{ notes: owed.notes, media: files.media, responses },
-    hosted: composeTools({ config, ...vectorStores, ...world, suspensions, clock }),
+    ...{ notes: owed.notes, media: files.media, responses, hosted },
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   owed.begin({ ledger, money, ticker });
@@ -95,7 +95,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes },
+    ...{ modelLists: lists, notes: owed.notes, hosted },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();

@@ -27,6 +27,9 @@ const LAYERS: readonly (readonly string[])[] = [
   ["src/definitions/known-definitions.ts"],
   ["src/calls"],
   ["src/http"],
+  // The text of documents, which tools read too.
+  ["src/vector-stores/search-words.ts"],
+  ["src/vector-stores/text"],
   // Run for models between the calls of a provider, with what the groups above hand them.
   ["src/tools"],
   ["src/endpoints/paid-route.ts", "src/endpoints/routed-fields.ts", "src/endpoints/long-bodies.ts"],

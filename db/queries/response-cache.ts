@@ -17,8 +17,8 @@ export interface AnswerNote {
   /** What it was charged when it was made. */
   readonly costNano: bigint;
   readonly usage: Readonly<Record<string, unknown>>;
-  /** Parameters that its provider does not have, as its header lists them. */
-  readonly dropped: string | null;
+  /** Headers that say how it was asked for. */
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 export interface SealedAnswer extends AnswerNote {
@@ -39,7 +39,7 @@ interface AnswerRow {
   readonly provider: string;
   readonly cost_nano: bigint;
   readonly usage: Record<string, unknown>;
-  readonly dropped: string | null;
+  readonly headers: Record<string, string>;
   readonly sealed: Uint8Array;
 }
 
@@ -54,7 +54,7 @@ export async function findCachedAnswers(
 ): Promise<FoundAnswer[]> {
   const rows = await sql<AnswerRow[]>`
     SELECT (asked.place - 1)::int AS place, coalesce(c.generation, 0) AS generation,
-      a.model, a.provider, a.cost_nano, a.usage, a.dropped, a.sealed
+      a.model, a.provider, a.cost_nano, a.usage, a.headers, a.sealed
     FROM unnest(${sql.array(places.map(({ organizationId }) => organizationId))}::text[],
       ${sql.array(places.map(({ keyHash }) => keyHash))}::text[])
       WITH ORDINALITY AS asked (organization_id, key_hash, place)
@@ -63,9 +63,9 @@ export async function findCachedAnswers(
       AND a.key_hash = asked.key_hash AND a.expires_at > ${new Date(nowMs)}`;
   const found = new Array<FoundAnswer>(places.length);
   for (const { place, generation, model, cost_nano: costNano, ...rest } of rows) {
-    const { provider, usage, dropped, sealed } = rest;
+    const { provider, usage, headers, sealed } = rest;
     const answer =
-      model === null ? undefined : { model, provider, costNano, usage, dropped, sealed };
+      model === null ? undefined : { model, provider, costNano, usage, headers, sealed };
     found[place] = { generation: Number(generation), answer };
   }
   return found;
@@ -120,7 +120,7 @@ export function keepAnswer(
 
 async function putAnswer(
   sql: DatabaseTransaction,
-  { place, model, provider, costNano, usage, dropped, expiresAtMs }: NewAnswer,
+  { place, model, provider, costNano, usage, headers, expiresAtMs }: NewAnswer,
   sealed: Uint8Array,
   nowMs: number,
 ): Promise<{ entries: number; bytes: number }> {
@@ -129,14 +129,14 @@ async function putAnswer(
     WITH replaced AS MATERIALIZED (
       SELECT bytes FROM cached_answers WHERE organization_id = ${organizationId} AND key_hash = ${keyHash}),
     put AS (
-      INSERT INTO cached_answers (organization_id, key_hash, model, provider, cost_nano, usage, dropped,
+      INSERT INTO cached_answers (organization_id, key_hash, model, provider, cost_nano, usage, headers,
         bytes, sealed, expires_at, used_at)
       VALUES (${organizationId}, ${keyHash}, ${model}, ${provider}, ${costNano.toString()}::bigint,
-        ${JSON.stringify(usage)}::text::jsonb, ${dropped}, ${sealed.length}, ${sealed as Buffer},
+        ${JSON.stringify(usage)}::text::jsonb, ${JSON.stringify(headers)}::text::jsonb, ${sealed.length}, ${sealed as Buffer},
         ${new Date(expiresAtMs)}, ${new Date(nowMs)})
       ON CONFLICT (organization_id, key_hash) DO UPDATE SET model = EXCLUDED.model,
         provider = EXCLUDED.provider, cost_nano = EXCLUDED.cost_nano, usage = EXCLUDED.usage,
-        dropped = EXCLUDED.dropped, bytes = EXCLUDED.bytes, sealed = EXCLUDED.sealed,
+        headers = EXCLUDED.headers, bytes = EXCLUDED.bytes, sealed = EXCLUDED.sealed,
         expires_at = EXCLUDED.expires_at, used_at = EXCLUDED.used_at)
     UPDATE answer_caches SET entries = entries + 1 - (SELECT count(*) FROM replaced)::int,
       bytes = bytes + ${sealed.length} - coalesce((SELECT sum(bytes) FROM replaced), 0)::bigint

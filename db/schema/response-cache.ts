@@ -42,8 +42,8 @@ export const cachedAnswers = pgTable(
     provider: text("provider").notNull(),
     costNano: bigint("cost_nano", { mode: "bigint" }).notNull(),
     usage: jsonb("usage").notNull(),
-    /** Parameters that its provider does not have. */
-    dropped: text("dropped"),
+    /** Headers that say how it was asked for. */
+    headers: jsonb("headers").notNull().default(sql`'{}'::jsonb`),
     /** Of the sealed answer. */
     bytes: integer("bytes").notNull(),
     /** The answer, sealed with the master key. */

@@ -11,6 +11,7 @@ type Call = AdmittedCall<AcceptedRequest>;
 type Tries = Pick<CandidateTries, "trail" | "postponed" | "full" | "left">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
+const TRANSFORMS = "x-gateway-transforms";
 const MAX_HEADER_CHARACTERS = 2_000;
 
 /**
@@ -33,7 +34,7 @@ export function answerHeaders(
   if (dropped.length > 0) headers[DROPPED_PARAMETERS] = headerText(dropped.join(", "));
   const { transformed } = call.plan;
   if (transformed !== undefined && (candidate === undefined || transformed.has(candidate))) {
-    headers["x-gateway-transforms"] = "middle-out";
+    headers[TRANSFORMS] = "middle-out";
   }
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
@@ -49,15 +50,23 @@ export function admittedHeaders(call: Call): Record<string, string> {
 
 const UNTRIED: Tries = { trail: [], postponed: [], full: [], left: [] };
 
-/** Adds those of an answer that the response cache had: of who made it, and what its provider was not sent. */
+/** Those of an answer that say how its provider was asked, which hold for each request that gets it. */
+export function headersOfAsking(
+  headers: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const names = [DROPPED_PARAMETERS, TRANSFORMS].filter((name) => headers[name] !== undefined);
+  return Object.fromEntries(names.map((name) => [name, headers[name]!]));
+}
+
+/** Adds those of an answer that the response cache had: of who made it, and how that was asked. */
 export function addHitHeaders(
   headers: Record<string, string>,
   call: Call,
   figures: MeteredFigures,
-  dropped: string | null,
+  ofAsking: Readonly<Record<string, string>>,
 ): void {
   for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
-  if (dropped !== null) headers[DROPPED_PARAMETERS] = dropped;
+  Object.assign(headers, ofAsking);
   headers["x-gateway-provider"] = figures.provider;
   headers["x-gateway-model"] = figures.model;
   addChargeHeaders(headers, figures);

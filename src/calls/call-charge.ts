@@ -1,12 +1,12 @@
 import type { StatementEffect } from "../../db/ledger/effects.ts";
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { CatalogueModel } from "../lib/catalogue-model.ts";
-import { type ExactInteger, plus } from "../lib/exact-integer.ts";
-import { chargeNanoUsd, holdNanoUsd, usdNumber } from "../lib/money.ts";
+import { type ExactInteger, minus, plus } from "../lib/exact-integer.ts";
+import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../lib/money.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChargeFigures, MoneyPort, SettlementFigures } from "../money/interface.ts";
 import { chargeableNano } from "../money/pending-charge.ts";
-import { providerCostFemto, usageFigures } from "../money/usage.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../money/usage.ts";
 import type { AdmittedCall } from "./call.ts";
 import { bothEffects, type ChargeEvents } from "./completion-events.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
@@ -55,17 +55,21 @@ export class CallCharge {
     const { hold, fees, title, details, keeping } = this.#call;
     const { model, terms, providerId, ownKeyId } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
+    const toolsFemto = toolCostFemto(usage, terms.prices);
     const isOwn = ownKeyId !== undefined;
     // What its provider bills the organization is not charged here; the key's budgets may count it.
-    const listNano = isOwn ? chargeNanoUsd(costFemto, 0n) : 0n;
-    const fullNano = isOwn ? 0n : chargeNanoUsd(costFemto, fees.of(candidate));
+    const listNano = isOwn ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
+    const fullNano = isOwn
+      ? chargeNanoUsd(toolsFemto, fees.highest)
+      : chargeNanoUsd(costFemto, fees.of(candidate));
     const chargeNano = atMost(chargeableNano(hold), fullNano);
     const counts = isOwn && hold.budgetNano !== undefined;
-    const budgetNano = counts ? atMost(hold.budgetNano, listNano) : undefined;
+    const spentNano = listNano + fullNano;
+    const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
     const figures = {
       chargeNano,
       budgetNano,
-      clampedNano: budgetNano === undefined ? fullNano - chargeNano : listNano - budgetNano,
+      clampedNano: budgetNano === undefined ? fullNano - chargeNano : spentNano - budgetNano,
       model: model.id,
       provider: providerId,
       ...usageFigures(usage),
@@ -81,16 +85,29 @@ export class CallCharge {
   /**
    * Resolves true where the hold covers so much besides the usage so far, extended where it has to be; false where
    * the money is not there.
+   * @param toolsFemto the part of it that the gateway's own tools cost
    */
-  async cover(candidate: Candidate, usage: Usage, moreFemto: ExactInteger): Promise<boolean> {
+  async cover(
+    candidate: Candidate,
+    usage: Usage,
+    moreFemto: ExactInteger,
+    toolsFemto: ExactInteger = 0,
+  ): Promise<boolean> {
     const { hold, fees } = this.#call;
-    const isOwn = candidate.ownKeyId !== undefined;
-    // Its provider bills the organization, and no budget counts that.
-    if (isOwn && hold.budgetNano === undefined) return true;
-    const costFemto = plus(providerCostFemto(usage, candidate.terms.prices), moreFemto);
-    const neededNano = holdNanoUsd(costFemto, isOwn ? 0n : fees.of(candidate));
-    const heldNano = isOwn ? hold.budgetNano! : chargeableNano(hold);
-    const moreNano = neededNano - heldNano;
+    const { ownKeyId, terms } = candidate;
+    const costFemto = plus(providerCostFemto(usage, terms.prices), moreFemto);
+    let moreNano: bigint;
+    if (ownKeyId === undefined) {
+      moreNano = holdNanoUsd(costFemto, fees.of(candidate)) - chargeableNano(hold);
+    } else {
+      // Its provider bills the organization for the rest, which the key's budgets may count.
+      const allToolsFemto = plus(toolCostFemto(usage, terms.prices), toolsFemto);
+      const toolsNano = holdNanoUsd(allToolsFemto, fees.highest);
+      const listNano = holdNanoUsd(minus(costFemto, allToolsFemto), 0n);
+      const spentNano = listNano + toolsNano;
+      const { budgetNano = spentNano } = hold;
+      moreNano = higher(toolsNano - chargeableNano(hold), spentNano - budgetNano);
+    }
     return moreNano <= 0n || this.#dependencies.money.extend(hold, moreNano);
   }
 

@@ -5,7 +5,7 @@ import { type ChatBody, ShortBody } from "../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../providers/transport/call-abort.ts";
 import type { Arrival, Caller, Fees } from "./admission.ts";
 import type { AnswerKeeping } from "./cache/keeping.ts";
-import type { AcceptedRequest } from "./endpoint.ts";
+import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 /** A request as its endpoint accepted it. */
@@ -51,6 +51,7 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   /** Recorded with the charge. */
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
+  readonly preparation?: Preparation | undefined;
   /** Where its answer is to be kept in the response cache. */
   readonly keeping?: AnswerKeeping | undefined;
   /** Receives which candidate has answered, where there were several. */

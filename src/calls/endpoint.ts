@@ -34,11 +34,22 @@ export interface AcceptedRequest {
 export interface CostBound {
   /** What does not depend on the number of units. */
   readonly fixedFemto: ExactInteger;
+  /** The part of it that the gateway's own tools cost: it is charged for a provider key of the organization, too. */
+  readonly toolsFemto?: ExactInteger | undefined;
   /** One more unit of the answer: an output token of each choice. */
   readonly perUnitFemto: ExactInteger;
   /** The limit that the caller set, or the model's own. */
   readonly units: number;
 }
+
+/**
+ * Runs once, when money is held, however the request is answered then. Rejects with the error of the request, and
+ * with the signal's reason.
+ */
+export type Preparation = (call: {
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+}) => Promise<void>;
 
 /** What the charge of an answer adds to it. */
 export interface AnswerFacts {
@@ -69,6 +80,8 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   affinity?(request: Request): string | undefined;
   /** Takes out candidates that cannot serve the request. Throws 400 where none is left. */
   plan?(request: Request, plan: RoutePlan): RoutePlan;
+  /** What the gateway does itself for the request before a provider is called; undefined for most. */
+  preparation?(request: Request): Preparation | undefined;
   /** @param candidate absent where none is available and the model's own terms stand for it */
   bound(request: Request, terms: ModelTerms, candidate?: Candidate): CostBound;
   /** The limit of units that the caller set: then the hold is not lowered. */
@@ -156,8 +169,14 @@ export interface StepMoney {
    * Resolves true where the hold covers a further step besides what was used so far, extended where it has to be;
    * false where the money is not there.
    * @param moreFemto the most that the step can cost
+   * @param toolsFemto the part of it that the gateway's own tools cost
    */
-  coverStep(candidate: Candidate, usage: Usage, moreFemto: ExactInteger): Promise<boolean>;
+  coverStep(
+    candidate: Candidate,
+    usage: Usage,
+    moreFemto: ExactInteger,
+    toolsFemto?: ExactInteger,
+  ): Promise<boolean>;
 }
 
 /** What a provider's stream is read with, and what takes the pieces that are read: of one kind. */

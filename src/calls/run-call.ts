@@ -7,6 +7,7 @@
  *   cache     the answer of an equal request, where the caller asks for that
  *   bound     what it may cost at most, with the fee
  *   hold      that much money
+ *   prepare   what the gateway looks up itself for the model, such as a search of the web
  *   try       candidates until one answers
  *   settle    the charge, its event and the stored result, in one transaction
  *
@@ -18,6 +19,7 @@
 import type { IdempotencyClaim } from "../../db/queries/idempotency.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { type ExactInteger, exact, plus } from "../lib/exact-integer.ts";
 import type { RequestFacts } from "../lib/request-facts.ts";
 import type { Hold } from "../money/interface.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
@@ -216,6 +218,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       title: this.endpoint.title,
       details: recordedDetails(request.fields),
       claim,
+      preparation: this.endpoint.preparation?.(request),
       keeping,
       noteServed: this.#noteServedOf(call, plan),
     };
@@ -262,15 +265,22 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { request } = call;
     const { admission } = this.#dependencies;
     const isExplicit = statedLimit !== undefined;
-    const own = call.caller.key.budgetIncludesByok ? this.#ownBounds(request, plan) : NO_BOUNDS;
+    const own = call.caller.key.budgetIncludesByok
+      ? this.#ownBounds(request, plan, fees)
+      : NO_BOUNDS;
     return admission.hold(call, { bounds: this.#bounds(request, plan), own }, fees, isExplicit);
   }
 
-  /** What the candidates with the organization's own keys may be billed by their providers. */
-  #ownBounds(request: Request, { candidates }: RoutePlan): CostBound[] {
+  /** What the candidates with the organization's own keys may be billed by their providers, and by the gateway. */
+  #ownBounds(request: Request, { candidates }: RoutePlan, { highest }: Fees): CostBound[] {
     return candidates
       .filter(({ ownKeyId }) => ownKeyId !== undefined)
-      .map((candidate) => this.endpoint.bound(request, candidate.terms, candidate));
+      .map((candidate) => {
+        const bound = this.endpoint.bound(request, candidate.terms, candidate);
+        const { fixedFemto, toolsFemto = 0 } = bound;
+        if (toolsFemto === 0) return bound;
+        return { ...bound, fixedFemto: plus(fixedFemto, feeFemto(toolsFemto, highest)) };
+      });
   }
 
   /** What each candidate may cost here, or the models where none is available. */
@@ -279,7 +289,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return candidates.map((candidate) => {
       const { terms, ownKeyId } = candidate;
       const bound = this.endpoint.bound(request, terms, candidate);
-      return ownKeyId === undefined ? bound : { ...bound, fixedFemto: 0, perUnitFemto: 0 };
+      if (ownKeyId === undefined) return bound;
+      return { ...bound, fixedFemto: bound.toolsFemto ?? 0, perUnitFemto: 0 };
     });
   }
 
@@ -293,6 +304,15 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const hash = request.bodyHash ?? bodyHash(this.endpoint.route, bodyText);
     return { keyId: caller.key.id, idempotencyKey, bodyHash: hash, requestId };
   }
+}
+
+const BASIS_POINTS = 10_000n;
+
+const FEMTO_PER_NANO = 1_000_000n;
+
+/** Rounded up, with a nano-USD for what is rounded apart from the rest. */
+function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger {
+  return exact((BigInt(costFemto) * feeBasisPoints) / BASIS_POINTS + FEMTO_PER_NANO);
 }
 
 /**

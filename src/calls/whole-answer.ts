@@ -6,7 +6,7 @@ import { ProviderFailure } from "../providers/interface.ts";
 import { addChargeHeaders, answerHeaders, explainFailure } from "./answer-headers.ts";
 import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
-import type { AcceptedRequest, AnswerFacts, PaidEndpoint } from "./endpoint.ts";
+import type { AcceptedRequest, AnswerFacts, PaidEndpoint, Preparation } from "./endpoint.ts";
 import { type CallDependencies, CandidateTries } from "./routing/call-candidates.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 
@@ -30,6 +30,7 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
   const { tries, charge } = run;
   try {
     if (admitted.clientSignal.aborted) throw clientClosed();
+    if (admitted.preparation !== undefined) await run.prepare(admitted.preparation);
     const answer = await tries.firstAnswer(
       (candidate) => run.call(candidate),
       (error) => run.failureOf(error),
@@ -102,6 +103,15 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   expire(): void {
     this.isExpired = true;
     this.abort();
+  }
+
+  async prepare(preparation: Preparation): Promise<void> {
+    const { requestId, clientSignal } = this.#admitted;
+    try {
+      await preparation({ requestId, signal: this.signal });
+    } catch (error) {
+      throw clientSignal.aborted ? clientClosed(error) : error;
+    }
   }
 
   call(candidate: Candidate): Promise<Answer> {

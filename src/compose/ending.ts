@@ -43,6 +43,7 @@ export interface EndingParts {
   readonly idempotency: Idempotency;
   readonly files: { close(): Promise<void> };
   readonly vectorStores: { close(): Promise<void> };
+  readonly hosted: { close(): void };
   readonly responses: { readonly following: EventFollowing };
   readonly lastUse: LastUse;
   readonly ledger: GroupCommit;
@@ -80,6 +81,7 @@ export function composeEnding(parts: EndingParts): Ending {
       parts.balances.stop();
       parts.orders.close();
       parts.notes.close();
+      parts.hosted.close();
       // Gives its jobs up first, so that none counts the loss of the thread as a failed try.
       const tuningClosed = Promise.all([parts.tuning.close(), parts.vectorStores.close()]);
       parts.workThread.close();

@@ -12,7 +12,6 @@ import { createEgressDownload } from "../egress/download.ts";
 import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
 import type { ImageServices } from "../endpoints/images/endpoint.ts";
 import { LongBodies } from "../endpoints/long-bodies.ts";
-import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
 import { type Clock, steady } from "../lib/clock.ts";
 import { DeadlineQueue } from "../lib/deadlines.ts";
@@ -22,6 +21,7 @@ import type { MediaLinks } from "../media-links/media-links.ts";
 import { ProviderFailure } from "../providers/interface.ts";
 import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import type { ActorWorld } from "./actor-world.ts";
 
 interface EndpointParts

@@ -1,12 +1,15 @@
 import type { GatewayConfig } from "../config.ts";
-import type { HostedServices } from "../endpoints/responses/hosted-tools.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { ToolRegistry } from "../tools/registry.ts";
+import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
+import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
@@ -14,15 +17,23 @@ const FEMTO_PER_NANO = 1_000_000n;
 
 /** The tools that the gateway runs for models. */
 export function composeTools(
-  options: Keys & { readonly config: GatewayConfig; readonly stores: VectorStores },
-): HostedServices {
+  options: Keys & {
+    readonly config: GatewayConfig;
+    readonly telemetry: Telemetry;
+    readonly stores: VectorStores;
+  },
+): HostedServices & { close(): void } {
   const { config, stores } = options;
-  const registry = new ToolRegistry([new FileSearchTools(searchedStores(stores, options))]);
+  const { webSearch, close } = composeWebSearch(options);
+  const registry = new ToolRegistry([
+    new FileSearchTools(searchedStores(stores, options)),
+    new WebSearchTools(webSearch),
+  ]);
   const prices = {
-    webSearchFemto: config.webSearchNanoUsd * FEMTO_PER_NANO,
+    webSearchFemto: webSearch?.priceFemto ?? 0n,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
   };
-  return { registry, prices };
+  return { registry, prices, webSearch, close };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {

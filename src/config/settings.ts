@@ -1,6 +1,7 @@
 import type { NanoUsd } from "../lib/money.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
+import { readSearch, type SearchConfig } from "./search-settings.ts";
 
 export const PLANS = ["free", "pro", "byok", "enterprise"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
@@ -41,7 +42,6 @@ export interface Settings {
   readonly redisUrl: string | undefined;
   readonly startingCreditNanoUsd: NanoUsd;
   /** Of one search by a tool that the gateway runs, before the fee. */
-  readonly webSearchNanoUsd: NanoUsd;
   readonly fileSearchNanoUsd: NanoUsd;
   readonly plan: PlanName;
   /** 0 to 1. */
@@ -97,7 +97,6 @@ export function readSettings(reader: EnvironmentReader): Settings {
       "GATEWAY_STARTING_CREDIT_USD",
       MAX_STARTING_CREDIT_USD,
     ),
-    webSearchNanoUsd: reader.amountNanoUsd("GATEWAY_WEB_SEARCH_COST_USD", MAX_SEARCH_USD),
     fileSearchNanoUsd: reader.amountNanoUsd("GATEWAY_FILE_SEARCH_COST_USD", MAX_SEARCH_USD),
     plan: reader.oneOf("GATEWAY_PLAN", PLANS),
     completionSuccessSample: reader.decimal("GATEWAY_COMPLETION_SUCCESS_SAMPLE", 0, 1),
@@ -185,6 +184,8 @@ export interface ExternalServices {
   readonly stripe: StripeConfig | undefined;
   /** Undefined: files lie in the data folder. */
   readonly s3: S3Config | undefined;
+  /** Undefined: the gateway does not search the web. */
+  readonly search: SearchConfig | undefined;
   readonly otlpEndpoint: string | undefined;
 }
 
@@ -193,12 +194,14 @@ export function readExternalServices(reader: EnvironmentReader): {
   readonly services: ExternalServices;
   readonly warnings: readonly string[];
 } {
+  const { search, warnings: searchWarnings } = readSearch(reader);
   const services = {
+    search,
     stripe: readStripe(reader),
     s3: reader.check(() => readS3(reader), undefined),
     otlpEndpoint: reader.url("OTEL_EXPORTER_OTLP_ENDPOINT"),
   };
-  const warnings: string[] = [];
+  const warnings = [...searchWarnings];
   if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {
     warnings.push("STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set");
   }

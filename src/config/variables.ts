@@ -84,14 +84,10 @@ const SETTINGS = [
       "plan of a new organization: `free`, `pro`, `byok` or `enterprise` (fee 0, credit without limit)",
   },
   {
-    name: "GATEWAY_WEB_SEARCH_COST_USD",
-    default: "0",
-    meaning: "what a search of the web costs that the gateway makes for a model, before the fee",
-  },
-  {
     name: "GATEWAY_FILE_SEARCH_COST_USD",
     default: "0",
-    meaning: "the same of a search in vector stores",
+    meaning:
+      "what a search in vector stores costs that the gateway makes for a model, before the fee",
   },
   {
     name: "GATEWAY_COMPLETION_SUCCESS_SAMPLE",
@@ -233,6 +229,27 @@ const SETTINGS = [
   { name: "S3_ACCESS_KEY_ID", default: null, meaning: "credentials of the bucket" },
   { name: "S3_SECRET_ACCESS_KEY", default: null, meaning: "credentials of the bucket" },
   { name: "S3_REGION", default: null, meaning: "region of the bucket" },
+  {
+    name: "GATEWAY_SEARCH_BACKEND",
+    default: null,
+    meaning: "searches the web for models: `searxng`, `brave`, `tavily` or `exa`; unset, none does",
+  },
+  {
+    name: "GATEWAY_SEARCH_URL",
+    default: null,
+    meaning: "address of the search backend; unset, that of its vendor; SearXNG needs one",
+  },
+  {
+    name: "GATEWAY_SEARCH_API_KEY",
+    default: null,
+    meaning: "key of the search backend; SearXNG needs none, and gets it as a bearer token",
+  },
+  {
+    name: "GATEWAY_WEB_SEARCH_COST_USD",
+    default: null,
+    meaning:
+      "what one search costs, before the fee; unset, the vendor's published price: Brave 0.005, Tavily 0.008, Exa 0.007, SearXNG 0",
+  },
   {
     name: "LOG_LEVEL",
     default: "info",

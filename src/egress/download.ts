@@ -5,7 +5,13 @@ export interface EgressDownload {
   /** For everything, redirects and body included. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sees the answer's head before its bytes are read; what it throws refuses them. */
+  inspect?(headers: Headers): void;
 }
+
+/** What is sent unless the caller names other headers. Nothing is decompressed. */
+const ANY_FILE = { accept: "*/*", "accept-encoding": "identity" };
 
 /** Where files of a provider are, a name for them often leads to another one. */
 const MAX_REDIRECTS = 3;
@@ -25,7 +31,9 @@ export class DownloadFailed extends Error {
  * connection failed with.
  */
 export function createEgressDownload({ guard, certificateAuthorities }: EgressClientOptions) {
-  return async (url: string, { maxBytes, timeoutMs, signal }: EgressDownload): Promise<Buffer> => {
+  return async (url: string, wanted: EgressDownload): Promise<Buffer> => {
+    const { timeoutMs, signal } = wanted;
+    const headers = { ...ANY_FILE, ...wanted.headers };
     const timeout = new AbortController();
     const timer = setTimeout(() => timeout.abort(timeoutError()), timeoutMs);
     const either = AbortSignal.any([timeout.signal, signal]);
@@ -33,10 +41,10 @@ export function createEgressDownload({ guard, certificateAuthorities }: EgressCl
       let address = url;
       for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
         const target = await unlessAborted(guard.check(address), either);
-        const request = { method: "GET", headers: { accept: "*/*" }, signal: either } as const;
+        const request = { method: "GET", headers, signal: either } as const;
         const response = await fetchTarget(target, request, certificateAuthorities);
         const location = REDIRECTS.has(response.status) && response.headers.get("location");
-        if (!location) return await bytesOf(response, maxBytes);
+        if (!location) return await bytesOf(response, wanted);
         await response.body?.cancel();
         address = URL.parse(location, target.url)?.href ?? "";
       }
@@ -47,14 +55,21 @@ export function createEgressDownload({ guard, certificateAuthorities }: EgressCl
   };
 }
 
-async function bytesOf(response: Response, maxBytes: number): Promise<Buffer> {
+async function bytesOf(response: Response, wanted: EgressDownload): Promise<Buffer> {
   const { status, headers, body } = response;
+  const { maxBytes } = wanted;
   const length = Number(headers.get("content-length") ?? 0);
   if (status !== 200 || body === null || headers.get("content-encoding") || length > maxBytes) {
     await body?.cancel();
     throw new DownloadFailed(
       status === 200 ? "it is empty, encoded or too long" : `it answers with status ${status}`,
     );
+  }
+  try {
+    wanted.inspect?.(headers);
+  } catch (error) {
+    await body.cancel();
+    throw error;
   }
   const pieces: Uint8Array[] = [];
   let bytes = 0;

@@ -4,6 +4,7 @@ import type { FairWorkThread } from "../lib/work-thread.ts";
 import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
 import { conversationRoutes } from "../responses/conversation-routes.ts";
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
+import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
@@ -14,7 +15,6 @@ import { messagesRoute } from "./messages/endpoint.ts";
 import { compactRoute } from "./responses/compact-endpoint.ts";
 import { countInputRoute } from "./responses/count-input.ts";
 import { responsesRoute } from "./responses/endpoint.ts";
-import type { HostedServices } from "./responses/hosted-tools.ts";
 import { speechRoute } from "./speech/endpoint.ts";
 import { transcriptionRoutes } from "./transcriptions/endpoint.ts";
 
@@ -35,7 +35,7 @@ export function modelEndpoints(
   { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { allowsEcho }),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

@@ -60,7 +60,7 @@ export interface ModelPrices extends TokenPrices, TokenKindPrices {
   readonly leastSoundFemto?: FemtoUsd;
   /** A second of sound whose speakers are distinguished, on top of the others. */
   readonly speakersSecondFemto?: FemtoUsd;
-  /** One search by the provider's own tools; requests that bring those are refused. */
+  /** One search by the provider's own tools, which requests cannot bring, or by the gateway's (`pricedForTools`). */
   readonly webSearchFemto?: FemtoUsd;
   readonly fileSearchFemto?: FemtoUsd;
   /** A fee for each call, whatever its tokens. */

@@ -20,6 +20,11 @@ export function plus(one: ExactInteger, other: ExactInteger): ExactInteger {
   return exact(BigInt(one) + BigInt(other));
 }
 
+/** Whatever it throws, `plus` throws too. */
+export function minus(one: ExactInteger, other: ExactInteger): ExactInteger {
+  return other === 0 ? one : plus(one, times(other, -1));
+}
+
 export function times(one: ExactInteger, other: ExactInteger): ExactInteger {
   if (isSafe(one) && isSafe(other)) {
     const product = one * other;

@@ -42,6 +42,7 @@ interface RareUse {
   readonly durationMs?: number;
   /** Part of `durationMs`: its speakers were distinguished. */
   readonly speakersMs?: number;
+  /** By the gateway itself. */
   readonly webSearches?: number;
   readonly fileSearches?: number;
 }

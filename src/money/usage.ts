@@ -14,6 +14,21 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
         .reduce((sum, cost) => plus(sum, cost), 0);
 }
 
+/** The part of it that the gateway's own tools cost, which no provider bills. */
+export function toolCostFemto(
+  { webSearches = 0, fileSearches = 0 }: Pick<Usage, "webSearches" | "fileSearches">,
+  {
+    webSearchFemto = 0n,
+    fileSearchFemto = 0n,
+  }: Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">,
+): ExactInteger {
+  if (webSearches + fileSearches === 0) return 0;
+  return plus(
+    times(webSearches, exact(webSearchFemto)),
+    times(fileSearches, exact(fileSearchFemto)),
+  );
+}
+
 function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
   const { promptTokens, cachedPromptTokens, cacheWriteTokens, completionTokens } = usage;
   const prices = longPromptPrices(model, promptTokens) ?? model;

@@ -8,12 +8,7 @@ import {
 } from "../providers/interface.ts";
 import { addDetail } from "../providers/reasoning-details.ts";
 import { answerBytes } from "../providers/typed-answers.ts";
-
-/** A message of the chat call, behind those of the request. */
-export interface AddedMessage {
-  readonly role: string;
-  readonly [member: string]: unknown;
-}
+import type { AddedMessage } from "./added-messages.ts";
 
 type CallPiece = Extract<ChatEvent, { readonly type: "tool_call" }>;
 type Finish = Extract<ChatEvent, { readonly type: "finish" }>;
@@ -23,14 +18,21 @@ const MAX_CALL_BYTES = 1_048_576;
 /** Counted for each call besides what it says. */
 const BYTES_OF_CALL = 64;
 
+interface StepOptions {
+  /** Whether the gateway runs the function of that name. */
+  isOwn(name: string): boolean;
+  /** Number of calls that the client was shown before this step. */
+  readonly shownBefore: number;
+  /** UTF-8 bytes beyond which the answer fails. */
+  readonly maxBytes: number;
+}
+
 /**
  * What a model answers in one step: it goes to the client as it comes, but for calls of the gateway's own tools and
  * the finish, and is kept for the next step.
  */
 export class StepAnswer {
-  readonly #isOwn: (name: string) => boolean;
-  /** Number of calls that the client was shown before this step. */
-  readonly #shownBefore: number;
+  readonly #options: StepOptions;
   readonly #texts: string[] = [];
   /** Where in these the message begins that was written last, and the provider's number of it. */
   #messageFrom = 0;
@@ -46,9 +48,8 @@ export class StepAnswer {
   #usage: Usage | undefined;
   #failure: ProviderFailure | undefined;
 
-  constructor(isOwn: (name: string) => boolean, shownBefore: number) {
-    this.#isOwn = isOwn;
-    this.#shownBefore = shownBefore;
+  constructor(options: StepOptions) {
+    this.#options = options;
   }
 
   /** Undefined until the model has ended its answer. */
@@ -128,6 +129,9 @@ export class StepAnswer {
     shown: ChatEvent[],
   ): void {
     this.#bytes += answerBytes(event);
+    if (this.#bytes > this.#options.maxBytes) {
+      throw new ProviderFailure("unavailable", "the provider went on beyond its limit of tokens");
+    }
     if (event.type === "tool_call") {
       const piece = this.#takeCall(event);
       if (piece !== undefined) shown.push(piece);
@@ -158,7 +162,7 @@ export class StepAnswer {
     if (at !== undefined) return { ...piece, index: at };
     // A piece of a call that never began.
     if (id === undefined || name === undefined) return undefined;
-    if (this.#isOwn(name)) {
+    if (this.#options.isOwn(name)) {
       this.#noteBytes(name + json, BYTES_OF_CALL);
       this.#calls.set(index, {
         ...{ id, name, arguments: json },
@@ -166,7 +170,7 @@ export class StepAnswer {
       });
       return undefined;
     }
-    const place = this.#shownBefore + this.#shown.size;
+    const place = this.#options.shownBefore + this.#shown.size;
     this.#shown.set(index, place);
     return { ...piece, index: place };
   }

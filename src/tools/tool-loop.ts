@@ -14,19 +14,20 @@
 
 import type { CostBound, StepMoney } from "../calls/endpoint.ts";
 import type { Candidate } from "../calls/routing/plan-route.ts";
-import type { ModelPrices } from "../lib/catalogue-model.ts";
-import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
+import { plus, times } from "../lib/exact-integer.ts";
 import { estimatedUsage, type Usage, usageOfCalls } from "../lib/usage.ts";
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../money/decide-hold.ts";
+import { toolCostFemto } from "../money/usage.ts";
 import {
   type ChatEvent,
   nextPiece,
   type PieceReader,
   ProviderFailure,
 } from "../providers/interface.ts";
+import { type AddedMessage, AddedMessages } from "./added-messages.ts";
 import { citationsIn } from "./citations.ts";
-import { type AddedMessage, StepAnswer } from "./step-answer.ts";
-import type { GatewayTool, ToolOutcome, ToolQuantities, ToolSource } from "./tool.ts";
+import { StepAnswer } from "./step-answer.ts";
+import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
 import { type PlannedRun, type RunContext, shown, ToolRuns } from "./tool-runs.ts";
 
 /** A further call of the provider. */
@@ -63,31 +64,29 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly maxRuns: number;
   /** Whether nothing of the first step leaves before its end, so that another provider can take over. */
   readonly holdsFirstStep: boolean;
+  /** Of one step's text, in UTF-8: beyond them a provider does not keep to its limit. */
+  readonly maxStepBytes: number;
 }
 
+/** A lowered limit comes as near to what could be paid for. */
+const NEAR_TOKENS = 128;
 /** Unless the request says otherwise. */
 export const DEFAULT_MAX_RUNS = 10;
 /** Whatever the request says: each is a call of the provider at least. */
 export const MOST_RUNS = 100;
 
-const NO_MORE_RUNS =
-  "This was not run: no more tools are run for this response. Answer with what is known.";
-/** The capability of models that see. */
-const VISION = "vision";
-const IMAGES_OF = "Images that the tool call returned: ";
-
 type Batch = readonly ChatEvent[];
+type Read = Awaited<ReturnType<PieceReader<Batch>["read"]>>;
 
 export class ToolLoop implements PieceReader<Batch> {
   readonly #parts: LoopParts;
   readonly #abort = new AbortController();
-  readonly #ended = Promise.withResolvers<{ done: true }>();
+  /** Ends the read under way, which a provider or a tool may keep waiting. */
+  #endRead: (read: Read) => void = () => undefined;
   readonly #batches: AsyncGenerator<Batch, void>;
   /** Of the step that runs. */
   #reader: PieceReader<Batch>;
-  /** Behind the messages of the request. */
-  readonly #added: AddedMessage[] = [];
-  readonly #sources: ToolSource[] = [];
+  readonly #added: AddedMessages;
   /** Of the steps that have ended. */
   readonly #used: Usage[] = [];
   #quantities: ToolQuantities = {};
@@ -100,22 +99,25 @@ export class ToolLoop implements PieceReader<Batch> {
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
     this.#parts = parts;
+    this.#added = new AddedMessages(parts.model.candidate);
     this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
 
-  async read(): Promise<{ done: boolean; value?: Batch | undefined }> {
-    const next = this.#batches.next();
-    // A tool or a provider may take its time to end after a cancel: nothing waits for that.
-    next.catch(() => undefined);
-    const read = await Promise.race([next, this.#ended.promise]);
-    return read.done === true ? { done: true } : { done: false, value: read.value };
+  read(): Promise<Read> {
+    if (this.#abort.signal.aborted) return Promise.resolve({ done: true });
+    const { promise, resolve, reject } = Promise.withResolvers<Read>();
+    this.#endRead = resolve;
+    this.#batches.next().then(({ done, value }) => {
+      resolve(done === true ? { done } : { done: false, value: value as Batch });
+    }, reject);
+    return promise;
   }
 
   async cancel(): Promise<void> {
     if (this.#abort.signal.aborted) return;
     this.#abort.abort();
-    this.#ended.resolve({ done: true });
+    this.#endRead({ done: true });
     await this.#reader.cancel();
   }
 
@@ -141,7 +143,9 @@ export class ToolLoop implements PieceReader<Batch> {
 
   /** One answer of the provider, and what of it is still to be shown. */
   async *#step(isFirst: boolean): AsyncGenerator<Batch, { step: StepAnswer; rest: Batch }> {
-    const step = new StepAnswer((name) => this.#parts.tools.has(name), this.#shownCalls);
+    const { tools, maxStepBytes } = this.#parts;
+    const isOwn = (name: string) => tools.has(name);
+    const step = new StepAnswer({ isOwn, shownBefore: this.#shownCalls, maxBytes: maxStepBytes });
     const isHeld = isFirst && this.#parts.holdsFirstStep;
     let pending = isFirst ? this.#parts.items.flatMap((item) => this.#shownItem(item)) : [];
     for (;;) {
@@ -182,7 +186,7 @@ export class ToolLoop implements PieceReader<Batch> {
   }
 
   #countedUsage(step: StepAnswer): Usage {
-    return estimatedUsage(this.#parts.model.promptTokens(this.#added), step.countedTokens);
+    return estimatedUsage(this.#parts.model.promptTokens(this.#added.messages), step.countedTokens);
   }
 
   /** Of everything so far; between steps. */
@@ -207,37 +211,21 @@ export class ToolLoop implements PieceReader<Batch> {
     const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
     const { prices } = candidate.terms;
-    const mostFemto = costOf(most, prices);
-    const isCovered = mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto));
+    const mostFemto = toolCostFemto(most, prices);
+    const isCovered =
+      mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
     if (!isCovered) {
       yield planned.map((one) => ({ ...shown(one, "failed"), isOver: true }));
       return undefined;
     }
     const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
     const outcomes = yield* new ToolRuns(context).run(planned);
-    this.#note(step, outcomes);
+    this.#added.note(step, outcomes);
     const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});
     this.#quantities = sumOf(this.#quantities, used);
     yield [{ type: "usage", usage: this.#usage }];
-    if (costOf(used, prices) !== 0) await steps.checkpoint();
+    if (toolCostFemto(used, prices) !== 0) await steps.checkpoint();
     return outcomes;
-  }
-
-  /** For the next step: what the model said, and what came of its calls. */
-  #note(step: StepAnswer, outcomes: readonly ToolOutcome[]): void {
-    this.#added.push(step.message());
-    const images: unknown[] = [];
-    const seesImages = this.#parts.model.candidate.terms.capabilities.includes(VISION);
-    for (const [at, { id }] of step.calls.entries()) {
-      const outcome = outcomes[at];
-      const content = outcome?.output ?? NO_MORE_RUNS;
-      this.#added.push({ role: "tool", tool_call_id: id, content });
-      this.#sources.push(...(outcome?.sources ?? []));
-      const made = seesImages ? (outcome?.images ?? []) : [];
-      if (made.length > 0) images.push({ type: "text", text: IMAGES_OF + id });
-      for (const url of made) images.push({ type: "image_url", image_url: { url } });
-    }
-    if (images.length > 0) this.#added.push({ role: "user", content: images });
   }
 
   /** Begins the next step. Resolves with what ends the answer instead, where something does. */
@@ -248,7 +236,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (left !== undefined && left <= 0) return { type: "finish", choice: 0, reason: "length" };
     const covered = await this.#cover(left);
     if (covered === undefined) return MAX_COST;
-    const step = { added: this.#added, mayCall: this.#mayCall, ...covered };
+    const step = { added: this.#added.messages, mayCall: this.#mayCall, ...covered };
     if (this.#abort.signal.aborted) throw new ProviderFailure("aborted", "the call was aborted");
     this.#reader = await askOnce(model, step);
     return undefined;
@@ -260,17 +248,21 @@ export class ToolLoop implements PieceReader<Batch> {
    */
   async #cover(left: number | undefined): Promise<Pick<LoopStep, "outputTokens"> | undefined> {
     const { model, steps } = this.#parts;
-    const { fixedFemto, perUnitFemto, units } = model.bound(this.#added);
+    const { fixedFemto, perUnitFemto, units } = model.bound(this.#added.messages);
     const usage = this.#usage;
     const covers = (tokens: number) =>
       steps.coverStep(model.candidate, usage, plus(fixedFemto, times(tokens, perUnitFemto)));
     if (left !== undefined) return (await covers(left)) ? { outputTokens: left } : undefined;
     if (await covers(units)) return { outputTokens: undefined };
-    const most = Math.min(REDUCED_OUTPUT_TOKENS, units);
+    let refused = Math.min(REDUCED_OUTPUT_TOKENS, units);
+    if (refused < units && (await covers(refused))) return { outputTokens: refused };
     let outputTokens = Math.min(MIN_OUTPUT_TOKENS, units);
     if (!(await covers(outputTokens))) return undefined;
-    while (outputTokens < most && (await covers(Math.min(2 * outputTokens, most)))) {
-      outputTokens = Math.min(2 * outputTokens, most);
+    // Each answer narrows it down, for how much is left the engines do not say.
+    while (refused - outputTokens > NEAR_TOKENS) {
+      const between = Math.floor((outputTokens + refused) / 2);
+      if (await covers(between)) outputTokens = between;
+      else refused = between;
     }
     return { outputTokens };
   }
@@ -284,7 +276,7 @@ export class ToolLoop implements PieceReader<Batch> {
 
   #end(step: StepAnswer, finish: Finish): ChatEvent[] {
     const { text, item } = step.lastMessage;
-    const annotations = text === "" ? [] : citationsIn(text, this.#sources);
+    const annotations = text === "" ? [] : citationsIn(text, this.#added.sources);
     if (annotations.length === 0) return [finish];
     const place = item === undefined ? {} : { item };
     return [{ type: "text", choice: 0, ...place, text: "", annotations }, finish];
@@ -320,14 +312,4 @@ function sumOf(one: ToolQuantities, other: ToolQuantities): ToolQuantities {
     if (more !== undefined) sum[kind] = (sum[kind] ?? 0) + more;
   }
   return sum;
-}
-
-function costOf(
-  { webSearches = 0, fileSearches = 0 }: ToolQuantities,
-  { webSearchFemto = 0n, fileSearchFemto = 0n }: ModelPrices,
-): ExactInteger {
-  return plus(
-    times(webSearches, exact(webSearchFemto)),
-    times(fileSearches, exact(fileSearchFemto)),
-  );
 }

@@ -6,8 +6,6 @@ type ToolRunEvent = Extract<ChatEvent, { readonly type: "tool_run" }>;
 
 /** Of one answer. */
 const AT_ONCE = 4;
-/** UTF-16 units of what a model reads of one run. */
-const MAX_OUTPUT = 262_144;
 
 /** What all runs of a request share. */
 export interface RunContext {
@@ -65,10 +63,10 @@ export class ToolRuns {
     const { call, tool } = planned;
     const progress = (state: string) => this.#show(shown(planned, state));
     const outcome = await tool.run({ ...this.#context, arguments: call.arguments, progress });
-    const { item, isFailed = false, output } = outcome;
+    const { item, isFailed = false } = outcome;
     const state = isFailed ? "failed" : "completed";
     this.#show({ ...shown(planned, state), item, isOver: true });
-    return { ...outcome, output: output.slice(0, MAX_OUTPUT).toWellFormed() };
+    return outcome;
   }
 
   #show(event: ChatEvent): void {

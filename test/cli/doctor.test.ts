@@ -12,6 +12,7 @@ import { startTestGateway } from "../support/gateway.ts";
 import { findRedisBinary } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { startS3Server } from "../support/s3-server.ts";
+import { startSearchUpstream } from "../support/search-upstream.ts";
 import { runCliHere, runCliProcess } from "./cli-runs.ts";
 
 interface Check {
@@ -104,6 +105,35 @@ test("all settings that stop the start are told, each by itself", async () => {
     "configuration PORT",
     "configuration LOG_LEVEL",
   ]);
+});
+
+test("the search backend is reported, and with --live whether it searches", async () => {
+  const upstream = startSearchUpstream();
+  const settings = {
+    ...sound,
+    GATEWAY_SEARCH_BACKEND: "exa",
+    GATEWAY_SEARCH_URL: upstream.url,
+    GATEWAY_SEARCH_API_KEY: "search-secret-0123456789",
+  };
+  const place = `exa at ${upstream.url}`;
+  const found = async (...options: string[]) => {
+    const { checks } = await diagnose(settings, ...options);
+    expect(JSON.stringify(checks)).not.toContain("search-secret");
+    return checks.filter(({ name }) => name === "web search");
+  };
+  const page = { url: "https://weather.example/", title: "Weather", text: "It rains." };
+  upstream.answer = () => Response.json({ results: [page] });
+  expect(await found()).toEqual([{ name: "web search", state: "ok", detail: place }]);
+  expect(await found("--live")).toEqual([
+    { name: "web search", state: "ok", detail: `${place} finds pages` },
+  ]);
+  upstream.answer = () => new Response("bad key", { status: 401 });
+  const [refused] = await found("--live");
+  expect(refused).toMatchObject({ state: "wrong" });
+  expect(refused!.detail).toContain("refuses the gateway (status 401)");
+  await upstream.stop();
+  const [gone] = await found();
+  expect(gone).toMatchObject({ state: "wrong", detail: expect.stringContaining(place) });
 });
 
 test("a port that another program has is wrong", async () => {

@@ -75,6 +75,9 @@ describe("each variable refuses anything else in one line with its name, its val
     S3_BUCKET: ["A", "a_b", "-ab"],
     S3_ENDPOINT: ["minio:9000", "file:///etc"],
     S3_REGION: ["eu central"],
+    GATEWAY_SEARCH_BACKEND: ["google", "Exa", "__proto__"],
+    GATEWAY_SEARCH_URL: ["searxng:8080", "ftp://a", "https://user:password@a"],
+    GATEWAY_WEB_SEARCH_COST_USD: ["-1", "1e-3", "10.1", "0.0000000001"],
     LOG_LEVEL: ["verbose", "INFO"],
     OTEL_EXPORTER_OTLP_ENDPOINT: ["otel:4318", "grpc://otel"],
     OPENAI_BASE_URL: ["api.openai.com", "ftp://api", "http://a b", "http://a?x=1", "http://a#x"],
@@ -90,6 +93,16 @@ describe("each variable refuses anything else in one line with its name, its val
       }
     });
   }
+
+  test("a search backend without its key or address names what is missing", () => {
+    expect(refusal({ GATEWAY_SEARCH_BACKEND: "brave" })).toBe(
+      "GATEWAY_SEARCH_API_KEY is not set, but must be set together with GATEWAY_SEARCH_BACKEND=brave",
+    );
+    const withKey = { GATEWAY_SEARCH_BACKEND: "searxng", GATEWAY_SEARCH_API_KEY: "a" };
+    expect(refusal(withKey)).toStartWith("GATEWAY_SEARCH_URL is not set");
+    const secret = { GATEWAY_SEARCH_BACKEND: "exa", GATEWAY_SEARCH_API_KEY: "hunter2\n" };
+    expect(refusal(secret)).not.toContain("hunter2");
+  });
 
   test("the value is shown as it was given", () => {
     expect(refusal({ PORT: "70000" })).toBe(

@@ -31,7 +31,6 @@ describe("without any variable", () => {
       masterKey: undefined,
       previousMasterKey: undefined,
       startingCreditNanoUsd: 10_000_000_000n,
-      webSearchNanoUsd: 0n,
       fileSearchNanoUsd: 0n,
       plan: "free",
       completionSuccessSample: 0.1,
@@ -58,6 +57,7 @@ describe("without any variable", () => {
       shutdownGraceMs: 25_000,
       stripe: undefined,
       s3: undefined,
+      search: undefined,
       otlpEndpoint: undefined,
       logLevel: "info",
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
@@ -204,6 +204,42 @@ describe("each variable takes what is documented", () => {
         },
       },
     ],
+    [
+      { GATEWAY_SEARCH_BACKEND: "searxng", GATEWAY_SEARCH_URL: "http://searxng:8080/" },
+      {
+        search: {
+          backend: "searxng",
+          url: "http://searxng:8080",
+          apiKey: undefined,
+          priceNanoUsd: 0n,
+        },
+      },
+    ],
+    ...(
+      [
+        ["brave", "https://api.search.brave.com", 5_000_000n],
+        ["tavily", "https://api.tavily.com", 8_000_000n],
+        ["exa", "https://api.exa.ai", 7_000_000n],
+      ] as const
+    ).map(([backend, url, priceNanoUsd]): [Record<string, string>, Partial<GatewayConfig>] => [
+      { GATEWAY_SEARCH_BACKEND: backend, GATEWAY_SEARCH_API_KEY: "k" },
+      { search: { backend, url, apiKey: "k", priceNanoUsd } },
+    ]),
+    [
+      {
+        GATEWAY_SEARCH_BACKEND: "exa",
+        GATEWAY_SEARCH_API_KEY: "k",
+        GATEWAY_WEB_SEARCH_COST_USD: "0.000000001",
+      },
+      {
+        search: {
+          backend: "exa",
+          url: "https://api.exa.ai",
+          apiKey: "k",
+          priceNanoUsd: 1n,
+        },
+      },
+    ],
     [{ LOG_LEVEL: "silent" }, { logLevel: "silent" }],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: "http://otel:4318" }, { otlpEndpoint: "http://otel:4318" }],
   ];
@@ -220,8 +256,10 @@ describe("what is set without effect is told", () => {
       GATEWAY_MASTERKEY: "x",
       STRIPE_WEBHOOK_SECRET: "whsec_1",
       S3_ENDPOINT: "http://minio:9000",
+      GATEWAY_SEARCH_API_KEY: "k",
     });
     expect(warnings).toEqual([
+      "GATEWAY_SEARCH_API_KEY is ignored: GATEWAY_SEARCH_BACKEND is not set",
       "STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set",
       "S3_ENDPOINT is ignored: S3_BUCKET is not set",
       "GATEWAY_MASTERKEY is ignored: there is no such setting",

@@ -189,8 +189,6 @@ describe("a provider receives", () => {
 
 describe("what is not supported yet is 400 that names the field, never ignored in silence", () => {
   const UNSUPPORTED: [param: string, body: Record<string, unknown>][] = [
-    ["plugins", { plugins: [{ id: "web" }] }],
-    ["web_search_options", { web_search_options: {} }],
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
     ["guardrail", { guardrail: "strict" }],
     ["transforms.0", { transforms: ["shuffle"] }],

@@ -220,6 +220,22 @@ describe("a response whose tools the gateway runs", () => {
     expect(sentTo(slug)).toHaveLength(2);
   });
 
+  test("runs in the background as well, and is stored with its runs", async () => {
+    const slug = gateway.modelThat(search("harbour"), say("At six (harbour.txt)."));
+    const begun = await wholeOf(await respond({ model: `test/${slug}`, background: true }));
+    expect(begun.status).toBe("queued");
+    const ended = await until("the response has ended", async () => {
+      const found = await gateway.request("GET", `/v1/responses/${begun.id}`);
+      const body = await wholeOf(found);
+      return body.status === "completed" && body;
+    });
+    expect(ended.output.map(({ type }: Json) => type)).toEqual(["file_search_call", "message"]);
+    const bill = await billOf(gateway, begun.id.replace("resp_", "req_"));
+    expect(bill).toMatchObject({ status: 200, quantities: { file_searches: 1 } });
+    const next = await respond({ model: `test/${slug}`, previous_response_id: begun.id });
+    expect((await wholeOf(next)).status).toBe("completed");
+  });
+
   test("is refused before a provider is called where the stores are not the organization's", async () => {
     const slug = gateway.modelThat(say("never"));
     const { secretKey: key } = await gateway.addOrganization();

@@ -16,6 +16,7 @@ import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { noLimits } from "../support/no-limits.ts";
+import { noTools } from "../support/no-tools.ts";
 import { until } from "../support/until.ts";
 import { faultsOf, type Payer } from "./books.ts";
 import { testModel } from "./scripted-stream.ts";
@@ -116,7 +117,7 @@ async function ask(
       deadlines,
       isCutShort: () => isCutShort,
     },
-    new ChatEndpoint(owned.clock),
+    new ChatEndpoint(owned.clock, noTools),
     admitted,
   );
   const outcome = completing.then(

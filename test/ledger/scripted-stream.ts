@@ -18,6 +18,7 @@ import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
 import { noLimits } from "../support/no-limits.ts";
+import { noTools } from "../support/no-tools.ts";
 
 export const TOTAL_TIMEOUT_MS = 60_000;
 /** A nano-USD for each token of the answer; the prompt costs nothing. */
@@ -166,7 +167,7 @@ export function scriptedStream(
       },
       onError: (error) => void errors.push(error),
     },
-    form ?? new ChatEndpoint(clock).stream,
+    form ?? new ChatEndpoint(clock, noTools).stream,
     {
       requestId: hold.requestId,
       startedMs: clock.nowMs(),

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
-import { NO_TOKENS, quantitiesOf } from "../../src/lib/usage.ts";
+import { NO_TOKENS, quantitiesOf, usageOfCalls } from "../../src/lib/usage.ts";
 import {
   dearestImageFemto,
   imagePriceFemto,
   mostImageTokens,
 } from "../../src/money/image-prices.ts";
-import { providerCostFemto, usageFigures } from "../../src/money/usage.ts";
+import { providerCostFemto, toolCostFemto, usageFigures } from "../../src/money/usage.ts";
 
 const TEXT = {
   inputTokenFemto: 100n,
@@ -28,6 +28,42 @@ const VARIED: ModelPrices = {
     { quality: "draft", imageFemto: 1n, maxTokens: 10 },
   ],
 };
+
+describe("what several calls cost together", () => {
+  const prices: ModelPrices = {
+    ...TEXT,
+    webSearchFemto: 7n,
+    longPrompt: {
+      ...{ beyondTokens: 100, inputTokenFemto: 200n, outputTokenFemto: 2_000n },
+      ...{ cachedInputTokenFemto: 20n, cacheWriteTokenFemto: 250n },
+    },
+  };
+  const call = fc.record({
+    promptTokens: fc.integer({ min: 10, max: 200 }),
+    cachedPromptTokens: fc.integer({ min: 0, max: 5 }),
+    cacheWriteTokens: fc.integer({ min: 0, max: 5 }),
+    completionTokens: fc.integer({ min: 0, max: 50 }),
+    reasoningTokens: fc.constant(0),
+    estimated: fc.boolean(),
+  });
+
+  test("is what each costs by itself, whatever their prompts come to", () => {
+    fc.assert(
+      fc.property(
+        fc.array(call, { minLength: 1, maxLength: 6 }),
+        fc.nat(3),
+        (calls, webSearches) => {
+          const each = calls.map((usage) => BigInt(providerCostFemto(usage, prices)));
+          const sum = each.reduce((total, cost) => total + cost, BigInt(webSearches) * 7n);
+          const usage = usageOfCalls(calls.slice(0, -1), calls.at(-1)!, { webSearches });
+          expect(BigInt(providerCostFemto(usage, prices))).toBe(sum);
+          expect(usage.promptTokens).toBe(calls.reduce((all, one) => all + one.promptTokens, 0));
+          expect(usage.estimated).toBe(calls.some(({ estimated }) => estimated));
+        },
+      ),
+    );
+  });
+});
 
 describe("what a call costs, by kind of use", () => {
   test.each([
@@ -58,6 +94,15 @@ describe("what a call costs, by kind of use", () => {
     ["a kind that the model has no price for", { images: 3 }, {}, 0],
   ] as const)("counts %s", (_, use, prices, cost) => {
     expect(providerCostFemto({ ...NO_TOKENS, ...use }, { ...TEXT, ...prices })).toBe(cost);
+  });
+
+  test("tells what of it the gateway's own tools cost", () => {
+    const usage = { ...NO_TOKENS, promptTokens: 20, webSearches: 2, fileSearches: 1 };
+    const prices = { ...TEXT, webSearchFemto: 5_000_000_000_000n, fileSearchFemto: 7n };
+    expect(toolCostFemto(usage, prices)).toBe(10_000_000_000_007);
+    expect(providerCostFemto(usage, prices)).toBe(10_000_000_000_007 + 20 * 100);
+    expect(toolCostFemto(usage, {})).toBe(0);
+    expect(toolCostFemto(NO_TOKENS, prices)).toBe(0);
   });
 
   test("counts tokens of sound and images at their own prices, and at those of text without one", () => {

@@ -185,7 +185,7 @@ export class CachedCalls {
         "content-type": isStream ? EVENT_STREAM : "application/json",
         ...(isStream && { "cache-control": "no-cache" }),
       };
-      addHitHeaders(headers, admitted, figures, answer.dropped);
+      addHitHeaders(headers, admitted, figures, answer.headers);
       Object.assign(headers, cacheHeaders("hit", keyHash), {
         "x-gateway-cache-savings": usdText(answer.costNano),
       });

@@ -1,6 +1,7 @@
 import type { AnswerPlace } from "../../../db/queries/response-cache.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { Hold } from "../../money/interface.ts";
+import { headersOfAsking } from "../answer-headers.ts";
 import type { MeteredFigures } from "../call-charge.ts";
 import type { AcceptedRequest, AnswerGatherer, KeptForm } from "../endpoint.ts";
 import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
@@ -29,7 +30,7 @@ export class AnswerKeeping {
   readonly #parts: KeepingParts;
   #metered: (Metered & { readonly usage: Usage }) | undefined;
   #gatherer: AnswerGatherer | undefined;
-  #dropped: string | null = null;
+  #headers: Readonly<Record<string, string>> = {};
   #hasEnded = false;
 
   constructor(parts: KeepingParts) {
@@ -42,7 +43,7 @@ export class AnswerKeeping {
   }
 
   noteHeaders(headers: Readonly<Record<string, string>>): void {
-    this.#dropped = headers["x-gateway-dropped-parameters"] ?? null;
+    this.#headers = headersOfAsking(headers);
   }
 
   /** Bytes of a stream, as they are delivered. */
@@ -81,8 +82,8 @@ export class AnswerKeeping {
     const metered = this.#metered;
     if (text === undefined || metered === undefined || generation === undefined) return this.end();
     const { model, provider, chargeNano: costNano, usage } = metered;
-    const dropped = this.#dropped;
-    const answer = { model, provider, costNano, usage: { ...usage }, dropped, text };
+    const headers = this.#headers;
+    const answer = { model, provider, costNano, usage: { ...usage }, headers, text };
     const isKept = await answers.keep(place, generation, answer, order.lifetimeMs);
     this.end(isKept ? answer : undefined);
   }

@@ -76,8 +76,13 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     return this.#checkpoints!.renew(this.#answer!.outputTokens);
   }
 
-  coverStep(candidate: Candidate, usage: Usage, moreFemto: ExactInteger): Promise<boolean> {
-    return this.#charge.cover(candidate, usage, moreFemto);
+  coverStep(
+    candidate: Candidate,
+    usage: Usage,
+    moreFemto: ExactInteger,
+    toolsFemto?: ExactInteger,
+  ): Promise<boolean> {
+    return this.#charge.cover(candidate, usage, moreFemto, toolsFemto);
   }
 
   /** Begins a checkpoint where one is due although nothing new is delivered. */

@@ -1,4 +1,4 @@
-import { GatewayError } from "../../lib/errors.ts";
+import { clientClosed, GatewayError } from "../../lib/errors.ts";
 import { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../providers/interface.ts";
 import type { StreamedAnswer } from "../../providers/streamed-answer.ts";
@@ -61,8 +61,19 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   /** The stream of the first candidate that answers. Rejects with the caller's error where none does. */
-  start(): Promise<StartedStream> {
+  async start(): Promise<StartedStream> {
+    await this.#prepare();
     return this.tries.firstAnswer((candidate) => this.#try(candidate));
+  }
+
+  async #prepare(): Promise<void> {
+    const { preparation, requestId } = this.#admitted;
+    if (preparation === undefined) return;
+    try {
+      await preparation({ requestId, signal: this.#abort.signal });
+    } catch (error) {
+      throw this.#abort.aborted ? clientClosed(error) : error;
+    }
   }
 
   /** Ends the stream for a reason of the gateway's own. */

@@ -5,6 +5,7 @@ import { type GatewayConfig, readConfig } from "../../config.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { Command, CommandContext } from "../command.ts";
 import { checkCatalogue, checkLive, checkProviders } from "../doctor/check-providers.ts";
+import { checkSearch } from "../doctor/check-search.ts";
 import {
   checkDatabase,
   checkDataFolder,
@@ -27,7 +28,10 @@ const run: Command = {
   noun: "doctor",
   summary: "Says what is configured, what can be reached, and what is wrong.",
   options: {
-    live: { meaning: "also ask each provider whether it takes its key and knows the models" },
+    live: {
+      meaning:
+        "also ask each provider whether it takes its key and knows the models, and search the web once",
+    },
   },
   run: async ({ options }, context) => {
     const checks = await examine(context, options.live !== undefined);
@@ -67,10 +71,11 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
     ];
   }
   const client = createHttpClient({ proxies: config.proxies });
-  const [database, redis, files, providers] = await Promise.all([
+  const [database, redis, files, search, providers] = await Promise.all([
     checkDatabase(config, log, (sql) => examineContents(sql, config)),
     checkRedis(config.redisUrl),
     checkFileStorage(config),
+    checkSearch(config.search, client, isLive),
     checkProviders(config.providers, client),
   ]);
   const catalogue = await checkCatalogue(config, context.nowMs());
@@ -86,6 +91,7 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
     ...database,
     ...redis,
     ...files,
+    ...search,
     ...providers,
     ...catalogue.findings,
     ...(isLive

@@ -5,6 +5,7 @@ import {
   assertRecordable,
   type OpenedStream,
   type PaidEndpoint,
+  type Preparation,
   type StreamForm,
 } from "../../calls/endpoint.ts";
 import type { Candidate } from "../../calls/routing/plan-route.ts";
@@ -15,14 +16,18 @@ import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../lib/clock.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import { latin1OfText } from "../../lib/event-splitter.ts";
+import { plus } from "../../lib/exact-integer.ts";
 import type { GrowingBytes } from "../../lib/growing-bytes.ts";
 import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
+import { searchMissing } from "../../tools/web-search/search-backend.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
+import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
 import { keptChat } from "./kept-answer.ts";
@@ -31,9 +36,11 @@ import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import {
+  annotationsChunk,
   completionId,
   echoChunk,
   openAnswer,
+  openTypedAnswer,
   readAnswer,
   usageBody,
   usageChunk,
@@ -48,6 +55,7 @@ import {
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
+import { lastQuestion, webPlanOf, withoutSuffix } from "./web-plugin.ts";
 
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
@@ -57,11 +65,17 @@ export class AcceptedChat implements AcceptedRequest {
   readonly hidesReasoning: boolean;
   /** The answer is to show what was sent to the provider. */
   readonly echoes: boolean;
+  /** Made before a provider is called; undefined where none is asked for. */
+  readonly search: ChatSearch | undefined;
   #size: PromptSize | undefined;
 
-  constructor(request: ChatRequest, echoes = false) {
+  constructor(
+    request: ChatRequest,
+    { echoes = false, search }: { readonly echoes?: boolean; readonly search?: ChatSearch } = {},
+  ) {
     this.fields = request;
     this.echoes = echoes;
+    this.search = search;
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
       request.include_reasoning === false || request.reasoning?.exclude === true;
@@ -79,6 +93,11 @@ interface AnsweredChat extends ClientCompletion {
   readonly echo?: DebugEcho;
 }
 
+interface ChatServices extends Pick<HostedServices, "prices" | "webSearch"> {
+  /** Answers may show what was sent to the provider. */
+  readonly allowsEcho?: boolean;
+}
+
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
 
 /** Chat completions (spec 4.5). */
@@ -91,24 +110,39 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly kept = keptChat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
-  readonly #allowsEcho: boolean;
+  readonly #services: ChatServices;
 
-  /** @param options.allowsEcho answers may show what was sent to the provider */
-  constructor(clock: Clock, { allowsEcho = false }: { readonly allowsEcho?: boolean } = {}) {
+  constructor(clock: Clock, services: ChatServices) {
     this.#clock = clock;
-    this.#allowsEcho = allowsEcho;
+    this.#services = services;
     this.stream = new ChatStreamForm(clock);
   }
 
   accept(body: unknown): AcceptedChat {
-    const request = body as ChatRequest;
+    const request = withoutSuffix(body as ChatRequest);
     // The thread that read a long body has checked the whole of it.
     if (request[LONG_BODY] === undefined) {
       assertWellFormed(request);
       assertRecordable(request);
     }
     assertSupported(request);
-    return new AcceptedChat(request, asksEcho(request, this.#allowsEcho));
+    const echoes = asksEcho(request, this.#services.allowsEcho === true);
+    const search = this.#searchOf(request);
+    return new AcceptedChat(request, { echoes, ...(search && { search }) });
+  }
+
+  /** Throws 400 where one is asked for, and the gateway has none. */
+  #searchOf(request: ChatRequest): ChatSearch | undefined {
+    const plan = webPlanOf(request);
+    if (plan === undefined) return undefined;
+    const { webSearch } = this.#services;
+    if (webSearch === undefined) throw searchMissing(plan.param);
+    const question = request[LONG_BODY]?.question ?? lastQuestion(request);
+    return new ChatSearch(webSearch, plan, question);
+  }
+
+  preparation({ search }: AcceptedChat): Preparation | undefined {
+    return search?.run;
   }
 
   affinity({ fields }: AcceptedChat): string {
@@ -116,13 +150,17 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   }
 
   plan(request: AcceptedChat, plan: AdmittedChat["plan"]): AdmittedChat["plan"] {
-    const { fields } = request;
-    const planned = planFields(fields, plan);
+    const { fields, search } = request;
+    const priced = search === undefined ? plan : pricedForTools(plan, this.#services.prices);
+    const planned = planFields(fields, priced);
     return asksMiddleOut(fields) ? planTransformed(fields, request.size, planned) : planned;
   }
 
-  bound({ fields, size }: AcceptedChat, terms: ModelTerms) {
-    return costBound(fields, size, terms);
+  bound({ fields, size, search }: AcceptedChat, terms: ModelTerms) {
+    if (search === undefined) return costBound(fields, size, terms);
+    const { boundBytes, boundFemto: toolsFemto } = search;
+    const bound = costBound(fields, { ...size, bytes: size.bytes + boundBytes }, terms);
+    return { ...bound, fixedFemto: plus(bound.fixedFemto, toolsFemto), toolsFemto };
   }
 
   statedLimit({ fields }: AcceptedChat): number | undefined {
@@ -135,17 +173,19 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
     const answer = await callProvider(call, candidate, admitted);
-    const { hidesReasoning } = admitted.request;
+    const { hidesReasoning, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
     const echo = echoOf(call);
     const completion = readAnswer(answer, options);
+    if (search !== undefined) search.annotate(await completion);
     return echo === undefined ? completion : { ...(await completion), echo };
   }
 
   usage(answer: AnsweredChat, request: AcceptedChat, terms: ModelTerms) {
     const { usage, estimatedTokens, estimatedMedia } = answer;
-    return usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
+    const ofAnswer = usage ?? estimated(request, terms, estimatedTokens, estimatedMedia);
+    return withSearch(ofAnswer, request);
   }
 
   answer({ body, echo }: AnsweredChat, _request: AcceptedChat, facts: AnswerFacts) {
@@ -183,26 +223,32 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
   ): Promise<OpenedStream> {
     const nowSeconds = secondsNow(this.#clock);
     const answer = await callProvider(call, candidate, admitted);
-    const { hidesReasoning } = admitted.request;
+    const { hidesReasoning, search } = admitted.request;
     const id = completionId(call.requestId);
     const model = candidate.model.id;
     const options = { id, model, hidesReasoning, nowSeconds };
     const echo = echoOf(call);
     if (echo) output.add(frameOf(echoChunk({ id, model, created: nowSeconds }, echo)));
-    return openAnswer(answer, options, output);
+    return search === undefined || bringsMedia(admitted.request)
+      ? openAnswer(answer, options, output)
+      : openTypedAnswer(answer, options, output, (events) => search.annotatedEvents(events));
   }
 
   usage(answer: StreamedAnswer, request: AcceptedChat, terms: ModelTerms) {
     const { usage, outputTokens, mediaTokens } = answer;
-    return usage ?? estimated(request, terms, outputTokens, mediaTokens);
+    const ofAnswer = usage ?? estimated(request, terms, outputTokens, mediaTokens);
+    return withSearch(ofAnswer, request);
   }
 
-  ending({ created }: StreamedAnswer, { fields }: AcceptedChat, facts: AnswerFacts): string {
+  ending({ created }: StreamedAnswer, request: AcceptedChat, facts: AnswerFacts): string {
     const done = "data: [DONE]\n\n";
-    if (!asksForUsage(fields)) return done;
     const { requestId, candidate, usage, costUsd } = facts;
     const answer = { id: completionId(requestId), model: candidate.model.id, created };
-    return frameOf(usageChunk(answer, usage, costUsd)) + done;
+    // Its text is not looked at.
+    const sources = bringsMedia(request) ? (request.search?.annotationsOf("") ?? []) : [];
+    const annotations = sources.length === 0 ? "" : frameOf(annotationsChunk(answer, sources));
+    if (!asksForUsage(request.fields)) return annotations + done;
+    return annotations + frameOf(usageChunk(answer, usage, costUsd)) + done;
   }
 
   failure(error: GatewayError, requestId: string): string {
@@ -217,7 +263,8 @@ function callProvider(
 ): Promise<ChatAnswer> {
   const { request, plan } = admitted;
   const limit = sentLimit(admitted, candidate);
-  const body = providerBody(request.fields, candidate, limit, plan.lacked);
+  const addition = request.search?.addition;
+  const body = providerBody(request.fields, candidate, limit, plan.lacked, { addition });
   call.body = request.echoes ? new EchoedBody(body) : body;
   return candidate.provider.chat!(call);
 }
@@ -228,13 +275,26 @@ function echoOf({ body }: ProviderCall): DebugEcho | undefined {
 
 /** Usage of an answer whose provider reported none. */
 function estimated(
-  { fields, size }: AcceptedChat,
+  { fields, size, search }: AcceptedChat,
   terms: ModelTerms,
   outputTokens: number,
   media?: MediaTokens,
 ): Usage {
-  const contextLength = promptLimit(fields, size.transformedTokens, terms) ?? terms.contextLength;
-  return { ...countedUsage(size, { contextLength }, outputTokens), ...media };
+  const addition = search?.addition ?? "";
+  const { transformedTokens, bytes } = size;
+  const contextLength =
+    promptLimit(fields, transformedTokens, terms, addition) ?? terms.contextLength;
+  const sent = { ...size, bytes: bytes + Buffer.byteLength(addition) };
+  return { ...countedUsage(sent, { contextLength }, outputTokens), ...media };
+}
+
+function withSearch(usage: Usage, { search }: AcceptedChat): Usage {
+  return search === undefined ? usage : { ...usage, ...search.quantities };
+}
+
+/** Whether the answer may hold sound or images. */
+function bringsMedia({ fields: { modalities } }: AcceptedChat): boolean {
+  return modalities?.some((kind) => kind !== "text") === true;
 }
 
 function asksForUsage({ stream_options: options, usage }: ChatRequest): boolean {
@@ -249,9 +309,9 @@ function frameOf(value: unknown): string {
 export function chatRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  options: { readonly allowsEcho: boolean },
+  services: ChatServices,
 ): RouteDefinition {
-  const endpoint = new ChatEndpoint(dependencies.calls.clock, options);
+  const endpoint = new ChatEndpoint(dependencies.calls.clock, services);
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",

@@ -10,6 +10,7 @@ import { type BodyShape, isGatewayField, shapedBody } from "./provider-body.ts";
 import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { askedParts } from "./request-fields.ts";
+import { lastQuestion } from "./web-plugin.ts";
 
 /** Long bodies of chat completions, in the thread. */
 export const longChatForm: LongBodyForm = {
@@ -39,7 +40,12 @@ export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts
     parts: askedParts(request),
     head: conversationHead(request),
     hash,
+    ...(isSearched(request) && { question: lastQuestion(request) }),
   };
+}
+
+function isSearched({ plugins, web_search_options: options }: ChatRequest): boolean {
+  return Boolean(plugins) || Boolean(options);
 }
 
 /**
@@ -106,6 +112,8 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
     },
     // Each of a few words.
     modalities: (value: unknown) => [...new Set(value as readonly string[])],
+    plugins: asItIs,
+    web_search_options: asItIs,
     transforms: asItIs,
     // Their lengths are checked.
     metadata: asItIs,

@@ -18,10 +18,13 @@ export interface LongChatFacts {
   readonly head: string;
   /** For its idempotency key: see `bodyHash`. */
   readonly hash: string;
+  /** See `lastQuestion`; of a chat that may be searched for. */
+  readonly question?: string;
 }
 
 /** The whole body behind a lean request. */
-export interface LongChatBody extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash"> {
+export interface LongChatBody
+  extends Pick<LongChatFacts, "size" | "parts" | "head" | "hash" | "question"> {
   readonly preset: Preset | undefined;
   shapedAs(shape: BodyShape): ChatBody;
 }

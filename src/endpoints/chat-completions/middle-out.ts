@@ -47,16 +47,23 @@ export function transformedTokens(request: ChatRequest): number | undefined {
   return tokensOf(request.messages) + tokensAside(request);
 }
 
-/** The tokens that the prompt is cut to for a model; undefined where it is sent as it is. */
+/**
+ * The tokens that the prompt is cut to for a model; undefined where it is sent as it is.
+ *
+ * @param addition of the gateway's own to the prompt, which is not cut
+ */
 export function promptLimit(
   request: ChatRequest,
   tokens: number | undefined,
   { contextLength, maxOutputTokens }: Pick<ModelTerms, "contextLength" | "maxOutputTokens">,
+  addition = "",
 ): number | undefined {
   if (tokens === undefined) return undefined;
+  const added = addition === "" ? 0 : estimatedTextTokens(addition);
   const answer =
     statedOutputLimit(request) ?? Math.min(maxOutputTokens, contextLength * SHARE_OF_ANSWER);
-  const limit = Math.floor(Math.max(contextLength - answer, contextLength * SHARE_OF_ANSWER));
+  const limit =
+    Math.floor(Math.max(contextLength - answer, contextLength * SHARE_OF_ANSWER)) - added;
   return tokens > limit ? limit : undefined;
 }
 

@@ -8,6 +8,7 @@ import {
 import { promptSize } from "./cost-bound.ts";
 import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
 import { type ChatMessage, type ChatRequest, ITEM_FORM, LONG_BODY } from "./request.ts";
+import { isSearching } from "./web-plugin.ts";
 
 /** Members that are the gateway's own: they decide something here and mean nothing to a provider. */
 const GATEWAY_FIELDS = new Set([
@@ -50,14 +51,14 @@ export function providerBody(
   candidate: Candidate,
   outputTokens: number | undefined,
   lacked: RoutePlan["lacked"],
-  { added, asItems }: Pick<BodyShape, "added" | "asItems"> = {},
+  { added, asItems, addition = "" }: Pick<BodyShape, "added" | "asItems" | "addition"> = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
   const promptTokens = asksMiddleOut(request)
-    ? promptLimit(request, promptSize(request).transformedTokens, terms)
+    ? promptLimit(request, promptSize(request).transformedTokens, terms, addition)
     : undefined;
   const shape: BodyShape = {
     model,
@@ -66,6 +67,8 @@ export function providerBody(
     leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
     ...(added !== undefined && { added }),
     ...(asItems === true && { asItems }),
+    addition,
+    takesSearchOptions: isSearching(model),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
@@ -91,12 +94,15 @@ export interface BodyShape {
   readonly added?: AddedParts | undefined;
   /** Whether the candidate is sent the request in items; nothing is added then. */
   readonly asItems?: boolean;
+  /** To what the system says. */
+  readonly addition?: string | undefined;
+  readonly takesSearchOptions?: boolean;
 }
 
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
-  const { model, outputTokens, promptTokens, asItems } = shape;
+  const { model, outputTokens, promptTokens, asItems, addition = "", takesSearchOptions } = shape;
   const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
   const body: Record<string, unknown> & ChatRequestFields = {
     model,
@@ -110,8 +116,12 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     if (value === null || value === undefined) continue;
     if (leftOut?.has(field) !== true) body[field] = value;
   }
+  if (takesSearchOptions === true && request.web_search_options) {
+    body.web_search_options = request.web_search_options;
+  }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
   if (promptTokens !== undefined) body.messages = withinLimit(request, promptTokens);
+  if (addition !== "") body.messages = withAddition(body as unknown as ChatRequest, addition);
   if (outputTokens !== undefined) body.max_tokens = outputTokens;
   if (shape.added !== undefined) addParts(body, shape.added);
   if (request.stream === true || shape.added !== undefined) {
@@ -119,6 +129,22 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     body.stream_options = { include_usage: true };
   }
   return body;
+}
+
+/**
+ * With the text behind what the system says at the beginning. Not in a message of its own there: some chat templates
+ * take one alone.
+ */
+function withAddition({ messages }: ChatRequest, text: string): readonly ChatMessage[] {
+  const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
+  const at = (first < 0 ? messages.length : first) - 1;
+  const last = messages[at];
+  if (last === undefined) return [{ role: "system", content: text }, ...messages];
+  const { content } = last;
+  const joined = Array.isArray(content)
+    ? [...content, { type: "text", text }]
+    : `${typeof content === "string" ? content : ""}\n\n${text}`;
+  return messages.with(at, { ...last, content: joined });
 }
 
 function addParts(

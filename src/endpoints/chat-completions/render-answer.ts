@@ -9,6 +9,7 @@ import type {
   ChatEvent,
   ClientCompletion,
   FinishReason,
+  PieceReader,
   ReadOptions,
   ReasoningDetail,
   ToolCall,
@@ -18,6 +19,7 @@ import type {
 import { mediaTokens, StreamedAnswer, TOKENS_OF_IMAGE } from "../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../providers/thread-work.ts";
 import { notStreamed, streamedUnasked } from "../../providers/transport/call-failures.ts";
+import { RawStreamEvents } from "../../providers/typed-answers.ts";
 import type { DebugEcho } from "./debug-echo.ts";
 
 /**
@@ -49,6 +51,23 @@ export function openAnswer(
     return { reader: answer.reader(), answer: new ChunkRenderer(options, output) };
   }
   throw notStreamed();
+}
+
+/** The same, whose events pass `through` what adds to them. Of text, reasoning and calls alone. */
+export function openTypedAnswer(
+  answer: ChatAnswer,
+  options: AnswerOptions,
+  output: GrowingBytes,
+  through: (events: PieceReader<readonly ChatEvent[]>) => PieceReader<readonly ChatEvent[]>,
+): OpenedStream {
+  const events =
+    answer.kind === "stream"
+      ? new RawStreamEvents(answer, options)
+      : answer.kind === "events"
+        ? answer.reader()
+        : undefined;
+  if (events === undefined) throw notStreamed();
+  return { reader: through(events), answer: new ChunkRenderer(options, output) };
 }
 
 /** The id of the completion that a request gets. */
@@ -93,6 +112,15 @@ function withWritten(prompt: { cached_tokens: number }, usage: Usage): Record<st
   const { cacheWriteTokens: written, cacheWriteHourTokens: forHour = 0 } = usage;
   const details = { ...prompt, cache_write_tokens: written };
   return forHour === 0 ? details : { ...details, cache_write_1h_tokens: forHour };
+}
+
+/** A chunk that brings annotations of the first choice alone. */
+export function annotationsChunk(
+  answer: StreamHead,
+  annotations: readonly unknown[],
+): Record<string, unknown> {
+  const choice = { index: 0, delta: { annotations }, finish_reason: null };
+  return { ...emptyChunk(answer), choices: [choice] };
 }
 
 /** The last chunk of a stream, which brings its usage. */

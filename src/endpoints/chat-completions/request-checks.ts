@@ -4,6 +4,7 @@ import { isFields } from "../../lib/json.ts";
 import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";
+import { assertPlugins } from "./web-plugin.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
 /** Only what an assistant said, and what a function gave, may be without content. */
@@ -85,8 +86,6 @@ const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
  * 4.5 what has a provider bill other things, or higher prices, than those that are held and charged here.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
-  plugins: empty,
-  web_search_options: (value) => value === null,
   guardrail: (value) => value === null,
   service_tier: (value) => value === null || PRICED_TIERS.has(value),
   // Anthropic's fast mode, at several times the price.
@@ -122,6 +121,7 @@ export function assertSupported(request: ChatRequest): void {
       { param: field },
     );
   }
+  assertPlugins(request);
   for (const field in UNSUPPORTED) {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);

@@ -6,6 +6,7 @@ const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
 const MAX_CHOICES = 128;
 const MAX_STOP_SEQUENCES = 16;
+const MAX_PLUGINS = 16;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_TRANSFORMS = 16;
 
@@ -125,8 +126,21 @@ export const chatCompletionBody = Type.Object(
       }),
     ),
     provider: optional(providerPreferences),
-    plugins: optional(Type.Array(Type.Object({ id: Type.String() }))),
-    web_search_options: optional(Type.Object({})),
+    plugins: optional(
+      Type.Array(Type.Object({ id: Type.String() }), {
+        maxItems: MAX_PLUGINS,
+        description:
+          '`{"id": "web"}` searches the web for the last message of the user before the model answers',
+      }),
+    ),
+    web_search_options: optional(
+      Type.Object(
+        {},
+        {
+          description: "Passed to models that search the web themselves; for others as the plugin",
+        },
+      ),
+    ),
     cache_control: optional(
       Type.Object(
         { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
@@ -212,6 +226,20 @@ const images = Type.Array(
   }),
 );
 
+/** What the answer draws on. Indices are those of characters of the content. */
+const annotations = Type.Array(
+  Type.Object({
+    type: Type.Literal("url_citation"),
+    url_citation: Type.Object({
+      url: Type.String(),
+      title: Type.String(),
+      content: Type.Optional(Type.String()),
+      start_index: Type.Integer(),
+      end_index: Type.Integer(),
+    }),
+  }),
+);
+
 /** In the first chunk of a stream. */
 const debug = Type.Optional(
   Type.Object({
@@ -238,6 +266,7 @@ export const chatCompletion = Type.Object(
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
           images: Type.Optional(images),
+          annotations: Type.Optional(annotations),
           tool_calls: Type.Optional(Type.Array(answeredCall)),
         }),
         finish_reason: finishReason,
@@ -282,6 +311,7 @@ export const chatCompletionChunk = Type.Object(
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
           images: Type.Optional(images),
+          annotations: Type.Optional(annotations),
           tool_calls: Type.Optional(
             Type.Array(
               Type.Object({

@@ -5,7 +5,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { plus, times } from "../../lib/exact-integer.ts";
 import { NO_TOKENS } from "../../lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../providers/interface.ts";
-import type { AddedMessage } from "../../tools/step-answer.ts";
+import type { AddedMessage } from "../../tools/added-messages.ts";
 import { type LoopModel, ToolLoop } from "../../tools/tool-loop.ts";
 import {
   costBound,
@@ -18,6 +18,10 @@ import type { AdmittedResponse } from "./accepted.ts";
 import { bothSizes, type HostedTools, type OpenHosted } from "./hosted-tools.ts";
 
 type Events = PieceReader<readonly ChatEvent[]>;
+
+/** What an output token takes at most, and what comes besides. */
+const MAX_BYTES_PER_TOKEN = 64;
+const SPARE_BYTES = 65_536;
 
 interface LoopCall {
   readonly call: ProviderCall;
@@ -45,6 +49,7 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
     items: opened.items,
     steps,
     maxRuns: hosted.maxRuns,
+    maxStepBytes: candidate.terms.maxOutputTokens * MAX_BYTES_PER_TOKEN + SPARE_BYTES,
   });
 }
 

@@ -1,20 +1,9 @@
-import type { RoutePlan } from "../../calls/routing/plan-route.ts";
-import type { ModelPrices } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
 import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { HostedFacts } from "./request-facts.ts";
-
-/** What one run of a tool costs here, whatever the model's own provider asks for its tools. */
-export type ToolPrices = Required<Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">>;
-
-/** The tools that this gateway runs, and what they cost. */
-export interface HostedServices {
-  readonly registry: ToolRegistry;
-  readonly prices: ToolPrices;
-}
 
 /** When all of a request's tools are known. */
 export interface OpenHosted {
@@ -90,13 +79,4 @@ export function bothSizes(one: PromptSize, other: PromptSize): PromptSize {
     hasTools: one.hasTools || other.hasTools,
     longCacheLifetime: one.longCacheLifetime ?? other.longCacheLifetime,
   };
-}
-
-/** The plan with what the gateway asks for its own tools in the place of what providers ask for theirs. */
-export function pricedForTools(plan: RoutePlan, prices: ToolPrices): RoutePlan {
-  const candidates = plan.candidates.map((candidate) => {
-    const { terms } = candidate;
-    return { ...candidate, terms: { ...terms, prices: { ...terms.prices, ...prices } } };
-  });
-  return { ...plan, candidates };
 }

@@ -1,4 +1,4 @@
-import { writeHtmlText } from "./markup-text.ts";
+import { pageText, writeHtmlText } from "./markup-text.ts";
 import { writeOfficeText } from "./office-text.ts";
 import { DocumentFault, TextSink } from "./text-sink.ts";
 
@@ -13,8 +13,13 @@ const PDF_HEAD_BYTES = 1_024;
  * code). Its first bytes tell which. Rejects with DocumentFault; a hostile file may also take any time and memory.
  *
  * @param isHtml what its name and type say
+ * @param isPage of HTML only what the page is about
  */
-export async function documentText(bytes: Uint8Array, isHtml: boolean): Promise<string> {
+export async function documentText(
+  bytes: Uint8Array,
+  isHtml: boolean,
+  isPage = false,
+): Promise<string> {
   const sink = new TextSink();
   if (beginsWith(bytes, ZIP)) writeOfficeText(bytes, sink);
   else if (beginsWith(bytes, COMPOUND)) throw oldOffice();
@@ -22,7 +27,8 @@ export async function documentText(bytes: Uint8Array, isHtml: boolean): Promise<
   else {
     const text = plainText(bytes);
     if (isHtml || /^\s*<(?:!doctype html|html)[\s>]/i.test(text.slice(0, 1_000))) {
-      writeHtmlText(text, sink);
+      if (isPage) sink.write(pageText(text));
+      else writeHtmlText(text, sink);
     } else sink.write(text);
   }
   const { text } = sink;

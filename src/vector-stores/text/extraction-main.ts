@@ -42,9 +42,14 @@ async function extract(bytes: Uint8Array, order: ExtractionOrder): Promise<void>
     await output.flush();
   };
   try {
-    const text = await documentText(bytes, order.isHtml);
-    for (const chunk of chunkText(text, order)) {
-      await write({ kind: "chunk", text: chunk, words: searchWords(chunk) });
+    const isPage = "maxCharacters" in order;
+    const text = await documentText(bytes, order.isHtml, isPage);
+    if (isPage) {
+      await write({ kind: "chunk", text: text.slice(0, order.maxCharacters), words: "" });
+    } else {
+      for (const chunk of chunkText(text, order)) {
+        await write({ kind: "chunk", text: chunk, words: searchWords(chunk) });
+      }
     }
     await write({ kind: "end", isLast: isGrown() });
   } catch (error) {

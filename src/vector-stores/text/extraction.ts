@@ -19,9 +19,14 @@ interface ExtractionEnd {
 }
 
 /** Sent as a line of JSON, with the file's bytes behind it. */
-export interface ExtractionOrder extends ChunkSize {
+export type ExtractionOrder = {
   readonly bytes: number;
   readonly isHtml: boolean;
+} & (ChunkSize | PageBeginning);
+
+/** Asks for one chunk: the beginning of what a page is about. */
+interface PageBeginning {
+  readonly maxCharacters: number;
 }
 
 export interface ExtractionBounds {
@@ -77,6 +82,19 @@ export class Extraction {
         used.rest(MAX_IDLE_MS, () => this.#end(used));
       } else this.#end(used);
     }
+  }
+
+  /** The beginning of what a page, or another document, is about. Rejects as `chunksOf` does. */
+  async pageText(
+    bytes: Uint8Array,
+    { isHtml, maxCharacters }: { readonly isHtml: boolean } & PageBeginning,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const content = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream();
+    const order = { bytes: bytes.byteLength, isHtml, maxCharacters };
+    let read = "";
+    for await (const { text } of this.chunksOf(content, order, signal)) read = text;
+    return read;
   }
 
   /** Ends all processes; files that are being read fail. */
@@ -149,8 +167,7 @@ class ExtractionProcess {
 
   /** Rejects with the error of `content`; a process that has ended takes nothing, and its output says so. */
   async #feed(content: ReadableStream<Uint8Array>, order: ExtractionOrder): Promise<void> {
-    const { bytes, isHtml, maxTokens, overlapTokens } = order;
-    await this.#send(`${JSON.stringify({ bytes, isHtml, maxTokens, overlapTokens })}\n`);
+    await this.#send(`${JSON.stringify(order)}\n`);
     for await (const piece of content) {
       await this.#send(piece);
       if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;

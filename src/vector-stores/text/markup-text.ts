@@ -1,5 +1,5 @@
 import { Parser, type ParserOptions } from "htmlparser2";
-import type { TextSink } from "./text-sink.ts";
+import { TextSink } from "./text-sink.ts";
 
 /** Elements whose text is not part of the page. */
 const UNSHOWN = new Set(["script", "style", "noscript", "template", "svg", "object", "iframe"]);
@@ -13,21 +13,56 @@ const BLOCKS = new Set(
 );
 const CELLS = new Set(["td", "th"]);
 
-/** The text that a browser shows of a page, a line for each block. */
-export function writeHtmlText(html: string, sink: TextSink): void {
+/** Elements that a page has around what it is about. */
+const SURROUNDINGS = new Set([...UNSHOWN, "nav", "header", "footer", "aside", "form", "dialog"]);
+/** Elements that hold what a page is about. */
+const SUBJECT = new Set(["main", "article"]);
+/** A subject with less text is none: such a page is filled by scripts, or means something else by its elements. */
+const MIN_SUBJECT_CHARACTERS = 200;
+
+/** The text that a page is about: without menus and the like, as far as its elements tell. */
+export function pageText(html: string): string {
+  for (const [unshown, within] of [
+    [SURROUNDINGS, SUBJECT],
+    [SURROUNDINGS, undefined],
+  ] as const) {
+    const sink = new TextSink();
+    writeHtmlText(html, sink, unshown, within);
+    const { text } = sink;
+    if (text.length >= MIN_SUBJECT_CHARACTERS) return text;
+  }
+  const whole = new TextSink();
+  writeHtmlText(html, whole);
+  return whole.text;
+}
+
+/**
+ * The text that a browser shows of a page, a line for each block.
+ * @param within elements of which one has to be around a text
+ */
+export function writeHtmlText(
+  html: string,
+  sink: TextSink,
+  notShown: ReadonlySet<string> = UNSHOWN,
+  within?: ReadonlySet<string>,
+): void {
   let unshown = 0;
   let preformatted = 0;
+  let inside = within === undefined ? 1 : 0;
   const parser = new Parser({
     onopentagname(name) {
-      if (UNSHOWN.has(name)) unshown += 1;
+      if (within?.has(name)) inside += 1;
+      if (notShown.has(name)) unshown += 1;
       else if (name === "pre" || name === "textarea") preformatted += 1;
       if (BLOCKS.has(name)) sink.write("\n");
     },
     ontext(text) {
-      if (unshown === 0) sink.write(preformatted > 0 ? text : text.replace(/\s+/g, " "));
+      if (unshown === 0 && inside > 0)
+        sink.write(preformatted > 0 ? text : text.replace(/\s+/g, " "));
     },
     onclosetag(name) {
-      if (UNSHOWN.has(name)) unshown -= 1;
+      if (within?.has(name)) inside -= 1;
+      if (notShown.has(name)) unshown -= 1;
       else if (name === "pre" || name === "textarea") preformatted -= 1;
       if (BLOCKS.has(name)) sink.write("\n");
       else if (CELLS.has(name)) sink.write("\t");

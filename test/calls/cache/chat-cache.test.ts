@@ -307,3 +307,27 @@ test.each([
   expect(error.param).toBe(param);
   expect(callsOf(slug)).toBe(0);
 });
+
+describe("a preset", () => {
+  const long = [{ role: "user", content: "x".repeat(300_000) }];
+  test.each([
+    ["a short body", {}],
+    ["a body that a thread reads", { messages: long }],
+  ])("decides by what it holds, with %s", async (_, body) => {
+    const slug = gateway.modelThat({ do: "complete", content: "short" });
+    const manage = (method: string, path: string, fields: object) =>
+      gateway.request(method, `/v1/presets${path}`, fields, { key: gateway.managementKey });
+    const name = `preset ${crypto.randomUUID()}`;
+    const made = await manage("POST", "", { name, system: "Be brief." });
+    const { id } = (await made.json()) as { id: string };
+    const outcome = async () => {
+      const response = await gateway.chat(slug, { ...body, preset: name }, ON);
+      await response.text();
+      return outcomeOf(response);
+    };
+    expect([await outcome(), await outcome()]).toEqual(["miss", "hit"]);
+    await manage("PATCH", `/${id}`, { system: "Be long." });
+    expect([await outcome(), await outcome()]).toEqual(["miss", "hit"]);
+    expect(callsOf(slug)).toBe(2);
+  });
+});

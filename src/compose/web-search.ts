@@ -1,0 +1,51 @@
+import type { SearchConfig } from "../config/search-settings.ts";
+import type { GatewayConfig } from "../config.ts";
+import { createEgressDownload } from "../egress/download.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
+import { createHttpClient } from "../providers/transport/http-client.ts";
+import type { Telemetry } from "../telemetry/interface.ts";
+import { PageReader } from "../tools/web-search/page-reader.ts";
+import { SearchBackend } from "../tools/web-search/search-backend.ts";
+import { WebSearch } from "../tools/web-search/web-search.ts";
+import { Extraction } from "../vector-stores/text/extraction.ts";
+
+/** For the text of one page. */
+const PAGE_BOUNDS = { maxMemoryBytes: 536_870_912, maxMs: 5_000 };
+
+export interface WebSearchParts {
+  /** Undefined where no search backend is configured. */
+  readonly webSearch: WebSearch | undefined;
+  close(): void;
+}
+
+/** Searches of the web that the gateway runs itself. */
+export function composeWebSearch(options: {
+  readonly config: GatewayConfig;
+  readonly telemetry: Telemetry;
+}): WebSearchParts {
+  const { search } = options.config;
+  return search === undefined
+    ? { webSearch: undefined, close: () => {} }
+    : searchBy(search, options);
+}
+
+function searchBy(
+  search: SearchConfig,
+  { config, telemetry }: Parameters<typeof composeWebSearch>[0],
+): WebSearchParts {
+  // What a search finds is foreign text, as what users name is.
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: config.egressAllow,
+    allowsHttp: true,
+  });
+  const extraction = new Extraction(PAGE_BOUNDS);
+  const pages = new PageReader({ download: createEgressDownload({ guard }), extraction });
+  const backend = new SearchBackend(search, createHttpClient({ proxies: config.proxies }));
+  const onError = (error: unknown, requestId: string): void =>
+    telemetry.log.warn({ err: error, request_id: requestId }, "web search failed");
+  return {
+    webSearch: new WebSearch({ backend, pages, onError }),
+    close: () => extraction.close(),
+  };
+}

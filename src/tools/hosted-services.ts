@@ -1,0 +1,24 @@
+import type { RoutePlan } from "../calls/routing/plan-route.ts";
+import type { ModelPrices } from "../lib/catalogue-model.ts";
+import type { ToolRegistry } from "./registry.ts";
+import type { WebSearch } from "./web-search/web-search.ts";
+
+/** What one run of a tool costs here, whatever the model's own provider asks for its tools. */
+export type ToolPrices = Required<Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">>;
+
+/** The tools that this gateway runs, and what they cost. */
+export interface HostedServices {
+  readonly registry: ToolRegistry;
+  readonly prices: ToolPrices;
+  /** Undefined where the gateway does not search the web. */
+  readonly webSearch: WebSearch | undefined;
+}
+
+/** The plan with what the gateway asks for its own tools in the place of what providers ask for theirs. */
+export function pricedForTools(plan: RoutePlan, prices: ToolPrices): RoutePlan {
+  const candidates = plan.candidates.map((candidate) => {
+    const { terms } = candidate;
+    return { ...candidate, terms: { ...terms, prices: { ...terms.prices, ...prices } } };
+  });
+  return { ...plan, candidates };
+}
