@@ -1,10 +1,15 @@
+import { version } from "../../package.json";
 import type { GatewayConfig } from "../config.ts";
+import { createEgressFetch } from "../egress/fetch.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
+import { createMcpConnect } from "../tools/mcp/mcp-connection.ts";
+import { McpTools } from "../tools/mcp/mcp-tools.ts";
 import { ToolRegistry } from "../tools/registry.ts";
 import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
@@ -14,6 +19,8 @@ import { composeWebSearch } from "./web-search.ts";
 type Keys = Parameters<typeof usableKey>[0];
 
 const FEMTO_PER_NANO = 1_000_000n;
+/** Of one answer of a server; it is parsed in one go. */
+const MAX_ANSWER_BYTES = 1_048_576;
 
 /** The tools that the gateway runs for models. */
 export function composeTools(
@@ -28,6 +35,7 @@ export function composeTools(
   const registry = new ToolRegistry([
     new FileSearchTools(searchedStores(stores, options)),
     new WebSearchTools(webSearch),
+    composeMcp(config),
   ]);
   const prices = {
     webSearchFemto: webSearch?.priceFemto ?? 0n,
@@ -63,4 +71,21 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
       }
     },
   };
+}
+
+/** Tools of remote servers. The client is loaded where the settings allow any. */
+function composeMcp(config: GatewayConfig): McpTools {
+  const { mcpServers: allowedHosts, egressAllow, webhookAllowHttp } = config;
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: egressAllow,
+    allowsHttp: webhookAllowHttp,
+  });
+  const fetchWith = (onBroken: (error: unknown) => void) =>
+    createEgressFetch({ guard }, MAX_ANSWER_BYTES, onBroken);
+  return new McpTools({
+    connect: allowedHosts.length === 0 ? undefined : createMcpConnect(fetchWith, version),
+    allowedHosts,
+    parseUrl: (text) => guard.parse(text),
+  });
 }

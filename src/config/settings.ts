@@ -50,6 +50,8 @@ export interface Settings {
   readonly webhookAllowHttp: boolean;
   /** CIDRs. */
   readonly egressAllow: readonly string[];
+  /** Host names, `*.` before some, or `*`. */
+  readonly mcpServers: readonly string[];
   readonly upstreamTimeouts: UpstreamTimeouts;
   readonly uploadMinBytesPerSecond: number;
   /** Origins, or `*` alone. */
@@ -103,6 +105,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     webhookRetryDelaysMs: reader.check(() => retryDelaysMs(reader), []),
     webhookAllowHttp: reader.boolean("GATEWAY_WEBHOOK_ALLOW_HTTP"),
     egressAllow: reader.cidrs("GATEWAY_EGRESS_ALLOW"),
+    mcpServers: reader.check(() => mcpServers(reader), []),
     upstreamTimeouts: upstreamTimeouts(reader),
     uploadMinBytesPerSecond: reader.integer(
       "GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND",
@@ -148,6 +151,19 @@ function retryDelaysMs(reader: EnvironmentReader): number[] {
     throw refuse(name, items.join(","), accepted);
   }
   return delaysMs;
+}
+
+const SERVER_HOST = /^(?:\*|(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])$/;
+
+function mcpServers(reader: EnvironmentReader): string[] {
+  const items = reader.list("GATEWAY_MCP_SERVERS").map((item) => item.toLowerCase());
+  for (const item of items) {
+    if (!SERVER_HOST.test(item)) {
+      const accepted = "comma-separated host names like mcp.example.com or *.example.com, or *";
+      throw refuse("GATEWAY_MCP_SERVERS", item, accepted);
+    }
+  }
+  return items;
 }
 
 function corsOrigins(reader: EnvironmentReader): string[] {

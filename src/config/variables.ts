@@ -112,6 +112,12 @@ const SETTINGS = [
       "comma-separated CIDRs that URLs of users, and of images at providers, may reach although not public",
   },
   {
+    name: "GATEWAY_MCP_SERVERS",
+    default: null,
+    meaning:
+      "comma-separated hosts of MCP servers that the gateway calls for the tool `mcp`; `*.example.com` stands for all below it, `*` for all with public addresses; unset, none",
+  },
+  {
     name: "GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS",
     default: "5000",
     meaning: "until a connection to a provider stands, TLS and a proxy's tunnel included",

@@ -34,7 +34,7 @@ export function modelEndpoints(
   { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho }),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

@@ -58,6 +58,10 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly tools: ReadonlyMap<string, GatewayTool>;
   /** Shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
+  /** Behind the messages of the request already. */
+  readonly messages?: readonly AddedMessage[];
+  /** Called when the loop is over. */
+  close?(): void;
   readonly steps: StepMoney;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
@@ -101,7 +105,7 @@ export class ToolLoop implements PieceReader<Batch> {
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
     this.#parts = parts;
-    this.#added = new AddedMessages(parts.model.candidate);
+    this.#added = new AddedMessages(parts.model.candidate, parts.messages);
     this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
@@ -110,15 +114,23 @@ export class ToolLoop implements PieceReader<Batch> {
     if (this.#abort.signal.aborted) return Promise.resolve({ done: true });
     const { promise, resolve, reject } = Promise.withResolvers<Read>();
     this.#endRead = resolve;
-    this.#batches.next().then(({ done, value }) => {
-      resolve(done === true ? { done } : { done: false, value: value as Batch });
-    }, reject);
+    this.#batches.next().then(
+      ({ done, value }) => {
+        if (done === true) this.#parts.close?.();
+        resolve(done === true ? { done } : { done: false, value: value as Batch });
+      },
+      (error: unknown) => {
+        this.#parts.close?.();
+        reject(error);
+      },
+    );
     return promise;
   }
 
   async cancel(): Promise<void> {
     if (this.#abort.signal.aborted) return;
     this.#abort.abort();
+    this.#parts.close?.();
     this.#endRead({ done: true });
     await this.#reader.cancel();
   }

@@ -37,6 +37,7 @@ describe("without any variable", () => {
       webhookRetryDelaysMs: [10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000],
       webhookAllowHttp: false,
       egressAllow: [],
+      mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,
         firstTokenMs: 120_000,
@@ -81,6 +82,14 @@ describe("without any variable", () => {
       }
     }
   });
+});
+
+test("hosts of MCP servers are names, or stand for all below one", () => {
+  const { mcpServers } = read({ GATEWAY_MCP_SERVERS: "MCP.example.com, *.example.org,*" });
+  expect(mcpServers).toEqual(["mcp.example.com", "*.example.org", "*"]);
+  for (const wrong of ["https://mcp.example.com", "a b", "*.*", "*example.com", "a,,b"]) {
+    expect(() => read({ GATEWAY_MCP_SERVERS: wrong })).toThrow("GATEWAY_MCP_SERVERS");
+  }
 });
 
 test("the configuration is frozen all through", () => {

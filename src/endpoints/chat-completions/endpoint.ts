@@ -22,6 +22,7 @@ import { withMembers } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { ChatAnswer, ClientCompletion } from "../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../providers/streamed-answer.ts";
+import type { AnswerReading } from "../../providers/thread-work.ts";
 import { type HostedServices, pricedForTools } from "../../tools/hosted-services.ts";
 import { searchMissing } from "../../tools/web-search/search-backend.ts";
 import { preparePreset } from "../fill-preset.ts";
@@ -54,8 +55,16 @@ import {
 } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
 import { IMAGE_OUTPUT, planFields } from "./request-fields.ts";
+import { type HealingPlan, healed, healingPlanOf } from "./response-healing.ts";
 import { chatCompletion, chatCompletionBody, chatCompletionChunk } from "./schema.ts";
 import { lastQuestion, webPlanOf, withoutSuffix } from "./web-plugin.ts";
+
+/** What the gateway adds to the answer of a chat, or makes of it. */
+interface ChatExtras {
+  readonly echoes?: boolean;
+  readonly healing?: HealingPlan | undefined;
+  readonly search?: ChatSearch | undefined;
+}
 
 /** A chat completion as it was accepted. */
 export class AcceptedChat implements AcceptedRequest {
@@ -65,16 +74,15 @@ export class AcceptedChat implements AcceptedRequest {
   readonly hidesReasoning: boolean;
   /** The answer is to show what was sent to the provider. */
   readonly echoes: boolean;
+  readonly healing: HealingPlan | undefined;
   /** Made before a provider is called; undefined where none is asked for. */
   readonly search: ChatSearch | undefined;
   #size: PromptSize | undefined;
 
-  constructor(
-    request: ChatRequest,
-    { echoes = false, search }: { readonly echoes?: boolean; readonly search?: ChatSearch } = {},
-  ) {
+  constructor(request: ChatRequest, { echoes = false, healing, search }: ChatExtras = {}) {
     this.fields = request;
     this.echoes = echoes;
+    this.healing = healing;
     this.search = search;
     this.bodyHash = request[LONG_BODY]?.hash;
     this.hidesReasoning =
@@ -96,6 +104,8 @@ interface AnsweredChat extends ClientCompletion {
 interface ChatServices extends Pick<HostedServices, "prices" | "webSearch"> {
   /** Answers may show what was sent to the provider. */
   readonly allowsEcho?: boolean;
+  /** Repairs answers; without one the event loop does. */
+  readonly thread?: AnswerReading["thread"];
 }
 
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
@@ -126,9 +136,11 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
       assertRecordable(request);
     }
     assertSupported(request);
-    const echoes = asksEcho(request, this.#services.allowsEcho === true);
-    const search = this.#searchOf(request);
-    return new AcceptedChat(request, { echoes, ...(search && { search }) });
+    return new AcceptedChat(request, {
+      echoes: asksEcho(request, this.#services.allowsEcho === true),
+      healing: healingPlanOf(request),
+      search: this.#searchOf(request),
+    });
   }
 
   /** Throws 400 where one is asked for, and the gateway has none. */
@@ -173,11 +185,15 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
     const answer = await callProvider(call, candidate, admitted);
-    const { hidesReasoning, search } = admitted.request;
+    const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
     const echo = echoOf(call);
-    const completion = readAnswer(answer, options);
+    let completion = readAnswer(answer, options);
+    if (healing !== undefined) {
+      const reading = { thread: this.#services.thread, owner: call.modelId };
+      completion = healed(await completion, healing, reading, call);
+    }
     if (search !== undefined) search.annotate(await completion);
     return echo === undefined ? completion : { ...(await completion), echo };
   }

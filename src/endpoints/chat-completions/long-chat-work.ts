@@ -65,6 +65,8 @@ const MAX_NAME_CHARACTERS = 1_024;
 const MAX_UNNAMED_FIELDS = 1_000;
 const MAX_UNNAMED_CHARACTERS = 65_536;
 const MAX_MEMBERS = 1_000;
+/** A longer one is passed on, and says nothing to the gateway. */
+const MAX_FORMAT_CHARACTERS = 65_536;
 const MAX_TEXT_CHARACTERS = 1_024;
 
 /**
@@ -110,11 +112,13 @@ const READ_EXACTLY: Readonly<Record<string, (value: unknown) => unknown>> = Obje
         ...(ignore && { ignore: cutNames(ignore) }),
       };
     },
+    response_format: (value: unknown) =>
+      JSON.stringify(value).length <= MAX_FORMAT_CHARACTERS ? value : standIn(value),
     // Each of a few words.
     modalities: (value: unknown) => [...new Set(value as readonly string[])],
-    plugins: asItIs,
     web_search_options: asItIs,
     transforms: asItIs,
+    plugins: asItIs,
     // Their lengths are checked.
     metadata: asItIs,
     trace: asItIs,

@@ -3,8 +3,8 @@ import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
 import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
+import { RESPONSE_HEALING } from "./response-healing.ts";
 import { chatCompletionBody } from "./schema.ts";
-import { assertPlugins } from "./web-plugin.ts";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.properties));
 /** Only what an assistant said, and what a function gave, may be without content. */
@@ -121,13 +121,13 @@ export function assertSupported(request: ChatRequest): void {
       { param: field },
     );
   }
-  assertPlugins(request);
   for (const field in UNSUPPORTED) {
     if (!Object.hasOwn(request, field) || UNSUPPORTED[field]!(request[field])) continue;
     throw unsupported(field);
   }
   assertSpoken(request);
   assertTransforms(request);
+  assertPlugins(request);
   if (request.provider) assertKnownPreferences(request.provider);
   request.tools?.forEach((tool, at) => {
     const { type } = tool as { type: string };
@@ -136,6 +136,25 @@ export function assertSupported(request: ChatRequest): void {
   // Fallbacks along `models` are what the only route does, asked for or not.
   if (typeof request.route === "string" && request.route !== "fallback") {
     throw unsupported("route", ` ${JSON.stringify(request.route)}`);
+  }
+}
+
+const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING]);
+
+/** Each plugin checks its own options. */
+function assertPlugins({ plugins }: ChatRequest): void {
+  const seen = new Set<string>();
+  for (const [at, { id }] of (plugins ?? []).entries()) {
+    const param = `plugins.${at}.id`;
+    if (!PLUGINS.has(id)) {
+      const message = `${param} ${JSON.stringify(id.slice(0, 100))} is not supported.`;
+      throw new GatewayError("unsupported_parameter", message, { param });
+    }
+    if (seen.has(id)) {
+      const message = `Request body field "${param}": is there twice.`;
+      throw new GatewayError("invalid_body", message, { param });
+    }
+    seen.add(id);
   }
 }
 

@@ -23,6 +23,9 @@ export interface ChatRequest {
   readonly response_format?: unknown;
   readonly modalities?: readonly string[] | null;
   readonly audio?: Record<string, unknown> | null;
+  readonly plugins?:
+    | readonly ({ readonly id: string } & Readonly<Record<string, unknown>>)[]
+    | null;
   readonly debug?: Record<string, unknown> | null;
   readonly transforms?: readonly string[] | null;
   readonly stream_options?: { readonly include_usage?: boolean } | null;

@@ -270,6 +270,9 @@ export const chatCompletion = Type.Object(
           tool_calls: Type.Optional(Type.Array(answeredCall)),
         }),
         finish_reason: finishReason,
+        healed: Type.Optional(
+          Type.Boolean({ description: "With the plugin response-healing, of what was no JSON" }),
+        ),
       }),
     ),
     usage,

@@ -36,24 +36,13 @@ const OPTIONS: ReadonlySet<string> = new Set(["search_context_size", "user_locat
 const MAX_PROMPT_CHARACTERS = 4_000;
 const MAX_QUESTION_CHARACTERS = 2_000;
 
-/** What the plugins of a chat are. Throws 400 for one that is not known, and for options that are wrong. */
-export function assertPlugins({ plugins }: ChatRequest): void {
-  const known = new Set<unknown>();
-  for (const [at, { id }] of pluginsOf(plugins).entries()) {
-    const param = `plugins.${at}.id`;
-    if (id !== "web") throw unsupported(param, JSON.stringify(String(id).slice(0, 100)));
-    if (known.has(id)) throw invalid(param, "is there twice");
-    known.add(id);
-  }
-}
-
 /**
  * The search that `plugins` or `web_search_options` ask for, with the options of both; undefined where neither
  * does. Throws 400.
  */
 export function webPlanOf(request: ChatRequest): WebPlan | undefined {
   const { web_search_options: given } = request;
-  const plugins = pluginsOf(request.plugins);
+  const plugins = request.plugins ?? [];
   const at = plugins.findIndex(({ id }) => id === "web");
   const plugin = plugins[at];
   const param = `plugins.${at}`;
@@ -94,10 +83,6 @@ export function lastQuestion({ messages }: ChatRequest): string {
       ? content
       : content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
   return text.trim().slice(0, MAX_QUESTION_CHARACTERS);
-}
-
-function pluginsOf(plugins: unknown): readonly Fields[] {
-  return Array.isArray(plugins) ? plugins : [];
 }
 
 function optionsOfPlugin(plugin: Fields, place: string): Partial<SearchOptions> {
@@ -171,7 +156,7 @@ export function withoutSuffix(request: ChatRequest): ChatRequest {
   if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;
   const bare = (name: string): string =>
     isSearched(name) ? name.slice(0, -SEARCHED.length) : name;
-  const plugins = pluginsOf(request.plugins);
+  const plugins = request.plugins ?? [];
   const isThere = plugins.some(({ id }) => id === "web");
   return {
     ...request,

@@ -34,6 +34,8 @@ const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 const FOREIGN_ITEM = /^(?:[a-z_]+_call|[a-z_]+_call_output|mcp_[a-z_]+|tool_search_[a-z]+)$/;
 
 const MAX_TOOL_CALLS = 1_000;
+/** Each is called by the gateway. */
+const MAX_SERVERS = 16;
 
 /** An item that a chat has no words for. */
 export function isForeignItem(item: Item): boolean {
@@ -164,6 +166,8 @@ function isOf(value: unknown, type: MemberType): boolean {
 }
 
 function assertTools({ tools }: ResponsesBody): void {
+  const servers = (tools ?? []).filter(({ type }) => type === "mcp").length;
+  if (servers > MAX_SERVERS) throw invalid("tools", `must name at most ${MAX_SERVERS} servers`);
   tools?.forEach((tool, at) => {
     if (isOffered(tool)) {
       if (tool.name === undefined) throw invalid(`tools.${at}.name`, "is required");

@@ -157,8 +157,11 @@ function echoedTool(tool: Tool): Fields[] {
 
 /** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */
 function withoutSecrets(tool: Tool): Fields {
-  const { authorization: _authorization, headers: _headers, ...rest } = tool;
-  return rest;
+  const { authorization: _authorization, headers: _headers, server_url: address, ...rest } = tool;
+  if (typeof address !== "string") return rest;
+  const url = URL.parse(address);
+  const isBare = url === null || (url.pathname === "/" && url.search === "");
+  return { ...rest, server_url: isBare ? (url?.origin ?? "") : `${url.origin}/<redacted>` };
 }
 
 function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {
