@@ -225,7 +225,7 @@ export class ToolLoop implements PieceReader<Batch> {
     await steps.checkpoint();
     const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
-    const { prices } = candidate.terms;
+    const { toolPrices: prices } = candidate;
     const mostFemto = toolCostFemto(most, prices);
     const isCovered =
       mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
