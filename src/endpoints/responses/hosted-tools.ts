@@ -1,6 +1,6 @@
 import { GatewayError } from "../../lib/errors.ts";
-import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { AddedMessage } from "../../tools/added-messages.ts";
+import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
 import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
@@ -49,9 +49,9 @@ export class HostedTools {
     return this.#opened;
   }
 
-  /** The response is over. */
+  /** The response is over, or the try of a provider has failed. */
   close(): void {
-    for (const close of this.#closing.splice(0)) close();
+    for (const close of this.#closing) close();
   }
 
   async #open(opening: ToolOpening): Promise<OpenHosted> {
