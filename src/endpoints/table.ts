@@ -5,6 +5,7 @@ import { answerBackground, type ResponseServices } from "../responses/background
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
+import type { DocumentTexts } from "./chat-completions/file-parser.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
 import { imageRoutes } from "./images/routes.ts";
@@ -24,6 +25,8 @@ interface EndpointServices {
   readonly images: ImageServices;
   /** Chats may show what was sent to their provider. */
   readonly allowsEcho: boolean;
+  /** Reads documents that chats bring. */
+  readonly documents: DocumentTexts;
   readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
@@ -31,10 +34,10 @@ interface EndpointServices {
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho, documents }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread }),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread, documents }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
