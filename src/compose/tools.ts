@@ -1,19 +1,29 @@
+import { join } from "node:path";
+import { version } from "../../package.json";
 import type { GatewayConfig } from "../config.ts";
+import { createEgressFetch } from "../egress/fetch.ts";
+import { EgressGuard, systemResolve } from "../egress/guard.ts";
 import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import { CodeInterpreter } from "../tools/code-interpreter/code-interpreter.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
+import { createMcpConnect } from "../tools/mcp/mcp-connection.ts";
+import { McpTools } from "../tools/mcp/mcp-tools.ts";
 import { ToolRegistry } from "../tools/registry.ts";
 import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
+import type { FileParts } from "./files.ts";
 import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
 
 const FEMTO_PER_NANO = 1_000_000n;
+/** Of one answer of a server; it is parsed in one go. */
+const MAX_ANSWER_BYTES = 1_048_576;
 
 /** The tools that the gateway runs for models. */
 export function composeTools(
@@ -21,19 +31,35 @@ export function composeTools(
     readonly config: GatewayConfig;
     readonly telemetry: Telemetry;
     readonly stores: VectorStores;
+    readonly files: FileParts;
+    onError(error: unknown): void;
   },
 ): HostedServices & { close(): void } {
-  const { config, stores } = options;
+  const { config, stores, files, onError } = options;
   const { webSearch, close } = composeWebSearch(options);
+  const codeInterpreter = new CodeInterpreter({
+    settings: config.codeInterpreter,
+    snapshotFolder: join(config.dataDir, "python"),
+    files: files.library,
+    onError,
+  });
   const registry = new ToolRegistry([
     new FileSearchTools(searchedStores(stores, options)),
     new WebSearchTools(webSearch),
+    codeInterpreter,
+    composeMcp(config),
   ]);
   const prices = {
     webSearchFemto: webSearch?.priceFemto ?? 0n,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
   };
-  return { registry, prices, webSearch, close };
+  return {
+    ...{ registry, prices, webSearch },
+    close() {
+      close();
+      codeInterpreter.close();
+    },
+  };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
@@ -63,4 +89,21 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
       }
     },
   };
+}
+
+/** Tools of remote servers. The client is loaded where the settings allow any. */
+function composeMcp(config: GatewayConfig): McpTools {
+  const { mcpServers: allowedHosts, egressAllow, webhookAllowHttp } = config;
+  const guard = new EgressGuard({
+    resolve: systemResolve,
+    allowedCidrs: egressAllow,
+    allowsHttp: webhookAllowHttp,
+  });
+  const fetchWith = (onBroken: (error: unknown) => void) =>
+    createEgressFetch({ guard }, MAX_ANSWER_BYTES, onBroken);
+  return new McpTools({
+    connect: allowedHosts.length === 0 ? undefined : createMcpConnect(fetchWith, version),
+    allowedHosts,
+    parseUrl: (text) => guard.parse(text),
+  });
 }

@@ -112,6 +112,12 @@ const SETTINGS = [
       "comma-separated CIDRs that URLs of users, and of images at providers, may reach although not public",
   },
   {
+    name: "GATEWAY_MCP_SERVERS",
+    default: null,
+    meaning:
+      "comma-separated hosts of MCP servers that the gateway calls for the tool `mcp`; `*.example.com` stands for all below it, `*` for all with public addresses; unset, none",
+  },
+  {
     name: "GATEWAY_UPSTREAM_CONNECT_TIMEOUT_MS",
     default: "5000",
     meaning: "until a connection to a provider stands, TLS and a proxy's tunnel included",
@@ -178,6 +184,33 @@ const SETTINGS = [
     default: null,
     meaning:
       "embedding model of vector stores, such as `openai/text-embedding-3-small` (`sandbox/embed` for trials), charged to the keys that add files and search; unset, they are searched by their words alone",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER",
+    default: "false",
+    meaning:
+      "run the Python that models write for the tool `code_interpreter`, in locked-down processes (Linux alone)",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_PROCESSES",
+    default: "4",
+    meaning: "how many responses can have a Python interpreter at a time; others wait 20 seconds",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_SECONDS",
+    default: "30",
+    meaning: "time that one call may take",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_MEMORY_MB",
+    default: "512",
+    meaning: "memory of the programs of one interpreter; its process takes up to 384 MB more",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_WHEELS",
+    default: null,
+    meaning:
+      "folder of wheels (`.whl`, pure or for Pyodide) that Python has besides its standard library",
   },
   {
     name: "GATEWAY_DEBUG_ECHO",

@@ -2,6 +2,7 @@ import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
 import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
+import { conversationRoutes } from "../responses/conversation-routes.ts";
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
@@ -50,5 +51,6 @@ export function modelEndpoints(
     compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
     countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
+    ...conversationRoutes(responses.conversations, workThread),
   ];
 }

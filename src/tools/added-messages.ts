@@ -20,13 +20,15 @@ const VISION = "vision";
 
 /** The conversation behind the request: what the model called, and what came of it. */
 export class AddedMessages {
-  readonly messages: AddedMessage[] = [];
+  readonly messages: AddedMessage[];
   /** What an answer may cite. */
   readonly sources: ToolSource[] = [];
   readonly #seesImages: boolean;
   #left = MAX_ALL_OUTPUTS;
 
-  constructor({ terms }: Pick<Candidate, "terms">) {
+  /** @param begun calls that were made before the model was asked, with their outputs */
+  constructor({ terms }: Pick<Candidate, "terms">, begun: readonly AddedMessage[] = []) {
+    this.messages = [...begun];
     this.#seesImages = terms.capabilities.includes(VISION);
   }
 

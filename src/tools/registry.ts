@@ -1,4 +1,5 @@
 import { GatewayError } from "../lib/errors.ts";
+import type { AddedMessage } from "./added-messages.ts";
 import type { GatewayTool, ToolOutcome } from "./tool.ts";
 
 /** An entry of a request's `tools` whose type is one of the gateway's own. */
@@ -31,12 +32,18 @@ export interface ToolOpening {
   readonly keyId: string;
   readonly requestId: string;
   readonly signal: AbortSignal;
+  /** Those of the conversation that are of remote servers: their lists of tools, approvals, calls. */
+  readonly items?: readonly Readonly<Record<string, unknown>>[];
 }
 
 export interface OpenedTools {
   readonly tools: readonly GatewayTool[];
   /** Shown before everything else of the response: `{type: "mcp_list_tools", …}`. */
   readonly items: readonly ToolOutcome["item"][];
+  /** Behind those of the request: calls that were made before the model goes on, with their outputs. */
+  readonly messages?: readonly AddedMessage[];
+  /** Called when the response is over, however it ends, and behind each try of a provider that failed. */
+  close?(): void;
 }
 
 /** Makes the tools of requests. */

@@ -58,6 +58,10 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   readonly tools: ReadonlyMap<string, GatewayTool>;
   /** Shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
+  /** Behind the messages of the request already. */
+  readonly messages?: readonly AddedMessage[];
+  /** Called when the loop is over. */
+  close?(): void;
   readonly steps: StepMoney;
   /** Aborts when the client goes away or the response's time is over. */
   readonly signal: AbortSignal;
@@ -90,6 +94,8 @@ export class ToolLoop implements PieceReader<Batch> {
   /** Of the steps that have ended. */
   readonly #used: Usage[] = [];
   #quantities: ToolQuantities = {};
+  /** Of the step that runs, once they are asked for: an answer may come in thousands of pieces. */
+  #promptTokens: number | undefined;
   #runs = 0;
   #shownRuns = 0;
   #shownCalls = 0;
@@ -99,7 +105,7 @@ export class ToolLoop implements PieceReader<Batch> {
   constructor(first: PieceReader<Batch>, parts: LoopParts) {
     this.#reader = first;
     this.#parts = parts;
-    this.#added = new AddedMessages(parts.model.candidate);
+    this.#added = new AddedMessages(parts.model.candidate, parts.messages);
     this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
   }
@@ -108,15 +114,23 @@ export class ToolLoop implements PieceReader<Batch> {
     if (this.#abort.signal.aborted) return Promise.resolve({ done: true });
     const { promise, resolve, reject } = Promise.withResolvers<Read>();
     this.#endRead = resolve;
-    this.#batches.next().then(({ done, value }) => {
-      resolve(done === true ? { done } : { done: false, value: value as Batch });
-    }, reject);
+    this.#batches.next().then(
+      ({ done, value }) => {
+        if (done === true) this.#parts.close?.();
+        resolve(done === true ? { done } : { done: false, value: value as Batch });
+      },
+      (error: unknown) => {
+        this.#parts.close?.();
+        reject(error);
+      },
+    );
     return promise;
   }
 
   async cancel(): Promise<void> {
     if (this.#abort.signal.aborted) return;
     this.#abort.abort();
+    this.#parts.close?.();
     this.#endRead({ done: true });
     await this.#reader.cancel();
   }
@@ -186,7 +200,8 @@ export class ToolLoop implements PieceReader<Batch> {
   }
 
   #countedUsage(step: StepAnswer): Usage {
-    return estimatedUsage(this.#parts.model.promptTokens(this.#added.messages), step.countedTokens);
+    this.#promptTokens ??= this.#parts.model.promptTokens(this.#added.messages);
+    return estimatedUsage(this.#promptTokens, step.countedTokens);
   }
 
   /** Of everything so far; between steps. */
@@ -210,7 +225,7 @@ export class ToolLoop implements PieceReader<Batch> {
     await steps.checkpoint();
     const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
-    const { prices } = candidate.terms;
+    const { toolPrices: prices } = candidate;
     const mostFemto = toolCostFemto(most, prices);
     const isCovered =
       mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
@@ -238,6 +253,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (covered === undefined) return MAX_COST;
     const step = { added: this.#added.messages, mayCall: this.#mayCall, ...covered };
     if (this.#abort.signal.aborted) throw new ProviderFailure("aborted", "the call was aborted");
+    this.#promptTokens = undefined;
     this.#reader = await askOnce(model, step);
     return undefined;
   }

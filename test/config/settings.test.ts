@@ -37,6 +37,7 @@ describe("without any variable", () => {
       webhookRetryDelaysMs: [10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000],
       webhookAllowHttp: false,
       egressAllow: [],
+      mcpServers: [],
       upstreamTimeouts: {
         connectMs: 5000,
         firstTokenMs: 120_000,
@@ -51,6 +52,7 @@ describe("without any variable", () => {
       healthCheckSeconds: 10,
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
+      codeInterpreter: undefined,
       debugEcho: false,
       keepaliveMs: 15_000,
       maxBackgroundResponses: 100,
@@ -81,6 +83,14 @@ describe("without any variable", () => {
       }
     }
   });
+});
+
+test("hosts of MCP servers are names, or stand for all below one", () => {
+  const { mcpServers } = read({ GATEWAY_MCP_SERVERS: "MCP.example.com, *.example.org,*" });
+  expect(mcpServers).toEqual(["mcp.example.com", "*.example.org", "*"]);
+  for (const wrong of ["https://mcp.example.com", "a b", "*.*", "*example.com", "a,,b"]) {
+    expect(() => read({ GATEWAY_MCP_SERVERS: wrong })).toThrow("GATEWAY_MCP_SERVERS");
+  }
 });
 
 test("the configuration is frozen all through", () => {
@@ -117,6 +127,18 @@ describe("each variable takes what is documented", () => {
       { publicUrl: "https://gateway.example.com:8443/ai" },
     ],
     [{ GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND: "1" }, { uploadMinBytesPerSecond: 1 }],
+    [{ GATEWAY_CODE_INTERPRETER_SECONDS: "5" }, { codeInterpreter: undefined }],
+    [
+      { GATEWAY_CODE_INTERPRETER: "true", GATEWAY_CODE_INTERPRETER_WHEELS: "wheels" },
+      {
+        codeInterpreter: {
+          maxProcesses: 4,
+          maxRunSeconds: 30,
+          maxMemoryBytes: 536_870_912,
+          wheelFolder: "wheels",
+        },
+      },
+    ],
     [{ DATA_DIR: "/var/lib/gateway" }, { dataDir: "/var/lib/gateway" }],
     [{ DATA_DIR: "state" }, { dataDir: join(cwd, "state") }],
     [

@@ -255,7 +255,7 @@ describe("is refused before a provider is called", () => {
     const response = await post({ model, tools: [tool] });
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
-      error: { code: "unsupported_parameter", param: "tools.0.type" },
+      error: { code: "unsupported_parameter", param: expect.stringMatching(/^tools\.0/) },
     });
     expect(asked).toEqual([]);
   });

@@ -1,4 +1,5 @@
 import { isFields } from "../../lib/json.ts";
+import { functionOfTool } from "../../tools/mcp/tool-names.ts";
 import type { ChatMessage, ContentPart } from "../chat-completions/request.ts";
 import { detailsIn } from "./reasoning-content.ts";
 import { type Item, type Part, typeOfItem } from "./request.ts";
@@ -8,6 +9,8 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Before the media of a tool's output, which go behind it: results of the chat call are text. */
 const MEDIA_OF = "What the tool call returned besides text: ";
 const SEPARATOR = "\n\n";
+/** See `chosenHere`. */
+const ANY_OF_SERVERS = null;
 
 /** What an assistant said and did in one go; items of one turn come one by one. */
 interface Answer {
@@ -39,6 +42,8 @@ class Conversation {
   readonly #messages: ChatMessage[] = [];
   readonly #untranslated: Set<string>;
   #answer: Answer | undefined;
+  /** Calls that the caller was asked to approve, by their ids. */
+  readonly #asked = new Map<unknown, Item>();
   /** Of the outputs so far; the next outputs come before them. */
   #media: ContentPart[] = [];
 
@@ -68,9 +73,26 @@ class Conversation {
       case "reasoning":
         this.#addReasoning(item);
         return;
+      case "mcp_approval_request":
+        this.#asked.set(item.id, item);
+        return;
+      case "mcp_approval_response":
+        this.#addDecision(item);
+        return;
+      case "mcp_list_tools":
+        return;
       default:
         this.#addRun(item);
     }
+  }
+
+  /** What was approved has been called since, or is called before the model goes on. */
+  #addDecision({ approval_request_id: id, approve, reason }: Item): void {
+    const request = this.#asked.get(id);
+    if (request === undefined || approve === true) return;
+    const why = typeof reason === "string" && reason !== "" ? `: ${reason}` : ".";
+    const output = `The user did not approve this call${why}`;
+    this.#addRun({ ...request, type: "mcp_call", output });
   }
 
   end(): ChatMessage[] {
@@ -88,7 +110,8 @@ class Conversation {
   /** A run of a tool that the model is offered again; what it said of one that shows no results is in its answer. */
   #addRun(item: Item): void {
     const { name, json, output } = runOf(item) ?? {};
-    if (name === undefined || !this.#runHere.has(name)) {
+    const isOffered = this.#runHere.has(item.type === "mcp_call" ? ANY_OF_SERVERS : name);
+    if (name === undefined || !isOffered) {
       this.#untranslated.add(`input.${item.type}`);
     } else if (output !== undefined && typeof item.id === "string") {
       const { calls, outputs } = this.#current();
@@ -213,6 +236,15 @@ function runOf(item: Item): { name: string; json: string; output?: string } | un
     }
     case "code_interpreter_call":
       return { name: "code_interpreter", json: JSON.stringify({ code }), ...resultsIn(outputs) };
+    case "mcp_call": {
+      const { server_label: label, name, arguments: json, output, error } = item;
+      const told = output ?? error ?? "";
+      return {
+        name: functionOfTool(String(label), String(name)),
+        json: typeof json === "string" ? json : "{}",
+        output: typeof told === "string" ? told : JSON.stringify(told),
+      };
+    }
     default:
       return undefined;
   }

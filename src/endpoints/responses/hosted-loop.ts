@@ -40,13 +40,15 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
   const { signal } = call;
   const opened = await hosted.open({ organizationId, keyId, requestId, signal });
   if (opened !== hosted.known) await coverOpened(parts, opened);
-  const added = { messages: [], tools: opened.definitions };
+  const added = { messages: opened.messages, tools: opened.definitions };
   const first = await parts.ask(sentLimit(admitted, candidate), added);
   return new ToolLoop(first, {
     ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
     model: modelOf(parts, opened),
     tools: opened.tools,
     items: opened.items,
+    messages: opened.messages,
+    close: () => hosted.close(),
     steps,
     maxRuns: hosted.maxRuns,
     maxStepBytes: candidate.terms.maxOutputTokens * MAX_BYTES_PER_TOKEN + SPARE_BYTES,
@@ -72,11 +74,7 @@ function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHoste
   };
 }
 
-function sizeOf(
-  { request }: AdmittedResponse,
-  opened: OpenHosted,
-  added: PromptSize = promptSize({ messages: [] }),
-): PromptSize {
+function sizeOf({ request }: AdmittedResponse, opened: OpenHosted, added: PromptSize): PromptSize {
   return bothSizes(bothSizes(request.facts.size, opened.size), added);
 }
 
@@ -87,7 +85,8 @@ async function coverOpened(
 ): Promise<void> {
   const { fields } = admitted.request;
   const { terms } = candidate;
-  const bound = costBound(fields, sizeOf(admitted, opened), terms);
+  const size = sizeOf(admitted, opened, promptSize({ messages: opened.messages }));
+  const bound = costBound(fields, size, terms);
   const tokens = sentLimit(admitted, candidate) ?? terms.maxOutputTokens;
   const most = plus(bound.fixedFemto, times(tokens, bound.perUnitFemto));
   if (await steps.coverStep(candidate, NO_TOKENS, most)) return;

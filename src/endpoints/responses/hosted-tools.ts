@@ -1,4 +1,5 @@
 import { GatewayError } from "../../lib/errors.ts";
+import type { AddedMessage } from "../../tools/added-messages.ts";
 import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
 import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
@@ -14,6 +15,8 @@ export interface OpenHosted {
   readonly size: PromptSize;
   /** Shown before the answer. */
   readonly items: readonly ToolOutcome["item"][];
+  /** Behind those of the request. */
+  readonly messages: readonly AddedMessage[];
 }
 
 /** The tools of one request that the gateway runs. */
@@ -23,41 +26,57 @@ export class HostedTools {
   readonly known: OpenHosted;
   readonly #entries: readonly RequestTools[];
   readonly #offered: readonly string[];
+  readonly #items: NonNullable<ToolOpening["items"]>;
+  #closing: (() => void)[] = [];
   #opened: Promise<OpenHosted> | undefined;
 
   /** Throws 400 for options that are wrong, and where a setting is missing. */
   constructor(facts: HostedFacts, registry: ToolRegistry) {
-    const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered } = facts;
+    const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered, items } = facts;
     const asked = new Set(include);
     this.maxRuns = Math.min(maxRuns, MOST_RUNS);
     this.#offered = offered;
+    this.#items = items;
     this.#entries = tools.map(([at, tool]) =>
       registry.create(tool, { param: `tools.${at}`, include: asked }),
     );
-    this.known = this.#with([], []);
+    this.known = this.#with([], [], []);
   }
 
   /** Once, however often a provider is tried. */
-  open(opening: ToolOpening): Promise<OpenHosted> {
-    this.#opened ??= this.#open(opening);
+  open(opening: Omit<ToolOpening, "items">): Promise<OpenHosted> {
+    this.#opened ??= this.#open({ ...opening, items: this.#items });
     return this.#opened;
+  }
+
+  /** The response is over, or the try of a provider has failed. */
+  close(): void {
+    for (const close of this.#closing) close();
   }
 
   async #open(opening: ToolOpening): Promise<OpenHosted> {
     const opened = await Promise.all(this.#entries.map((entry) => entry.open?.(opening)));
     const tools = opened.flatMap((more) => more?.tools ?? []);
     const items = opened.flatMap((more) => more?.items ?? []);
-    return tools.length === 0 && items.length === 0 ? this.known : this.#with(tools, items);
+    const messages = opened.flatMap((more) => more?.messages ?? []);
+    this.#closing = opened.flatMap((more) => (more?.close ? [() => more.close!()] : []));
+    const isKnown = tools.length + items.length + messages.length === 0;
+    return isKnown ? this.known : this.#with(tools, items, messages);
   }
 
-  #with(opened: readonly GatewayTool[], items: OpenHosted["items"]): OpenHosted {
+  #with(
+    opened: readonly GatewayTool[],
+    items: OpenHosted["items"],
+    messages: OpenHosted["messages"],
+  ): OpenHosted {
     const all = [...this.#entries.flatMap(({ tools }) => tools), ...opened];
     const tools = new Map(all.map((tool) => [tool.name, tool]));
     const twice = all.find((tool) => tools.get(tool.name) !== tool)?.name;
     const taken = twice ?? this.#offered.find((name) => tools.has(name));
     if (taken !== undefined) throw sameName(taken);
     const definitions = all.map(definitionOf);
-    return { tools, definitions, size: promptSize({ messages: [], tools: definitions }), items };
+    const size = promptSize({ messages: [], tools: definitions });
+    return { tools, definitions, size, items, messages };
   }
 }
 

@@ -6,6 +6,7 @@ import { referredId } from "./item-references.ts";
 import { isProviderTool } from "./provider-tools.ts";
 import {
   chosenHere,
+  conversationIdOf,
   type Item,
   inputItems,
   isOffered,
@@ -34,6 +35,8 @@ const ITEMS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 const FOREIGN_ITEM = /^(?:[a-z_]+_call|[a-z_]+_call_output|mcp_[a-z_]+|tool_search_[a-z]+)$/;
 
 const MAX_TOOL_CALLS = 1_000;
+/** Each is called by the gateway. */
+const MAX_SERVERS = 16;
 
 /** An item that a chat has no words for. */
 export function isForeignItem(item: Item): boolean {
@@ -57,7 +60,7 @@ const PARTS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 const FILE_MEMBERS = ["file_data", "file_url", "file_id"];
 
 /** What would be broken in silence if it was left out. */
-const UNSUPPORTED = ["conversation", "prompt", "moderation"];
+const UNSUPPORTED = ["prompt", "moderation"];
 
 const INCLUDABLE: ReadonlySet<string> = new Set([
   "reasoning.encrypted_content",
@@ -82,10 +85,14 @@ export function assertResponses(body: ResponsesBody): void {
   if (body.background === true && body.store === false) {
     throw invalid("background", "needs a response that is stored, and store is false");
   }
+  if (conversationIdOf(body) !== undefined) {
+    if (body.previous_response_id) throw invalid("conversation", "excludes previous_response_id");
+    if (body.store === false) throw invalid("conversation", "needs a response that is stored");
+  }
   body.include?.forEach((name, at) => {
     if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is not known");
   });
-  for (const [at, item] of inputItems(body).entries()) assertItem(item, `input.${at}`);
+  assertItems(inputItems(body), "input");
   if ((body.max_tool_calls ?? 0) > MAX_TOOL_CALLS) {
     throw invalid("max_tool_calls", `must be at most ${MAX_TOOL_CALLS}`);
   }
@@ -103,6 +110,11 @@ export function assertChat(chat: ChatRequest): void {
   if (messages.every(({ role }) => role === "system" || role === "developer")) {
     if (messages.length === 0) throw invalid("input", "is required");
   }
+}
+
+/** @param place the field that holds them. Throws 400. */
+export function assertItems(items: readonly Item[], place: string): void {
+  for (const [at, item] of items.entries()) assertItem(item, `${place}.${at}`);
 }
 
 function assertItem(item: Item, place: string): void {
@@ -164,6 +176,8 @@ function isOf(value: unknown, type: MemberType): boolean {
 }
 
 function assertTools({ tools }: ResponsesBody): void {
+  const servers = (tools ?? []).filter(({ type }) => type === "mcp").length;
+  if (servers > MAX_SERVERS) throw invalid("tools", `must name at most ${MAX_SERVERS} servers`);
   tools?.forEach((tool, at) => {
     if (isOffered(tool)) {
       if (tool.name === undefined) throw invalid(`tools.${at}.name`, "is required");

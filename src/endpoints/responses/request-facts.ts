@@ -50,6 +50,8 @@ export interface HostedFacts {
   readonly maxRuns: number | undefined;
   /** Names of the caller's own functions. */
   readonly offered: readonly string[];
+  /** Those of the conversation that are of remote servers. */
+  readonly items: readonly Item[];
 }
 
 /** More names than a header lists. */
@@ -73,7 +75,7 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
     echo,
     showsSummary: Boolean(body.reasoning?.summary),
     customTools: customToolsOf(body),
-    hosted: hostedOf(body),
+    hosted: hostedOf(body, foreign),
     ofProvider: providerToolUse(body, foreign.length > 0),
     isStored: body.store !== false,
     isBackground: body.background === true,
@@ -81,16 +83,16 @@ export function factsOf(turn: ResponsesTurn): ResponsesFacts {
   };
 }
 
-function hostedOf({
-  tools,
-  include,
-  max_tool_calls: maxRuns,
-}: ResponsesBody): HostedFacts | undefined {
+function hostedOf(
+  { tools, include, max_tool_calls: maxRuns }: ResponsesBody,
+  foreign: readonly Item[],
+): HostedFacts | undefined {
   const all = [...(tools ?? []).entries()];
   const hosted = all.filter(([, tool]) => isRunHere(tool));
   if (hosted.length === 0) return undefined;
   const offered = all.filter(([, tool]) => isOffered(tool)).map(([, { name }]) => name!);
-  return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered };
+  const items = foreign.filter(({ type }) => type?.startsWith("mcp_"));
+  return { tools: hosted, include: include ?? [], maxRuns: maxRuns ?? undefined, offered, items };
 }
 
 /** Items of which a picture is part. */

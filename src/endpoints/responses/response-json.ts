@@ -2,6 +2,7 @@ import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
 import { isProviderTool } from "./provider-tools.ts";
 import {
+  conversationIdOf,
   isOfferedInPassing,
   isRunHere,
   type ResponsesBody,
@@ -114,8 +115,10 @@ export function usageOf(usage: Usage, cost: number): Fields {
 /** What a response repeats of its request, with what holds where that says nothing: members in JSON. */
 export function echoOf(body: ResponsesBody): string {
   const { tools, text, reasoning, tool_choice: choice } = body;
+  const conversationId = conversationIdOf(body);
   const echo = {
     previous_response_id: body.previous_response_id ?? null,
+    ...(conversationId !== undefined && { conversation: { id: conversationId } }),
     instructions: body.instructions ?? null,
     tools: (tools ?? []).flatMap(echoedTool),
     tool_choice: typeof choice === "string" ? choice : echoedChoice(choice),
@@ -157,8 +160,11 @@ function echoedTool(tool: Tool): Fields[] {
 
 /** What a caller gives the gateway to identify itself at a server is not shown again, and not stored. */
 function withoutSecrets(tool: Tool): Fields {
-  const { authorization: _authorization, headers: _headers, ...rest } = tool;
-  return rest;
+  const { authorization: _authorization, headers: _headers, server_url: address, ...rest } = tool;
+  if (typeof address !== "string") return rest;
+  const url = URL.parse(address);
+  const isBare = url === null || (url.pathname === "/" && url.search === "");
+  return { ...rest, server_url: isBare ? (url?.origin ?? "") : `${url.origin}/<redacted>` };
 }
 
 function echoedChoice(choice: Exclude<ResponsesBody["tool_choice"], string>): unknown {

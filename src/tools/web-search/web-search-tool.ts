@@ -16,16 +16,18 @@ export class WebSearchTools implements ToolFactory {
     "web_search_preview",
     "web_search_preview_2025_03_11",
   ];
+  readonly isSet: boolean;
   readonly #search: WebSearch | undefined;
 
   /** @param search undefined where the gateway does not search the web */
   constructor(search: WebSearch | undefined) {
     this.#search = search;
+    this.isSet = search !== undefined;
   }
 
   create(requested: RequestedTool, { param, include }: RequestedPlace): RequestTools {
     const options = searchOptionsOfTool(requested, param);
-    if (this.#search === undefined) throw searchMissing(param);
+    if (this.#search === undefined) throw searchMissing(`${param}.type`);
     return { tools: [new WebSearchTool(this.#search, options, include.has(SOURCES))] };
   }
 }
