@@ -6,6 +6,7 @@ import { conversationRoutes } from "../responses/conversation-routes.ts";
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
+import type { DocumentTexts } from "./chat-completions/file-parser.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
 import { imageRoutes } from "./images/routes.ts";
@@ -25,6 +26,8 @@ interface EndpointServices {
   readonly images: ImageServices;
   /** Chats may show what was sent to their provider. */
   readonly allowsEcho: boolean;
+  /** Reads documents that chats bring. */
+  readonly documents: DocumentTexts;
   readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
@@ -32,10 +35,10 @@ interface EndpointServices {
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho, documents }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread }),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread, documents }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),

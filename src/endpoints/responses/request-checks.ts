@@ -223,7 +223,7 @@ function invalid(param: string, what: string): GatewayError {
 }
 
 function unsupported(param: string, what = ""): GatewayError {
-  return new GatewayError("unsupported_parameter", `${param}${what} is not supported yet.`, {
+  return new GatewayError("unsupported_parameter", `${param}${what} is not supported.`, {
     param,
   });
 }
