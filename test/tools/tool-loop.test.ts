@@ -236,6 +236,36 @@ describe("a loop of tools", () => {
     }
   });
 
+  test("measures a step's prompt once, however many pieces its answer comes in", async () => {
+    let measured = 0;
+    const promptTokens = () => {
+      measured++;
+      return 100;
+    };
+    const pieces = Array.from({ length: 500 }, () => [text("a ")]);
+    const answer: Events[] = [...pieces, [finish("stop")]];
+    const { loop } = loopOf({
+      steps: [calls(1)],
+      parts: {
+        model: {
+          ...{ statedLimit: undefined, promptTokens },
+          candidate: { terms: { capabilities: [], prices: {} } } as unknown as Candidate,
+          bound: () => ({ fixedFemto: 1, perUnitFemto: 1, units: 10 }),
+          ask: async () => ({
+            read: async () => {
+              const value = answer.shift();
+              return value === undefined ? { done: true } : { done: false, value };
+            },
+            cancel: async () => undefined,
+          }),
+        },
+      },
+    });
+    const events = await eventsOf(loop);
+    expect(only(events, "text")).toHaveLength(pieces.length);
+    expect(measured).toBe(1);
+  });
+
   test("cites what the answer names of what was found", async () => {
     const found = [
       { kind: "url", url: "https://a.example/x", title: "X" },
