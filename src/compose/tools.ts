@@ -1,3 +1,5 @@
+import type { Database } from "../../db/client.ts";
+import { mayUseComputer } from "../../db/queries/organizations.ts";
 import { version } from "../../package.json";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressFetch } from "../egress/fetch.ts";
@@ -27,10 +29,11 @@ export function composeTools(
   options: Keys & {
     readonly config: GatewayConfig;
     readonly telemetry: Telemetry;
+    readonly sql: Database;
     readonly stores: VectorStores;
   },
 ): HostedServices & { close(): void } {
-  const { config, stores } = options;
+  const { config, stores, sql } = options;
   const { webSearch, close } = composeWebSearch(options);
   const registry = new ToolRegistry([
     new FileSearchTools(searchedStores(stores, options)),
@@ -41,7 +44,7 @@ export function composeTools(
     webSearchFemto: webSearch?.priceFemto ?? 0n,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
   };
-  return { registry, prices, webSearch, close };
+  return { registry, prices, webSearch, close, mayUseComputer: (id) => mayUseComputer(sql, id) };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {

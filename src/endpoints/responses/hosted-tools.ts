@@ -1,6 +1,6 @@
 import { GatewayError } from "../../lib/errors.ts";
-import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { AddedMessage } from "../../tools/added-messages.ts";
+import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
 import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";

@@ -1,6 +1,7 @@
 import { EgressRefused } from "../../egress/guard.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isFields, jsonValue } from "../../lib/json.ts";
+import type { AddedMessage } from "../added-messages.ts";
 import type {
   OpenedTools,
   RequestedPlace,
@@ -9,7 +10,6 @@ import type {
   ToolFactory,
   ToolOpening,
 } from "../registry.ts";
-import type { AddedMessage } from "../added-messages.ts";
 import type { GatewayTool, ToolOutcome, ToolRun } from "../tool.ts";
 import { type McpConnect, McpFailure, type McpTool } from "./mcp-connection.ts";
 import { McpSession } from "./mcp-session.ts";
