@@ -74,7 +74,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await node.start();
   webhooks.start();
 
-  const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions });
+  const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions, files });
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },

@@ -53,9 +53,9 @@ export class CallCharge {
   /** What the usage costs the organization: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
     const { hold, fees, title, details, keeping } = this.#call;
-    const { model, terms, providerId, ownKeyId } = candidate;
+    const { model, terms, providerId, ownKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
-    const toolsFemto = toolCostFemto(usage, terms.prices);
+    const toolsFemto = toolCostFemto(usage, toolPrices);
     const isOwn = ownKeyId !== undefined;
     // What its provider bills the organization is not charged here; the key's budgets may count it.
     const listNano = isOwn ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
@@ -94,14 +94,14 @@ export class CallCharge {
     toolsFemto: ExactInteger = 0,
   ): Promise<boolean> {
     const { hold, fees } = this.#call;
-    const { ownKeyId, terms } = candidate;
+    const { ownKeyId, terms, toolPrices } = candidate;
     const costFemto = plus(providerCostFemto(usage, terms.prices), moreFemto);
     let moreNano: bigint;
     if (ownKeyId === undefined) {
       moreNano = holdNanoUsd(costFemto, fees.of(candidate)) - chargeableNano(hold);
     } else {
       // Its provider bills the organization for the rest, which the key's budgets may count.
-      const allToolsFemto = plus(toolCostFemto(usage, terms.prices), toolsFemto);
+      const allToolsFemto = plus(toolCostFemto(usage, toolPrices), toolsFemto);
       const toolsNano = holdNanoUsd(allToolsFemto, fees.highest);
       const listNano = holdNanoUsd(minus(costFemto, allToolsFemto), 0n);
       const spentNano = listNano + toolsNano;

@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Coordination } from "./interface.ts";
-import { MemoryCache, MemoryRateWindows } from "./memory.ts";
+import { MemoryRateWindows } from "./memory.ts";
 import { MemorySlots } from "./parallel-slots.ts";
 
 export interface CoordinationOptions {
@@ -34,7 +34,6 @@ function createSingleNode({ clock }: CoordinationOptions): Coordination {
     rates,
     slots: new MemorySlots(),
     wakes: undefined,
-    cache: new MemoryCache(clock),
     redis: undefined,
     restoreRates: (admissions) => rates.restore(admissions),
     start: async () => {},

@@ -30,16 +30,6 @@ export interface Wakes {
   onWake(kind: string, listener: (id: string) => void): () => void;
 }
 
-/** Values that every instance may look up, for a while. Small and bounded: any of them may be gone early. */
-export interface SharedCache {
-  /** Never rejects: what cannot be read is not there. */
-  get(key: string): Promise<string | undefined>;
-  /** Never rejects: what cannot be kept, or is above 1 MB, is not kept. */
-  set(key: string, value: string, expiresInMs: number): Promise<void>;
-  /** Rejects with 503 where the value may still be there. */
-  delete(key: string): Promise<void>;
-}
-
 /** How many calls may run at once, over all instances. */
 export interface ParallelLimit {
   readonly id: string;
@@ -65,7 +55,6 @@ export interface Coordination {
   readonly rates: RateWindows;
   /** Undefined where this process is the only instance. */
   readonly wakes: Wakes | undefined;
-  readonly cache: SharedCache;
   /** How Redis does; undefined where this process is the only instance. */
   readonly redis: RedisState | undefined;
   /** Counts what a predecessor has admitted, in the order of time. Undefined where Redis keeps the windows. */

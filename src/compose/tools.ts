@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Database } from "../../db/client.ts";
 import { mayUseComputer } from "../../db/queries/organizations.ts";
 import { version } from "../../package.json";
@@ -8,6 +9,7 @@ import { usableKey } from "../http/authentication.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
+import { CodeInterpreter } from "../tools/code-interpreter/code-interpreter.ts";
 import { type FileSearchStores, FileSearchTools } from "../tools/file-search.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
 import { createMcpConnect } from "../tools/mcp/mcp-connection.ts";
@@ -16,6 +18,7 @@ import { ToolRegistry } from "../tools/registry.ts";
 import { WebSearchTools } from "../tools/web-search/web-search-tool.ts";
 import { readFilter } from "../vector-stores/filters.ts";
 import type { VectorStores } from "../vector-stores/vector-stores.ts";
+import type { FileParts } from "./files.ts";
 import { composeWebSearch } from "./web-search.ts";
 
 type Keys = Parameters<typeof usableKey>[0];
@@ -31,20 +34,36 @@ export function composeTools(
     readonly telemetry: Telemetry;
     readonly sql: Database;
     readonly stores: VectorStores;
+    readonly files: FileParts;
+    onError(error: unknown): void;
   },
 ): HostedServices & { close(): void } {
-  const { config, stores, sql } = options;
+  const { config, stores, files, sql, onError } = options;
   const { webSearch, close } = composeWebSearch(options);
+  const codeInterpreter = new CodeInterpreter({
+    settings: config.codeInterpreter,
+    snapshotFolder: join(config.dataDir, "python"),
+    files: files.library,
+    onError,
+  });
   const registry = new ToolRegistry([
     new FileSearchTools(searchedStores(stores, options)),
     new WebSearchTools(webSearch),
+    codeInterpreter,
     composeMcp(config),
   ]);
   const prices = {
     webSearchFemto: webSearch?.priceFemto ?? 0n,
     fileSearchFemto: config.fileSearchNanoUsd * FEMTO_PER_NANO,
   };
-  return { registry, prices, webSearch, close, mayUseComputer: (id) => mayUseComputer(sql, id) };
+  return {
+    ...{ registry, prices, webSearch },
+    mayUseComputer: (organizationId) => mayUseComputer(sql, organizationId),
+    close() {
+      close();
+      codeInterpreter.close();
+    },
+  };
 }
 
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {

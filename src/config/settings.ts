@@ -67,11 +67,21 @@ export interface Settings {
   readonly debugEcho: boolean;
   /** Of the response cache of each organization. */
   readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
+  /** Undefined: the gateway runs no code. */
+  readonly codeInterpreter: CodeInterpreterConfig | undefined;
   readonly keepaliveMs: number;
   /** Of one organization, over all instances. */
   readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
+}
+
+interface CodeInterpreterConfig {
+  readonly maxProcesses: number;
+  readonly maxRunSeconds: number;
+  readonly maxMemoryBytes: number;
+  /** Of wheels, which Python has besides its standard library. */
+  readonly wheelFolder: string | undefined;
 }
 
 interface UpstreamTimeouts {
@@ -123,10 +133,22 @@ export function readSettings(reader: EnvironmentReader): Settings {
       maxEntries: reader.integer("GATEWAY_CACHE_MAX_ENTRIES", 1, MAX_CACHE_ENTRIES),
       maxBytes: reader.integer("GATEWAY_CACHE_MAX_BYTES", 1, Number.MAX_SAFE_INTEGER),
     },
+    codeInterpreter: codeInterpreter(reader),
     keepaliveMs: reader.integer("GATEWAY_KEEPALIVE_MS", 1, MAX_DURATION_MS),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
   };
+}
+
+function codeInterpreter(reader: EnvironmentReader): CodeInterpreterConfig | undefined {
+  const isOn = reader.boolean("GATEWAY_CODE_INTERPRETER");
+  const config = {
+    maxProcesses: reader.integer("GATEWAY_CODE_INTERPRETER_PROCESSES", 1, 256),
+    maxRunSeconds: reader.integer("GATEWAY_CODE_INTERPRETER_SECONDS", 1, 600),
+    maxMemoryBytes: reader.integer("GATEWAY_CODE_INTERPRETER_MEMORY_MB", 64, 2048) * 1_048_576,
+    wheelFolder: reader.text("GATEWAY_CODE_INTERPRETER_WHEELS"),
+  };
+  return isOn ? config : undefined;
 }
 
 function upstreamTimeouts(reader: EnvironmentReader): UpstreamTimeouts {

@@ -186,6 +186,33 @@ const SETTINGS = [
       "embedding model of vector stores, such as `openai/text-embedding-3-small` (`sandbox/embed` for trials), charged to the keys that add files and search; unset, they are searched by their words alone",
   },
   {
+    name: "GATEWAY_CODE_INTERPRETER",
+    default: "false",
+    meaning:
+      "run the Python that models write for the tool `code_interpreter`, in locked-down processes (Linux alone)",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_PROCESSES",
+    default: "4",
+    meaning: "how many responses can have a Python interpreter at a time; others wait 20 seconds",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_SECONDS",
+    default: "30",
+    meaning: "time that one call may take",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_MEMORY_MB",
+    default: "512",
+    meaning: "memory of the programs of one interpreter; its process takes up to 384 MB more",
+  },
+  {
+    name: "GATEWAY_CODE_INTERPRETER_WHEELS",
+    default: null,
+    meaning:
+      "folder of wheels (`.whl`, pure or for Pyodide) that Python has besides its standard library",
+  },
+  {
     name: "GATEWAY_DEBUG_ECHO",
     default: "false",
     meaning:

@@ -67,6 +67,9 @@ export interface ModelPrices extends TokenPrices, TokenKindPrices {
   readonly requestFemto?: FemtoUsd;
 }
 
+/** What one run of the gateway's own tools costs, in femto-USD. */
+export type ToolPrices = Required<Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">>;
+
 /** What a model costs that can be fine-tuned. */
 export interface FineTuningTerms {
   /** One token of the training file, once for each epoch. */

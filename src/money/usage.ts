@@ -1,5 +1,5 @@
 import type { UsageFigures } from "../../db/ledger/rows.ts";
-import type { LongPromptPrices, ModelPrices } from "../lib/catalogue-model.ts";
+import type { LongPromptPrices, ModelPrices, ToolPrices } from "../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../lib/exact-integer.ts";
 import { quantitiesOf, type Usage, usageOfLast } from "../lib/usage.ts";
 import { imagePriceFemto } from "./image-prices.ts";
@@ -14,15 +14,13 @@ export function providerCostFemto(usage: Usage, model: ModelPrices): ExactIntege
         .reduce((sum, cost) => plus(sum, cost), 0);
 }
 
-/** The part of it that the gateway's own tools cost, which no provider bills. */
+/** The part of it that the gateway's own tools cost, which no provider bills; none where it runs none. */
 export function toolCostFemto(
   { webSearches = 0, fileSearches = 0 }: Pick<Usage, "webSearches" | "fileSearches">,
-  {
-    webSearchFemto = 0n,
-    fileSearchFemto = 0n,
-  }: Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">,
+  prices: ToolPrices | undefined,
 ): ExactInteger {
-  if (webSearches + fileSearches === 0) return 0;
+  if (prices === undefined || webSearches + fileSearches === 0) return 0;
+  const { webSearchFemto, fileSearchFemto } = prices;
   return plus(
     times(webSearches, exact(webSearchFemto)),
     times(fileSearches, exact(fileSearchFemto)),

@@ -1,10 +1,7 @@
 import type { RoutePlan } from "../calls/routing/plan-route.ts";
-import type { ModelPrices } from "../lib/catalogue-model.ts";
+import type { ToolPrices } from "../lib/catalogue-model.ts";
 import type { ToolRegistry } from "./registry.ts";
 import type { WebSearch } from "./web-search/web-search.ts";
-
-/** What one run of a tool costs here, whatever the model's own provider asks for its tools. */
-export type ToolPrices = Required<Pick<ModelPrices, "webSearchFemto" | "fileSearchFemto">>;
 
 /** The tools that this gateway runs, and what they cost. */
 export interface HostedServices {
@@ -20,7 +17,8 @@ export interface HostedServices {
 export function pricedForTools(plan: RoutePlan, prices: ToolPrices): RoutePlan {
   const candidates = plan.candidates.map((candidate) => {
     const { terms } = candidate;
-    return { ...candidate, terms: { ...terms, prices: { ...terms.prices, ...prices } } };
+    const priced = { ...terms, prices: { ...terms.prices, ...prices } };
+    return { ...candidate, terms: priced, toolPrices: prices };
   });
   return { ...plan, candidates };
 }

@@ -42,7 +42,7 @@ export interface OpenedTools {
   readonly items: readonly ToolOutcome["item"][];
   /** Behind those of the request: calls that were made before the model goes on, with their outputs. */
   readonly messages?: readonly AddedMessage[];
-  /** Called when the response is over, however it ends. */
+  /** Called when the response is over, however it ends, and behind each try of a provider that failed. */
   close?(): void;
 }
 

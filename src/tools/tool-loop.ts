@@ -94,6 +94,8 @@ export class ToolLoop implements PieceReader<Batch> {
   /** Of the steps that have ended. */
   readonly #used: Usage[] = [];
   #quantities: ToolQuantities = {};
+  /** Of the step that runs, once they are asked for: an answer may come in thousands of pieces. */
+  #promptTokens: number | undefined;
   #runs = 0;
   #shownRuns = 0;
   #shownCalls = 0;
@@ -198,7 +200,8 @@ export class ToolLoop implements PieceReader<Batch> {
   }
 
   #countedUsage(step: StepAnswer): Usage {
-    return estimatedUsage(this.#parts.model.promptTokens(this.#added.messages), step.countedTokens);
+    this.#promptTokens ??= this.#parts.model.promptTokens(this.#added.messages);
+    return estimatedUsage(this.#promptTokens, step.countedTokens);
   }
 
   /** Of everything so far; between steps. */
@@ -222,7 +225,7 @@ export class ToolLoop implements PieceReader<Batch> {
     await steps.checkpoint();
     const most = planned.map(({ tool }) => tool.quantitiesBound).reduce(sumOf, {});
     const { candidate } = model;
-    const { prices } = candidate.terms;
+    const { toolPrices: prices } = candidate;
     const mostFemto = toolCostFemto(most, prices);
     const isCovered =
       mostFemto === 0 || (await steps.coverStep(candidate, this.#usage, mostFemto, mostFemto));
@@ -250,6 +253,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (covered === undefined) return MAX_COST;
     const step = { added: this.#added.messages, mayCall: this.#mayCall, ...covered };
     if (this.#abort.signal.aborted) throw new ProviderFailure("aborted", "the call was aborted");
+    this.#promptTokens = undefined;
     this.#reader = await askOnce(model, step);
     return undefined;
   }

@@ -52,6 +52,7 @@ describe("without any variable", () => {
       healthCheckSeconds: 10,
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
+      codeInterpreter: undefined,
       debugEcho: false,
       keepaliveMs: 15_000,
       maxBackgroundResponses: 100,
@@ -126,6 +127,18 @@ describe("each variable takes what is documented", () => {
       { publicUrl: "https://gateway.example.com:8443/ai" },
     ],
     [{ GATEWAY_UPLOAD_MIN_BYTES_PER_SECOND: "1" }, { uploadMinBytesPerSecond: 1 }],
+    [{ GATEWAY_CODE_INTERPRETER_SECONDS: "5" }, { codeInterpreter: undefined }],
+    [
+      { GATEWAY_CODE_INTERPRETER: "true", GATEWAY_CODE_INTERPRETER_WHEELS: "wheels" },
+      {
+        codeInterpreter: {
+          maxProcesses: 4,
+          maxRunSeconds: 30,
+          maxMemoryBytes: 536_870_912,
+          wheelFolder: "wheels",
+        },
+      },
+    ],
     [{ DATA_DIR: "/var/lib/gateway" }, { dataDir: "/var/lib/gateway" }],
     [{ DATA_DIR: "state" }, { dataDir: join(cwd, "state") }],
     [

@@ -67,6 +67,62 @@ const finish = (reason: "stop" | "tool_calls" | "length" | "content_filter"): Ch
   reason,
 });
 
+describe("runs of the gateway's own tools", () => {
+  const run = (number: number, state: string, item: Fields, isOver = false): ChatEvent =>
+    ({ type: "tool_run", choice, run: number, state, item, isOver }) as ChatEvent;
+  const python = { type: "code_interpreter_call", code: "1+1", container_id: "c", outputs: null };
+  const remote = { type: "mcp_call", name: "n", server_label: "s", arguments: '{"a":1}' };
+
+  test("are items with the events of their types, with their input in one piece", () => {
+    const outputs = [{ type: "logs", logs: "2" }];
+    const events = rendered([
+      text("Let me see."),
+      run(0, "in_progress", python),
+      run(1, "in_progress", remote),
+      run(0, "interpreting", python),
+      run(1, "failed", { ...remote, error: { type: "http_error", code: 500, message: "m" } }, true),
+      run(0, "completed", { ...python, outputs }, true),
+      // Behind its end nothing is said of it.
+      run(0, "interpreting", python),
+      text("Two."),
+      finish("stop"),
+    ]);
+    const ofRuns = events.filter(({ type }) => /_call/.test(String(type)));
+    expect(ofRuns.map(({ type }) => String(type).replace("response.", ""))).toEqual([
+      "code_interpreter_call.in_progress",
+      "code_interpreter_call_code.delta",
+      "code_interpreter_call_code.done",
+      "mcp_call.in_progress",
+      "mcp_call_arguments.delta",
+      "mcp_call_arguments.done",
+      "code_interpreter_call.interpreting",
+      "mcp_call.failed",
+      "code_interpreter_call.completed",
+    ]);
+    const { response } = events.at(-1) as { response: { output: Fields[] } };
+    expect(response.output).toMatchObject([
+      { type: "message", content: [{ text: "Let me see." }] },
+      { type: "code_interpreter_call", status: "completed", outputs },
+      { type: "mcp_call", status: "failed" },
+      { type: "message", content: [{ text: "Two." }] },
+    ]);
+  });
+
+  test("that have not ended when the answer does have failed, and say what limit ended it", () => {
+    const events = rendered([
+      run(0, "in_progress", { type: "file_search_call", queries: ["a"], results: null }),
+      { type: "finish", choice, reason: "length", limit: "max_cost" },
+    ]);
+    expect(events.at(-1)).toMatchObject({
+      type: "response.incomplete",
+      response: {
+        incomplete_details: { reason: "max_cost" },
+        output: [{ type: "file_search_call", status: "failed" }],
+      },
+    });
+  });
+});
+
 describe("typed events as those of the Responses API", () => {
   test("text, from the response's creation to its completion", () => {
     const events = rendered([

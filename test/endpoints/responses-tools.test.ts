@@ -327,4 +327,34 @@ describe("a loop that does not come to its end", () => {
       );
     }
   });
+
+  test("fails with what it had come to where the response's time is over", async () => {
+    const hasty = await startChatGateway({
+      environment: { GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS: "1500" },
+    });
+    try {
+      const tools = [
+        {
+          type: "file_search",
+          vector_store_ids: [await vectorStoreOf(hasty, { "harbour.txt": "It opens at six." })],
+        },
+      ];
+      for (const stream of [false, true]) {
+        const slug = hasty.modelThat(search("harbour"), { do: "stall" });
+        const asked = { model: `test/${slug}`, input: "hello", tools, stream };
+        const response = await hasty.request("POST", "/v1/responses", asked);
+        expect(response.status).toBe(200);
+        const text = await response.text();
+        expect(text).toContain('"status":"failed"');
+        expect(text).toContain('"code":"provider_timeout"');
+        const bill = await until("the charge", () =>
+          billOf(hasty, response.headers.get("x-gateway-request-id")!),
+        );
+        expect(bill).toMatchObject({ status: 200, quantities: { file_searches: 1 } });
+      }
+      await expectBooksClosed(hasty);
+    } finally {
+      await hasty.stop();
+    }
+  });
 });

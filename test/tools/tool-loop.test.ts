@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
-import type { ModelPrices } from "../../src/lib/catalogue-model.ts";
+import type { ToolPrices } from "../../src/lib/catalogue-model.ts";
 import { estimatedUsage, type Usage } from "../../src/lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../src/providers/interface.ts";
 import { readyStream } from "../../src/providers/whole-as-stream.ts";
@@ -34,7 +34,7 @@ interface Script {
   /** Of the model, one for each step; the last one from then on. */
   readonly steps: readonly Events[];
   run?(call: ToolRun): Promise<Omit<ToolOutcome, "item">>;
-  readonly prices?: Partial<ModelPrices>;
+  readonly prices?: Partial<ToolPrices>;
   /** Whether the money is there. */
   covers?(usage: Usage, moreFemto: bigint): boolean;
   readonly parts?: Partial<LoopParts>;
@@ -57,8 +57,9 @@ function loopOf({ steps, run, prices = {}, covers = () => true, parts = {} }: Sc
       return { item: { type: "try_call", tried: true }, ...outcome };
     },
   };
-  const terms = { contextLength: 1_000, maxOutputTokens: 8_000, prices, capabilities: ["vision"] };
-  const candidate = { terms } as unknown as Candidate;
+  const terms = { contextLength: 1_000, maxOutputTokens: 8_000, capabilities: ["vision"] };
+  const toolPrices = { webSearchFemto: 0n, fileSearchFemto: 0n, ...prices };
+  const candidate = { terms, toolPrices } as unknown as Candidate;
   const loop = new ToolLoop(stepAt(0), {
     ...{ organizationId: "org_1", keyId: "key_1", requestId: "req_1" },
     ...{ signal: new AbortController().signal, tools: new Map([[tool.name, tool]]), items: [] },
@@ -153,7 +154,7 @@ describe("a loop of tools", () => {
         steps,
         parts: {
           model: {
-            candidate: { terms: { capabilities: [], prices: {} } } as unknown as Candidate,
+            candidate: { terms: { capabilities: [] } } as unknown as Candidate,
             statedLimit,
             async ask({ outputTokens }) {
               asked.push(outputTokens);
@@ -233,6 +234,36 @@ describe("a loop of tools", () => {
     for (const [at, { promptTokens }] of usages.entries()) {
       expect(promptTokens).toBeGreaterThanOrEqual(usages[at - 1]?.promptTokens ?? 0);
     }
+  });
+
+  test("measures a step's prompt once, however many pieces its answer comes in", async () => {
+    let measured = 0;
+    const promptTokens = () => {
+      measured++;
+      return 100;
+    };
+    const pieces = Array.from({ length: 500 }, () => [text("a ")]);
+    const answer: Events[] = [...pieces, [finish("stop")]];
+    const { loop } = loopOf({
+      steps: [calls(1)],
+      parts: {
+        model: {
+          ...{ statedLimit: undefined, promptTokens },
+          candidate: { terms: { capabilities: [], prices: {} } } as unknown as Candidate,
+          bound: () => ({ fixedFemto: 1, perUnitFemto: 1, units: 10 }),
+          ask: async () => ({
+            read: async () => {
+              const value = answer.shift();
+              return value === undefined ? { done: true } : { done: false, value };
+            },
+            cancel: async () => undefined,
+          }),
+        },
+      },
+    });
+    const events = await eventsOf(loop);
+    expect(only(events, "text")).toHaveLength(pieces.length);
+    expect(measured).toBe(1);
   });
 
   test("cites what the answer names of what was found", async () => {

@@ -5,6 +5,7 @@ import type {
   ModelEndpoint,
   ModelPrices,
   ModelTerms,
+  ToolPrices,
 } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
@@ -36,6 +37,8 @@ export interface Candidate {
   readonly limits?: CallLimits | undefined;
   /** Called with the organization's own key, which its provider bills. */
   readonly ownKeyId?: string | undefined;
+  /** Where the gateway runs tools for the model: what they cost, which the organization's own key does not pay. */
+  readonly toolPrices?: ToolPrices | undefined;
 }
 
 export interface RoutePlan {

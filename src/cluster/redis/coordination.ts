@@ -1,9 +1,7 @@
 import type { Redis } from "ioredis";
 import { steadyClock } from "../../lib/clock.ts";
-import { GatewayError } from "../../lib/errors.ts";
 import type { CoordinationOptions } from "../create-coordination.ts";
-import type { Coordination, SharedCache, Wakes } from "../interface.ts";
-import { MAX_VALUE_LENGTH } from "../memory.ts";
+import type { Coordination, Wakes } from "../interface.ts";
 import { WINDOW_MS } from "../sliding-window.ts";
 import { openRedis } from "./connection.ts";
 import { RedisSlots } from "./parallel-slots.ts";
@@ -50,7 +48,6 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
     rates,
     slots,
     wakes,
-    cache: new RedisCache(redis, keyPrefix, isUp),
     redis: {
       get isUp() {
         return rates.isJoined;
@@ -70,50 +67,6 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
       redis.disconnect();
     },
   };
-}
-
-/** The cache that instances share. Redis bounds its memory and drops what has expired. */
-export class RedisCache implements SharedCache {
-  readonly #redis: Redis;
-  readonly #keyPrefix: string;
-  readonly #isUp: () => boolean;
-
-  /** @param isUp false where asking would only cost the time of a command that fails */
-  constructor(redis: Redis, keyPrefix: string, isUp: () => boolean) {
-    this.#redis = redis;
-    this.#keyPrefix = `${keyPrefix}cache:`;
-    this.#isUp = isUp;
-  }
-
-  async get(key: string): Promise<string | undefined> {
-    if (!this.#isUp()) return undefined;
-    try {
-      return (await this.#redis.get(this.#keyPrefix + key)) ?? undefined;
-    } catch {
-      return undefined;
-    }
-  }
-
-  async set(key: string, value: string, expiresInMs: number): Promise<void> {
-    if (!this.#isUp()) return;
-    const lifeMs = Math.floor(expiresInMs);
-    const isKept = value.length <= MAX_VALUE_LENGTH && lifeMs > 0;
-    const name = this.#keyPrefix + key;
-    const done = isKept ? this.#redis.set(name, value, "PX", lifeMs) : this.#redis.del(name);
-    // What cannot be kept is looked up elsewhere the next time.
-    await done.catch(() => {});
-  }
-
-  async delete(key: string): Promise<void> {
-    try {
-      await this.#redis.del(this.#keyPrefix + key);
-    } catch (error) {
-      throw new GatewayError("overloaded", "The shared cache cannot be reached at the moment.", {
-        retryAfterSeconds: 1,
-        cause: error,
-      });
-    }
-  }
 }
 
 export interface RedisWakesOptions {

@@ -49,9 +49,9 @@ export class HostedTools {
     return this.#opened;
   }
 
-  /** The response is over. */
+  /** The response is over, or the try of a provider has failed. */
   close(): void {
-    for (const close of this.#closing.splice(0)) close();
+    for (const close of this.#closing) close();
   }
 
   async #open(opening: ToolOpening): Promise<OpenHosted> {

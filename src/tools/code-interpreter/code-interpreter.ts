@@ -1,4 +1,5 @@
 import { readdirSync } from "node:fs";
+import { resolve } from "node:path";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import type {
@@ -19,7 +20,7 @@ export interface CodeInterpreterSettings {
   readonly maxRunSeconds: number;
   readonly maxMemoryBytes: number;
   /** A folder of wheels that Python is to have besides its standard library. */
-  readonly wheelFolder: string | null;
+  readonly wheelFolder: string | undefined;
 }
 
 export interface CodeInterpreterDependencies {
@@ -43,19 +44,23 @@ export class CodeInterpreter implements ToolFactory {
   constructor(dependencies: CodeInterpreterDependencies) {
     this.#dependencies = dependencies;
     const { settings, snapshotFolder } = dependencies;
-    this.#pool =
-      settings &&
-      new PythonPool({
-        maxProcesses: settings.maxProcesses,
-        maxRunMs: settings.maxRunSeconds * 1_000,
-        maxPythonBytes: settings.maxMemoryBytes,
-        wheelFolder: settings.wheelFolder,
-        snapshotFolder,
-      });
     this.#description = settings === undefined ? "" : descriptionOf(settings);
+    if (settings === undefined) return;
+    const { maxProcesses, maxRunSeconds, maxMemoryBytes, wheelFolder } = settings;
+    this.#pool = new PythonPool({
+      maxProcesses,
+      maxRunMs: maxRunSeconds * 1_000,
+      maxPythonBytes: maxMemoryBytes,
+      wheelFolder: wheelFolder === undefined ? null : resolve(wheelFolder),
+      snapshotFolder: resolve(snapshotFolder),
+    });
   }
 
-  create(requested: RequestedTool, place: RequestedPlace): RequestTools & { close(): void } {
+  get isSet(): boolean {
+    return this.#pool !== undefined;
+  }
+
+  create(requested: RequestedTool, place: RequestedPlace): RequestTools {
     const { settings, files, onError } = this.#dependencies;
     if (settings === undefined || this.#pool === undefined) {
       throw unsupported(
@@ -91,9 +96,8 @@ export class CodeInterpreter implements ToolFactory {
       tools: [tool],
       open: async (opening) => {
         await assertFiles(files, fileIds, opening, place.param);
-        return undefined;
+        return { tools: [], items: [], close: () => session.close() };
       },
-      close: () => session.close(),
     };
   }
 
@@ -111,7 +115,7 @@ const PARAMETERS = {
 };
 
 function descriptionOf({ wheelFolder, maxRunSeconds }: CodeInterpreterSettings): string {
-  const packages = wheelFolder === null ? [] : packagesOf(readdirSync(wheelFolder));
+  const packages = wheelFolder === undefined ? [] : packagesOf(readdirSync(wheelFolder));
   const installed =
     packages.length === 0
       ? "Only the standard library is installed: no numpy, pandas or matplotlib."

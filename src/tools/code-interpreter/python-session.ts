@@ -32,13 +32,15 @@ export interface SessionSettings {
   onError(error: unknown): void;
 }
 
+/** That models see. */
+const SHOWN_TYPES = new Set(["image/png", "image/jpeg", "image/webp", "image/gif"]);
 const MAX_CODE_CHARACTERS = 262_144;
 const LOST = "Its variables and the files that it has written are lost.";
 
 /** The runs of one response: they share an interpreter, and with it variables and files. */
 export class PythonSession {
   readonly #settings: SessionSettings;
-  readonly #closed = new AbortController();
+  #over = new AbortController();
   #process: PythonProcess | undefined;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -46,17 +48,19 @@ export class PythonSession {
     this.#settings = settings;
   }
 
-  /** Rejects with the reason of the call's signal. Runs that come at once take their turns. */
+  /** Rejects with the reason of the call's signal. Runs that come at once take turns. */
   run(call: ToolRun): Promise<ToolOutcome> {
     const outcome = this.#last.then(() => this.#run(call));
     this.#last = outcome.catch(() => {});
     return outcome;
   }
 
-  /** May be repeated. */
+  /** Ends what runs, and the interpreter. A later run gets a new one. */
   close(): void {
-    this.#closed.abort();
+    this.#over.abort();
+    this.#over = new AbortController();
     this.#process?.kill();
+    this.#process = undefined;
   }
 
   async #run(call: ToolRun): Promise<ToolOutcome> {
@@ -65,17 +69,19 @@ export class PythonSession {
       const most = `at most ${MAX_CODE_CHARACTERS} characters`;
       return this.#failed("", `The arguments have to be {"code": "…"} with ${most} of Python.`);
     }
-    call.progress("interpreting");
-    const signal = AbortSignal.any([call.signal, this.#closed.signal]);
+    const signal = AbortSignal.any([call.signal, this.#over.signal]);
     try {
-      const lost = this.#process;
-      const isNew = lost?.isAlive !== true;
-      if (isNew) this.#process = await this.#settings.pool.claim(signal);
-      const process = this.#process!;
+      call.progress("interpreting");
+      const earlier = this.#process;
+      const isNew = earlier?.isAlive !== true;
       const files = isNew ? await this.#givenFiles(call.organizationId) : [];
+      const process = isNew ? await this.#settings.pool.claim(signal) : earlier;
+      this.#process = process;
+      if (signal.aborted) process.kill();
       const run = await process.run(code, files, signal);
       signal.throwIfAborted();
-      const note = isNew && lost !== undefined ? `This is a new Python interpreter. ${LOST}\n` : "";
+      const hasLost = isNew && earlier !== undefined;
+      const note = hasLost ? `This is a new Python interpreter. ${LOST}\n` : "";
       return this.#outcome(code, note, run);
     } catch (error) {
       signal.throwIfAborted();
@@ -100,7 +106,8 @@ export class PythonSession {
     if (run.isTextCut) lines.push(`[cut after ${MAX_TEXT_BYTES} bytes of output]`);
     for (const { name, bytes } of run.pictures) {
       const contentType = kindOfImage(bytes)?.contentType;
-      if (contentType === undefined) lines.push(`[${name} is not an image]`);
+      if (contentType === undefined || !SHOWN_TYPES.has(contentType))
+        lines.push(`[${name} is not an image]`);
       else {
         images.push(`data:${contentType};base64,${Buffer.from(bytes).toString("base64")}`);
         lines.push(`[picture: ${name}]`);

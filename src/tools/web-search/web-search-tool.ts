@@ -27,7 +27,7 @@ export class WebSearchTools implements ToolFactory {
 
   create(requested: RequestedTool, { param, include }: RequestedPlace): RequestTools {
     const options = searchOptionsOfTool(requested, param);
-    if (this.#search === undefined) throw searchMissing(param);
+    if (this.#search === undefined) throw searchMissing(`${param}.type`);
     return { tools: [new WebSearchTool(this.#search, options, include.has(SOURCES))] };
   }
 }

@@ -107,10 +107,10 @@ describe.skipIf(!hasSeccomp)("interpreters", () => {
     const pool = createPool({ maxProcesses: 2, maxWaitMs: 5_000 });
     let most = 0;
     const calls = Array.from({ length: 100 }, async (_, index) => {
-      const { session, run, errors } = createRuns(pool);
+      const { end, run, errors } = createRuns(pool);
       const { output } = await run(`print(${index})`);
       most = Math.max(most, pool.size);
-      session.close();
+      end();
       return { index, output: output.trim(), errors };
     });
     const outcomes = await Promise.all(calls);
@@ -133,7 +133,7 @@ describe.skipIf(!hasSeccomp)("interpreters", () => {
     await one.run("x = 1");
     const other = createRuns(pool);
     expect((await other.run("print(2)")).output.trim()).toBe("2");
-    other.session.close();
+    other.end();
     expect((await one.run('print("x" in globals())')).output).toBe(
       `This is a new Python interpreter. ${LOST}\nFalse\n`,
     );

@@ -28,7 +28,7 @@ with open("dot.png", "wb") as file:
     file.write(b"\\x89PNG\\r\\n\\x1a\\n" + part(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) + part(b"IDAT", zlib.compress(b"\\0\\xff\\0\\0")) + part(b"IEND", b""))
 None`;
 
-function interpreter(files = NO_FILES, wheelFolder: string | null = null): CodeInterpreter {
+function interpreter(files = NO_FILES, wheelFolder?: string): CodeInterpreter {
   return new CodeInterpreter({
     settings: {
       maxProcesses: 2,
@@ -147,7 +147,6 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
       'Traceback (most recent call last):\n  File "<cell 2>", line 1, in <module>\n    total / 0\n    ~~~~~~^~~\nZeroDivisionError: division by zero\n',
     );
     expect(second.isFailed).toBe(false);
-    made.close();
     factory.close();
   }, 60_000);
 
@@ -161,13 +160,15 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
       { type: "logs", logs: "[picture: dot.png]" },
       { type: "image", url: images![0] },
     ]);
-    const broken = await run(made, JSON.stringify({ code: 'open("b.png", "w").write("x"); None' }));
-    expect([broken.output, broken.images]).toEqual(["[b.png is not an image]", []]);
-    made.close();
+    const code = 'open("b.png", "w").write("x"); open("c.png", "w").write("<svg/>"); None';
+    const broken = await run(made, JSON.stringify({ code }));
+    expect([broken.output, broken.images]).toEqual([
+      "[b.png is not an image]\n[c.png is not an image]",
+      [],
+    ]);
     const silent = create(factory);
     const outcome = await run(silent, JSON.stringify({ code: DOT_CODE }));
     expect([outcome.item.outputs, outcome.images?.length]).toEqual([null, 1]);
-    silent.close();
     factory.close();
   }, 60_000);
 
@@ -184,7 +185,6 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
       'import os; print(sorted(os.listdir()), open("table.csv").read(), open("2-table.csv").read())';
     const { output } = await run(made, JSON.stringify({ code }));
     expect(output).toBe("['2-table.csv', '__.._etc_table.csv', 'table.csv'] n\n1\n2\n third\n");
-    made.close();
     factory.close();
   }, 60_000);
 
@@ -203,7 +203,6 @@ describe.skipIf(!hasSeccomp)("a response's interpreter", () => {
     expect(create(interpreter()).tools[0]!.description).toContain("no numpy");
     const { output } = await run(made, '{"code": "import greeting; greeting.WORDS"}');
     expect(output).toBe("'hello from a wheel'\n");
-    made.close();
     factory.close();
   }, 60_000);
 

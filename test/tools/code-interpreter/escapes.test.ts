@@ -121,7 +121,7 @@ describe.skipIf(!hasSeccomp)("a program in Python", () => {
       'import os, sys; print(os.listdir(), hasattr(sys, "secret"), "secret" in globals())',
     );
     expect(output.trim()).toBe("[] False False");
-    others.session.close();
+    others.end();
   }, 60_000);
 
   test("draws other random numbers in every interpreter, though all start from one snapshot", async () => {
@@ -130,6 +130,6 @@ describe.skipIf(!hasSeccomp)("a program in Python", () => {
     const { output } = await others.run("import random; print(random.random())");
     expect(Number(output)).not.toBe(Number(one));
     expect(Number(output)).toBeGreaterThan(0);
-    others.session.close();
+    others.end();
   }, 60_000);
 });

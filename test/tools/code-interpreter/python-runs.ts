@@ -29,9 +29,10 @@ export function createPool(bounds: Partial<PoolBounds> = {}): PythonPool {
 }
 
 export interface Runs {
-  readonly session: PythonSession;
   readonly errors: unknown[];
   run(code: string, signal?: AbortSignal): Promise<ToolOutcome>;
+  /** The response is over. */
+  end(): void;
 }
 
 export function createRuns(
@@ -49,8 +50,8 @@ export function createRuns(
     onError: (error) => errors.push(error),
   });
   return {
-    session,
     errors,
+    end: () => session.close(),
     run: (code, signal = new AbortController().signal) =>
       session.run({
         arguments: JSON.stringify({ code }),
