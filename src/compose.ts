@@ -78,7 +78,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
     ...{ ...base, ...provided, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isCutShort, workThread, membership },
-    events: webhooks.completionEvents,
+    ...{ events: webhooks.completionEvents, documents: vectorStores.documents },
     ...{ notes: owed.notes, media: files.media, responses, hosted },
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });

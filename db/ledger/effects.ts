@@ -8,6 +8,8 @@ export interface KeptResponse {
   readonly ownBytes: number;
   /** The same with those of all before it. */
   readonly chainBytes: number;
+  /** The conversation that it is added to, behind the last response that is there then. */
+  readonly conversationId?: string | undefined;
 }
 
 /** A change of administration: rare, and free to use several statements. */

@@ -91,8 +91,8 @@ export function keepResponses(
   sql: Database | DatabaseTransaction,
   kept: readonly KeptResponse[],
 ): SqlFragment {
-  const rows = kept.map(({ id, ownBytes, chainBytes }) => {
-    return { id, own_bytes: ownBytes, chain_bytes: chainBytes };
+  const rows = kept.map(({ id, ownBytes, chainBytes, conversationId }) => {
+    return { id, own_bytes: ownBytes, chain_bytes: chainBytes, conversation_id: conversationId };
   });
   return sql`keep_responses(${JSON.stringify(rows)}::text::jsonb,
     ${LIFETIME}::interval + ${LONGEST_CALL}::interval)`;
@@ -210,12 +210,21 @@ export async function sizeOfResponses(
   return Number(row!.bytes);
 }
 
-/** False where there is none that the organization may read, or it still runs. Its contents go with it. */
+/**
+ * False where there is none that the organization may read, or it still runs. Its contents go with it; those of a turn
+ * of a conversation stay, for that alone.
+ */
 export async function deleteResponse(
   sql: Database,
   organizationId: string,
   id: string,
 ): Promise<boolean> {
+  const hidden = await sql`UPDATE responses SET created_at = '-infinity'
+    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+      AND created_at > clock_timestamp() - ${LIFETIME}::interval
+      AND EXISTS (SELECT 1 FROM conversations c WHERE c.id = responses.chain_id)
+      AND remove_after = 'infinity'`;
+  if (hidden.count > 0) return true;
   const deleted = await sql`DELETE FROM responses
     WHERE id = ${id} AND organization_id = ${organizationId}
       AND created_at > clock_timestamp() - ${LIFETIME}::interval

@@ -5,6 +5,7 @@ import {
   customType,
   index,
   integer,
+  jsonb,
   pgTable,
   primaryKey,
   text,
@@ -73,6 +74,40 @@ export const backgroundResponses = pgTable(
       .on(table.organizationId)
       .where(sql`state IN ('queued', 'in_progress')`),
   ],
+);
+
+/**
+ * Conversations, which turns are added to by the transactions of their charges: a chain of responses, the first of which
+ * is named after none, and of rows that hold nothing but input, which callers have added. It is kept until the
+ * conversation is deleted.
+ */
+export const conversations = pgTable(
+  "conversations",
+  {
+    id: text("id").primaryKey(),
+    organizationId: text("organization_id")
+      .notNull()
+      .references(() => organizations.id),
+    metadata: jsonb("metadata").notNull(),
+    /** The response that was added last. */
+    lastId: text("last_id"),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+  },
+  (table) => [index("conversations_organization").on(table.organizationId)],
+);
+
+/** Items that were taken out of conversations. */
+export const removedItems = pgTable(
+  "removed_items",
+  {
+    conversationId: text("conversation_id")
+      .notNull()
+      .references(() => conversations.id, { onDelete: "cascade" }),
+    itemId: text("item_id").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.conversationId, table.itemId] })],
 );
 
 /** What a response holds, in pieces of bounded length: JSON, cut anywhere; of its events, server-sent events. */

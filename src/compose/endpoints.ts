@@ -10,6 +10,7 @@ import type { Coordination } from "../cluster/interface.ts";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressDownload } from "../egress/download.ts";
 import { EgressGuard, EgressRefused, systemResolve } from "../egress/guard.ts";
+import type { DocumentTexts } from "../endpoints/chat-completions/file-parser.ts";
 import type { ImageServices } from "../endpoints/images/endpoint.ts";
 import { LongBodies } from "../endpoints/long-bodies.ts";
 import { modelEndpoints } from "../endpoints/table.ts";
@@ -53,6 +54,8 @@ interface EndpointParts
   readonly media: MediaLinks;
   /** Tools that the gateway runs for models. */
   readonly hosted: HostedServices;
+  /** Reads documents that chats bring. */
+  readonly documents: DocumentTexts;
 }
 
 /** The largest body takes about a second; what takes longer hangs. */
@@ -123,6 +126,7 @@ export function composeEndpoints(options: EndpointParts) {
     longBodies: new LongBodies(workThread, parts.definitions),
     workThread,
     allowsEcho: config.debugEcho,
+    documents: options.documents,
     responses,
     hosted,
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },

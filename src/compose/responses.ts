@@ -7,6 +7,7 @@ import type { Keyring } from "../lib/keyring.ts";
 import type { ResponseServices } from "../responses/background-routes.ts";
 import { BackgroundRuns } from "../responses/background-runs.ts";
 import { BackgroundStore } from "../responses/background-store.ts";
+import { Conversations } from "../responses/conversations.ts";
 import { EventFollowing } from "../responses/follow-events.ts";
 
 interface ResponseParts {
@@ -30,5 +31,6 @@ export function composeResponses(parts: ResponseParts): ResponseServices {
   const runs = new BackgroundRuns({ ...parts, store: background });
   const { keepaliveMs } = config;
   const following = new EventFollowing({ store: background, runs, clock, keepaliveMs, onError });
-  return { store, background, runs, following };
+  const conversations = new Conversations({ ...parts, store });
+  return { store, conversations, background, runs, following };
 }

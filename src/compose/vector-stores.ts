@@ -2,15 +2,19 @@ import type { Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { Database } from "../../db/client.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import type { GatewayConfig } from "../config.ts";
+import type { DocumentTexts, SentDocument } from "../endpoints/chat-completions/file-parser.ts";
 import {
   PaidTextEmbedding,
   type PaidTextEmbeddingDependencies,
 } from "../endpoints/embeddings/text-embedding.ts";
 import type { FileLibrary } from "../files/file-library.ts";
 import { usableKey } from "../http/authentication.ts";
+import { clientClosed, GatewayError } from "../lib/errors.ts";
+import { FairSemaphore } from "../lib/fair-share.ts";
 import type { TextEmbedding } from "../vector-stores/embedding.ts";
 import { Indexing } from "../vector-stores/indexing.ts";
 import { Extraction } from "../vector-stores/text/extraction.ts";
+import { DocumentFault } from "../vector-stores/text/text-sink.ts";
 import { VectorStores } from "../vector-stores/vector-stores.ts";
 
 type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> &
@@ -18,6 +22,8 @@ type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> 
 
 export interface VectorStoreParts {
   readonly stores: VectorStores;
+  /** Reads documents that chats bring, in the processes that read files. */
+  readonly documents: DocumentTexts;
   /** From now on calls can be made, and texts embedded. */
   connect(options: ConnectOptions): void;
   /** Files are to be indexed, so it was reported. */
@@ -59,7 +65,41 @@ export function composeVectorStores(options: {
       const usable = (keyId: string) => usableKey(keys, keyId);
       resolve(new PaidTextEmbedding({ calls, inFlight, usableKey: usable }));
     },
+    documents: documentTexts(extraction),
     onWork: sweep,
     close: () => indexing.stop(),
+  };
+}
+
+const DOCUMENTS_AT_A_TIME = 2;
+const MAX_DOCUMENT_CHARACTERS = 1_000_000;
+const MAX_DOCUMENT_MS = 30_000;
+
+/** Of one organization one document at a time. */
+function documentTexts(extraction: Extraction): DocumentTexts {
+  const slots = new FairSemaphore(DOCUMENTS_AT_A_TIME, 1);
+  const options = { isHtml: false, maxCharacters: MAX_DOCUMENT_CHARACTERS };
+  const read = async ({ place, bytes }: SentDocument, signal: AbortSignal): Promise<string> => {
+    const inTime = AbortSignal.timeout(MAX_DOCUMENT_MS);
+    try {
+      return await extraction.pageText(bytes, options, AbortSignal.any([signal, inTime]));
+    } catch (error) {
+      if (signal.aborted) throw clientClosed(error);
+      if (!(error instanceof DocumentFault) && !inTime.aborted) throw error;
+      const why = inTime.aborted
+        ? "The document takes too long to read."
+        : (error as Error).message;
+      throw new GatewayError("invalid_body", `Request body field "${place}": ${why}`, {
+        param: place,
+        cause: error,
+      });
+    }
+  };
+  return {
+    async read(owner, documents, signal) {
+      const texts: string[] = [];
+      for (const one of documents) texts.push(await slots.run(owner, () => read(one, signal)));
+      return texts;
+    },
   };
 }

@@ -2,9 +2,11 @@ import type { PaidCallDependencies } from "../calls/run-call.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import type { FairWorkThread } from "../lib/work-thread.ts";
 import { answerBackground, type ResponseServices } from "../responses/background-routes.ts";
+import { conversationRoutes } from "../responses/conversation-routes.ts";
 import { storedResponseRoutes } from "../responses/stored-routes.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
 import { chatRoute } from "./chat-completions/endpoint.ts";
+import type { DocumentTexts } from "./chat-completions/file-parser.ts";
 import { embeddingsRoute } from "./embeddings/endpoint.ts";
 import type { ImageServices } from "./images/endpoint.ts";
 import { imageRoutes } from "./images/routes.ts";
@@ -24,6 +26,8 @@ interface EndpointServices {
   readonly images: ImageServices;
   /** Chats may show what was sent to their provider. */
   readonly allowsEcho: boolean;
+  /** Reads documents that chats bring. */
+  readonly documents: DocumentTexts;
   readonly responses: ResponseServices;
   readonly hosted: HostedServices;
 }
@@ -31,10 +35,10 @@ interface EndpointServices {
 /** Every billed endpoint that answers at once. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
-  { longBodies, workThread, images, responses, hosted, allowsEcho }: EndpointServices,
+  { longBodies, workThread, images, responses, hosted, allowsEcho, documents }: EndpointServices,
 ): RouteDefinition[] {
   return [
-    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread }),
+    chatRoute(dependencies, longBodies, { ...hosted, allowsEcho, thread: workThread, documents }),
     embeddingsRoute(dependencies),
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
@@ -47,5 +51,6 @@ export function modelEndpoints(
     compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
     countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
+    ...conversationRoutes(responses.conversations, workThread),
   ];
 }

@@ -48,6 +48,8 @@ export type ErrorCode =
   | "vector_store_not_found"
   | "vector_store_batch_not_found"
   | "response_not_found"
+  | "conversation_not_found"
+  | "item_not_found"
   | "route_not_found"
   | "method_not_allowed"
   | "provider_timeout"

@@ -17,6 +17,7 @@ export type IdPrefix =
   | "pk"
   | "pre"
   | "gr"
+  | "conv"
   | "vs"
   | "vsf"
   | "vsfb"

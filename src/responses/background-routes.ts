@@ -8,11 +8,13 @@ import type { RequestContext } from "../http/route.ts";
 import { isFields } from "../lib/json.ts";
 import type { BackgroundRuns, BegunOutcome } from "./background-runs.ts";
 import type { BackgroundStore } from "./background-store.ts";
+import type { Conversations } from "./conversations.ts";
 import type { EventFollowing } from "./follow-events.ts";
 
 /** Everything that keeps and runs responses, composed once. */
 export interface ResponseServices {
   readonly store: ResponseStore;
+  readonly conversations: Conversations;
   readonly background: BackgroundStore;
   readonly runs: BackgroundRuns;
   readonly following: EventFollowing;

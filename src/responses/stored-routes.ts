@@ -1,29 +1,17 @@
 import { Type } from "typebox";
 import { isRunning } from "../../db/queries/background-responses.ts";
-import {
-  type ResponseStore,
-  responseNotFound,
-  type StoredItems,
-} from "../endpoints/responses/response-store.ts";
+import { type ResponseStore, responseNotFound } from "../endpoints/responses/response-store.ts";
 import { responseAnswer, responseEvent } from "../endpoints/responses/schema.ts";
-import { itemsPage, type PageOptions } from "../endpoints/responses/stored-items.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import { MAX_WHOLE_BYTES } from "../http/read-body.ts";
-import { type Access, nullable, type RequestContext, type RouteDefinition } from "../http/route.ts";
+import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { SharedBytesWriter } from "../lib/shared-bytes.ts";
-import { type AnswerThread, readAnswerText } from "../providers/thread-work.ts";
-import { CallAbort } from "../providers/transport/call-abort.ts";
+import type { AnswerThread } from "../providers/thread-work.ts";
 import { eventsOf, type ResponseServices } from "./background-routes.ts";
+import { include, itemList, itemsQuery, pageOf, readPage } from "./item-pages.ts";
 
 const access: Access = { kind: "storage", scope: "responses" };
 const tag = "Responses";
-const MAX_PAGE = 100;
-const DEFAULT_PAGE = 20;
-
-/** What is stored is answered whole, whatever is asked to be included. */
-const include = Type.Optional(Type.String());
 const getQuery = Type.Object(
   {
     include,
@@ -40,23 +28,6 @@ const getQuery = Type.Object(
   },
   { additionalProperties: false },
 );
-const itemsQuery = Type.Object(
-  {
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
-    order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
-    after: Type.Optional(Type.String({ description: "Id of an item: the page begins after it" })),
-    include,
-    "include[]": include,
-  },
-  { additionalProperties: false },
-);
-const itemList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(Type.Object({ id: Type.String(), type: Type.String() })),
-  first_id: nullable(Type.String()),
-  last_id: nullable(Type.String()),
-  has_more: Type.Boolean(),
-});
 const deletedResponse = Type.Object({
   id: Type.String(),
   object: Type.Literal("response"),
@@ -161,7 +132,7 @@ async function retrieve(services: ResponseServices, context: RequestContext): Pr
   return eventsOf(context, open, { id, startingAfter });
 }
 
-function jsonOf(context: RequestContext, json: Uint8Array): Response {
+export function jsonOf(context: RequestContext, json: Uint8Array): Response {
   return context.respond(bodyInPieces(json), { "content-type": "application/json" });
 }
 
@@ -170,27 +141,10 @@ async function listInput(
   thread: AnswerThread,
   context: RequestContext,
 ): Promise<Response> {
-  const { caller, params, query } = context;
+  const { caller, params } = context;
   const { organizationId } = caller.key;
-  const options: PageOptions = {
-    limit: (query.limit as number | undefined) ?? DEFAULT_PAGE,
-    order: (query.order as "asc" | "desc" | undefined) ?? "desc",
-    after: query.after as string | undefined,
-  };
-  const reading = { thread, owner: organizationId };
-  const { body } = await store.readInput(organizationId, params.id!, (items) =>
-    readAnswerText(reading, itemsPage, textOf(items), options, new CallAbort()),
+  const body = await store.readInput(organizationId, params.id!, (items) =>
+    readPage(thread, organizationId, items, pageOf(context)),
   );
-  if (body === null) {
-    const message = 'Invalid cursor in "after": there is no such item.';
-    throw new GatewayError("invalid_query", message, { param: "after" });
-  }
-  return context.respond(bodyInPieces(body), { "content-type": "application/json" });
-}
-
-function textOf({ pieces, byteLength }: StoredItems) {
-  if (byteLength <= MAX_WHOLE_BYTES) return Buffer.concat(pieces).toString("utf8");
-  const writer = new SharedBytesWriter();
-  for (const piece of pieces) writer.push(piece);
-  return writer.end();
+  return jsonOf(context, Buffer.from(body));
 }

@@ -150,6 +150,29 @@ describe("openai", () => {
     await expect(cancelPlain()).rejects.toMatchObject({ code: "response_not_cancellable" });
   });
 
+  test("keeps a conversation, which responses continue", async () => {
+    upstreamDoes(ANSWER);
+    const { conversations } = openai;
+    const items = [{ type: "message", role: "user", content: "I sail." }] as const;
+    const { id } = await conversations.create({ metadata: { topic: "sea" }, items: [...items] });
+    await openai.responses.create({ model: MODEL, input: "How is the sea?", conversation: id });
+    expect(lastMessages().map(({ content }) => content)).toEqual(["I sail.", "How is the sea?"]);
+    const listed = await Array.fromAsync(conversations.items.list(id, { order: "asc", limit: 2 }));
+    expect(listed.map((item) => item.type === "message" && item.role)).toEqual([
+      "user",
+      "user",
+      "assistant",
+    ]);
+    const [first] = listed;
+    expect(await conversations.items.retrieve(first!.id!, { conversation_id: id })).toEqual(first!);
+    await conversations.items.delete(first!.id!, { conversation_id: id });
+    const added = await conversations.items.create(id, { items: [...items] });
+    expect(added.data).toHaveLength(1);
+    await conversations.update(id, { metadata: { topic: "lake" } });
+    expect((await conversations.retrieve(id)).metadata).toEqual({ topic: "lake" });
+    expect((await conversations.delete(id)).deleted).toBe(true);
+  });
+
   const plain = () => openai.responses.create({ model: MODEL, input: "hello" });
 
   test("calls tools, and goes on from the response that called", async () => {

@@ -15,8 +15,11 @@ describe.skipIf(redis === undefined)("responses of two instances", () => {
   }, TIMEOUT_MS);
   afterAll(() => cluster?.stop());
 
-  const ask = async ({ baseUrl }: Instance, method: string, path: string, body?: object) => {
-    const response = await fetch(`${baseUrl}/v1/responses${path}`, {
+  const ask = (instance: Instance, method: string, path: string, body?: object) =>
+    askFor(instance, method, `responses${path}`, body);
+
+  const askFor = async ({ baseUrl }: Instance, method: string, path: string, body?: object) => {
+    const response = await fetch(`${baseUrl}/v1/${path}`, {
       method,
       headers: {
         authorization: `Bearer ${cluster.secretKey}`,
@@ -32,6 +35,45 @@ describe.skipIf(redis === undefined)("responses of two instances", () => {
     const [, id] = /"id":"(resp_[0-9a-f]+)"/.exec(text) ?? [];
     return id!;
   }
+
+  test(
+    "turns of a conversation on both follow one another, and those that run at once all stand in it",
+    async () => {
+      const { text } = await askFor(instances[0]!, "POST", "conversations", {});
+      const { id: conversation } = JSON.parse(text) as { id: string };
+      const turn = async (at: number, input: string) => {
+        const body = { model: "sandbox/chat", input, max_output_tokens: 5, conversation };
+        expect((await ask(instances[at % 2]!, "POST", "", body)).status).toBe(200);
+      };
+      const inputs = Array.from({ length: TURNS }, (_, at) => `turn ${at}`);
+      for (const [at, input] of inputs.entries()) {
+        await turn(at, input);
+        const items = await askFor(
+          instances[(at + 1) % 2]!,
+          "GET",
+          `conversations/${conversation}/items?limit=2`,
+        );
+        expect(items.text).toContain(`"${input}"`);
+      }
+      const together = inputs.map((input) => `${input} at once`);
+      await Promise.all(together.map((input, at) => turn(at, input)));
+      const path = `conversations/${conversation}/items?limit=100&order=asc`;
+      const [here, there] = await Promise.all(
+        instances.map(async (instance) => (await askFor(instance, "GET", path)).text),
+      );
+      expect(there).toBe(here!);
+      const { data } = JSON.parse(here!) as {
+        data: { role: string; content: { text: string }[] }[];
+      };
+      const asked = data
+        .filter(({ role }) => role === "user")
+        .map(({ content }) => content[0]!.text);
+      expect(asked.slice(0, TURNS)).toEqual(inputs);
+      expect(asked.slice(TURNS).sort()).toEqual(together.sort());
+      expect(data).toHaveLength(TURNS * 4);
+    },
+    TIMEOUT_MS,
+  );
 
   test(
     "each turn is there for the next one on the other instance as soon as its answer ends, whole or streamed",

@@ -187,7 +187,7 @@ describe("a provider receives", () => {
   });
 });
 
-describe("what is not supported yet is 400 that names the field, never ignored in silence", () => {
+describe("what is not supported is 400 that names the field, never ignored in silence", () => {
   const UNSUPPORTED: [param: string, body: Record<string, unknown>][] = [
     ["cache_control.ttl", { cache_control: { type: "ephemeral", ttl: "1h" } }],
     ["guardrail", { guardrail: "strict" }],

@@ -340,7 +340,6 @@ describe("what is refused, with its place", () => {
   const look = { type: "function", name: "look" };
   const cases: readonly (readonly [Fields, string, string])[] = [
     [{ background: true, store: false }, "invalid_body", "background"],
-    [{ conversation: "conv_1" }, "unsupported_parameter", "conversation"],
     [{ prompt: { id: "p" } }, "unsupported_parameter", "prompt"],
     [{ service_tier: "priority" }, "unsupported_parameter", "service_tier"],
     [{ tools: [{ type: "function" }] }, "invalid_body", "tools.0.name"],

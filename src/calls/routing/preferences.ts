@@ -89,5 +89,5 @@ export function assertKnownPreferences(provider: ProviderPreferences): void {
       .map((member) => `max_price.${member}`)[0];
   if (unknown === undefined) return;
   const param = `provider.${unknown.slice(0, 100)}`;
-  throw new GatewayError("unsupported_parameter", `${param} is not supported yet.`, { param });
+  throw new GatewayError("unsupported_parameter", `${param} is not supported.`, { param });
 }

@@ -31,6 +31,7 @@ import { paidRoute } from "../paid-route.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { asksEcho, type DebugEcho, EchoedBody } from "./debug-echo.ts";
+import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
 import { keptChat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
 import { asksMiddleOut, planTransformed, promptLimit } from "./middle-out.ts";
@@ -106,6 +107,7 @@ interface ChatServices extends Pick<HostedServices, "prices" | "webSearch"> {
   readonly allowsEcho?: boolean;
   /** Repairs answers; without one the event loop does. */
   readonly thread?: AnswerReading["thread"];
+  readonly documents?: DocumentTexts | undefined;
 }
 
 export type AdmittedChat = AdmittedCall<AcceptedChat>;
@@ -335,7 +337,11 @@ export function chatRoute(
     access: { kind: "model", scope: "chat:completions" },
     body: chatCompletionBody,
     allowsUnknownFields: true,
-    readLongBody: (bytes, owner, signal) => readLongChat(longBodies, bytes, owner, signal),
+    async readLongBody(bytes, owner, signal) {
+      const reading = { thread: services.thread, owner };
+      const whole = await longBodyWithTexts(services.documents, reading, bytes, signal);
+      return readLongChat(longBodies, whole, owner, signal);
+    },
     responses: {
       200: {
         description: "A chat completion, or with stream true a stream of its chunks",
@@ -344,6 +350,7 @@ export function chatRoute(
       },
     },
   };
-  const prepare = preparePreset(dependencies.definitions, filledChat, checkChat);
+  const preset = preparePreset(dependencies.definitions, filledChat, checkChat);
+  const prepare = prepareDocuments(services.documents, preset);
   return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
 }

@@ -1,6 +1,7 @@
 import { assertKnownPreferences } from "../../calls/routing/preferences.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { isFields } from "../../lib/json.ts";
+import { FILE_PARSER, parsesFiles } from "./file-parser.ts";
 import { assertTransforms } from "./middle-out.ts";
 import type { ChatMessage, ChatRequest } from "./request.ts";
 import { RESPONSE_HEALING } from "./response-healing.ts";
@@ -139,7 +140,7 @@ export function assertSupported(request: ChatRequest): void {
   }
 }
 
-const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING]);
+const PLUGINS: ReadonlySet<string> = new Set(["web", RESPONSE_HEALING, FILE_PARSER]);
 
 /** Each plugin checks its own options. */
 function assertPlugins({ plugins }: ChatRequest): void {
@@ -156,6 +157,7 @@ function assertPlugins({ plugins }: ChatRequest): void {
     }
     seen.add(id);
   }
+  parsesFiles({ plugins });
 }
 
 /** `audio` says how the answer is spoken that `modalities` asks for: neither is of use without the other. */
@@ -169,7 +171,7 @@ function assertSpoken({ modalities, audio }: ChatRequest): void {
 }
 
 function unsupported(param: string, what = ""): GatewayError {
-  return new GatewayError("unsupported_parameter", `${param}${what} is not supported yet.`, {
+  return new GatewayError("unsupported_parameter", `${param}${what} is not supported.`, {
     param,
   });
 }

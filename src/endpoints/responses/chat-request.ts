@@ -48,6 +48,7 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   "input",
   "instructions",
   "previous_response_id",
+  "conversation",
   "store",
   "background",
   "stream_options",

@@ -14,19 +14,26 @@ export function referredId(item: Item): string | undefined {
  * reference.
  */
 export function turnItems(turn: ResponsesTurn): readonly Item[] {
-  return [...turn.earlier, ...ownItems(turn)].map(withSummary);
+  return [...earlierItems(turn), ...ownItems(turn)].map(withSummary);
+}
+
+function earlierItems({ earlier, removed = [] }: ResponsesTurn): readonly Item[] {
+  if (removed.length === 0) return earlier;
+  const out = new Set<unknown>(removed);
+  return earlier.filter(({ id }) => !out.has(id));
 }
 
 /**
  * The input of a turn with items in the place of references. What stands in the conversation already is not
  * said again, so that many references to one long item make no longer conversation than one.
  */
-export function ownItems({ body, earlier, referable }: ResponsesTurn): readonly Item[] {
+export function ownItems(turn: ResponsesTurn): readonly Item[] {
+  const { body, referable } = turn;
   const input = inputItems(body);
   if (!input.some((item) => referredId(item) !== undefined)) return input;
   const known = new Map<string, Item>();
   for (const item of [...referable, ...input]) noteItem(known, item);
-  const said = new Set(earlier.map(({ id }) => id));
+  const said = new Set(earlierItems(turn).map(({ id }) => id));
   return input.flatMap((item, at) => {
     const id = referredId(item);
     if (id === undefined) {
@@ -54,7 +61,7 @@ function notFound(at: number, id: string): GatewayError {
 /** Calls without outputs behind them, and outputs without calls before them, have no place in a conversation. */
 export function assertCalled(turn: ResponsesTurn): void {
   const called = new Set<unknown>();
-  for (const item of turn.earlier) noteCall(called, item);
+  for (const item of earlierItems(turn)) noteCall(called, item);
   for (const [at, item] of ownItems(turn).entries()) {
     noteCall(called, item);
     if (!OUTPUTS.has(typeOfItem(item)) || called.has(item.call_id)) continue;

@@ -74,6 +74,7 @@ export class ResponseKeeping {
       id: response.id,
       ownBytes: inputBytes + said.length,
       chainBytes,
+      conversationId: place?.conversationId,
     });
   }
 

@@ -95,6 +95,8 @@ export interface LongBodyParts {
   readonly earlier: StoredItems;
   readonly referable: StoredItems;
   readonly place: ChainPlace | undefined;
+  /** Ids of earlier items that were taken out of the conversation. */
+  readonly removed: readonly string[];
 }
 
 /** Reads the text of a turn. */

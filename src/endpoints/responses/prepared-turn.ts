@@ -10,7 +10,13 @@ import { compactionOf } from "./compaction.ts";
 import { referredId } from "./item-references.ts";
 import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
 import { checkResponses, filledResponses } from "./preset.ts";
-import { type Item, inputItems, type ResponsesBody, type ResponsesTurn } from "./request.ts";
+import {
+  conversationIdOf,
+  type Item,
+  inputItems,
+  type ResponsesBody,
+  type ResponsesTurn,
+} from "./request.ts";
 import { assertResponses } from "./request-checks.ts";
 import type { ChainPlace, ResponseStore, StoredItems } from "./response-store.ts";
 import { responseOfItem } from "./stored-items.ts";
@@ -21,6 +27,7 @@ const MAX_REFERRED_RESPONSES = 1_000;
 /** What of the store a request builds on. */
 export interface StoredNeeds {
   readonly previousId: string | undefined;
+  readonly conversationId: string | undefined;
   /** Responses whose items it refers to. */
   readonly referredIds: readonly string[];
 }
@@ -38,8 +45,9 @@ export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
     const message = `input refers to items of more than ${MAX_REFERRED_RESPONSES} responses.`;
     throw new GatewayError("invalid_body", message, { param: "input" });
   }
-  const isFree = previousId === undefined && referred.size === 0;
-  return isFree ? undefined : { previousId, referredIds: [...referred] };
+  const conversationId = conversationIdOf(body);
+  const isFree = (previousId ?? conversationId) === undefined && referred.size === 0;
+  return isFree ? undefined : { previousId, conversationId, referredIds: [...referred] };
 }
 
 /** A request with what it builds on, short enough for the event loop. */
@@ -108,16 +116,23 @@ export class TurnPreparation {
     const { store } = this.#dependencies;
     const takenRate = context.takenRate ?? (await admit());
     const { organizationId } = context.caller.key;
-    const { previousId, referredIds } = needs;
-    const conversation =
-      previousId === undefined ? undefined : await store.conversation(organizationId, previousId);
+    const { previousId, conversationId, referredIds } = needs;
+    const ofConversation =
+      conversationId === undefined
+        ? undefined
+        : await store.ofConversation(organizationId, conversationId);
+    const before =
+      previousId === undefined
+        ? ofConversation
+        : await store.conversation(organizationId, previousId);
     const referable = await store.itemsOf(organizationId, referredIds);
-    const earlier = conversation?.items ?? { pieces: [], byteLength: 0 };
-    const place = conversation?.place;
-    const parts = { earlier, referable, place };
+    const earlier = before?.items ?? { pieces: [], byteLength: 0 };
+    const place = before?.place;
+    const removed = ofConversation?.removedItems ?? [];
+    const parts = { earlier, referable, place, removed };
     const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
     if (isShort && !(body instanceof LongResponses)) {
-      const turn = { body, earlier: parsed(earlier), referable: parsed(referable) };
+      const turn = { body, earlier: parsed(earlier), referable: parsed(referable), removed };
       return { body: this.#short(turn, place), takenRate };
     }
     return { body: await this.#readLong(context, parts), takenRate };
@@ -131,10 +146,10 @@ export class TurnPreparation {
   /** The thread reads one JSON text with all parts of the turn. */
   async #readLong(
     context: RequestContext,
-    { earlier, referable, place }: LongBodyParts,
+    { earlier, referable, place, removed }: LongBodyParts,
   ): Promise<LongResponses> {
     const { log, request, caller } = context;
-    const bytes = turnText(earlier, referable, ownBytes(context));
+    const bytes = turnText({ earlier, referable, removed }, ownBytes(context));
     const release = log.releaseBody;
     const { longBodies, isCompacted } = this.#dependencies;
     const owner = caller.key.organizationId;
@@ -156,8 +171,7 @@ const TEXT = new TextEncoder();
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 function turnText(
-  earlier: StoredItems,
-  referable: StoredItems,
+  { earlier, referable, removed }: Omit<LongBodyParts, "place">,
   body: readonly Uint8Array[],
 ): SharedBytes {
   const writer = new SharedBytesWriter();
@@ -166,7 +180,7 @@ function turnText(
     for (const piece of pieces) writer.push(piece);
   };
   add('{"earlier":[', earlier.pieces);
-  add('],"referable":[', referable.pieces);
+  add(`],"removed":${JSON.stringify(removed)},"referable":[`, referable.pieces);
   const [first = new Uint8Array(), ...rest] = body;
   const isMarked = BYTE_ORDER_MARK.every((byte, at) => first[at] === byte);
   add('],"body":', [isMarked ? first.subarray(BYTE_ORDER_MARK.length) : first, ...rest]);

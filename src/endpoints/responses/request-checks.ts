@@ -6,6 +6,7 @@ import { referredId } from "./item-references.ts";
 import { isProviderTool } from "./provider-tools.ts";
 import {
   chosenHere,
+  conversationIdOf,
   type Item,
   inputItems,
   isOffered,
@@ -59,7 +60,7 @@ const PARTS: Readonly<Record<string, Readonly<Record<string, MemberType>>>> = {
 const FILE_MEMBERS = ["file_data", "file_url", "file_id"];
 
 /** What would be broken in silence if it was left out. */
-const UNSUPPORTED = ["conversation", "prompt", "moderation"];
+const UNSUPPORTED = ["prompt", "moderation"];
 
 const INCLUDABLE: ReadonlySet<string> = new Set([
   "reasoning.encrypted_content",
@@ -84,10 +85,14 @@ export function assertResponses(body: ResponsesBody): void {
   if (body.background === true && body.store === false) {
     throw invalid("background", "needs a response that is stored, and store is false");
   }
+  if (conversationIdOf(body) !== undefined) {
+    if (body.previous_response_id) throw invalid("conversation", "excludes previous_response_id");
+    if (body.store === false) throw invalid("conversation", "needs a response that is stored");
+  }
   body.include?.forEach((name, at) => {
     if (!INCLUDABLE.has(name)) throw invalid(`include.${at}`, "is not known");
   });
-  for (const [at, item] of inputItems(body).entries()) assertItem(item, `input.${at}`);
+  assertItems(inputItems(body), "input");
   if ((body.max_tool_calls ?? 0) > MAX_TOOL_CALLS) {
     throw invalid("max_tool_calls", `must be at most ${MAX_TOOL_CALLS}`);
   }
@@ -105,6 +110,11 @@ export function assertChat(chat: ChatRequest): void {
   if (messages.every(({ role }) => role === "system" || role === "developer")) {
     if (messages.length === 0) throw invalid("input", "is required");
   }
+}
+
+/** @param place the field that holds them. Throws 400. */
+export function assertItems(items: readonly Item[], place: string): void {
+  for (const [at, item] of items.entries()) assertItem(item, `${place}.${at}`);
 }
 
 function assertItem(item: Item, place: string): void {
@@ -213,7 +223,7 @@ function invalid(param: string, what: string): GatewayError {
 }
 
 function unsupported(param: string, what = ""): GatewayError {
-  return new GatewayError("unsupported_parameter", `${param}${what} is not supported yet.`, {
+  return new GatewayError("unsupported_parameter", `${param}${what} is not supported.`, {
     param,
   });
 }

@@ -11,6 +11,7 @@ export interface ResponsesBody {
   readonly input?: string | readonly Item[] | null;
   readonly instructions?: string | null;
   readonly previous_response_id?: string | null;
+  readonly conversation?: string | { readonly id: string } | null;
   readonly stream?: boolean | null;
   readonly store?: boolean | null;
   readonly background?: boolean | null;
@@ -92,6 +93,8 @@ export interface ResponsesTurn {
   readonly body: ResponsesBody;
   /** Input and output of the response that it continues from, and of those before it. */
   readonly earlier: readonly Item[];
+  /** Ids of earlier items that were taken out of the conversation. */
+  readonly removed?: readonly string[];
   /** Items of other responses, to which item references may point. */
   readonly referable: readonly Item[];
 }
@@ -99,6 +102,11 @@ export interface ResponsesTurn {
 /** The type of an item; the short form of a message has none. */
 export function typeOfItem({ type }: Item): string {
   return type ?? "message";
+}
+
+/** The conversation that a request names. */
+export function conversationIdOf({ conversation }: ResponsesBody): string | undefined {
+  return typeof conversation === "string" ? conversation : conversation?.id;
 }
 
 /** The input as items. */

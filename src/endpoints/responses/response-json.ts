@@ -2,6 +2,7 @@ import type { Usage } from "../../lib/usage.ts";
 import type { FinishReason } from "../../providers/interface.ts";
 import { isProviderTool } from "./provider-tools.ts";
 import {
+  conversationIdOf,
   isOfferedInPassing,
   isRunHere,
   type ResponsesBody,
@@ -114,8 +115,10 @@ export function usageOf(usage: Usage, cost: number): Fields {
 /** What a response repeats of its request, with what holds where that says nothing: members in JSON. */
 export function echoOf(body: ResponsesBody): string {
   const { tools, text, reasoning, tool_choice: choice } = body;
+  const conversationId = conversationIdOf(body);
   const echo = {
     previous_response_id: body.previous_response_id ?? null,
+    ...(conversationId !== undefined && { conversation: { id: conversationId } }),
     instructions: body.instructions ?? null,
     tools: (tools ?? []).flatMap(echoedTool),
     tool_choice: typeof choice === "string" ? choice : echoedChoice(choice),

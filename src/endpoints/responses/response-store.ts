@@ -1,5 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import type { KeptResponse, StatementEffect } from "../../../db/ledger/effects.ts";
+import { findConversation } from "../../../db/queries/conversations.ts";
 import {
   type ChainPiece,
   type ContentKind,
@@ -38,10 +39,20 @@ export interface StoredItems {
 
 /** Where a response stands in its conversation. */
 export interface ChainPlace {
-  readonly previousId: string;
+  /** Null at the beginning of a conversation. */
+  readonly previousId: string | null;
   readonly chainId: string;
+  /** Set where it becomes part of a conversation: behind what is the last of that when it is charged. */
+  readonly conversationId?: string;
   /** Of all items before it. */
   readonly chainBytes: number;
+}
+
+interface ConversationItems {
+  readonly items: StoredItems;
+  readonly place: ChainPlace;
+  /** Ids of items that were taken out. */
+  readonly removedItems: readonly string[];
 }
 
 type PlainPiece = Omit<ContentPiece, "sealed"> & { readonly plain: Uint8Array };
@@ -127,7 +138,7 @@ export class ResponseStore {
     const found = await findResponse(this.#sql, organizationId, id);
     if (found === undefined) throw previousNotFound(id);
     const { chainId, chainBytes } = found;
-    if (chainBytes > MAX_STORED_INPUT_BYTES) throw tooLong("previous_response_id");
+    if (chainBytes > MAX_STORED_INPUT_BYTES) throw storedTooLong("previous_response_id");
     const items = await this.#inTurn(organizationId, chainBytes, async () => {
       const { pieces, isWhole } = await readChain(this.#sql, organizationId, id);
       if (!isWhole) throw previousNotFound(id);
@@ -136,11 +147,31 @@ export class ResponseStore {
     return { items, place: { previousId: id, chainId, chainBytes } };
   }
 
+  /**
+   * All items of a conversation, those too that were taken out, and the place behind them. Throws 404 where there is no
+   * such conversation, and 413.
+   */
+  async ofConversation(organizationId: string, id: string): Promise<ConversationItems> {
+    const found = await findConversation(this.#sql, organizationId, id);
+    if (found === undefined) throw conversationNotFound(id);
+    const { lastId: previousId, bytes: chainBytes, removedItems } = found;
+    if (chainBytes > MAX_STORED_INPUT_BYTES) throw storedTooLong("conversation");
+    const items =
+      previousId === null
+        ? NOTHING
+        : await this.#inTurn(organizationId, chainBytes, async () => {
+            const { pieces } = await readChain(this.#sql, organizationId, previousId);
+            return this.#open(pieces);
+          });
+    const place = { previousId, chainId: id, chainBytes, conversationId: id };
+    return { items, place, removedItems };
+  }
+
   /** The items of responses; those that are gone, or not the organization's, are left out. Throws 413. */
   async itemsOf(organizationId: string, ids: readonly string[]): Promise<StoredItems> {
     if (ids.length === 0) return NOTHING;
     const bytes = await sizeOfResponses(this.#sql, organizationId, ids);
-    if (bytes > MAX_STORED_INPUT_BYTES) throw tooLong("input");
+    if (bytes > MAX_STORED_INPUT_BYTES) throw storedTooLong("input");
     return this.#inTurn(organizationId, bytes, async () =>
       this.#open(await readContents(this.#sql, organizationId, ids, ["input", "output"])),
     );
@@ -248,11 +279,16 @@ function previousNotFound(id: string): GatewayError {
   });
 }
 
+export function conversationNotFound(id: string): GatewayError {
+  const message = `There is no conversation ${JSON.stringify(id)}.`;
+  return new GatewayError("conversation_not_found", message, { param: "conversation" });
+}
+
 export function responseNotFound(): GatewayError {
   return new GatewayError("response_not_found", "There is no such response.");
 }
 
-function tooLong(param: string): GatewayError {
+export function storedTooLong(param: string): GatewayError {
   const message = `The stored items that the request builds on take more than ${MAX_STORED_INPUT_BYTES} bytes.`;
   return new GatewayError("input_too_long", message, { param });
 }

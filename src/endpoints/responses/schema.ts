@@ -7,7 +7,7 @@ const MAX_FALLBACK_MODELS = 16;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_ID_CHARACTERS = 256;
 
-const item = Type.Object(
+export const inputItem = Type.Object(
   { type: optional(Type.String()), id: optional(Type.String({ maxLength: MAX_ID_CHARACTERS })) },
   {
     description:
@@ -52,8 +52,14 @@ export const responsesBody = Type.Object(
     model: optional(
       Type.String({ description: "Needed, and looked at, where `models` is not given" }),
     ),
-    input: optional(Type.Union([Type.String(), Type.Array(item)])),
+    input: optional(Type.Union([Type.String(), Type.Array(inputItem)])),
     instructions: optional(Type.String()),
+    conversation: optional(
+      Type.Union([
+        Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS }),
+        Type.Object({ id: Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS }) }),
+      ]),
+    ),
     previous_response_id: optional(Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS })),
     stream: optional(Type.Boolean()),
     stream_options: optional(Type.Object({ include_obfuscation: optional(Type.Boolean()) })),

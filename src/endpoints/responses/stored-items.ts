@@ -77,13 +77,21 @@ export interface PageOptions {
   readonly limit: number;
   readonly order: "asc" | "desc";
   readonly after: string | undefined;
+  /** Ids of items that are left out. */
+  readonly removed?: readonly string[];
+  /** The one item that is asked for, in the place of a page. */
+  readonly only?: string;
 }
 
-/** A page of a list of items, as JSON; its body is null where there is no item `after`. */
+/** A page of a list of items, or one of them, as JSON; its body is null where there is no such item. */
 export const itemsPage = new AnswerRead(
   import.meta.url,
-  (json, { limit, order, after }: PageOptions): { readonly body: string | null } => {
-    const items = JSON.parse(`[${json}]`) as Item[];
+  (json, { limit, order, after, removed, only }: PageOptions): { readonly body: string | null } => {
+    const items = itemsIn(json, removed);
+    if (only !== undefined) {
+      const found = items.find(({ id }) => id === only);
+      return { body: found === undefined ? null : JSON.stringify(found) };
+    }
     if (order === "desc") items.reverse();
     const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
     if (after !== undefined && from === 0) return { body: null };
@@ -98,3 +106,11 @@ export const itemsPage = new AnswerRead(
     return { body: JSON.stringify(page) };
   },
 );
+
+/** Items but for those that were taken out. */
+function itemsIn(json: string, removed: readonly string[] = []): Item[] {
+  const items = JSON.parse(`[${json}]`) as Item[];
+  if (removed.length === 0) return items;
+  const out = new Set<unknown>(removed);
+  return items.filter(({ id }) => !out.has(id));
+}

@@ -129,6 +129,14 @@ export const instanceStatements: readonly ModelledStatement[] = [
       return written(0);
     },
   },
+  {
+    name: "fail background responses",
+    begins: "UPDATE background_responses b SET state = CASE WHEN r.is_kept",
+    // No request of a schedule is for one.
+    look() {
+      return written(0);
+    },
+  },
   ...(["alone", "shared"] as const).map(
     (mode): ModelledStatement => ({
       name: "take advisory lock",

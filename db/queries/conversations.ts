@@ -1,0 +1,77 @@
+import type { Database } from "../client.ts";
+import { CONTENTS_KEPT } from "./responses.ts";
+
+export interface ConversationRecord {
+  readonly id: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  /** The response that was added last. */
+  readonly lastId: string | null;
+  /** Of all its items. */
+  readonly bytes: number;
+  /** Ids of items that were taken out. */
+  readonly removedItems: readonly string[];
+}
+
+export async function insertConversation(
+  sql: Database,
+  organizationId: string,
+  { id, metadata }: Pick<ConversationRecord, "id" | "metadata">,
+): Promise<void> {
+  await sql`INSERT INTO conversations (id, organization_id, metadata)
+    VALUES (${id}, ${organizationId}, ${JSON.stringify(metadata)}::text::jsonb)`;
+}
+
+/** Undefined where the organization has none of that id. */
+export async function findConversation(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<ConversationRecord | undefined> {
+  const [row] = await sql<
+    {
+      metadata: Record<string, string>;
+      created_at: number;
+      last_id: string | null;
+      bytes: string | null;
+      removed: string[];
+    }[]
+  >`SELECT c.metadata, extract(epoch FROM c.created_at)::bigint::float8 AS created_at, c.last_id,
+      r.chain_bytes::text AS bytes,
+      ARRAY(SELECT item_id FROM removed_items i WHERE i.conversation_id = c.id) AS removed
+    FROM conversations c LEFT JOIN responses r ON r.id = c.last_id
+    WHERE c.id = ${id} AND c.organization_id = ${organizationId}`;
+  if (row === undefined) return undefined;
+  const { metadata, created_at: createdAt, last_id: lastId, bytes, removed } = row;
+  return { id, metadata, createdAt, lastId, bytes: Number(bytes ?? 0), removedItems: removed };
+}
+
+/** False where the organization has none of that id. */
+export async function updateConversation(
+  sql: Database,
+  organizationId: string,
+  { id, metadata }: Pick<ConversationRecord, "id" | "metadata">,
+): Promise<boolean> {
+  const updated = await sql`UPDATE conversations
+    SET metadata = ${JSON.stringify(metadata)}::text::jsonb
+    WHERE id = ${id} AND organization_id = ${organizationId}`;
+  return updated.count > 0;
+}
+
+/** The same. What it consists of is then kept as long as any response. */
+export async function deleteConversation(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<boolean> {
+  const [row] = await sql<{ is_deleted: boolean }[]>`
+    SELECT delete_conversation(${id}, ${organizationId}, ${CONTENTS_KEPT}::interval) AS is_deleted`;
+  return row!.is_deleted;
+}
+
+/** Notes that an item is not part of the conversation any more. */
+export async function removeItem(sql: Database, id: string, itemId: string): Promise<void> {
+  await sql`INSERT INTO removed_items (conversation_id, item_id)
+    SELECT id, ${itemId} FROM conversations WHERE id = ${id} ON CONFLICT DO NOTHING`;
+}
