@@ -43,13 +43,13 @@ export interface CostBound {
 }
 
 /**
- * Runs once, when money is held, however the request is answered then. Rejects with the error of the request, and
- * with the signal's reason.
+ * Runs once, when money is held, however the request is answered then. Resolves false where it failed in part, so that
+ * the answer is not kept for equal requests. Rejects with the error of the request, and with the signal's reason.
  */
 export type Preparation = (call: {
   readonly requestId: string;
   readonly signal: AbortSignal;
-}) => Promise<void>;
+}) => Promise<boolean>;
 
 /** What the charge of an answer adds to it. */
 export interface AnswerFacts {

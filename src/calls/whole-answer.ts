@@ -108,7 +108,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   async prepare(preparation: Preparation): Promise<void> {
     const { requestId, clientSignal } = this.#admitted;
     try {
-      await preparation({ requestId, signal: this.signal });
+      const isWhole = await preparation({ requestId, signal: this.signal });
+      if (!isWhole) this.#admitted.keeping?.end();
     } catch (error) {
       throw clientSignal.aborted ? clientClosed(error) : error;
     }

@@ -120,7 +120,7 @@ function answer({ method, body }: { method: string; body: Fields }): Response {
   return new Response(text, { headers: { "content-type": "text/event-stream" } });
 }
 
-const chat = (body: Fields = {}, init: { key?: string; signal?: AbortSignal } = {}) =>
+const chat = (body: Fields = {}, init: RequestInit & { key?: string } = {}) =>
   gateway.request(
     "POST",
     "/v1/chat/completions",
@@ -231,6 +231,23 @@ describe("a chat with the plugin", () => {
       expect(logged.join("\n")).not.toContain("kettles");
     },
   );
+
+  test("is kept in the response cache with its annotations, unless the search failed", async () => {
+    const headers = { "x-gateway-cache": "on" };
+    const cached = (stream: boolean) =>
+      chat({ stream, messages: [{ role: "user", content: "Cached kettles?" }] }, { headers });
+    const marks: (string | null)[] = [];
+    searches.answer = () => new Response("no", { status: 503 });
+    for (const stream of [false, true, false, true]) {
+      if (marks.length === 2) searches.answer = () => results("one");
+      const response = await cached(stream);
+      const text = await response.text();
+      expect(text.includes("url_citation")).toBe(marks.length >= 2);
+      marks.push(response.headers.get("x-gateway-cache"));
+    }
+    expect(marks.map((mark) => mark === "hit")).toEqual([false, false, false, true]);
+    expect(searches.searches).toHaveLength(3);
+  });
 
   test("is searched for once however many candidates are tried", async () => {
     failures = 1;

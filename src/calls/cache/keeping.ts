@@ -78,6 +78,7 @@ export class AnswerKeeping {
   }
 
   async #keep(text: string | undefined): Promise<void> {
+    if (this.#hasEnded) return;
     const { answers, place, generation, order } = this.#parts;
     const metered = this.#metered;
     if (text === undefined || metered === undefined || generation === undefined) return this.end();

@@ -67,10 +67,11 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   async #prepare(): Promise<void> {
-    const { preparation, requestId } = this.#admitted;
+    const { preparation, requestId, keeping } = this.#admitted;
     if (preparation === undefined) return;
     try {
-      await preparation({ requestId, signal: this.#abort.signal });
+      const isWhole = await preparation({ requestId, signal: this.#abort.signal });
+      if (!isWhole) keeping?.end();
     } catch (error) {
       throw this.#abort.aborted ? clientClosed(error) : error;
     }

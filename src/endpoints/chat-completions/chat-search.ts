@@ -71,6 +71,7 @@ export class ChatSearch {
       if (!(error instanceof SearchFailed)) throw error;
       this.#addition = `${error.message} Answer without it, and say so where the answer needs it.`;
     }
+    return this.#isCharged;
   };
 
   /** Of an answer: each link of the text to a result, and each result that it does not link to. */
