@@ -187,6 +187,8 @@ export interface OrganizationSettings {
   readonly fileQuotaBytes: number | null;
   readonly maxKeys: number | null;
   readonly maxWebhooks: number | null;
+  /** Its models may be offered tools that operate a computer. */
+  readonly mayUseComputer: boolean;
   readonly isSuspended: boolean;
 }
 
@@ -246,6 +248,13 @@ export async function changeOrganization(
   return true;
 }
 
+/** Whether its models may be offered tools that operate a computer. */
+export async function mayUseComputer(sql: Database, organizationId: string): Promise<boolean> {
+  const [row] = await sql<{ may_use_computer: boolean }[]>`
+    SELECT may_use_computer FROM organizations WHERE id = ${organizationId}`;
+  return row?.may_use_computer === true;
+}
+
 export function suspendedOrganizations(): Query<string[]> {
   return {
     name: "organizations-suspended",
@@ -266,6 +275,7 @@ interface OrganizationRow {
   readonly file_quota_bytes: bigint | null;
   readonly max_keys: number | null;
   readonly max_webhooks: number | null;
+  readonly may_use_computer: boolean;
   readonly key_count: number;
   readonly suspended_at: Date | null;
   readonly created_at: Date;
@@ -276,7 +286,7 @@ interface OrganizationRow {
 }
 
 function columns(sql: Database) {
-  return sql`o.id, o.name, o.plan, o.fee_basis_points, o.file_quota_bytes, o.max_keys, o.max_webhooks,
+  return sql`o.id, o.name, o.plan, o.fee_basis_points, o.file_quota_bytes, o.max_keys, o.max_webhooks, o.may_use_computer,
     o.key_count, o.suspended_at, o.created_at, a.credit_nano, a.posted_nano, a.credit_limit_nano,
     (SELECT jsonb_object_agg(key_id, guardrail_id) FROM guardrail_defaults
       WHERE organization_id = o.id) AS guardrails`;
@@ -291,6 +301,7 @@ function operated(row: OrganizationRow): OperatedOrganization {
     fileQuotaBytes: row.file_quota_bytes === null ? null : Number(row.file_quota_bytes),
     maxKeys: row.max_keys,
     maxWebhooks: row.max_webhooks,
+    mayUseComputer: row.may_use_computer,
     isSuspended: row.suspended_at !== null,
     keyCount: row.key_count,
     creditNano: row.credit_nano,
@@ -310,6 +321,7 @@ function settingColumns(changed: Partial<OrganizationSettings>): Record<string, 
   if (changed.fileQuotaBytes !== undefined) columns.file_quota_bytes = changed.fileQuotaBytes;
   if (changed.maxKeys !== undefined) columns.max_keys = changed.maxKeys;
   if (changed.maxWebhooks !== undefined) columns.max_webhooks = changed.maxWebhooks;
+  if (changed.mayUseComputer !== undefined) columns.may_use_computer = changed.mayUseComputer;
   return columns as Record<string, never>;
 }
 

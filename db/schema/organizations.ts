@@ -25,6 +25,8 @@ export const organizations = pgTable(
     maxKeys: integer("max_keys"),
     /** Null: the default limit on webhooks. */
     maxWebhooks: integer("max_webhooks"),
+    /** Whether its models may be offered tools that operate a computer. */
+    mayUseComputer: boolean("may_use_computer").notNull().default(false),
     /** API keys that are not deleted; the trigger count_api_keys maintains it. */
     keyCount: integer("key_count").notNull().default(0),
     /** Null: not suspended. Calls of a suspended organization's keys are refused. */

@@ -58,10 +58,15 @@ const limits = {
   ),
 };
 
+const computerUse = Type.Boolean({
+  description: "Whether its requests may offer models tools that operate a computer",
+});
+
 const createOrganizationBody = Type.Object(
   {
     name,
     plan: Type.Optional(plan),
+    computer_use: Type.Optional(computerUse),
     starting_credit_usd: Type.Optional(Type.Number({ minimum: 0, maximum: MAX_AMOUNT_USD })),
     ...limits,
   },
@@ -89,6 +94,7 @@ const changeOrganizationBody = Type.Object(
         },
       ),
     ),
+    computer_use: Type.Optional(computerUse),
     ...limits,
   },
   { additionalProperties: false, examples: [{ plan: "enterprise", credit_limit_usd: 500 }] },
@@ -138,6 +144,7 @@ const organization = Type.Object({
   overrides: Type.Array(Type.String(), {
     description: "Fields that are set for this organization alone",
   }),
+  computer_use: computerUse,
   suspended: Type.Boolean(),
   balance_usd: Type.Number(),
   key_count: Type.Integer(),
@@ -377,6 +384,7 @@ interface OrganizationBody {
   readonly max_keys?: number | null;
   readonly max_webhooks?: number | null;
   readonly credit_limit_usd?: number | null;
+  readonly computer_use?: boolean;
   readonly suspended?: boolean;
   readonly guardrail?: string | null;
   readonly key_guardrails?: Readonly<Record<string, string | null>>;
@@ -395,6 +403,7 @@ function organizationChangeOf(body: OrganizationBody): OrganizationChange {
   if (body.file_quota_bytes !== undefined) change.fileQuotaBytes = body.file_quota_bytes;
   if (body.max_keys !== undefined) change.maxKeys = body.max_keys;
   if (body.max_webhooks !== undefined) change.maxWebhooks = body.max_webhooks;
+  if (body.computer_use !== undefined) change.mayUseComputer = body.computer_use;
   if (body.suspended !== undefined) change.isSuspended = body.suspended;
   if (body.credit_limit_usd !== undefined) {
     change.creditLimitNano =
@@ -454,6 +463,7 @@ export function organizationShape(organization: OperatedOrganization) {
     max_webhooks: maxWebhooks ?? DEFAULT_MAX_WEBHOOKS,
     credit_limit_usd: creditLimitNano === null ? null : usdNumber(creditLimitNano),
     overrides: Object.entries(overrides).flatMap(([field, value]) => (value === null ? [] : field)),
+    computer_use: organization.mayUseComputer,
     suspended: organization.isSuspended,
     balance_usd: usdNumber(organization.balanceNano),
     key_count: organization.keyCount,

@@ -1,4 +1,6 @@
 import { join } from "node:path";
+import type { Database } from "../../db/client.ts";
+import { mayUseComputer } from "../../db/queries/organizations.ts";
 import { version } from "../../package.json";
 import type { GatewayConfig } from "../config.ts";
 import { createEgressFetch } from "../egress/fetch.ts";
@@ -30,12 +32,13 @@ export function composeTools(
   options: Keys & {
     readonly config: GatewayConfig;
     readonly telemetry: Telemetry;
+    readonly sql: Database;
     readonly stores: VectorStores;
     readonly files: FileParts;
     onError(error: unknown): void;
   },
 ): HostedServices & { close(): void } {
-  const { config, stores, files, onError } = options;
+  const { config, stores, files, sql, onError } = options;
   const { webSearch, close } = composeWebSearch(options);
   const codeInterpreter = new CodeInterpreter({
     settings: config.codeInterpreter,
@@ -55,6 +58,7 @@ export function composeTools(
   };
   return {
     ...{ registry, prices, webSearch },
+    mayUseComputer: (organizationId) => mayUseComputer(sql, organizationId),
     close() {
       close();
       codeInterpreter.close();

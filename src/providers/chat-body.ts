@@ -25,6 +25,8 @@ export interface ItemsRequest {
   readonly include: readonly string[];
   /** Of tools that the provider runs. */
   readonly maxToolCalls: number | undefined;
+  /** The model that operates a computer takes no conversation that must not be cut. */
+  readonly truncation: "auto" | undefined;
 }
 
 /**

@@ -9,6 +9,8 @@ export interface HostedServices {
   readonly prices: ToolPrices;
   /** Undefined where the gateway does not search the web. */
   readonly webSearch: WebSearch | undefined;
+  /** Whether the operator lets an organization's models have tools that operate a computer. */
+  mayUseComputer(organizationId: string): Promise<boolean>;
 }
 
 /** The plan with what the gateway asks for its own tools in the place of what providers ask for theirs. */

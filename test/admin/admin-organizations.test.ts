@@ -31,6 +31,7 @@ describe("organizations", () => {
       max_webhooks: 100,
       credit_limit_usd: 0,
       overrides: [],
+      computer_use: false,
       suspended: false,
       balance_usd: 2.5,
       key_count: 2,
@@ -192,6 +193,16 @@ describe("a change", () => {
     await patch(organization.id, { max_keys: 0 });
     await expectError(await create(), 403, "quota_exceeded");
   });
+});
+
+test("an organization may use computer tools when an operator says so, until that is taken back", async () => {
+  const { organization } = await gateway.addOrganization();
+  for (const computer_use of [true, false]) {
+    expect(await json(await patch(organization.id, { computer_use }))).toMatchObject({
+      computer_use,
+    });
+  }
+  expect((await patch(organization.id, { computer_use: "yes" })).status).toBe(400);
 });
 
 describe("a suspended organization", () => {

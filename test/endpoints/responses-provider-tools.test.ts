@@ -378,3 +378,69 @@ test("a long conversation is sent in the same form", async () => {
   ]);
   expect(body).toMatchObject({ tools: [{ type: "web_search" }], max_tool_calls: 2 });
 });
+
+describe("a tool that operates a computer", () => {
+  const tool = {
+    type: "computer_use_preview",
+    display_width: 1024,
+    display_height: 768,
+    environment: "browser",
+  };
+  const call = {
+    id: "cu_1",
+    type: "computer_call",
+    call_id: "call_1",
+    action: { type: "click", x: 1, y: 2, button: "left" },
+    pending_safety_checks: [],
+    status: "completed",
+  };
+  const may = async (computer_use: boolean) => {
+    await gateway.sql`UPDATE organizations SET may_use_computer = ${computer_use}`;
+  };
+
+  test.each(["computer_use_preview", "computer"])(
+    "is refused to organizations that may not have it: %s",
+    async (type) => {
+      await may(false);
+      const long = [{ role: "user", content: "word ".repeat(60_000) }];
+      for (const input of ["hello", long]) {
+        const tools = [
+          { type: "function", name: "look" },
+          { ...tool, type },
+        ];
+        const response = await post({ input, tools });
+        expect(response.status).toBe(403);
+        expect(await response.json()).toMatchObject({
+          error: { type: "permission_error", code: "tool_not_allowed", param: "tools.1.type" },
+        });
+      }
+      expect(asked).toEqual([]);
+    },
+  );
+
+  test("is passed to OpenAI for those that may, and its calls and pictures with it", async () => {
+    await may(true);
+    answer = () => Response.json(wholeOf([call]));
+    const { body } = await respond({ tools: [tool], truncation: "auto" });
+    expect(asked[0]).toMatchObject({
+      path: "/responses",
+      body: { tools: [tool], truncation: "auto" },
+    });
+    expect(asked[0]!.body.max_tool_calls).toBeUndefined();
+    const [shown] = body.output as Fields[];
+    expect(shown).toEqual({ ...call, id: expect.stringMatching(/^cu_[0-9a-f]{32}00$/) });
+    const screenshot = { type: "computer_screenshot", image_url: "data:image/png;base64,aGVsbG8=" };
+    const output = { type: "computer_call_output", call_id: "call_1", output: screenshot };
+    await respond({ previous_response_id: body.id, input: [output], tools: [tool] });
+    expect((asked.at(-1)!.body.input as Fields[]).slice(1)).toEqual([shown!, output]);
+  });
+
+  test("is 400 for a model that lacks it", async () => {
+    await may(true);
+    const response = await post({ model: "test/other", tools: [tool] });
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({
+      error: { code: "unsupported_parameter", param: "tools.0.type" },
+    });
+  });
+});

@@ -2,4 +2,5 @@
 export const noTools = {
   prices: { webSearchFemto: 0n, fileSearchFemto: 0n },
   webSearch: undefined,
+  mayUseComputer: async () => false,
 };

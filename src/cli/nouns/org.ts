@@ -111,6 +111,7 @@ const update: Command = {
     "credit-limit-usd": { value: "X", meaning: "how far the balance may go below zero, or none" },
     "max-keys": { value: "N", meaning: "API keys it may have, or default" },
     "max-webhooks": { value: "N", meaning: "webhooks it may have, or default" },
+    "computer-use": { value: "BOOLEAN", meaning: "whether models may be offered computer tools" },
     suspended: { value: "BOOLEAN", meaning: "true refuses every call of its keys" },
   },
   run: ({ options }, context) => {
@@ -136,6 +137,7 @@ const update: Command = {
           ["Credit limit", creditLimit === null ? "none" : `${creditLimit} USD`],
           ["Keys at most", String(data.max_keys)],
           ["Webhooks at most", String(data.max_webhooks)],
+          ["Computer tools", data.computer_use ? "yes" : "no"],
           ["Suspended", data.suspended ? "yes" : "no"],
         ]),
       };
@@ -149,7 +151,10 @@ function readChange(options: CommandInput["options"]): OrganizationChange {
   const count = (option: string, maximum = MAX_COUNT) =>
     readOverride(options[option], (text) => readWholeNumber(option, text, 0, maximum));
   const limit = options["credit-limit-usd"];
-  const suspended = readChoice("suspended", options.suspended, ["true", "false"] as const);
+  const flag = (option: string) => {
+    const text = readChoice(option, options[option], ["true", "false"] as const);
+    return text === undefined ? undefined : text === "true";
+  };
   const change = {
     name: options.name === undefined ? undefined : readName("name", options.name),
     plan: readChoice("plan", options.plan, PLANS),
@@ -160,7 +165,8 @@ function readChange(options: CommandInput["options"]): OrganizationChange {
     maxKeys: count("max-keys"),
     maxWebhooks: count("max-webhooks"),
     creditLimitNano: limit === NO_LIMIT ? null : readLimitNano("credit-limit-usd", limit),
-    isSuspended: suspended === undefined ? undefined : suspended === "true",
+    mayUseComputer: flag("computer-use"),
+    isSuspended: flag("suspended"),
   };
   return Object.fromEntries(
     Object.entries(change).filter(([, value]) => value !== undefined),

@@ -10,6 +10,7 @@ import { PaidCall, type PaidCallDependencies } from "../../calls/run-call.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import type { ModelTerms } from "../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../lib/clock.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
 import { streamedUnasked } from "../../providers/transport/call-failures.ts";
@@ -19,15 +20,15 @@ import { costBound, countedUsage } from "../chat-completions/cost-bound.ts";
 import { conversationHead, LONG_BODY, statedOutputLimit } from "../chat-completions/request.ts";
 import { assertScreenable } from "../chat-completions/request-checks.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { paidRoute, type TakeOver } from "../paid-route.ts";
+import { type Prepare, type PreparedBody, paidRoute, type TakeOver } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { HostedTools } from "./hosted-tools.ts";
 import { ResponseKeeping } from "./keep-response.ts";
 import { KeptResponses } from "./kept-answer.ts";
-import { type LongResponses, readLongResponses } from "./long-responses.ts";
+import { LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
-import { boundWithRuns, goesAsItems } from "./provider-tools.ts";
+import { boundWithRuns, goesAsItems, providerToolUse } from "./provider-tools.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
@@ -225,5 +226,30 @@ export function responsesRoute(
     },
   };
   const call = new PaidCall(dependencies, endpoint);
-  return paidRoute(call, description, prepare, inBackground(call, keeping));
+  const gated = withComputerGate(prepare, hosted);
+  return paidRoute(call, description, gated, inBackground(call, keeping));
+}
+
+/** Tools that operate a computer are for organizations that the operator lets have them (spec 4.6). */
+function withComputerGate(prepare: Prepare, { mayUseComputer }: HostedServices): Prepare {
+  return (context, admit) => {
+    const { organizationId } = context.caller.key;
+    const check = (prepared: PreparedBody): PreparedBody | Promise<PreparedBody> => {
+      const param = computerToolIn(prepared.body as ShortTurn | LongResponses);
+      if (param === undefined) return prepared;
+      return mayUseComputer(organizationId).then((may) => {
+        if (may) return prepared;
+        const message = "The organization may not use tools that operate a computer.";
+        throw new GatewayError("tool_not_allowed", message, { param });
+      });
+    };
+    const prepared = prepare(context, admit);
+    return prepared instanceof Promise ? prepared.then(check) : check(prepared);
+  };
+}
+
+function computerToolIn(prepared: ShortTurn | LongResponses): string | undefined {
+  return prepared instanceof LongResponses
+    ? prepared.facts.ofProvider?.computer
+    : providerToolUse(prepared.turn.body, false)?.computer;
 }

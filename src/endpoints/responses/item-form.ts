@@ -31,6 +31,7 @@ export function itemForm(turn: ResponsesTurn, leftOut: readonly string[]): Items
       used !== undefined && used.maxCalls > 0
         ? (body.max_tool_calls ?? DEFAULT_PROVIDER_RUNS)
         : undefined,
+    truncation: used?.computer !== undefined ? "auto" : undefined,
   };
 }
 

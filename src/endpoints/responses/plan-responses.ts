@@ -70,6 +70,7 @@ function lackOfItems(facts: ResponsesFacts, candidate: Candidate, requiresAll: b
   const sent = asItems ? (ofProvider?.tools ?? []).map(({ type }) => `tools.${type}`) : [];
   const missed = untranslated.filter((name) => {
     if (asItems && name.startsWith("input.")) return false;
+    if (asItems && name === "truncation" && ofProvider?.computer !== undefined) return false;
     return !sent.includes(name) || leftOut.includes(name);
   });
   const listed = [...new Set([...missed, ...leftOut, ...penalties])];

@@ -58,7 +58,8 @@ export interface ProviderToolUse {
   readonly tools: readonly AskedTool[];
   /** Runs that the provider may make. */
   readonly maxCalls: number;
-  readonly needsComputer: boolean;
+  /** Where it asks for a tool that operates a computer. */
+  readonly computer: string | undefined;
   /** Whether it is sent in items wherever a candidate takes those: a chat has no words for some of it. */
   readonly prefersItems: boolean;
 }
@@ -92,7 +93,7 @@ export function providerToolUse(
   return {
     tools,
     maxCalls: isRun ? (body.max_tool_calls ?? DEFAULT_PROVIDER_RUNS) : 0,
-    needsComputer: tools.some(({ type }) => COMPUTER.has(type)),
+    computer: tools.find(({ type }) => COMPUTER.has(type))?.param,
     prefersItems,
   };
 }

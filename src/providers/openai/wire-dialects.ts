@@ -256,10 +256,11 @@ export const TOO_LONG_WORDS =
   /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;
 
 /**
- * Models of OpenAI that have no chat completions: the pages of `codex` and `-pro` models list the Responses
- * interface alone (https://platform.openai.com/docs/models).
+ * Models of OpenAI that have no chat completions: the pages of `codex` and `-pro` models, and of the one that
+ * operates computers, list the Responses interface alone (https://platform.openai.com/docs/models).
  */
-const RESPONSES_ONLY = /^(?:[^/]+\/)?(?:[a-z0-9.-]*codex|o\d-pro|gpt-[\d.]+-pro)/;
+const RESPONSES_ONLY =
+  /^(?:[^/]+\/)?(?:[a-z0-9.-]*codex|o\d-pro|gpt-[\d.]+-pro|computer-use-preview)/;
 
 interface ResponsesCall {
   readonly model: string;

@@ -68,12 +68,14 @@ export const responsesBody = new BodyRender(
   },
 );
 
-function itemFields({ input, tools, toolChoice, maxToolCalls }: ItemsRequest): Fields {
+function itemFields(items: ItemsRequest): Fields {
+  const { input, tools, toolChoice, maxToolCalls, truncation } = items;
   return {
     input: sentItems(input),
     ...(tools.length > 0 && { tools }),
     ...(toolChoice !== undefined && toolChoice !== null && { tool_choice: toolChoice }),
     ...(maxToolCalls !== undefined && { max_tool_calls: maxToolCalls }),
+    ...(truncation !== undefined && { truncation }),
   };
 }
 

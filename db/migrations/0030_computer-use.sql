@@ -1,0 +1,1 @@
+ALTER TABLE "organizations" ADD COLUMN "may_use_computer" boolean DEFAULT false NOT NULL;
