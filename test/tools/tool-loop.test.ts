@@ -114,6 +114,22 @@ describe("a loop of tools", () => {
     expect(events.at(-1)).toMatchObject({ type: "finish", reason: "stop" });
   });
 
+  test("shows what a run has found behind the checkpoint of its price, while others still run", async () => {
+    const run = ({ arguments: json }: ToolRun) =>
+      json === "[]"
+        ? new Promise<never>(() => undefined)
+        : Promise.resolve({ output: "tried", quantities: { webSearches: 1 } });
+    const steps = [[call(0), call(1, "[]"), finish("tool_calls"), used(10, 5)]] as Events[];
+    const { loop, done } = loopOf({ steps, run, prices: { webSearchFemto: 7n } });
+    const events: ChatEvent[] = [];
+    while (!only(events, "tool_run").some(({ isOver }) => isOver)) {
+      events.push(...(await loop.read()).value!);
+    }
+    expect(only(events, "usage").at(-1)!.usage.webSearches).toBe(1);
+    expect(done).toEqual(["checkpoint", "run {}", "run []", "checkpoint"]);
+    await loop.cancel();
+  });
+
   test("runs nothing that no money covers, and says why it ends", async () => {
     const prices = { webSearchFemto: 7n };
     const covers = (_: Usage, moreFemto: bigint) => moreFemto !== 14n;
