@@ -125,6 +125,13 @@ export class CallGuard {
     return this.#typed(await answer.render(screenLong, { guardrails: this.guardrails }));
   }
 
+  /** What is added to a whole answer; `block` is set where it must not leave. */
+  async added(value: unknown): Promise<unknown> {
+    const { value: screened, ...found } = await this.#json(value, "output");
+    this.#noteOutput(found);
+    return screened;
+  }
+
   async #typed({ completion, isBlocked, hits }: ScreenedCompletion): Promise<ChatAnswer> {
     this.#noteOutput({ isBlocked, hits });
     await this.#moderateOutput(completion.choices);
