@@ -30,6 +30,7 @@ import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
+import { requestRoutes } from "./requests/routes.ts";
 import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
@@ -78,6 +79,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       clock,
     ),
     ...creditRoutes(sql),
+    ...requestRoutes(sql),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),
