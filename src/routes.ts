@@ -26,6 +26,7 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import { organizationRoutes } from "./organizations/routes.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
@@ -80,6 +81,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...creditRoutes(sql),
     ...requestRoutes(sql),
+    ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),

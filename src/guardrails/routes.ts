@@ -90,7 +90,7 @@ function ruleOf(stated: StatedRule, at: number, canModerate: boolean): Guardrail
   if (type === "moderation") {
     if (action === "redact") throw invalid(`${place}.action`, "must be block for moderation");
     if (!canModerate) {
-      throw invalid(`${place}.type`, "moderation needs GATEWAY_MODERATION_MODEL, which is not set");
+      throw invalid(`${place}.type`, "no model that moderates is configured");
     }
   }
   const made: GuardrailRule = {

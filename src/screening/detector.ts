@@ -13,6 +13,8 @@ export interface Found extends Span {
 export interface Detector {
   /** All that begin at `from` or behind, in any order. */
   find(text: string, from: number): Found[];
+  /** Whether anything is found in a whole text, where that takes less time than to find where. */
+  isIn?(text: string): boolean;
   /**
    * From where a text that may go on has to be held back: whatever follows, everything that begins before is found
    * already, and as long as it will be.

@@ -18,6 +18,7 @@ export class Pattern implements Detector {
   readonly heldFrom: Detector["heldFrom"];
   /** The most characters of a match. */
   readonly longest: number;
+  readonly isIn: ((text: string) => boolean) | undefined;
 
   /** Throws PatternError. */
   constructor(source: string) {
@@ -27,7 +28,10 @@ export class Pattern implements Detector {
     this.#compiled = compiled(source);
     if (this.#compiled.programSize() > MAX_PROGRAM) throw new PatternError("is too complex");
     if (this.#compiled.test("")) throw new PatternError("matches a text of no characters");
-    this.longest = Math.min(longestMatch(source), MAX_MATCH_CHARACTERS);
+    const { shortest, longest } = lengthsOf(source);
+    this.longest = Math.min(longest, MAX_MATCH_CHARACTERS);
+    // A match of no characters is none.
+    this.isIn = shortest > 0 ? (text) => this.#compiled.test(text) : undefined;
     this.heldFrom = heldByLength(this.longest);
   }
 
@@ -54,8 +58,16 @@ function compiled(source: string): RE2JS {
   }
 }
 
-/** Infinity where there is no bound, or the pattern has what only RE2 knows. */
-function longestMatch(source: string): number {
+interface Lengths {
+  readonly shortest: number;
+  /** Infinity where there is no bound. */
+  readonly longest: number;
+}
+
+const UNKNOWN: Lengths = { shortest: 0, longest: Number.POSITIVE_INFINITY };
+
+/** Of matches, in UTF-16 units; unknown where the pattern has what only RE2 knows. */
+function lengthsOf(source: string): Lengths {
   const flags = /^\(\?[imsU]+\)/.exec(source)?.[0] ?? "";
   try {
     const parsed = new RegExpParser({ ecmaVersion: 2025 }).parsePattern(
@@ -64,35 +76,42 @@ function longestMatch(source: string): number {
       undefined,
       { unicode: true },
     );
-    return longestOfAll(parsed.alternatives);
+    return lengthsOfAny(parsed.alternatives);
   } catch {
-    return Number.POSITIVE_INFINITY;
+    return UNKNOWN;
   }
 }
 
-function longestOfAll(alternatives: readonly AST.Alternative[]): number {
-  return Math.max(
-    ...alternatives.map(({ elements }) =>
-      elements.reduce((sum, element) => sum + longestOf(element), 0),
-    ),
-  );
+function lengthsOfAny(alternatives: readonly AST.Alternative[]): Lengths {
+  const each = alternatives.map(({ elements }) => {
+    const lengths = elements.map(lengthsOfOne);
+    return {
+      shortest: lengths.reduce((sum, { shortest }) => sum + shortest, 0),
+      longest: lengths.reduce((sum, { longest }) => sum + longest, 0),
+    };
+  });
+  return {
+    shortest: Math.min(...each.map(({ shortest }) => shortest)),
+    longest: Math.max(...each.map(({ longest }) => longest)),
+  };
 }
 
-/** In UTF-16 units: a character may have two. */
-function longestOf(element: AST.Element): number {
+function lengthsOfOne(element: AST.Element): Lengths {
   switch (element.type) {
     case "Assertion":
-      return 0;
+      return { shortest: 0, longest: 0 };
     case "Quantifier": {
-      const once = longestOf(element.element);
-      return once === 0 ? 0 : once * element.max;
+      const { shortest, longest } = lengthsOfOne(element.element);
+      const most = longest === 0 ? 0 : longest * element.max;
+      return { shortest: shortest * element.min, longest: most };
     }
     case "Group":
     case "CapturingGroup":
-      return longestOfAll(element.alternatives);
+      return lengthsOfAny(element.alternatives);
     case "Backreference":
-      return Number.POSITIVE_INFINITY;
+      return UNKNOWN;
     default:
-      return 2;
+      // A character may have two units.
+      return { shortest: 1, longest: 2 };
   }
 }

@@ -140,7 +140,13 @@ export function screenedText(
   rules: readonly ScreeningRule[],
   note: (hit: Hit) => void,
 ): string | undefined {
-  const window = new TextWindow(rules, note);
+  const known = rules.find(({ action, detector }) => action === "block" && detector.isIn?.(text));
+  if (known !== undefined) {
+    note({ rule: known });
+    return undefined;
+  }
+  const rest = rules.filter(({ action, detector }) => action !== "block" || !detector.isIn);
+  const window = new TextWindow(rest, note);
   const released = window.end(text);
   if (window.isBlocked) return undefined;
   return released.map((piece) => piece.text).join("");

@@ -62,6 +62,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "GET /v1/credits/transactions": { either: "billing:read" },
   "GET /v1/requests": { either: "usage:read" },
   "GET /v1/requests/{id}": { either: "usage:read" },
+  "GET /v1/organization": { either: "usage:read" },
   "DELETE /v1/cache": { either: "cache:manage" },
   "GET /v1/provider_keys": { either: "provider_keys:manage" },
   "POST /v1/provider_keys": { unlimited: "provider_keys:manage" },
