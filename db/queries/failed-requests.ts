@@ -49,7 +49,8 @@ export async function insertFailedRequests(
           WHERE t.organization_id = failed.organization_id),
         0),
       model, provider, status, error_code, user_name, session_id, latency_ms,
-      EXISTS (SELECT FROM transactions t WHERE t.request_id = failed.id), ended_at
+      EXISTS (SELECT FROM transactions t WHERE t.request_id = failed.id),
+      date_trunc('milliseconds', ended_at)
     FROM (
       SELECT r.*, statement_timestamp() - make_interval(secs => age_ms / 1000) AS ended_at
       FROM jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) AS r (id text,

@@ -157,6 +157,22 @@ describe("a failed request is listed once", () => {
     expect(found.filter((request) => request.id === id)).toEqual(listed);
   });
 
+  test("a request whose client leaves before its answer", async () => {
+    const slug = gateway.modelThat({ do: "complete", firstDelayMs: 60_000 });
+    const abort = new AbortController();
+    const user = "impatient";
+    const asked = gateway.chat(slug, { user }, { signal: abort.signal }).catch(() => undefined);
+    await until("the provider is asked", () => gateway.upstream.servedOf(slug).length > 0);
+    abort.abort();
+    await asked;
+    const [listed] = await until("it is listed", async () => {
+      const { data } = await pageOf(`user=${user}`);
+      return data.length > 0 && data;
+    });
+    expect(listed).toMatchObject({ status: 499, error_code: "client_closed_request", user });
+    expect((await pageOf(`user=${user}&status=499`)).data).toHaveLength(1);
+  });
+
   test("a charge that follows the failure takes its place", async () => {
     const id = await idOf(gateway.chat(gateway.modelThat({ do: "complete" })));
     await insertFailedRequests(gateway.sql, [failure(gateway.organizationId, id)]);
