@@ -412,6 +412,11 @@ describe("what is wrong is refused before anything is searched for:", () => {
     ["invalid_body", "plugins.1.id", { plugins: [{ id: "web" }, { id: "web" }] }],
     ["unsupported_parameter", "plugins.0.depth", { plugins: [{ id: "web", depth: 3 }] }],
     ["unsupported_parameter", "plugins.0.engine", { plugins: [{ id: "web", engine: "native" }] }],
+    [
+      "unsupported_parameter",
+      "plugins.0.engine",
+      { plugins: [{ id: "web", engine: { toString: 1 } }] },
+    ],
     ["invalid_body", "plugins.0.max_results", { plugins: [{ id: "web", max_results: 0 }] }],
     ["invalid_body", "plugins.0.max_results", { plugins: [{ id: "web", max_results: 11 }] }],
     ["invalid_body", "plugins.0.max_results", { plugins: [{ id: "web", max_results: "5" }] }],

@@ -234,6 +234,23 @@ describe("a call that has to be approved", () => {
     });
   });
 
+  test("is not made of a request whose name is no text", async () => {
+    const { slug, tools } = await asked();
+    const request = { type: "mcp_approval_request", id: "mcpr_1", server_label: "shop" };
+    const answer = { type: "mcp_approval_response", approval_request_id: "mcpr_1", approve: true };
+    const response = await respond({
+      model: `test/${slug}`,
+      tools,
+      input: [
+        { role: "user", content: "Delete it." },
+        { ...request, name: { toString: 1 }, arguments: "{}" },
+        answer,
+      ],
+    });
+    expect(response.status).toBeLessThan(500);
+    expect(server.called).toEqual([]);
+  });
+
   test("is not made for an approval of another label's request, or of none", async () => {
     const { slug, tools, body } = await asked();
     for (const approval_request_id of ["mcpr_unknown", body.output[0].id]) {

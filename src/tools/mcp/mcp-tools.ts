@@ -279,8 +279,11 @@ async function runApproved(
       .filter((id) => !done.has(id)),
   );
   const requests = items.filter(
-    ({ type, id, server_label: label }) =>
-      type === "mcp_approval_request" && approved.has(id) && label === open.server.label,
+    ({ type, id, name, server_label: label }) =>
+      type === "mcp_approval_request" &&
+      typeof name === "string" &&
+      approved.has(id) &&
+      label === open.server.label,
   );
   return Promise.all(
     requests
