@@ -176,6 +176,28 @@ describe("a conversation", () => {
     expect(left).toHaveLength(0);
   });
 
+  test.each([
+    ["short", "one"],
+    ["long", "one ".repeat(300_000)],
+  ])(
+    "answers a %s turn that is tried again with its key as before, however long it has grown",
+    async (_, input) => {
+      const slug = gateway.modelThat(AGAIN);
+      const conversation = await newConversation({ items: [said("user", "zero")] });
+      const body = { model: `test/${slug}`, input, conversation };
+      const init = { headers: { "Idempotency-Key": crypto.randomUUID() } };
+      const first = await ok("POST", "responses", body, init);
+      const items = [said("user", "grown ".repeat(100_000))];
+      for (const _part of ["a", "b"]) {
+        await ok("POST", `conversations/${conversation}/items`, { items });
+      }
+      expect(await ok("POST", "responses", body, init)).toEqual(first);
+      expect(gateway.upstream.servedOf(slug)).toHaveLength(1);
+      const other = await ask("POST", "responses", { ...body, temperature: 1 }, init);
+      await expectError(other, 409, "idempotency_conflict");
+    },
+  );
+
   test("gets no part of a turn that fails", async () => {
     const conversation = await newConversation();
     const model = `test/${gateway.modelThat({ do: "error", status: 400 })}`;

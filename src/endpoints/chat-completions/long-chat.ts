@@ -18,7 +18,7 @@ export interface LongChatFacts {
   readonly parts: AskedParts;
   /** See `conversationHead`. */
   readonly head: string;
-  /** For its idempotency key: see `bodyHash`. */
+  /** Of its text: see `bodyHash`. */
   readonly hash: string;
   /** See `lastQuestion`; of a chat that may be searched for. */
   readonly question?: string;

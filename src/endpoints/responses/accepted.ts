@@ -3,7 +3,7 @@ import type { AcceptedRequest } from "../../calls/endpoint.ts";
 import type { GatewayError } from "../../lib/errors.ts";
 import type { ToolRegistry } from "../../tools/registry.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
-import { type ChatRequest, LONG_BODY } from "../chat-completions/request.ts";
+import type { ChatRequest } from "../chat-completions/request.ts";
 import { bothSizes, HostedTools } from "./hosted-tools.ts";
 import { LongResponses } from "./long-responses.ts";
 import type { ShortTurn } from "./prepared-turn.ts";
@@ -27,7 +27,7 @@ export const BEGUN_EVENTS = 2;
 export class AcceptedResponse implements AcceptedRequest {
   /** In the words of the chat call. */
   readonly fields: ChatRequest;
-  /** Set where a thread has read the body. */
+  /** Set where a thread has read the body, and that alone. */
   readonly bodyHash: string | undefined;
   readonly facts: ResponsesFacts;
   /** Where it continues a stored response. */
@@ -53,7 +53,7 @@ export class AcceptedResponse implements AcceptedRequest {
     this.hosted = hosted;
     this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.known.size);
     this.fields = facts.chat;
-    this.bodyHash = facts.chat[LONG_BODY]?.hash;
+    this.bodyHash = prepared instanceof LongResponses ? prepared.bodyHash : undefined;
     this.place = prepared.place;
     this.createdAt = createdAt;
     this.background = facts.isBackground ? { renderer: undefined, failure: undefined } : undefined;

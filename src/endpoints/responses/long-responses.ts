@@ -14,7 +14,7 @@ import { storedInputRender } from "./stored-items.ts";
 /** What the thread reports of a body that has passed all checks. */
 export type LongResponsesFacts =
   /** What it builds on is still to be brought; the rest of its checks follows then. */
-  | { readonly needs: StoredNeeds }
+  | { readonly needs: StoredNeeds; readonly hash: string }
   | (Omit<ResponsesFacts, "chat"> & { readonly chat: LongChatFacts; readonly needs?: undefined });
 
 /** How the thread gives a turn to a render: as the chat call has it, or as it is stored. */
@@ -33,18 +33,39 @@ export interface CountInputCall {
   readonly preset?: Preset | undefined;
 }
 
+/** What a turn was made of. */
+interface TurnSource {
+  readonly use: LongUse;
+  /** See `LongResponses.bodyHash`. */
+  readonly bodyHash: string | undefined;
+}
+
 /** A request that lies in a work thread. */
 export class LongResponses {
   readonly place: ChainPlace | undefined;
   readonly #body: LongBody<LongResponsesFacts>;
 
-  /** Whether its bytes are those of a turn, with the stored items that it builds on, or of the body alone. */
-  readonly isTurn: boolean;
+  /** Set where its bytes are those of a turn, with the stored items that it builds on, and not of the body alone. */
+  readonly #turn: TurnSource | undefined;
 
-  constructor(body: LongBody<LongResponsesFacts>, isTurn: boolean, place?: ChainPlace) {
+  constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, place?: ChainPlace) {
     this.#body = body;
-    this.isTurn = isTurn;
+    this.#turn = turn;
     this.place = place;
+  }
+
+  get isTurn(): boolean {
+    return this.#turn !== undefined;
+  }
+
+  /**
+   * Of the body as the caller sent it, for its idempotency key; undefined where no thread has read that alone. What is
+   * stored grows between two tries.
+   */
+  get bodyHash(): string | undefined {
+    if (this.#turn !== undefined) return this.#turn.bodyHash;
+    const { facts } = this.#body;
+    return facts.needs === undefined ? facts.chat.hash : facts.hash;
   }
 
   get needs(): StoredNeeds | undefined {
@@ -67,11 +88,11 @@ export class LongResponses {
   }
 
   at(place: ChainPlace | undefined): LongResponses {
-    return new LongResponses(this.#body, this.isTurn, place);
+    return new LongResponses(this.#body, this.#turn, place);
   }
 
   async [SCREENED](guard: CallGuard): Promise<LongResponses> {
-    return new LongResponses(await this.#body.screened(guard), this.isTurn, this.place);
+    return new LongResponses(await this.#body.screened(guard), this.#turn, this.place);
   }
 
   async storedInput(name: string): Promise<Uint8Array> {
@@ -93,7 +114,7 @@ export async function readLongResponses(
   use: LongUse = "responses",
 ): Promise<LongRead> {
   const body = await bodies.read<LongResponsesFacts>(use, bytes, owner, signal);
-  return { value: new LongResponses(body, false), release: () => body.release() };
+  return { value: new LongResponses(body), release: () => body.release() };
 }
 
 /** What a long turn consists of: its text is a body with the stored items that it builds on. */
@@ -111,8 +132,8 @@ export async function readLongTurn(
   bytes: SharedBytes,
   owner: string,
   signal: AbortSignal,
-  use: LongUse,
+  turn: TurnSource,
 ): Promise<{ readonly responses: LongResponses; release(): void }> {
-  const body = await bodies.read<LongResponsesFacts>(`${use}.turn`, bytes, owner, signal);
-  return { responses: new LongResponses(body, true), release: () => body.release() };
+  const body = await bodies.read<LongResponsesFacts>(`${turn.use}.turn`, bytes, owner, signal);
+  return { responses: new LongResponses(body, turn), release: () => body.release() };
 }

@@ -140,7 +140,8 @@ export class TurnPreparation {
       const turn = { body, earlier: parsed(earlier), referable: parsed(referable), removed };
       return { body: this.#short(turn, place), takenRate };
     }
-    return { body: await this.#readLong(context, parts), takenRate };
+    const bodyHash = body instanceof LongResponses ? body.bodyHash : undefined;
+    return { body: await this.#readLong(context, parts, bodyHash), takenRate };
   }
 
   #short(turn: ResponsesTurn, place: ChainPlace | undefined): ShortTurn {
@@ -152,6 +153,7 @@ export class TurnPreparation {
   async #readLong(
     context: RequestContext,
     { earlier, referable, place, removed }: LongBodyParts,
+    bodyHash: string | undefined,
   ): Promise<LongResponses> {
     const { log, request, caller } = context;
     const bytes = turnText({ earlier, referable, removed }, ownBytes(context));
@@ -159,7 +161,8 @@ export class TurnPreparation {
     const { longBodies, isCompacted } = this.#dependencies;
     const owner = caller.key.organizationId;
     const use = isCompacted ? "responses.compact" : "responses";
-    const read = await readLongTurn(longBodies, bytes, owner, request.signal, use);
+    const turn = { use, bodyHash } as const;
+    const read = await readLongTurn(longBodies, bytes, owner, request.signal, turn);
     // It holds the body too.
     release?.();
     log.releaseBody = () => read.release();
