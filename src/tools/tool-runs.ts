@@ -1,3 +1,4 @@
+import { asGatewayError } from "../../db/unavailable.ts";
 import { Semaphore } from "../lib/semaphore.ts";
 import type { ChatEvent, ToolCall } from "../providers/interface.ts";
 import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
@@ -68,7 +69,12 @@ export class ToolRuns {
   async #runOne(planned: PlannedRun): Promise<ToolOutcome> {
     const { call, tool } = planned;
     const progress = (state: string) => this.#show(shown(planned, state));
-    const outcome = await tool.run({ ...this.#context, arguments: call.arguments, progress });
+    const outcome = await tool
+      .run({ ...this.#context, arguments: call.arguments, progress })
+      .catch((error: unknown) => {
+        // The model's provider has no part in it.
+        throw asGatewayError(error);
+      });
     const { item, isFailed = false, quantities } = outcome;
     if (quantities !== undefined) this.#used.push(quantities);
     const state = isFailed ? "failed" : "completed";

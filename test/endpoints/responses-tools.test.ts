@@ -46,6 +46,22 @@ const search = (query: string, ...more: Json[]): Behaviour => ({
 });
 const say = (content: string): Behaviour => ({ do: "complete", content });
 
+/** Fails reads of the table as a server does whose disk is full. */
+async function unreadableTable(table: string): Promise<{ mend(): Promise<void> }> {
+  const away = `${table}_away`;
+  await gateway.sql.unsafe(`ALTER TABLE ${table} RENAME TO ${away}`);
+  await gateway.sql.unsafe(`CREATE FUNCTION unreadable() RETURNS SETOF ${away} LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'not now' USING ERRCODE = '53100'; END $$`);
+  await gateway.sql.unsafe(`CREATE VIEW ${table} AS SELECT * FROM unreadable()`);
+  return {
+    async mend() {
+      await gateway.sql.unsafe(`DROP VIEW ${table}`);
+      await gateway.sql.unsafe("DROP FUNCTION unreadable()");
+      await gateway.sql.unsafe(`ALTER TABLE ${away} RENAME TO ${table}`);
+    },
+  };
+}
+
 /** The bodies that the upstream was sent for a model, in order. */
 const sentTo = (model: string): Json[] =>
   gateway.upstream.served
@@ -90,6 +106,27 @@ describe("a response whose tools the gateway runs", () => {
     expect(bill.chargeNano).toBeGreaterThan(WITH_FEE);
     expect(body.usage.cost).toBe(Number(bill.chargeNano) / 1e9);
     expect(Number(response.headers.get("x-gateway-cost"))).toBe(body.usage.cost);
+  });
+
+  test("fails as what it is, and not as its provider, where a tool fails with the database", async () => {
+    const stream = { model: "test/two", stream: true };
+    const chunks = await unreadableTable("vector_store_chunks");
+    try {
+      for (let at = 0; at < 12; at++) {
+        gateway.upstream.behave("two-a", search("harbour"));
+        const response =
+          at % 2 === 0 ? await respond(stream) : await respond({ model: "test/two" });
+        const text = await response.text();
+        expect(text).toContain("database_unavailable");
+        expect(text).not.toContain("provider_error");
+      }
+    } finally {
+      await chunks.mend();
+    }
+    gateway.upstream.behave("two-a", say("Well."));
+    const served = await wholeOf(await respond({ model: "test/two" }));
+    expect(served.model).toBe("test/two");
+    expect(gateway.upstream.servedOf("two-b")).toHaveLength(0);
   });
 
   test("streams each run as it goes, in the published events", async () => {

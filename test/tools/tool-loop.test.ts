@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import type { Candidate } from "../../src/calls/routing/plan-route.ts";
 import type { ToolPrices } from "../../src/lib/catalogue-model.ts";
+import { GatewayError } from "../../src/lib/errors.ts";
 import { estimatedUsage, type Usage } from "../../src/lib/usage.ts";
 import type { ChatEvent, PieceReader } from "../../src/providers/interface.ts";
 import { readyStream } from "../../src/providers/whole-as-stream.ts";
@@ -224,6 +225,22 @@ describe("a loop of tools", () => {
     expect(signal!.aborted).toBe(true);
     expect(asked).toEqual([]);
     expect(await loop.read()).toEqual({ done: true });
+  });
+
+  test.each([
+    ["what it rejects with", new GatewayError("invalid_api_key", "Revoked."), "invalid_api_key"],
+    [
+      "a database that cannot do it",
+      Object.assign(new Error("disk full"), { code: "53100" }),
+      "database_unavailable",
+    ],
+    ["a bug of it", new TypeError("no such member"), "internal"],
+  ])("fails with the gateway's own error where a tool does: %s", async (_, thrown, code) => {
+    const run = () => Promise.reject(thrown);
+    const { loop } = loopOf({ steps: [calls(1), ANSWER], run });
+    const failed = await eventsOf(loop).catch((error: unknown) => error);
+    expect(failed).toBeInstanceOf(GatewayError);
+    expect(failed).toMatchObject({ code });
   });
 
   test("holds the first step back to its end where another provider may take over", async () => {

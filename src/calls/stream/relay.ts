@@ -186,6 +186,8 @@ export class StreamRelay {
     } catch (cause) {
       // What breaks behind the end of the answer takes nothing from it.
       if (this.#isCalledOff || this.callOff()) return false;
+      // A GatewayError states what the gateway itself failed at, as a tool that it runs.
+      if (cause instanceof GatewayError) throw cause;
       if (cause instanceof ProviderFailure && cause.kind !== "aborted") throw cause;
       throw new ProviderFailure("unavailable", "the provider's stream broke", { cause });
     }

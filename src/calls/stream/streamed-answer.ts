@@ -16,7 +16,7 @@
  */
 
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { asGatewayError } from "../../../db/unavailable.ts";
+import { asGatewayError, asUnavailable } from "../../../db/unavailable.ts";
 import { type DeadlineQueue, doneBeforeDeadline } from "../../lib/deadlines.ts";
 import { clientClosed, GatewayError, stopping } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
@@ -342,8 +342,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const isOwed = this.#isOpen && !this.#isSettling;
     if (isOwed && own === undefined) await this.#relay!.usageBehindError();
     this.#upstream.stop();
-    // One that a guardrail blocks is no failure of its endpoint.
-    this.#upstream.end(this.#admitted.guard?.block !== undefined);
+    const isBlocked = this.#admitted.guard?.block !== undefined;
+    this.#upstream.end(isBlocked || !isOfProvider(own ?? thrown));
     if (isOwed) {
       this.#isSettling = true;
       await this.#charge.settleInTime();
@@ -440,6 +440,12 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { claim } = this.#admitted;
     return claim && this.#dependencies.idempotency.free(claim);
   }
+}
+
+/** Whether a failure counts against the endpoint. */
+function isOfProvider(thrown: unknown): boolean {
+  if (!(thrown instanceof GatewayError)) return asUnavailable(thrown) === undefined;
+  return thrown.code === "provider_error" || thrown.code === "provider_timeout";
 }
 
 function timedOut(message: string): GatewayError {

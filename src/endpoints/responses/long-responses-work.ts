@@ -49,7 +49,9 @@ function bodyForm(use: Use): LongBodyForm {
     read(turn: ResponsesTurn, text) {
       assertResponses(turn.body);
       const needs = needsOf(turn.body);
-      return needs === undefined ? longFacts(use, turn, text) : { needs, hash: bodyHash(use.route, text) };
+      return needs === undefined
+        ? longFacts(use, turn, text)
+        : { needs, hash: bodyHash(use.route, text) };
     },
   };
 }
