@@ -26,10 +26,12 @@ import type { MediaLinks } from "./media-links/media-links.ts";
 import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
+import { organizationRoutes } from "./organizations/routes.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
+import { requestRoutes } from "./requests/routes.ts";
 import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
@@ -78,6 +80,8 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       clock,
     ),
     ...creditRoutes(sql),
+    ...requestRoutes(sql),
+    ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),

@@ -226,6 +226,13 @@ export async function endFileUses(sql: Database, holder: string): Promise<void> 
   await sql`DELETE FROM file_uses WHERE holder = ${holder}`;
 }
 
+/** Of an organization, running uploads left aside. */
+export async function storedFileBytes(sql: Database, organizationId: string): Promise<number> {
+  const [row] = await sql<{ used_bytes: bigint }[]>`
+    SELECT used_bytes FROM file_usage WHERE organization_id = ${organizationId}`;
+  return Number(row?.used_bytes ?? 0n);
+}
+
 interface Freed {
   readonly organization_id: string;
   readonly bytes: bigint;

@@ -1,11 +1,9 @@
 import { Type } from "typebox";
-import { DEFAULT_MAX_KEYS } from "../../db/queries/api-keys.ts";
 import type { PostedEntry } from "../../db/queries/credit-list.ts";
 import type { OperatedOrganization } from "../../db/queries/organizations.ts";
 import { idempotencyKeyOf } from "../calls/idempotency/idempotency.ts";
 import type { ProviderHealth } from "../calls/routing/provider-health.ts";
 import { PLANS } from "../config/settings.ts";
-import { quotaOfTerms } from "../files/file-library.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
   type Access,
@@ -19,12 +17,11 @@ import { GatewayError } from "../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import type { OperatorCredit, OrderSource } from "../money/operator-credit.ts";
-import { planFeeBasisPoints } from "../money/plans.ts";
 import type {
   OrganizationAdministration,
   OrganizationChange,
 } from "../organizations/organizations.ts";
-import { DEFAULT_MAX_WEBHOOKS } from "../webhooks/webhooks.ts";
+import { organizationFields, organizationTerms } from "../organizations/routes.ts";
 
 const MAX_NAME_CHARACTERS = 256;
 const MAX_DESCRIPTION_CHARACTERS = 500;
@@ -133,24 +130,13 @@ const refundBody = Type.Object(
 );
 
 const organization = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  plan: Type.String(),
-  fee_percent: Type.Number(),
-  file_quota_bytes: Type.Integer(),
-  max_keys: Type.Integer(),
-  max_webhooks: Type.Integer(),
-  credit_limit_usd: nullable(Type.Number()),
+  ...organizationFields,
   overrides: Type.Array(Type.String(), {
     description: "Fields that are set for this organization alone",
   }),
-  computer_use: computerUse,
-  suspended: Type.Boolean(),
   balance_usd: Type.Number(),
-  key_count: Type.Integer(),
   guardrail: nullable(Type.String({ description: "Id of the one that holds for every call" })),
   key_guardrails: Type.Record(Type.String(), Type.String()),
-  created_at: Type.String(),
 });
 
 const organizationList = Type.Object({
@@ -444,32 +430,19 @@ function basisPoints(percent: number | null): number | null {
 
 /** What is in force for an organization, and which of it is set for it alone. */
 export function organizationShape(organization: OperatedOrganization) {
-  const { plan, feeBasisPoints, fileQuotaBytes, maxKeys, maxWebhooks } = organization;
-  const { creditLimitNano, guardrails } = organization;
-  const { "": ofAll, ...keyGuardrails } = guardrails;
+  const { "": ofAll, ...keyGuardrails } = organization.guardrails;
   const overrides = {
-    fee_percent: feeBasisPoints,
-    file_quota_bytes: fileQuotaBytes,
-    max_keys: maxKeys,
-    max_webhooks: maxWebhooks,
+    fee_percent: organization.feeBasisPoints,
+    file_quota_bytes: organization.fileQuotaBytes,
+    max_keys: organization.maxKeys,
+    max_webhooks: organization.maxWebhooks,
   };
   return {
-    id: organization.id,
-    name: organization.name,
-    plan,
-    fee_percent: (feeBasisPoints ?? Number(planFeeBasisPoints(plan))) / BASIS_POINTS_PER_PERCENT,
-    file_quota_bytes: quotaOfTerms(organization),
-    max_keys: maxKeys ?? DEFAULT_MAX_KEYS,
-    max_webhooks: maxWebhooks ?? DEFAULT_MAX_WEBHOOKS,
-    credit_limit_usd: creditLimitNano === null ? null : usdNumber(creditLimitNano),
+    ...organizationTerms(organization),
     overrides: Object.entries(overrides).flatMap(([field, value]) => (value === null ? [] : field)),
-    computer_use: organization.mayUseComputer,
-    suspended: organization.isSuspended,
     balance_usd: usdNumber(organization.balanceNano),
-    key_count: organization.keyCount,
     guardrail: ofAll ?? null,
     key_guardrails: keyGuardrails,
-    created_at: isoTime(organization.createdAtMs),
   };
 }
 

@@ -62,12 +62,14 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
   isForm: boolean,
 ): ArrivedCall<Request> {
   const { headers } = context.request;
+  const request = call.endpoint.accept(body, headers);
+  context.log.asked = request.fields;
   return {
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
     takenRate,
-    request: call.endpoint.accept(body, headers),
+    request,
     screened: async (guard) => {
       const screened = isForm ? screenedForm(body, guard) : screenedBody(body, guard);
       return call.endpoint.accept(await screened, headers, guard);

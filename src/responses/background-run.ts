@@ -57,6 +57,11 @@ export class BackgroundRun {
     return this.#abort.signal;
   }
 
+  /** Whether it may be stored by now, so that it has to be ended. */
+  get mayBeStored(): boolean {
+    return this.#begunJson !== undefined;
+  }
+
   /** @param json the response as it waits. Throws 429. */
   async begin(json: string): Promise<void> {
     const created = eventFrame("response.created", 0, `"response":${json}`);
@@ -65,8 +70,13 @@ export class BackgroundRun {
     const { store, place } = this.#parts;
     const events = { firstSequence: 0, lastSequence: framesIn(bytes) - 1, bytes };
     const chainBytes = place?.chainBytes ?? 0;
-    await store.begin(this.#response, { chainBytes, json, events });
     this.#begunJson = json;
+    try {
+      await store.begin(this.#response, { chainBytes, json, events });
+    } catch (error) {
+      if (isRefusal(error)) this.#begunJson = undefined;
+      throw error;
+    }
   }
 
   /** Ends the call; what it has produced is charged. */
@@ -127,4 +137,9 @@ export class BackgroundRun {
     this.fail(new GatewayError("internal", "The events of the response could not be written."));
     this.#abort.abort();
   }
+}
+
+/** Nothing was stored. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof GatewayError && error.code === "too_many_background_responses";
 }

@@ -137,7 +137,7 @@ export class BackgroundRuns {
       begun.reject(error);
     }
     clientSignal.removeEventListener("abort", leave);
-    if (hasBegun) await run.end();
+    if (run.mayBeStored) await run.end();
     this.#running.delete(id);
     this.ears.notice(id);
     copyFacts(log, arrived.log);
@@ -165,15 +165,9 @@ export class BackgroundRuns {
     });
     const json = withOutput(head, "");
     await run.begin(json);
-    try {
-      await keeping.keepInput(admitted);
-      const headers = { "content-type": "application/json" };
-      await keepResult(headers, new TextEncoder().encode(json));
-    } catch (error) {
-      run.fail(asGatewayError(error));
-      await run.end();
-      throw error;
-    }
+    await keeping.keepInput(admitted);
+    const headers = { "content-type": "application/json" };
+    await keepResult(headers, new TextEncoder().encode(json));
     return json;
   }
 

@@ -29,8 +29,9 @@ const NOT_TEXT: ReadonlySet<string> = new Set([
     "service_tier",
   ],
   ...["type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status"],
-  ...["cache_control", "media_type", "mime_type", "format", "detail", "signature"],
+  ...["cache_control", "media_type", "mime_type", "detail", "signature"],
   ...["encrypted_content", "image_url", "file_data", "input_audio", "video_url", "b64_json"],
+  "known_speaker_references",
 ]);
 /** Members that have one of a few values, which would be none of them any more. */
 const CHOICES: ReadonlySet<string> = new Set([
@@ -89,8 +90,15 @@ export class JsonScreen {
     } catch {
       return this.text(text);
     }
-    const walked = this.walk(parsed, true);
-    return walked === parsed ? text : JSON.stringify(walked);
+    try {
+      const walked = this.walk(parsed, true);
+      // Of a member that is there twice only the last was looked through.
+      return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      // Nested deeper than the stack: what cannot be looked through must not pass.
+      return '"[REDACTED]"';
+    }
   }
 
   /**
@@ -99,7 +107,7 @@ export class JsonScreen {
    */
   walk(value: unknown, isAllText: boolean): unknown {
     if (this.isBlocked) return value;
-    if (typeof value === "string") return isData(value) ? value : this.text(value);
+    if (typeof value === "string") return this.text(value);
     if (typeof value === "number") return isAllText ? this.#number(value) : value;
     if (Array.isArray(value)) return this.#array(value, isAllText);
     return isFields(value) ? this.#members(value, isAllText) : value;
@@ -131,7 +139,10 @@ export class JsonScreen {
     if (NOT_TEXT.has(name) || (CHOICES.has(name) && !isFields(value))) return value;
     // Of a document that is text; of any other type it is bytes.
     if (name === "data" && fields.type !== "text") return value;
-    if (JSON_TEXTS.has(name) && typeof value === "string") return this.jsonText(value);
+    if (typeof value === "string") {
+      if (JSON_TEXTS.has(name)) return this.jsonText(value);
+      if (name === "url" && isData(value)) return value;
+    }
     return this.walk(value, OF_TOOLS.has(name) && isFields(value));
   }
 
@@ -204,6 +215,22 @@ function textParts(values: readonly unknown[], from: number): TextPart[] {
   return parts;
 }
 
+const JSON_STRINGS = /"(?:[^"\\]|\\.)*"(\s*:)?/g;
+
+/** @param text JSON that has become `parsed` */
+function hasMemberTwice(text: string, parsed: unknown): boolean {
+  let names = 0;
+  for (const [, colon] of text.matchAll(JSON_STRINGS)) if (colon !== undefined) names++;
+  return names > memberCount(parsed);
+}
+
+function memberCount(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const members = Object.values(value);
+  const own = Array.isArray(value) ? 0 : members.length;
+  return members.reduce((sum: number, member) => sum + memberCount(member), own);
+}
+
 function isData(text: string): boolean {
   return text.startsWith("data:") && /^data:[\w.+/-]+[;,]/.test(text.slice(0, 100));
 }
@@ -212,12 +239,13 @@ function isData(text: string): boolean {
 export function textsOf(value: unknown): string {
   const texts: string[] = [];
   const walk = (one: unknown, isAllText: boolean): void => {
-    if (typeof one === "string" && !isData(one)) texts.push(one);
+    if (typeof one === "string") texts.push(one);
     else if (Array.isArray(one)) for (const member of one) walk(member, isAllText);
     else if (isFields(one)) {
       for (const [name, member] of Object.entries(one)) {
         if (isAllText) texts.push(name);
         else if (NOT_TEXT.has(name) || (name === "data" && one.type !== "text")) continue;
+        else if (name === "url" && typeof member === "string" && isData(member)) continue;
         walk(member, isAllText || (OF_TOOLS.has(name) && isFields(member)));
       }
     }

@@ -234,13 +234,23 @@ export class ToolLoop implements PieceReader<Batch> {
       return undefined;
     }
     const context = { organizationId, keyId, requestId, signal: this.#abort.signal };
-    const outcomes = yield* new ToolRuns(context).run(planned);
-    this.#added.note(step, outcomes);
-    const used = outcomes.map(({ quantities = {} }) => quantities).reduce(sumOf, {});
+    const runs = new ToolRuns(context).run(planned);
+    let next = await runs.next();
+    for (; next.done !== true; next = await runs.next()) {
+      const { events, used } = next.value;
+      if (used.length > 0) yield* this.#charge(used.reduce(sumOf));
+      yield events;
+    }
+    this.#added.note(step, next.value);
+    return next.value;
+  }
+
+  /** Covers what runs have used before their items are shown. */
+  async *#charge(used: ToolQuantities): AsyncGenerator<Batch, void> {
+    const { steps, model } = this.#parts;
     this.#quantities = sumOf(this.#quantities, used);
     yield [{ type: "usage", usage: this.#usage }];
-    if (toolCostFemto(used, prices) !== 0) await steps.checkpoint();
-    return outcomes;
+    if (toolCostFemto(used, model.candidate.toolPrices) !== 0) await steps.checkpoint();
   }
 
   /** Begins the next step. Resolves with what ends the answer instead, where something does. */

@@ -1,6 +1,6 @@
 import { Semaphore } from "../lib/semaphore.ts";
 import type { ChatEvent, ToolCall } from "../providers/interface.ts";
-import type { GatewayTool, ToolOutcome } from "./tool.ts";
+import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
 
 type ToolRunEvent = Extract<ChatEvent, { readonly type: "tool_run" }>;
 
@@ -22,11 +22,18 @@ export interface PlannedRun {
   readonly run: number;
 }
 
+/** Events that follow one another, and what the runs used that have ended with them. */
+interface RunBatch {
+  readonly events: readonly ChatEvent[];
+  readonly used: readonly ToolQuantities[];
+}
+
 /** Runs that go side by side, and the events that show them. */
 export class ToolRuns {
   readonly #context: RunContext;
   readonly #places = new Semaphore(AT_ONCE);
   #events: ChatEvent[] = [];
+  #used: ToolQuantities[] = [];
   #wake: () => void = () => undefined;
 
   constructor(context: RunContext) {
@@ -34,9 +41,7 @@ export class ToolRuns {
   }
 
   /** Events in batches as they come, and the outcomes in the order of the runs. Rejects where a run does. */
-  async *run(
-    planned: readonly PlannedRun[],
-  ): AsyncGenerator<readonly ChatEvent[], readonly ToolOutcome[]> {
+  async *run(planned: readonly PlannedRun[]): AsyncGenerator<RunBatch, readonly ToolOutcome[]> {
     let isOver = false;
     const outcomes = Promise.all(
       planned.map((one) => this.#places.pass(() => this.#runOne(one))),
@@ -47,9 +52,10 @@ export class ToolRuns {
     // It is awaited below, when the events have been taken.
     outcomes.catch(() => undefined);
     for (;;) {
-      const events = this.#events;
+      const batch = { events: this.#events, used: this.#used };
       this.#events = [];
-      if (events.length > 0) yield events;
+      this.#used = [];
+      if (batch.events.length > 0) yield batch;
       else if (isOver) return outcomes;
       else {
         await new Promise<void>((resolve) => {
@@ -63,7 +69,8 @@ export class ToolRuns {
     const { call, tool } = planned;
     const progress = (state: string) => this.#show(shown(planned, state));
     const outcome = await tool.run({ ...this.#context, arguments: call.arguments, progress });
-    const { item, isFailed = false } = outcome;
+    const { item, isFailed = false, quantities } = outcome;
+    if (quantities !== undefined) this.#used.push(quantities);
     const state = isFailed ? "failed" : "completed";
     this.#show({ ...shown(planned, state), item, isOver: true });
     return outcome;

@@ -217,6 +217,36 @@ describe("a background response", () => {
     expect((await cancel((await begin({ model })).id)).status).toBe(200);
   });
 
+  test("takes up no place where it could not begin", async () => {
+    const model = `test/${gateway.modelThat({ do: "complete" })}`;
+    await gateway.sql`CREATE FUNCTION refuse_beginnings() RETURNS trigger LANGUAGE plpgsql AS
+      'BEGIN RAISE EXCEPTION ''no room''; END'`;
+    await gateway.sql`CREATE TRIGGER refuse_beginnings BEFORE INSERT ON response_contents
+      FOR EACH ROW WHEN (NEW.part LIKE 'begun%') EXECUTE FUNCTION refuse_beginnings()`;
+    for (let at = 0; at < MOST; at++) expect((await send({ model })).status).toBe(500);
+    await gateway.sql`DROP FUNCTION refuse_beginnings CASCADE`;
+    const { id } = await begin({ model });
+    await whenStatus(id, "completed");
+  });
+
+  test("leaves no place taken by clients that are gone before their streams begin", async () => {
+    const model = `test/${gateway.modelThat({ do: "complete" })}`;
+    const { id } = await begin({ model });
+    await whenStatus(id, "completed");
+    for (let at = 0; at < 300; at++) {
+      const leaving = new AbortController();
+      const asked = get(`${id}?stream=true`, { signal: leaving.signal }).catch(() => undefined);
+      await Bun.sleep(at % 4);
+      leaving.abort();
+      await asked;
+    }
+    const followed = await until("there is room", async () => {
+      const response = await get(`${id}?stream=true`);
+      return response.status === 200 && response;
+    });
+    expect(await followed.text()).toContain("[DONE]");
+  });
+
   test("has one response for one idempotency key, followed by whoever asks again", async () => {
     const slug = gateway.modelThat(PACED);
     const body = { model: `test/${slug}`, metadata: { idempotency_key: crypto.randomUUID() } };

@@ -114,6 +114,22 @@ describe("a loop of tools", () => {
     expect(events.at(-1)).toMatchObject({ type: "finish", reason: "stop" });
   });
 
+  test("shows what a run has found behind the checkpoint of its price, while others still run", async () => {
+    const run = ({ arguments: json }: ToolRun) =>
+      json === "[]"
+        ? new Promise<never>(() => undefined)
+        : Promise.resolve({ output: "tried", quantities: { webSearches: 1 } });
+    const steps = [[call(0), call(1, "[]"), finish("tool_calls"), used(10, 5)]] as Events[];
+    const { loop, done } = loopOf({ steps, run, prices: { webSearchFemto: 7n } });
+    const events: ChatEvent[] = [];
+    while (!only(events, "tool_run").some(({ isOver }) => isOver)) {
+      events.push(...(await loop.read()).value!);
+    }
+    expect(only(events, "usage").at(-1)!.usage.webSearches).toBe(1);
+    expect(done).toEqual(["checkpoint", "run {}", "run []", "checkpoint"]);
+    await loop.cancel();
+  });
+
   test("runs nothing that no money covers, and says why it ends", async () => {
     const prices = { webSearchFemto: 7n };
     const covers = (_: Usage, moreFemto: bigint) => moreFemto !== 14n;
@@ -233,6 +249,18 @@ describe("a loop of tools", () => {
     expect(usages.at(-1)).toMatchObject({ promptTokens: 202, completionTokens: 104 });
     for (const [at, { promptTokens }] of usages.entries()) {
       expect(promptTokens).toBeGreaterThanOrEqual(usages[at - 1]?.promptTokens ?? 0);
+    }
+  });
+
+  test("counts what follows usage that a provider reports before its answer", async () => {
+    const long = "a".repeat(400);
+    const answer = [used(50, 0), text(long), text(long)];
+    for (const before of [[], [calls(1)]]) {
+      const { loop } = loopOf({ steps: [...before, answer] });
+      const usages = only(await eventsOf(loop), "usage").map(({ usage }) => usage);
+      const { completionTokens } = usages.at(-1)!;
+      expect(completionTokens).toBe(200 + 5 * before.length);
+      expect(usages.at(-1)!.estimated).toBe(true);
     }
   });
 

@@ -40,8 +40,8 @@ interface GuardParts extends GuardDependencies {
   readonly log: RequestFacts;
 }
 
-/** Characters times rules that are looked through on the event loop: some milliseconds. */
-const MAX_WORK_ON_LOOP = 65_536;
+/** Characters times the cost of all rules that are looked through on the event loop: some milliseconds. */
+const MAX_WORK_ON_LOOP = 16_384;
 
 /** The guardrails of one call, and what they have found. */
 export class CallGuard {
@@ -133,10 +133,16 @@ export class CallGuard {
     return this.#typed(await answer.render(screenLong, { guardrails: this.guardrails }));
   }
 
-  /** Texts that answer a request in another form. As of a whole answer, `block` is set where they are blocked. */
-  async output<Value>(value: Value): Promise<Value> {
+  /** What is added to a whole answer; `block` is set where it must not leave. */
+  async added(value: unknown): Promise<unknown> {
     const { value: screened, ...found } = await this.#json(value, "output");
     this.#noteOutput(found);
+    return screened;
+  }
+
+  /** Texts that answer a request in another form; `block` is set where they must not leave. */
+  async output<Value>(value: Value): Promise<Value> {
+    const screened = await this.added(value);
     await this.#moderateOutput(screened);
     return screened as Value;
   }
@@ -181,8 +187,8 @@ export class CallGuard {
   }
 
   #isShort(value: unknown, rules: readonly ScreeningRule[]): boolean {
-    const most = MAX_WORK_ON_LOOP / Math.max(1, rules.length);
-    return isShorterThan(value, most) >= 0;
+    const cost = rules.reduce((sum, { detector }) => sum + detector.cost, 0);
+    return isShorterThan(value, MAX_WORK_ON_LOOP / Math.max(1, cost)) >= 0;
   }
 
   #moderated(on: Direction): FoundRule | undefined {

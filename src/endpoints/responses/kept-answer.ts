@@ -40,9 +40,11 @@ export class KeptResponses implements KeptForm<AcceptedResponse> {
     this.#keeping = keeping;
   }
 
-  identity({ fields, facts, body, background }: AcceptedResponse): Fields | undefined {
+  identity({ fields, facts, body, background, place }: AcceptedResponse): Fields | undefined {
     const acts = facts.hosted?.tools.some(([, { type }]) => ACTING_TOOLS.has(type)) === true;
     if (acts || background !== undefined) return undefined;
+    // A conversation goes on with each answer: the same request is another one then.
+    if (place?.conversationId !== undefined) return undefined;
     return longIdentity(fields) ?? decidingFields(body!, UNDECIDING);
   }
 

@@ -123,6 +123,15 @@ test("a hit is a response of its own, stored and continued where its request ask
   expect(other.outcome).toBe("miss");
 });
 
+test("answers in conversations are not kept: each goes on from the one before", async () => {
+  const slug = gateway.modelThat({ do: "complete", content: "once" });
+  const created = await gateway.request("POST", "/v1/conversations", {});
+  const { id: conversation } = (await created.json()) as Fields;
+  for (const _ of [1, 2]) expect((await respond(slug, { conversation })).outcome).toBeNull();
+  const [, second] = gateway.upstream.servedOf(slug);
+  expect((second!.requestBody as { messages: unknown[] }).messages).toHaveLength(3);
+});
+
 test("what its own limit ended is given again, what was filtered is asked for again", async () => {
   const answer = (finish: string): Behaviour => ({
     do: "frames",
