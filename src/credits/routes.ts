@@ -23,6 +23,20 @@ const transactionsQuery = Type.Object(
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
     offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
     type: Type.Optional(transactionType),
+    key_id: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 64,
+        description: "Only the charges of this key, and what of them was given back",
+      }),
+    ),
+    model: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1_024,
+        description: "Only the charges for this model, by its id as transactions show it",
+      }),
+    ),
     start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive" })),
     end_date: Type.Optional(
       Type.String({
@@ -111,7 +125,10 @@ const transactionList = Type.Object({
       created_at: Type.String(),
     }),
   ),
-  total: Type.Integer(),
+  total: Type.Integer({
+    description:
+      "Exact without filters, with `type=usage` alone, and up to 10,000; above that, of a filtered list, at least so many",
+  }),
   has_more: Type.Boolean(),
 });
 
@@ -125,6 +142,8 @@ interface TransactionsQuery {
   readonly limit?: number;
   readonly offset?: number;
   readonly type?: string;
+  readonly key_id?: string;
+  readonly model?: string;
   readonly start_date?: string;
   readonly end_date?: string;
 }
@@ -160,17 +179,17 @@ export function creditRoutes(sql: Database): RouteDefinition[] {
       responses: { 200: { description: "Transactions", schema: transactionList } },
       async handle(context) {
         const query = context.query as TransactionsQuery;
-        const offset = query.offset ?? 0;
         const { key } = context.caller;
-        const { transactions, total } = await listTransactions(sql, {
+        const { transactions, total, hasMore } = await listTransactions(sql, {
           organizationId: key.organizationId,
           type: query.type,
+          keyId: query.key_id,
+          model: query.model,
           ofKeyId: key.kind === "secret" && isLimited(key) ? key.id : undefined,
           ...timeSpan(query),
           limit: query.limit ?? DEFAULT_PAGE,
-          offset,
+          offset: query.offset ?? 0,
         });
-        const hasMore = offset + transactions.length < total;
         return jsonResponse({
           data: transactions.map(transactionShape),
           total,
