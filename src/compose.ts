@@ -1,7 +1,7 @@
 import { Idempotency } from "./calls/idempotency/idempotency.ts";
 import { TunedModels } from "./calls/routing/tuned-models.ts";
 import { InFlight } from "./cluster/in-flight.ts";
-import { composeApp, startPassivation } from "./compose/app.ts";
+import { composeApp, composeFailedRequests, startPassivation } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
 import {
   applyChange,
@@ -89,7 +89,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
-  const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse };
+  const failedRequests = composeFailedRequests(base, endpoints);
+  const front = { bodies: new BodyBudget(clock), lag: new EventLoopLag(), lastUse, failedRequests };
   const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
   const ending = composeEnding({
     ...shared,

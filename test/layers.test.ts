@@ -56,6 +56,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/guardrails",
     "src/master-key",
     "src/organizations",
+    "src/requests",
     "src/response-cache",
     "src/system",
     "src/vector-stores",

@@ -4,6 +4,7 @@ import { type DeadSettled, settleDead } from "../../db/ledger/settle-dead.ts";
 import { failOrphanedResponses } from "../../db/queries/background-responses.ts";
 import { removeOldChanges } from "../../db/queries/changes.ts";
 import { removeOldCommitMarks } from "../../db/queries/commit-marks.ts";
+import { removeOldFailedRequests } from "../../db/queries/failed-requests.ts";
 import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
 import {
   buryOthers,
@@ -154,6 +155,7 @@ const REMOVALS = [
   removeOldResponses,
   removeExpiredAnswers,
   removeOldFlights,
+  removeOldFailedRequests,
 ];
 
 /** Removes expired rows in bounded batches, on one instance at a time. */

@@ -9,16 +9,20 @@ import type { GatewayConfig } from "../config.ts";
 import type { KnownDefinitions } from "../definitions/known-definitions.ts";
 import { Authentication, type Suspensions } from "../http/authentication.ts";
 import type { BodyBudget } from "../http/body-budget.ts";
+import { ERROR_TABLE } from "../http/error-response.ts";
 import { PassingFiles } from "../http/passing-files.ts";
 import { AdministrativeRate, LoadGate } from "../http/pipeline.ts";
+import type { RouteDefinition } from "../http/route.ts";
 import type { LastUse } from "../keys/api-keys.ts";
 import { type Clock, steady } from "../lib/clock.ts";
+import type { ErrorCode } from "../lib/errors.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import { OperatorCredit } from "../money/operator-credit.ts";
 import { OrganizationAdministration } from "../organizations/organizations.ts";
 import type { ProviderKeys } from "../provider-keys/provider-keys.ts";
 import type { ModelIndex } from "../providers/catalogue/model-index.ts";
 import type { Provider } from "../providers/interface.ts";
+import { FailedRequests } from "../requests/failed-requests.ts";
 import { mountedRoutes, type RouteDependencies } from "../routes.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -48,13 +52,14 @@ interface AppParts {
   readonly bodies: BodyBudget;
   readonly lag: EventLoopLag;
   readonly lastUse: LastUse;
+  readonly failedRequests: FailedRequests;
 }
 
 /** The routes and the pipeline before them. */
 export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
   const { config, telemetry, sql, clock, instance, read } = base;
   const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
-  const { tuning, webhooks, lastUse } = parts;
+  const { tuning, webhooks, lastUse, failedRequests } = parts;
   const { world, suspensions, orders, admission } = parts.accounts;
   const { membership } = parts.node;
   const { admin, administrativeRate } = composeAdministration({
@@ -109,6 +114,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     record(request) {
       telemetry.record(request);
       webhooks.completionEvents.noteFinished(request);
+      failedRequests.note(request);
     },
     onInternalError: (error, requestId) =>
       telemetry.log.error(
@@ -117,6 +123,27 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       ),
     corsOrigins: config.corsOrigins,
   });
+}
+
+/** What writes the failures of billed endpoints down. */
+export function composeFailedRequests(
+  { background, clock, telemetry, onError }: Base,
+  endpoints: readonly RouteDefinition[],
+): FailedRequests {
+  const paid = endpoints.filter((route) => route.takesIdempotencyKey === true);
+  const failedRequests = new FailedRequests({
+    sql: background,
+    steadyClock: steady(clock),
+    routes: new Set(paid.map(({ method, path }) => `${method} ${path}`)),
+    statusOf: (code) => (ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal).status,
+    onError,
+  });
+  telemetry.counter(
+    "gateway_failed_requests_dropped_total",
+    "Failed requests that GET /v1/requests lacks, because the database did not take them in time.",
+    () => failedRequests.dropped,
+  );
+  return failedRequests;
 }
 
 const PASSIVATION_SWEEP_MS = 10_000;

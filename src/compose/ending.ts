@@ -9,6 +9,7 @@ import type { DeadlineQueue } from "../lib/deadlines.ts";
 import type { BalanceWatch } from "../money/balance-watch.ts";
 import type { CreditOrders } from "../money/credit-orders.ts";
 import type { OwedRefunds } from "../money/undelivered.ts";
+import type { FailedRequests } from "../requests/failed-requests.ts";
 import type { EventFollowing } from "../responses/follow-events.ts";
 import type { EventLoopLag } from "../telemetry/process-metrics.ts";
 import type { Connections } from "./base.ts";
@@ -46,6 +47,7 @@ export interface EndingParts {
   readonly hosted: { close(): void };
   readonly responses: { readonly following: EventFollowing };
   readonly lastUse: LastUse;
+  readonly failedRequests: FailedRequests;
   readonly ledger: GroupCommit;
   readonly webhooks: WebhookParts;
   readonly node: ClusterNode;
@@ -55,6 +57,7 @@ export interface EndingParts {
 
 /** How long what was cut short takes to be charged and told. */
 const CUT_SHORT_MS = 2_000;
+const WRITE_FAILED_MS = 2_000;
 
 /** Each part is closed while all that it may still use is open. */
 export function composeEnding(parts: EndingParts): Ending {
@@ -89,6 +92,7 @@ export function composeEnding(parts: EndingParts): Ending {
       await parts.idempotency.close();
       await parts.files.close();
       await parts.lastUse.write();
+      await parts.failedRequests.close(WRITE_FAILED_MS);
       await parts.ledger.close();
       await parts.webhooks.stop();
       try {

@@ -4,15 +4,14 @@ import {
   creditTotals,
   type ListedTransaction,
   listTransactions,
-  type TransactionListing,
 } from "../../db/queries/credit-list.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RouteDefinition } from "../http/route.ts";
+import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../http/time-span.ts";
 import { isLimited } from "../lib/api-key-record.ts";
-import { GatewayError } from "../lib/errors.ts";
 import { usdNumber } from "../lib/money.ts";
-import type { Quantities } from "../lib/usage.ts";
-import { isoTime, MAX_TIME_MS, parseIsoTime } from "../lib/utc-time.ts";
+import { shownQuantities } from "../lib/usage.ts";
+import { isoTime } from "../lib/utc-time.ts";
 
 const MAX_PAGE = 200;
 const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);
@@ -37,13 +36,7 @@ const transactionsQuery = Type.Object(
         description: "Only the charges for this model, by its id as transactions show it",
       }),
     ),
-    start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive" })),
-    end_date: Type.Optional(
-      Type.String({
-        maxLength: 64,
-        description: "ISO 8601; a date without a time means its whole day",
-      }),
-    ),
+    ...timeSpanFields,
   },
   { additionalProperties: false },
 );
@@ -135,17 +128,13 @@ const transactionList = Type.Object({
 const access: Access = { kind: "administration", scope: "billing:read" };
 const tag = "Credits";
 const DEFAULT_PAGE = 50;
-const DAY_MS = 86_400_000;
-const MS_PER_SECOND = 1_000;
 
-interface TransactionsQuery {
+interface TransactionsQuery extends TimeSpanQuery {
   readonly limit?: number;
   readonly offset?: number;
   readonly type?: string;
   readonly key_id?: string;
   readonly model?: string;
-  readonly start_date?: string;
-  readonly end_date?: string;
 }
 
 /** Balance and transactions (spec 4.9). */
@@ -200,27 +189,6 @@ export function creditRoutes(sql: Database): RouteDefinition[] {
   ];
 }
 
-function timeSpan(query: TransactionsQuery): Pick<TransactionListing, "fromMs" | "beforeMs"> {
-  const start = query.start_date === undefined ? undefined : timeOf(query.start_date, "start_date");
-  const end = query.end_date === undefined ? undefined : timeOf(query.end_date, "end_date");
-  // The database keeps microseconds, so an end to the millisecond includes all of that millisecond.
-  const behindEndMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
-  // Behind the last time that can be told there is nothing to leave out.
-  const beforeMs = behindEndMs && behindEndMs > MAX_TIME_MS ? undefined : behindEndMs;
-  if (start && beforeMs !== undefined && start.ms >= beforeMs) {
-    throw new GatewayError("invalid_query", "start_date lies behind end_date.", {
-      param: "start_date",
-    });
-  }
-  return { fromMs: start?.ms, beforeMs };
-}
-
-function timeOf(text: string, param: string) {
-  const time = parseIsoTime(text);
-  if (time !== undefined) return time;
-  throw new GatewayError("invalid_query", `${param} must be an ISO 8601 date or time.`, { param });
-}
-
 function transactionShape(transaction: ListedTransaction) {
   const isUsage = transaction.type === "usage";
   return {
@@ -243,17 +211,6 @@ function transactionShape(transaction: ListedTransaction) {
   };
 }
 
-/** Members such as `images`, where they are above zero; sound in seconds. */
-function quantitiesShape(quantities: Quantities | null): Record<string, number> {
-  if (quantities?.duration_ms === undefined) return quantities ?? {};
-  const { duration_ms: durationMs, speakers_ms: speakersMs, ...others } = quantities;
-  return {
-    ...others,
-    seconds: durationMs / MS_PER_SECOND,
-    ...(speakersMs !== undefined && { speakers_seconds: speakersMs / MS_PER_SECOND }),
-  };
-}
-
 function detailsShape(transaction: ListedTransaction) {
   const { recorded } = transaction;
   return {
@@ -261,7 +218,7 @@ function detailsShape(transaction: ListedTransaction) {
     latency_ms: transaction.latencyMs,
     cached_tokens: transaction.cachedPromptTokens,
     reasoning_tokens: transaction.reasoningTokens,
-    ...quantitiesShape(transaction.quantities),
+    ...shownQuantities(transaction.quantities),
     user: transaction.user,
     session_id: transaction.sessionId,
     trace: recorded?.trace ?? null,

@@ -59,12 +59,14 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
   { body, takenRate }: PreparedBody,
 ): ArrivedCall<Request> {
   const { headers } = context.request;
+  const request = call.endpoint.accept(body, headers);
+  context.log.asked = request.fields;
   return {
     caller: context.caller,
     requestId: context.requestId,
     startedMs: context.startedMs,
     takenRate,
-    request: call.endpoint.accept(body, headers),
+    request,
     screened: async (guard) =>
       call.endpoint.accept(await screenedBody(body, guard), headers, guard),
     bodyText: context.bodyText,

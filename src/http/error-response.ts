@@ -132,6 +132,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   vector_store_batch_not_found: entry(404, "not_found_error"),
   response_not_found: entry(404, "not_found_error"),
   conversation_not_found: entry(404, "not_found_error"),
+  request_not_found: entry(404, "not_found_error"),
   item_not_found: entry(404, "not_found_error"),
   route_not_found: entry(404, "not_found_error"),
   method_not_allowed: entry(405, "invalid_request_error"),

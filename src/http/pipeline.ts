@@ -5,7 +5,7 @@ import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.
 import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
-import type { RequestFacts } from "../lib/request-facts.ts";
+import type { AskedFields, RequestFacts } from "../lib/request-facts.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { turnOfLoop } from "../lib/turn-of-loop.ts";
 import type { RequestRecord } from "../telemetry/interface.ts";
@@ -303,6 +303,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const failure = asGatewayError(thrown);
     const error = wire?.errorOf(failure) ?? failure;
     this.log.errorCode = error.code;
+    this.log.asked ??= askedIn(this.body);
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
     const refused = errorResponse(error, this.requestId, this.log.headers, wire);
@@ -334,10 +335,16 @@ export class RequestRun implements RequestContext, BodyConnection {
       costNano: log.costNano,
       firstTokenMs: log.firstTokenMs,
       errorCode: log.errorCode,
+      asked: log.asked,
       guardrailHits: log.guardrailHits,
       cache: log.cache,
     });
   }
+}
+
+/** Of a body that was refused before its endpoint accepted it. */
+function askedIn(body: unknown): AskedFields | undefined {
+  return typeof body === "object" && body !== null ? body : undefined;
 }
 
 /** As an Authorization header has them. Anthropic's clients send their key alone, in a header of its own. */

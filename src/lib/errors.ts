@@ -49,6 +49,7 @@ export type ErrorCode =
   | "vector_store_batch_not_found"
   | "response_not_found"
   | "conversation_not_found"
+  | "request_not_found"
   | "item_not_found"
   | "route_not_found"
   | "method_not_allowed"

@@ -8,10 +8,19 @@ export interface GuardrailHit {
   readonly direction: "input" | "output";
 }
 
+/** Of the body of a request of a model, what is written down where it fails; any value where it was not accepted. */
+export interface AskedFields {
+  readonly model?: unknown;
+  readonly models?: unknown;
+  readonly user?: unknown;
+  readonly session_id?: unknown;
+}
+
 /** What a handler adds to the log line and the metrics of its request. */
 export interface RequestFacts {
   /** Headers that the response carries whatever becomes of the request. */
   headers?: Readonly<Record<string, string>>;
+  asked?: AskedFields;
   model?: string;
   provider?: string;
   promptTokens?: number;

@@ -165,3 +165,16 @@ export function quantitiesOf(usage: Usage): Quantities | null {
   }
   return quantities;
 }
+
+const MS_PER_SECOND = 1_000;
+
+/** As callers see them: members such as `images`, sound in seconds. */
+export function shownQuantities(quantities: Quantities | null): Record<string, number> {
+  if (quantities?.duration_ms === undefined) return quantities ?? {};
+  const { duration_ms: durationMs, speakers_ms: speakersMs, ...others } = quantities;
+  return {
+    ...others,
+    seconds: durationMs / MS_PER_SECOND,
+    ...(speakersMs !== undefined && { speakers_seconds: speakersMs / MS_PER_SECOND }),
+  };
+}

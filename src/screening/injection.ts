@@ -32,6 +32,7 @@ const HEURISTICS = new RegExp(
 const MAX_PHRASE = 384;
 
 export class Injection implements Detector {
+  readonly cost = 1;
   readonly heldFrom = heldByLength(MAX_PHRASE);
 
   find(text: string, from: number): Found[] {

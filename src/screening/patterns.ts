@@ -6,18 +6,27 @@ import { type Detector, type Found, heldByLength } from "./detector.ts";
 export const MAX_PATTERN_CHARACTERS = 1_000;
 /** Instructions of a compiled pattern: what one character can cost. */
 const MAX_PROGRAM = 4_000;
+/** Instructions times characters of a match: what a look at a stream can cost. */
+const MAX_LOOK = 1_000_000;
+/** The search for all matches of some patterns, such as `a.*b|a`, takes time that grows with the square of the text. */
+const MAX_SEARCH_MS = 50;
+const MAX_SEARCH_MS_A_CHARACTER = 0.01;
+/** Instructions that take as long for a character as the search for personal data does. */
+const USUAL_PROGRAM = 16;
+const COST_WITHOUT_BOUND = 16;
 /** A longer match is not found as one in streams: where a pattern has no bound, this is the one. */
 export const MAX_MATCH_CHARACTERS = 4_096;
 
 /** Why a pattern is none that can be used. */
 export class PatternError extends Error {}
 
-/** A denied pattern, matched in time linear to the text, whatever it is (https://github.com/google/re2). */
+/** A denied pattern; whether it matches takes time linear to the text (https://github.com/google/re2). */
 export class Pattern implements Detector {
   readonly #compiled: RE2JS;
   readonly heldFrom: Detector["heldFrom"];
   /** The most characters of a match. */
   readonly longest: number;
+  readonly cost: number;
   readonly isIn: ((text: string) => boolean) | undefined;
 
   /** Throws PatternError. */
@@ -26,10 +35,14 @@ export class Pattern implements Detector {
       throw new PatternError(`must not have more than ${MAX_PATTERN_CHARACTERS} characters`);
     }
     this.#compiled = compiled(source);
-    if (this.#compiled.programSize() > MAX_PROGRAM) throw new PatternError("is too complex");
+    const program = this.#compiled.programSize();
+    if (program > MAX_PROGRAM) throw new PatternError("is too complex");
     if (this.#compiled.test("")) throw new PatternError("matches a text of no characters");
     const { shortest, longest } = lengthsOf(source);
     this.longest = Math.min(longest, MAX_MATCH_CHARACTERS);
+    if (program * this.longest > MAX_LOOK) throw new PatternError("is too complex");
+    const least = this.longest === MAX_MATCH_CHARACTERS ? COST_WITHOUT_BOUND : 1;
+    this.cost = Math.max(least, program / USUAL_PROGRAM);
     // A match of no characters is none.
     this.isIn = shortest > 0 ? (text) => this.#compiled.test(text) : undefined;
     this.heldFrom = heldByLength(this.longest);
@@ -40,10 +53,15 @@ export class Pattern implements Detector {
     if (!this.#compiled.test(text)) return [];
     const found: Found[] = [];
     const matcher = this.#compiled.matcher(text);
+    const untilMs = performance.now() + MAX_SEARCH_MS + text.length * MAX_SEARCH_MS_A_CHARACTER;
     for (let at = from; at <= text.length && matcher.find(at); ) {
       const [start, end] = [matcher.start(), matcher.end()];
       if (end > start) found.push({ start, end, label: "[REDACTED]" });
       at = Math.max(end, start + 1);
+      if (performance.now() < untilMs || at >= text.length) continue;
+      // What cannot be looked through must not pass.
+      found.push({ start: at, end: text.length, label: "[REDACTED]" });
+      break;
     }
     return found;
   }

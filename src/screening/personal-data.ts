@@ -34,6 +34,7 @@ const NO_SPACES = /\S{1,512}$/;
 
 /** Finds what identifies people, by form and check digits. */
 export class PersonalData implements Detector {
+  readonly cost = 1;
   readonly #finders: readonly (readonly [label: string, find: Finder])[];
   readonly #findsEmails: boolean;
 

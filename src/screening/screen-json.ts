@@ -29,7 +29,7 @@ const NOT_TEXT: ReadonlySet<string> = new Set([
     "service_tier",
   ],
   ...["type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status"],
-  ...["cache_control", "media_type", "mime_type", "format", "detail", "signature"],
+  ...["cache_control", "media_type", "mime_type", "detail", "signature"],
   ...["encrypted_content", "image_url", "file_data", "input_audio", "video_url", "b64_json"],
 ]);
 /** Members that a tool is given or has given: whatever they are called, they are what is said. */
@@ -85,7 +85,8 @@ export class JsonScreen {
       return this.text(text);
     }
     const walked = this.walk(parsed, true);
-    return walked === parsed ? text : JSON.stringify(walked);
+    // Of a member that is there twice only the last was looked through.
+    return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
   }
 
   /**
@@ -94,7 +95,7 @@ export class JsonScreen {
    */
   walk(value: unknown, isAllText: boolean): unknown {
     if (this.isBlocked) return value;
-    if (typeof value === "string") return isData(value) ? value : this.text(value);
+    if (typeof value === "string") return this.text(value);
     if (typeof value === "number") return isAllText ? this.#number(value) : value;
     if (Array.isArray(value)) return this.#array(value, isAllText);
     return isFields(value) ? this.#members(value, isAllText) : value;
@@ -126,7 +127,10 @@ export class JsonScreen {
     if (NOT_TEXT.has(name)) return value;
     // Of a document that is text; of any other type it is bytes.
     if (name === "data" && fields.type !== "text") return value;
-    if (JSON_TEXTS.has(name) && typeof value === "string") return this.jsonText(value);
+    if (typeof value === "string") {
+      if (JSON_TEXTS.has(name)) return this.jsonText(value);
+      if (name === "url" && isData(value)) return value;
+    }
     return this.walk(value, OF_TOOLS.has(name) && isFields(value));
   }
 
@@ -197,6 +201,22 @@ function textParts(values: readonly unknown[], from: number): TextPart[] {
     parts.push(value as TextPart);
   }
   return parts;
+}
+
+const JSON_STRINGS = /"(?:[^"\\]|\\.)*"(\s*:)?/g;
+
+/** @param text JSON that has become `parsed` */
+function hasMemberTwice(text: string, parsed: unknown): boolean {
+  let names = 0;
+  for (const [, colon] of text.matchAll(JSON_STRINGS)) if (colon !== undefined) names++;
+  return names > memberCount(parsed);
+}
+
+function memberCount(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const members = Object.values(value);
+  const own = Array.isArray(value) ? 0 : members.length;
+  return members.reduce((sum: number, member) => sum + memberCount(member), own);
 }
 
 function isData(text: string): boolean {

@@ -43,6 +43,8 @@ export class StepAnswer {
   readonly #calls = new Map<number, { -readonly [Member in keyof ToolCall]: ToolCall[Member] }>();
   readonly #shown = new Map<number, number>();
   #bytes = 0;
+  /** Those of them that the reported usage includes. */
+  #reportedBytes = 0;
   #callBytes = 0;
   #finish: Finish | undefined;
   #usage: Usage | undefined;
@@ -80,8 +82,12 @@ export class StepAnswer {
     return this.#shown.size;
   }
 
+  /** With what was counted here of the answer since it was reported. */
   get reportedUsage(): Usage | undefined {
-    return this.#usage;
+    const usage = this.#usage;
+    const newTokens = tokensOfBytes(this.#bytes - this.#reportedBytes);
+    if (usage === undefined || newTokens === 0) return usage;
+    return { ...usage, completionTokens: usage.completionTokens + newTokens, estimated: true };
   }
 
   /** Tokens of the answer so far, counted here. */
@@ -98,8 +104,10 @@ export class StepAnswer {
   take(events: readonly ChatEvent[]): ChatEvent[] {
     const shown: ChatEvent[] = [];
     for (const event of events) {
-      if (event.type === "usage") this.#usage = event.usage;
-      else if (event.type === "error") this.#failure ??= event.failure;
+      if (event.type === "usage") {
+        this.#usage = event.usage;
+        this.#reportedBytes = this.#bytes;
+      } else if (event.type === "error") this.#failure ??= event.failure;
       else if (event.type === "finish") this.#finish ??= event;
       else if (this.#failure === undefined && event.choice === 0) this.#takePiece(event, shown);
     }

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { healedJson } from "../../src/endpoints/chat-completions/healed-json.ts";
+import { fitted, healedJson } from "../../src/endpoints/chat-completions/healed-json.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
@@ -92,6 +92,22 @@ test("a stream with the plugin, and what the plugin does not have, are 400", asy
   expect(gateway.upstream.served.filter(({ requestBody }) => requestBody?.model === slug)).toEqual(
     [],
   );
+});
+
+test("a schema whose list of types is absurdly long is not read for each value", () => {
+  let reads = 0;
+  const type = new Proxy(
+    Array.from({ length: 1_000 }, (_, at) => `type${at}`),
+    {
+      get(target, member, receiver) {
+        if (typeof member === "string" && /^\d+$/.test(member)) reads++;
+        return Reflect.get(target, member, receiver);
+      },
+    },
+  );
+  const values = Array.from({ length: 1_000 }, () => 1);
+  expect(fitted(values, { type: "array", items: { type } }, 0)).toEqual(values);
+  expect(reads).toBe(0);
 });
 
 describe("the JSON in a text", () => {

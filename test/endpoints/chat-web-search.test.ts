@@ -150,6 +150,27 @@ interface Annotation {
 }
 
 describe("a chat with the plugin", () => {
+  test.each([false, true])(
+    "shows nothing of a page that a guardrail blocks (stream: %p)",
+    async (stream) => {
+      const made = await gateway.request(
+        "POST",
+        "/v1/guardrails",
+        {
+          name: `pages ${stream}`,
+          rules: [{ type: "pattern", pattern: "nightfall", on: ["output"] }],
+        },
+        { key: gateway.managementKey },
+      );
+      expect(made.status).toBe(201);
+      searches.page = () => htmlPage("About project nightfall");
+      const response = await chat({ stream, guardrail: `pages ${stream}` });
+      const text = await response.text();
+      expect(text).toContain("content_policy_violation");
+      expect(text).not.toContain("nightfall");
+    },
+  );
+
   test("is searched for once, gets the pages, cites them, and is billed for tokens and search", async () => {
     said = `They boil water ([127.0.0.1](${pageUrl("two")})). See ${pageUrl("two")} too, not ${pageUrl("one")}s.`;
     const response = await chat({
@@ -412,6 +433,11 @@ describe("what is wrong is refused before anything is searched for:", () => {
     ["invalid_body", "plugins.1.id", { plugins: [{ id: "web" }, { id: "web" }] }],
     ["unsupported_parameter", "plugins.0.depth", { plugins: [{ id: "web", depth: 3 }] }],
     ["unsupported_parameter", "plugins.0.engine", { plugins: [{ id: "web", engine: "native" }] }],
+    [
+      "unsupported_parameter",
+      "plugins.0.engine",
+      { plugins: [{ id: "web", engine: { toString: 1 } }] },
+    ],
     ["invalid_body", "plugins.0.max_results", { plugins: [{ id: "web", max_results: 0 }] }],
     ["invalid_body", "plugins.0.max_results", { plugins: [{ id: "web", max_results: 11 }] }],
     ["invalid_body", "plugins.0.max_results", { plugins: [{ id: "web", max_results: "5" }] }],

@@ -234,6 +234,23 @@ describe("a call that has to be approved", () => {
     });
   });
 
+  test("is not made of a request whose name is no text", async () => {
+    const { slug, tools } = await asked();
+    const request = { type: "mcp_approval_request", id: "mcpr_1", server_label: "shop" };
+    const answer = { type: "mcp_approval_response", approval_request_id: "mcpr_1", approve: true };
+    const response = await respond({
+      model: `test/${slug}`,
+      tools,
+      input: [
+        { role: "user", content: "Delete it." },
+        { ...request, name: { toString: 1 }, arguments: "{}" },
+        answer,
+      ],
+    });
+    expect(response.status).toBeLessThan(500);
+    expect(server.called).toEqual([]);
+  });
+
   test("is not made for an approval of another label's request, or of none", async () => {
     const { slug, tools, body } = await asked();
     for (const approval_request_id of ["mcpr_unknown", body.output[0].id]) {
@@ -263,6 +280,24 @@ test("a tool that fails, or is called wrongly, is the model's to know", async ()
     });
     expect(sentTo(slug)[1]!.messages.at(-1).content).toContain(error);
   }
+});
+
+describe("leaves no session open", () => {
+  const ended = () => server.asked.filter(({ method }) => method === "DELETE").length;
+
+  test("where no provider answers", async () => {
+    const slug = gateway.modelThat({ do: "error", status: 400 });
+    const response = await respond({ model: `test/${slug}`, tools: [shop({}, "/session")] });
+    expect(response.status).toBe(400);
+    await until("its session is ended", () => ended() === 1);
+  });
+
+  test("where another server does not answer as it should", async () => {
+    const slug = gateway.modelThat(say("Never."));
+    const tools = [shop({}, "/session"), shop({ server_label: "odd" }, "/messages")];
+    expect((await respond({ model: `test/${slug}`, tools })).status).toBe(400);
+    await until("its session is ended", () => ended() === 1);
+  });
 });
 
 describe("is refused before a provider is called", () => {

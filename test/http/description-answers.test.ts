@@ -144,6 +144,9 @@ test("models and credits are answered as they are described", async () => {
     ["/v1/organization", "/v1/organization"],
     ["/v1/credits/transactions", "/v1/credits/transactions"],
     ["/v1/credits/transactions?limit=0", "/v1/credits/transactions"],
+    ["/v1/requests", "/v1/requests"],
+    ["/v1/requests?after=none", "/v1/requests"],
+    ["/v1/requests/none", "/v1/requests/{id}"],
     ["/v1/credits/transactions?key_id=none&model=none", "/v1/credits/transactions"],
   ];
   for (const [path, template] of asked) {

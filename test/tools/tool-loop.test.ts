@@ -252,6 +252,18 @@ describe("a loop of tools", () => {
     }
   });
 
+  test("counts what follows usage that a provider reports before its answer", async () => {
+    const long = "a".repeat(400);
+    const answer = [used(50, 0), text(long), text(long)];
+    for (const before of [[], [calls(1)]]) {
+      const { loop } = loopOf({ steps: [...before, answer] });
+      const usages = only(await eventsOf(loop), "usage").map(({ usage }) => usage);
+      const { completionTokens } = usages.at(-1)!;
+      expect(completionTokens).toBe(200 + 5 * before.length);
+      expect(usages.at(-1)!.estimated).toBe(true);
+    }
+  });
+
   test("measures a step's prompt once, however many pieces its answer comes in", async () => {
     let measured = 0;
     const promptTokens = () => {

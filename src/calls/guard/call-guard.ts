@@ -40,8 +40,8 @@ interface GuardParts extends GuardDependencies {
   readonly log: RequestFacts;
 }
 
-/** Characters times rules that are looked through on the event loop: some milliseconds. */
-const MAX_WORK_ON_LOOP = 65_536;
+/** Characters times the cost of all rules that are looked through on the event loop: some milliseconds. */
+const MAX_WORK_ON_LOOP = 16_384;
 
 /** The guardrails of one call, and what they have found. */
 export class CallGuard {
@@ -125,6 +125,13 @@ export class CallGuard {
     return this.#typed(await answer.render(screenLong, { guardrails: this.guardrails }));
   }
 
+  /** What is added to a whole answer; `block` is set where it must not leave. */
+  async added(value: unknown): Promise<unknown> {
+    const { value: screened, ...found } = await this.#json(value, "output");
+    this.#noteOutput(found);
+    return screened;
+  }
+
   async #typed({ completion, isBlocked, hits }: ScreenedCompletion): Promise<ChatAnswer> {
     this.#noteOutput({ isBlocked, hits });
     await this.#moderateOutput(completion.choices);
@@ -168,8 +175,8 @@ export class CallGuard {
   }
 
   #isShort(value: unknown, rules: readonly ScreeningRule[]): boolean {
-    const most = MAX_WORK_ON_LOOP / Math.max(1, rules.length);
-    return isShorterThan(value, most) >= 0;
+    const cost = rules.reduce((sum, { detector }) => sum + detector.cost, 0);
+    return isShorterThan(value, MAX_WORK_ON_LOOP / Math.max(1, cost)) >= 0;
   }
 
   #moderated(on: Direction): FoundRule | undefined {

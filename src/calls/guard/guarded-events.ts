@@ -111,6 +111,9 @@ export class GuardedEvents implements PieceReader<Batch> {
       return [...choice.flush(), { ...event, item }];
     }
     if (event.type === "foreign_item") {
+      const bytes = answerBytes(event);
+      // A piece of a text, which comes whole at the end of its item.
+      if (bytes > 0) return [{ type: "withheld", choice: event.choice, bytes }];
       const fields = this.#json.walk(event.fields, false) as typeof event.fields;
       return [...choice.flush(), { ...event, fields }];
     }

@@ -78,6 +78,8 @@ function screenedPieces(
     if (piece.type === "tool_call") screen.takeCall(piece);
     else if (piece.type === "text" || piece.type === "reasoning" || piece.type === "refusal") {
       return screen.take(piece);
+    } else if (piece.type === "foreign_item") {
+      return [{ ...piece, fields: json.walk(piece.fields, false) as typeof piece.fields }];
     } else return [piece];
     return [];
   });

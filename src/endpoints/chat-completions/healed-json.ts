@@ -80,9 +80,13 @@ function fittedMembers(
   return Object.fromEntries(members);
 }
 
+/** JSON has seven types: a longer list is of none that help, and would be read for each value. */
+const MAX_TYPES = 7;
+
 function typesOf(type: unknown): readonly unknown[] {
   if (typeof type === "string") return type === "number" ? ["number", "integer"] : [type];
-  return Array.isArray(type) ? (type.includes("number") ? [...type, "integer"] : type) : [];
+  if (!Array.isArray(type) || type.length > MAX_TYPES) return [];
+  return type.includes("number") ? [...type, "integer"] : type;
 }
 
 function typeOf(value: unknown): string {

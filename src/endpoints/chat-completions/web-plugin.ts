@@ -94,7 +94,8 @@ function optionsOfPlugin(plugin: Fields, place: string): Partial<SearchOptions> 
     throw invalid(`${place}.enabled`, "must be boolean");
   }
   if (!isAbsent(engine) && engine !== "auto") {
-    throw unsupported(`${place}.engine`, JSON.stringify(String(engine).slice(0, 100)));
+    const named = typeof engine === "string" ? JSON.stringify(engine.slice(0, 100)) : "";
+    throw unsupported(`${place}.engine`, named);
   }
   if (!isAbsent(count) && !isIntegerUpTo(count, MAX_RESULTS)) {
     throw invalid(`${place}.max_results`, `must be an integer from 1 to ${MAX_RESULTS}`);

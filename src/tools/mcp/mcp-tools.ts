@@ -92,6 +92,15 @@ interface OpenServer {
 }
 
 async function openServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
+  try {
+    return await openedServer(open, opening);
+  } catch (error) {
+    open.session.close();
+    throw error;
+  }
+}
+
+async function openedServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
   const { server, session } = open;
   const { signal, items = [] } = opening;
   const known = knownList(server.label, items);
@@ -270,8 +279,11 @@ async function runApproved(
       .filter((id) => !done.has(id)),
   );
   const requests = items.filter(
-    ({ type, id, server_label: label }) =>
-      type === "mcp_approval_request" && approved.has(id) && label === open.server.label,
+    ({ type, id, name, server_label: label }) =>
+      type === "mcp_approval_request" &&
+      typeof name === "string" &&
+      approved.has(id) &&
+      label === open.server.label,
   );
   return Promise.all(
     requests

@@ -1,0 +1,71 @@
+import type { Database } from "../client.ts";
+
+export interface FailedRequest {
+  readonly id: string;
+  readonly organizationId: string;
+  readonly keyId: string;
+  readonly model: string | null;
+  readonly provider: string | null;
+  readonly status: number;
+  readonly errorCode: string;
+  readonly user: string | null;
+  readonly sessionId: string | null;
+  readonly latencyMs: number;
+  /** Milliseconds since it ended: the database dates it by its own clock, as it does charges. */
+  readonly ageMs: number;
+}
+
+/** Transactions that are looked at for the one that a failure follows. */
+const MAX_LATER_CHARGES = 1_000;
+
+/** Those that are there already are passed over. */
+export async function insertFailedRequests(
+  sql: Database,
+  requests: readonly FailedRequest[],
+): Promise<void> {
+  const rows = requests.map((request) => ({
+    id: request.id,
+    organization_id: request.organizationId,
+    key_id: request.keyId,
+    model: request.model,
+    provider: request.provider,
+    status: request.status,
+    error_code: request.errorCode,
+    user_name: request.user,
+    session_id: request.sessionId,
+    latency_ms: request.latencyMs,
+    age_ms: request.ageMs,
+  }));
+  await sql`INSERT INTO failed_requests (id, organization_id, key_id, position, model, provider, status,
+      error_code, user_name, session_id, latency_ms, is_charged, created_at)
+    SELECT id, organization_id, key_id,
+      coalesce(
+        (SELECT sequence FROM (
+          SELECT sequence, created_at FROM transactions t
+          WHERE t.organization_id = failed.organization_id
+          ORDER BY sequence DESC LIMIT ${MAX_LATER_CHARGES}
+        ) latest WHERE created_at <= failed.ended_at ORDER BY sequence DESC LIMIT 1),
+        (SELECT greatest(0, max(sequence) - ${MAX_LATER_CHARGES}) FROM transactions t
+          WHERE t.organization_id = failed.organization_id),
+        0),
+      model, provider, status, error_code, user_name, session_id, latency_ms,
+      EXISTS (SELECT FROM transactions t WHERE t.request_id = failed.id),
+      date_trunc('milliseconds', ended_at)
+    FROM (
+      SELECT r.*, statement_timestamp() - make_interval(secs => age_ms / 1000) AS ended_at
+      FROM jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) AS r (id text,
+        organization_id text, key_id text, model text, provider text, status integer, error_code text,
+        user_name text, session_id text, latency_ms integer, age_ms double precision)
+    ) failed
+    ON CONFLICT (id) DO NOTHING`;
+}
+
+const REMOVAL_BATCH = 10_000;
+
+/** Removes a bounded number of those that are 30 days old. True where there may be more. */
+export async function removeOldFailedRequests(sql: Database): Promise<boolean> {
+  const removed = await sql`DELETE FROM failed_requests WHERE id IN (
+    SELECT id FROM failed_requests WHERE created_at < clock_timestamp() - interval '30 days'
+    LIMIT ${REMOVAL_BATCH})`;
+  return removed.count === REMOVAL_BATCH;
+}

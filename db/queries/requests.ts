@@ -1,0 +1,330 @@
+import type { Quantities } from "../../src/lib/usage.ts";
+import { MAX_TIME_MS } from "../../src/lib/utc-time.ts";
+import type { Database, SqlFragment } from "../client.ts";
+
+/*
+ * Charged requests, which are transactions, and failed ones, in one order: a failure follows the charge at its
+ * `position`. No index of transactions serves this but their primary key, so that it costs charges nothing.
+ */
+
+/** A place in the list: of a charge its sequence, of a failure also when it ended, and its id. */
+export interface RequestPlace {
+  readonly position: bigint;
+  readonly failedAtMs: number | undefined;
+  readonly id: string;
+}
+
+export interface RequestListing {
+  readonly organizationId: string;
+  readonly keyId: string | undefined;
+  readonly model: string | undefined;
+  readonly status: number | undefined;
+  readonly errorCode: string | undefined;
+  readonly user: string | undefined;
+  readonly sessionId: string | undefined;
+  /** Inclusive. */
+  readonly fromMs: number | undefined;
+  /** Exclusive. */
+  readonly beforeMs: number | undefined;
+  /** The page begins behind it. */
+  readonly after: RequestPlace | undefined;
+  readonly limit: number;
+}
+
+export interface ListedRequest {
+  readonly id: string;
+  readonly keyId: string | null;
+  readonly model: string | null;
+  readonly provider: string | null;
+  readonly status: number | null;
+  readonly errorCode: string | null;
+  readonly user: string | null;
+  readonly sessionId: string | null;
+  /** Undefined where nothing was charged. */
+  readonly usage: ListedUsage | undefined;
+  readonly costNano: bigint;
+  readonly latencyMs: number | null;
+  readonly createdAtMs: number;
+}
+
+interface ListedUsage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedPromptTokens: number | null;
+  readonly reasoningTokens: number | null;
+  readonly quantities: Quantities | null;
+}
+
+export interface RequestPage {
+  readonly requests: ListedRequest[];
+  /** Where the next page begins; undefined at the end of the list. */
+  readonly nextAfter: string | undefined;
+}
+
+/** Rows of each kind that one page looks at where it filters: what it has found by then is its page. */
+const MAX_FILTERED_ROWS = 20_000;
+/** The same where it looks into what requests recorded, which may be long. */
+const MAX_DETAILED_ROWS = 5_000;
+/** Failures that were charged after they were written down are passed over. */
+const SPARE_ROWS = 100;
+
+/** Newest first. */
+export async function listRequests(sql: Database, listing: RequestListing): Promise<RequestPage> {
+  const { organizationId, keyId, limit } = listing;
+  const [upper, lower] = await bounds(sql, listing);
+  const scanned = scannedRows(listing);
+  const asksFailure = listing.status !== undefined || listing.errorCode !== undefined;
+  const rows = await sql<(RequestRow & { readonly horizon_id: string | null })[]>`
+    WITH charged AS MATERIALIZED (
+      SELECT t.sequence AS position, '-infinity'::timestamptz AS failed_at, t.request_id AS id,
+        ${chargedMatches(sql, listing)} AS matches
+      FROM (
+        SELECT * FROM transactions WHERE organization_id = ${organizationId} AND type = 'usage'
+          AND sequence <= ${upper.sequence.toString()}::bigint AND sequence > ${lower.toString()}::bigint
+        ORDER BY sequence DESC LIMIT ${scanned}
+      ) t ${asksFailure ? sql`LEFT JOIN failed_requests e ON e.id = t.request_id` : sql``}
+    ), failed AS MATERIALIZED (
+      SELECT f.position, f.created_at AS failed_at, f.id, ${failedMatches(sql, listing)}
+        AND NOT EXISTS (SELECT FROM transactions t WHERE t.request_id = f.id) AS matches
+      FROM (
+        SELECT * FROM failed_requests WHERE organization_id = ${organizationId} AND NOT is_charged
+          ${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
+          AND (position, created_at, id) < (${upper.failed.position.toString()}::bigint,
+            ${new Date(upper.failed.atMs)}, ${upper.failed.id})
+          AND position >= ${lower.toString()}::bigint
+        ORDER BY position DESC, created_at DESC, id DESC LIMIT ${scanned}
+      ) f
+    ), horizon AS (
+      SELECT * FROM (
+        (SELECT position, failed_at, id FROM charged
+          ORDER BY position DESC OFFSET ${scanned - 1} LIMIT 1)
+        UNION ALL
+        (SELECT position, failed_at, id FROM failed
+          ORDER BY position DESC, failed_at DESC, id DESC OFFSET ${scanned - 1} LIMIT 1)
+      ) last ORDER BY position DESC, failed_at DESC, id DESC LIMIT 1
+    ), page AS (
+      SELECT position, failed_at, id FROM (
+        SELECT * FROM charged WHERE matches UNION ALL SELECT * FROM failed WHERE matches
+      ) found
+      WHERE NOT EXISTS (SELECT FROM horizon h
+        WHERE (found.position, found.failed_at, found.id) < (h.position, h.failed_at, h.id))
+      ORDER BY position DESC, failed_at DESC, id DESC LIMIT ${limit + 1}
+    )
+    SELECT (SELECT id FROM horizon) AS horizon_id, ${columns(sql)}
+    FROM (SELECT) one LEFT JOIN page ON true ${joins(sql, organizationId)}
+    ORDER BY page.position DESC, page.failed_at DESC, page.id DESC`;
+  const found = rows.filter(({ id }) => id !== null).map(listedRequest);
+  const requests = found.slice(0, limit);
+  const nextAfter = found.length > limit ? requests.at(-1)!.id : rows[0]!.horizon_id;
+  return { requests, nextAfter: nextAfter ?? undefined };
+}
+
+/** Undefined where the organization has no such request. */
+export async function findRequest(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<ListedRequest | undefined> {
+  const [row] = await sql<RequestRow[]>`WITH page AS (${place(sql, organizationId, id)})
+    SELECT ${columns(sql)} FROM page ${joins(sql, organizationId)}`;
+  return row && listedRequest(row);
+}
+
+export async function findRequestPlace(
+  sql: Database,
+  organizationId: string,
+  id: string,
+): Promise<RequestPlace | undefined> {
+  const [row] = await sql<{ position: bigint; failed_at: Date | null }[]>`
+    SELECT position, nullif(failed_at, '-infinity') AS failed_at
+    FROM (${place(sql, organizationId, id)}) place`;
+  return row && { position: row.position, failedAtMs: row.failed_at?.getTime(), id };
+}
+
+/** The charge comes before the failure of the same request. */
+function place(sql: Database, organizationId: string, id: string): SqlFragment {
+  return sql`SELECT sequence AS position, '-infinity'::timestamptz AS failed_at, request_id AS id
+    FROM transactions
+    WHERE request_id = ${id} AND organization_id = ${organizationId} AND type = 'usage'
+    UNION ALL
+    SELECT position, created_at, id FROM failed_requests
+    WHERE id = ${id} AND organization_id = ${organizationId}
+    ORDER BY failed_at LIMIT 1`;
+}
+
+interface FailedBound {
+  readonly position: bigint;
+  readonly atMs: number;
+  readonly id: string;
+}
+
+interface UpperBound {
+  /** Inclusive, of charges. */
+  readonly sequence: bigint;
+  /** Exclusive. */
+  readonly failed: FailedBound;
+}
+
+const LAST_SEQUENCE = 2n ** 63n - 1n;
+
+/** Where the rows of a page can lie: the upper bound, and the sequence behind which they all come. */
+async function bounds(sql: Database, listing: RequestListing): Promise<[UpperBound, bigint]> {
+  const { organizationId, after, fromMs, beforeMs } = listing;
+  const behind = after === undefined ? undefined : placeBound(after);
+  const [last, lower] = await Promise.all([
+    beforeMs && lastSequence(sql, organizationId, beforeMs + CLOCK_STEP_MS),
+    fromMs ? lastSequence(sql, organizationId, fromMs - CLOCK_STEP_MS) : 0n,
+  ]);
+  const byTime =
+    beforeMs === undefined || last === undefined
+      ? { sequence: LAST_SEQUENCE, failed: { position: LAST_SEQUENCE, atMs: MAX_TIME_MS, id: "" } }
+      : { sequence: BigInt(last), failed: { position: BigInt(last), atMs: beforeMs, id: "" } };
+  if (behind === undefined) return [byTime, lower];
+  return [
+    {
+      sequence: behind.sequence < byTime.sequence ? behind.sequence : byTime.sequence,
+      failed: isBelow(behind.failed, byTime.failed) ? behind.failed : byTime.failed,
+    },
+    lower,
+  ];
+}
+
+function placeBound({ position, failedAtMs, id }: RequestPlace): UpperBound {
+  return failedAtMs === undefined
+    ? { sequence: position - 1n, failed: { position, atMs: 0, id: "" } }
+    : { sequence: position, failed: { position, atMs: failedAtMs, id } };
+}
+
+function isBelow(one: FailedBound, other: FailedBound): boolean {
+  if (one.position !== other.position) return one.position < other.position;
+  return one.atMs < other.atMs || (one.atMs === other.atMs && one.id < other.id);
+}
+
+/** By how much the clock of the database may have been set back between transactions. */
+const CLOCK_STEP_MS = 5_000;
+
+/**
+ * The last transaction before a point in time, 0 where there is none. They are numbered without a gap in the order
+ * of their times, so that halving finds it in as many steps as their number has bits.
+ */
+async function lastSequence(sql: Database, organizationId: string, ms: number): Promise<bigint> {
+  const [row] = await sql<{ low: bigint }[]>`
+    WITH RECURSIVE halving (low, high) AS (
+      SELECT 0::bigint, coalesce(max(sequence), 0) FROM transactions
+      WHERE organization_id = ${organizationId}
+      UNION ALL
+      SELECT CASE WHEN t.created_at < ${new Date(ms)} THEN t.sequence ELSE low END,
+        CASE WHEN t.created_at < ${new Date(ms)} THEN high ELSE t.sequence - 1 END
+      FROM halving JOIN transactions t
+        ON t.organization_id = ${organizationId} AND t.sequence = (low + high + 1) / 2
+      WHERE low < high
+    )
+    SELECT low FROM halving WHERE low = high`;
+  return row?.low ?? 0n;
+}
+
+function scannedRows(listing: RequestListing): number {
+  if (listing.user !== undefined || listing.sessionId !== undefined) return MAX_DETAILED_ROWS;
+  const { keyId, model, status, errorCode, fromMs, beforeMs } = listing;
+  const filters = [keyId, model, status, errorCode, fromMs, beforeMs];
+  const isFiltered = filters.some((filter) => filter !== undefined);
+  return isFiltered ? MAX_FILTERED_ROWS : listing.limit + 1 + SPARE_ROWS;
+}
+
+/** `t` is the charge, `e` what was written down of its failure. */
+function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
+  const { keyId, model, status, errorCode, user, sessionId } = listing;
+  return sql`(true
+    ${keyId === undefined ? sql`` : sql`AND t.key_id IS NOT DISTINCT FROM ${keyId}`}
+    ${model === undefined ? sql`` : sql`AND t.model IS NOT DISTINCT FROM ${model}`}
+    ${status === undefined ? sql`` : sql`AND coalesce(e.status, t.status) IS NOT DISTINCT FROM ${status}::integer`}
+    ${errorCode === undefined ? sql`` : sql`AND ${chargedErrorCode(sql, sql`e`)} IS NOT DISTINCT FROM ${errorCode}`}
+    ${user === undefined ? sql`` : sql`AND t.details ->> 'user' IS NOT DISTINCT FROM ${user}`}
+    ${sessionId === undefined ? sql`` : sql`AND t.details ->> 'session_id' IS NOT DISTINCT FROM ${sessionId}`}
+    ${within(sql, sql`t.created_at`, listing)})`;
+}
+
+function failedMatches(sql: Database, listing: RequestListing): SqlFragment {
+  const { model, status, errorCode, user, sessionId } = listing;
+  return sql`(true
+    ${model === undefined ? sql`` : sql`AND f.model IS NOT DISTINCT FROM ${model}`}
+    ${status === undefined ? sql`` : sql`AND f.status = ${status}::integer`}
+    ${errorCode === undefined ? sql`` : sql`AND f.error_code = ${errorCode}`}
+    ${user === undefined ? sql`` : sql`AND f.user_name IS NOT DISTINCT FROM ${user}`}
+    ${sessionId === undefined ? sql`` : sql`AND f.session_id IS NOT DISTINCT FROM ${sessionId}`}
+    ${within(sql, sql`f.created_at`, listing)})`;
+}
+
+function within(sql: Database, time: SqlFragment, { fromMs, beforeMs }: RequestListing) {
+  return sql`${fromMs === undefined ? sql`` : sql`AND ${time} >= ${new Date(fromMs)}`}
+    ${beforeMs === undefined ? sql`` : sql`AND ${time} < ${new Date(beforeMs)}`}`;
+}
+
+/** Charges have a status of their own where their answer failed as a whole. */
+function chargedErrorCode(sql: Database, failure: SqlFragment): SqlFragment {
+  return sql`coalesce(${failure}.error_code, CASE t.status WHEN 499 THEN 'client_closed_request'
+    WHEN 408 THEN 'provider_timeout' WHEN 400 THEN 'content_policy_violation' END)`;
+}
+
+function joins(sql: Database, organizationId: string): SqlFragment {
+  return sql`LEFT JOIN transactions t ON page.failed_at = '-infinity'
+      AND t.organization_id = ${organizationId} AND t.sequence = page.position
+    LEFT JOIN failed_requests f ON f.id = page.id`;
+}
+
+function columns(sql: Database): SqlFragment {
+  return sql`page.id, coalesce(t.key_id, f.key_id) AS key_id, coalesce(t.model, f.model) AS model,
+    coalesce(t.provider, f.provider) AS provider, coalesce(f.status, t.status) AS status,
+    ${chargedErrorCode(sql, sql`f`)} AS error_code,
+    coalesce(t.details ->> 'user', f.user_name) AS user_name,
+    coalesce(t.details ->> 'session_id', f.session_id) AS session_id, t.prompt_tokens,
+    t.completion_tokens, t.cached_prompt_tokens, t.reasoning_tokens, t.quantities,
+    coalesce(t.amount_nano, 0) AS amount_nano, coalesce(t.latency_ms, f.latency_ms) AS latency_ms,
+    coalesce(t.created_at, f.created_at) AS created_at`;
+}
+
+interface RequestRow {
+  readonly id: string;
+  readonly key_id: string | null;
+  readonly model: string | null;
+  readonly provider: string | null;
+  readonly status: number | null;
+  readonly error_code: string | null;
+  readonly user_name: string | null;
+  readonly session_id: string | null;
+  readonly prompt_tokens: bigint | null;
+  readonly completion_tokens: bigint | null;
+  readonly cached_prompt_tokens: bigint | null;
+  readonly reasoning_tokens: bigint | null;
+  readonly quantities: Quantities | null;
+  readonly amount_nano: bigint;
+  readonly latency_ms: number | null;
+  readonly created_at: Date;
+}
+
+function listedRequest(row: RequestRow): ListedRequest {
+  const { prompt_tokens: promptTokens, cached_prompt_tokens: cached, reasoning_tokens } = row;
+  return {
+    id: row.id,
+    keyId: row.key_id,
+    model: row.model,
+    provider: row.provider,
+    status: row.status,
+    errorCode: row.error_code,
+    user: row.user_name,
+    sessionId: row.session_id,
+    usage:
+      promptTokens === null
+        ? undefined
+        : {
+            promptTokens: Number(promptTokens),
+            completionTokens: Number(row.completion_tokens ?? 0n),
+            cachedPromptTokens: cached === null ? null : Number(cached),
+            reasoningTokens: reasoning_tokens === null ? null : Number(reasoning_tokens),
+            quantities: row.quantities,
+          },
+    costNano: -row.amount_nano,
+    latencyMs: row.latency_ms,
+    createdAtMs: row.created_at.getTime(),
+  };
+}

@@ -1,0 +1,50 @@
+import { Type } from "typebox";
+import { GatewayError } from "../lib/errors.ts";
+import { MAX_TIME_MS, parseIsoTime } from "../lib/utc-time.ts";
+
+const DAY_MS = 86_400_000;
+
+/** Members of a list's query that bound it in time. */
+export const timeSpanFields = {
+  start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive" })),
+  end_date: Type.Optional(
+    Type.String({
+      maxLength: 64,
+      description: "ISO 8601; a date without a time means its whole day",
+    }),
+  ),
+};
+
+export interface TimeSpanQuery {
+  readonly start_date?: string;
+  readonly end_date?: string;
+}
+
+interface TimeSpan {
+  /** Inclusive. */
+  readonly fromMs: number | undefined;
+  /** Exclusive. */
+  readonly beforeMs: number | undefined;
+}
+
+/** Throws 400. */
+export function timeSpan(query: TimeSpanQuery): TimeSpan {
+  const start = query.start_date === undefined ? undefined : timeOf(query.start_date, "start_date");
+  const end = query.end_date === undefined ? undefined : timeOf(query.end_date, "end_date");
+  // The database keeps microseconds, so an end to the millisecond includes all of that millisecond.
+  const behindEndMs = end && end.ms + (end.isWholeDay ? DAY_MS : 1);
+  // Behind the last time that can be told there is nothing to leave out.
+  const beforeMs = behindEndMs && behindEndMs > MAX_TIME_MS ? undefined : behindEndMs;
+  if (start && beforeMs !== undefined && start.ms >= beforeMs) {
+    throw new GatewayError("invalid_query", "start_date lies behind end_date.", {
+      param: "start_date",
+    });
+  }
+  return { fromMs: start?.ms, beforeMs };
+}
+
+function timeOf(text: string, param: string) {
+  const time = parseIsoTime(text);
+  if (time !== undefined) return time;
+  throw new GatewayError("invalid_query", `${param} must be an ISO 8601 date or time.`, { param });
+}
