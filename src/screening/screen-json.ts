@@ -84,9 +84,15 @@ export class JsonScreen {
     } catch {
       return this.text(text);
     }
-    const walked = this.walk(parsed, true);
-    // Of a member that is there twice only the last was looked through.
-    return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
+    try {
+      const walked = this.walk(parsed, true);
+      // Of a member that is there twice only the last was looked through.
+      return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      // Nested deeper than the stack: what cannot be looked through must not pass.
+      return '"[REDACTED]"';
+    }
   }
 
   /**
