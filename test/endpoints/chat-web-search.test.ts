@@ -150,6 +150,27 @@ interface Annotation {
 }
 
 describe("a chat with the plugin", () => {
+  test.each([false, true])(
+    "shows nothing of a page that a guardrail blocks (stream: %p)",
+    async (stream) => {
+      const made = await gateway.request(
+        "POST",
+        "/v1/guardrails",
+        {
+          name: `pages ${stream}`,
+          rules: [{ type: "pattern", pattern: "nightfall", on: ["output"] }],
+        },
+        { key: gateway.managementKey },
+      );
+      expect(made.status).toBe(201);
+      searches.page = () => htmlPage("About project nightfall");
+      const response = await chat({ stream, guardrail: `pages ${stream}` });
+      const text = await response.text();
+      expect(text).toContain("content_policy_violation");
+      expect(text).not.toContain("nightfall");
+    },
+  );
+
   test("is searched for once, gets the pages, cites them, and is billed for tokens and search", async () => {
     said = `They boil water ([127.0.0.1](${pageUrl("two")})). See ${pageUrl("two")} too, not ${pageUrl("one")}s.`;
     const response = await chat({

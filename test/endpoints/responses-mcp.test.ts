@@ -282,6 +282,24 @@ test("a tool that fails, or is called wrongly, is the model's to know", async ()
   }
 });
 
+describe("leaves no session open", () => {
+  const ended = () => server.asked.filter(({ method }) => method === "DELETE").length;
+
+  test("where no provider answers", async () => {
+    const slug = gateway.modelThat({ do: "error", status: 400 });
+    const response = await respond({ model: `test/${slug}`, tools: [shop({}, "/session")] });
+    expect(response.status).toBe(400);
+    await until("its session is ended", () => ended() === 1);
+  });
+
+  test("where another server does not answer as it should", async () => {
+    const slug = gateway.modelThat(say("Never."));
+    const tools = [shop({}, "/session"), shop({ server_label: "odd" }, "/messages")];
+    expect((await respond({ model: `test/${slug}`, tools })).status).toBe(400);
+    await until("its session is ended", () => ended() === 1);
+  });
+});
+
 describe("is refused before a provider is called", () => {
   const cases: readonly (readonly [string, Json, number, string, string])[] = [
     [

@@ -1,4 +1,5 @@
 import type { Preparation } from "../../calls/endpoint.ts";
+import type { CallGuard } from "../../calls/guard/call-guard.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact } from "../../lib/exact-integer.ts";
 import type { ChatEvent, ClientCompletion, PieceReader } from "../../providers/interface.ts";
@@ -93,12 +94,13 @@ export class ChatSearch {
   }
 
   /** Adds the annotations to a whole answer in the client's form. */
-  annotate({ body }: ClientCompletion): void {
+  async annotate({ body }: ClientCompletion, guard?: Pick<CallGuard, "added">): Promise<void> {
     // A long one lies in bytes, which a thread has made.
     if (body instanceof Uint8Array) return;
     const { choices } = body as { readonly choices: unknown };
     for (const { message } of choices as readonly { message: Record<string, unknown> }[]) {
-      const own = this.annotationsOf(typeof message.content === "string" ? message.content : "");
+      const found = this.annotationsOf(typeof message.content === "string" ? message.content : "");
+      const own = guard === undefined ? found : ((await guard.added(found)) as unknown[]);
       const before = Array.isArray(message.annotations) ? message.annotations : [];
       if (own.length > 0) message.annotations = [...before, ...own];
     }

@@ -192,6 +192,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   ): Promise<AnsweredChat> {
     const given = await callProvider(call, candidate, admitted);
     const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
+    const { guard } = admitted;
     const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
@@ -201,7 +202,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
       const reading = { thread: this.#services.thread, owner: call.modelId };
       completion = healed(await completion, healing, reading, call);
     }
-    if (search !== undefined) search.annotate(await completion);
+    if (search !== undefined) await search.annotate(await completion, guard);
     return echo === undefined ? completion : { ...(await completion), echo };
   }
 

@@ -39,9 +39,10 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
   const { organizationId, keyId } = hold;
   const { signal } = call;
   const opened = await hosted.open({ organizationId, keyId, requestId, signal });
-  if (opened !== hosted.known) await coverOpened(parts, opened);
-  const added = { messages: opened.messages, tools: opened.definitions };
-  const first = await parts.ask(sentLimit(admitted, candidate), added);
+  const first = await firstOf(parts, opened, hosted).catch((error) => {
+    hosted.close();
+    throw error;
+  });
   return new ToolLoop(first, {
     ...{ organizationId, keyId, requestId, signal, holdsFirstStep },
     model: modelOf(parts, opened),
@@ -53,6 +54,16 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
     maxRuns: hosted.maxRuns,
     maxStepBytes: candidate.terms.maxOutputTokens * MAX_BYTES_PER_TOKEN + SPARE_BYTES,
   });
+}
+
+async function firstOf(
+  parts: LoopCall,
+  opened: OpenHosted,
+  { known }: HostedTools,
+): Promise<Events> {
+  if (opened !== known) await coverOpened(parts, opened);
+  const added = { messages: opened.messages, tools: opened.definitions };
+  return parts.ask(sentLimit(parts.admitted, parts.candidate), added);
 }
 
 function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHosted): LoopModel {

@@ -27,7 +27,7 @@ export class HostedTools {
   readonly #entries: readonly RequestTools[];
   readonly #offered: readonly string[];
   readonly #items: NonNullable<ToolOpening["items"]>;
-  #closing: (() => void)[] = [];
+  readonly #closing: (() => void)[] = [];
   #opened: Promise<OpenHosted> | undefined;
 
   /** Throws 400 for options that are wrong, and where a setting is missing. */
@@ -55,11 +55,18 @@ export class HostedTools {
   }
 
   async #open(opening: ToolOpening): Promise<OpenHosted> {
-    const opened = await Promise.all(this.#entries.map((entry) => entry.open?.(opening)));
+    const entries = this.#entries.map(async (entry) => {
+      const more = await entry.open?.(opening);
+      if (more?.close !== undefined) this.#closing.push(() => more.close!());
+      return more;
+    });
+    const opened = await Promise.all(entries).catch((error) => {
+      void Promise.allSettled(entries).then(() => this.close());
+      throw error;
+    });
     const tools = opened.flatMap((more) => more?.tools ?? []);
     const items = opened.flatMap((more) => more?.items ?? []);
     const messages = opened.flatMap((more) => more?.messages ?? []);
-    this.#closing = opened.flatMap((more) => (more?.close ? [() => more.close!()] : []));
     const isKnown = tools.length + items.length + messages.length === 0;
     return isKnown ? this.known : this.#with(tools, items, messages);
   }

@@ -92,6 +92,15 @@ interface OpenServer {
 }
 
 async function openServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
+  try {
+    return await openedServer(open, opening);
+  } catch (error) {
+    open.session.close();
+    throw error;
+  }
+}
+
+async function openedServer(open: OpenServer, opening: ToolOpening): Promise<OpenedTools> {
   const { server, session } = open;
   const { signal, items = [] } = opening;
   const known = knownList(server.label, items);
