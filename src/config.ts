@@ -5,6 +5,7 @@ import { type Environment, EnvironmentReader } from "./config/environment.ts";
 import { type ModelConfig, readConfigFile } from "./config/file.ts";
 import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
 import {
+  checkModerationModel,
   checkProviderVariables,
   enabledProviders,
   type ProviderConfig,
@@ -53,6 +54,9 @@ export function readConfig(
   const file = faults.attempt(() => readConfigFile(environment, cwd), undefined);
   const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
+  if (providers !== undefined) {
+    faults.attempt(() => checkModerationModel(settings.moderationModel, providers), undefined);
+  }
   const proxies = faults.attempt(() => readOutboundProxies(environment), undefined);
   faults.throwAny();
   const { path, models, sandbox } = file!;

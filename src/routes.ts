@@ -88,7 +88,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...presetRoutes(new Definitions({ sql, clock, known: dependencies.definitions }, "preset")),
     ...guardrailRoutes(
       new Definitions({ sql, clock, known: dependencies.definitions }, "guardrail"),
-      { canModerate: false },
+      { canModerate: config.moderationModel !== undefined },
     ),
     ...fileRoutes({
       uploads: files.uploads,

@@ -1,6 +1,7 @@
 import type { Quantities } from "../../src/lib/usage.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
+import { sequenceSpan, type TimeSpan } from "./transaction-span.ts";
 
 interface CreditTotals {
   readonly balanceNano: bigint;
@@ -21,15 +22,13 @@ export async function creditTotals(
   );
 }
 
-export interface TransactionListing {
+export interface TransactionListing extends TimeSpan {
   readonly organizationId: string;
   readonly type: string | undefined;
+  readonly keyId?: string | undefined;
+  readonly model?: string | undefined;
   /** Leaves out what belongs to another key than this one; undefined: nothing. */
   readonly ofKeyId?: string | undefined;
-  /** Inclusive. */
-  readonly fromMs: number | undefined;
-  /** Exclusive. */
-  readonly beforeMs: number | undefined;
   readonly limit: number;
   readonly offset: number;
 }
@@ -76,17 +75,28 @@ export function listTransactions(
   sql: Database,
   listing: TransactionListing,
 ): Promise<TransactionPage> {
-  const { type, ofKeyId, fromMs, beforeMs } = listing;
-  const filters = [type, ofKeyId, fromMs, beforeMs];
-  return filters.some((filter) => filter !== undefined)
-    ? listMatching(sql, listing)
-    : listAll(sql, listing);
+  const { type, keyId, model, ofKeyId, fromMs, beforeMs } = listing;
+  const others = [keyId, model, ofKeyId, fromMs, beforeMs];
+  if (others.every((filter) => filter === undefined)) {
+    if (type === undefined) return listAll(sql, listing);
+    if (type === USAGE) return inOneSnapshot(sql, (snapshot) => listUsage(snapshot, listing));
+  }
+  return inOneSnapshot(sql, async (snapshot) => {
+    // A plan that is kept for any key and model would not know which of them is rare.
+    await snapshot`SET LOCAL plan_cache_mode = force_custom_plan`;
+    return listMatching(snapshot, listing);
+  });
 }
 
 interface TransactionPage {
   readonly transactions: ListedTransaction[];
+  /** Exact up to MAX_COUNTED, and for what has a count anyway; above it may be more. */
   readonly total: number;
+  readonly hasMore: boolean;
 }
+
+/** How many matching transactions are counted, so that a page of ten million takes no longer than one of these. */
+const MAX_COUNTED = 10_000;
 
 /**
  * They are numbered from 1 without a gap, so that neither how many there are nor a page far behind takes
@@ -104,32 +114,81 @@ async function listAll(sql: Database, listing: TransactionListing): Promise<Tran
       WHERE organization_id = ${organizationId} AND sequence <= ${first.toString()}::bigint
       ORDER BY sequence DESC LIMIT ${limit}
     ) page ORDER BY sequence DESC`;
-  return { transactions: rows.map(listedTransaction), total: Number(total) };
+  return {
+    transactions: rows.map(listedTransaction),
+    total: Number(total),
+    hasMore: offset + rows.length < Number(total),
+  };
 }
 
-function listMatching(sql: Database, listing: TransactionListing): Promise<TransactionPage> {
-  return inOneSnapshot(sql, async (snapshot) => {
-    const matching = snapshot`organization_id = ${listing.organizationId}
-      ${ofType(snapshot, listing.type)}
-      ${listing.ofKeyId === undefined ? snapshot`` : snapshot`AND (key_id IS NULL OR key_id = ${listing.ofKeyId})`}
-      ${listing.fromMs === undefined ? snapshot`` : snapshot`AND created_at >= ${new Date(listing.fromMs)}`}
-      ${listing.beforeMs === undefined ? snapshot`` : snapshot`AND created_at < ${new Date(listing.beforeMs)}`}`;
-    const { ofKeyId, fromMs, beforeMs } = listing;
-    const isOfAll = ofKeyId === undefined && fromMs === undefined && beforeMs === undefined;
-    const total =
-      listing.type === USAGE && isOfAll
-        ? await countUsage(snapshot, listing.organizationId)
-        : await count(snapshot, matching);
-    const rows = await snapshot<TransactionRow[]>`
-      SELECT ${columns(snapshot)} FROM (
-        SELECT * FROM transactions WHERE ${matching}
-        ORDER BY sequence DESC LIMIT ${listing.limit} OFFSET ${listing.offset}
-      ) page ORDER BY sequence DESC`;
-    return { transactions: rows.map(listedTransaction), total };
-  });
+/** Mostly all there are: what is none is counted instead. */
+async function listUsage(
+  snapshot: DatabaseTransaction,
+  listing: TransactionListing,
+): Promise<TransactionPage> {
+  const { organizationId } = listing;
+  const [row] = await snapshot<{ total: bigint }[]>`
+    SELECT coalesce((SELECT max(sequence) FROM transactions WHERE organization_id = ${organizationId}), 0)
+      - (SELECT count(*) FROM transactions
+         WHERE organization_id = ${organizationId} AND type <> 'usage') AS total`;
+  const page = await readPage(snapshot, listing, matchingSequences(snapshot, listing, {}));
+  return { ...page, total: Number(row!.total) };
 }
 
+async function listMatching(
+  snapshot: DatabaseTransaction,
+  listing: TransactionListing,
+): Promise<TransactionPage> {
+  const { keyId, ofKeyId, offset } = listing;
+  if (keyId !== undefined && ofKeyId !== undefined && keyId !== ofKeyId) return NOTHING;
+  const sequences = matchingSequences(
+    snapshot,
+    listing,
+    await sequenceSpan(snapshot, listing.organizationId, listing),
+  );
+  const page = await readPage(snapshot, listing, sequences);
+  const seen = offset + page.transactions.length;
+  const isWhole = !page.hasMore && (page.transactions.length > 0 || offset === 0);
+  if (isWhole) return { ...page, total: seen };
+  const [row] = await snapshot<{ total: bigint }[]>`
+    SELECT count(*) AS total FROM (${sequences(MAX_COUNTED + 1)}) counted`;
+  const counted = Number(row!.total);
+  return { ...page, total: page.hasMore ? Math.max(counted, seen + 1) : counted };
+}
+
+const NOTHING: TransactionPage = { transactions: [], total: 0, hasMore: false };
 const USAGE = "usage";
+
+/** The numbers of the first so many matching transactions, newest first. */
+type Sequences = (atMost: number) => ReturnType<typeof ofType>;
+
+/** Times are compared in words that no index is used for: the span of numbers is found by an index in order. */
+
+function matchingSequences(
+  snapshot: DatabaseTransaction,
+  { organizationId, type, keyId, model, ofKeyId, fromMs, beforeMs }: TransactionListing,
+  { from, before }: { readonly from?: bigint | undefined; readonly before?: bigint | undefined },
+): Sequences {
+  const none = snapshot``;
+  const matching = (atMost: number, ofKey: ReturnType<typeof ofType>) => snapshot`
+    SELECT sequence FROM transactions WHERE organization_id = ${organizationId}
+      ${ofKey} ${ofType(snapshot, type)}
+      ${model === undefined ? none : snapshot`AND model = ${model}`}
+      ${from === undefined ? none : snapshot`AND sequence >= ${from.toString()}::bigint`}
+      ${before === undefined ? none : snapshot`AND sequence < ${before.toString()}::bigint`}
+      ${fromMs === undefined ? none : snapshot`AND created_at - ${new Date(fromMs)}::timestamptz >= interval '0'`}
+      ${beforeMs === undefined ? none : snapshot`AND created_at - ${new Date(beforeMs)}::timestamptz < interval '0'`}
+    ORDER BY sequence DESC LIMIT ${atMost.toString()}::bigint`;
+  const keys = keyId ?? ofKeyId;
+  if (keys === undefined) return (atMost) => matching(atMost, none);
+  const ofOneKey = (atMost: number) => matching(atMost, snapshot`AND key_id = ${keys}`);
+  if (keyId !== undefined) return ofOneKey;
+  // Each half is in order by the index of the keys; an OR of both would not be.
+  return (atMost) => snapshot`
+    SELECT sequence FROM (
+      (${ofOneKey(atMost)}) UNION ALL (${matching(atMost, snapshot`AND key_id IS NULL`)})
+    ) halves ORDER BY sequence DESC LIMIT ${atMost.toString()}::bigint`;
+}
 
 /** In words that the index of what is no usage (transactions_entries) is found by. */
 function ofType(snapshot: DatabaseTransaction, type: string | undefined) {
@@ -139,22 +198,25 @@ function ofType(snapshot: DatabaseTransaction, type: string | undefined) {
     : snapshot`AND type = ${type} AND type <> 'usage'`;
 }
 
-async function count(
+/** One more than the page holds is read: it says whether there are more. */
+async function readPage(
   snapshot: DatabaseTransaction,
-  matching: ReturnType<typeof ofType>,
-): Promise<number> {
-  const [row] = await snapshot<{ total: bigint }[]>`
-    SELECT count(*) AS total FROM transactions WHERE ${matching}`;
-  return Number(row!.total);
-}
-
-/** Mostly all there are: what is none is counted instead. */
-async function countUsage(snapshot: DatabaseTransaction, organizationId: string): Promise<number> {
-  const [row] = await snapshot<{ total: bigint }[]>`
-    SELECT coalesce((SELECT max(sequence) FROM transactions WHERE organization_id = ${organizationId}), 0)
-      - (SELECT count(*) FROM transactions
-         WHERE organization_id = ${organizationId} AND type <> 'usage') AS total`;
-  return Number(row!.total);
+  { organizationId, limit, offset }: TransactionListing,
+  sequences: Sequences,
+): Promise<Omit<TransactionPage, "total">> {
+  const rows = await snapshot<TransactionRow[]>`
+    SELECT ${columns(snapshot)} FROM (
+      SELECT of_page.* FROM (
+        SELECT sequence FROM (${sequences(offset + limit + 1)}) first_ones
+        ORDER BY sequence DESC OFFSET ${offset}
+      ) page
+      JOIN transactions of_page
+        ON of_page.organization_id = ${organizationId} AND of_page.sequence = page.sequence
+    ) page ORDER BY sequence DESC`;
+  return {
+    transactions: rows.slice(0, limit).map(listedTransaction),
+    hasMore: rows.length > limit,
+  };
 }
 
 function columns(sql: Database | DatabaseTransaction) {

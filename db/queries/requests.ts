@@ -62,9 +62,11 @@ export interface RequestPage {
 }
 
 /** Rows of each kind that one page looks at where it filters: what it has found by then is its page. */
-const MAX_FILTERED_ROWS = 20_000;
+const MAX_FILTERED_ROWS = 5_000;
 /** The same where it looks into what requests recorded, which may be long. */
-const MAX_DETAILED_ROWS = 5_000;
+const MAX_DETAILED_ROWS = 2_000;
+/** The same where times bound it: nearly all rows between them are of the page. */
+const MAX_DATED_ROWS = 1_000;
 /** Failures that were charged after they were written down are passed over. */
 const SPARE_ROWS = 100;
 
@@ -82,10 +84,9 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
         SELECT * FROM transactions WHERE organization_id = ${organizationId} AND type = 'usage'
           AND sequence <= ${upper.sequence.toString()}::bigint AND sequence > ${lower.toString()}::bigint
         ORDER BY sequence DESC LIMIT ${scanned}
-      ) t ${asksFailure ? sql`LEFT JOIN failed_requests e ON e.id = t.request_id` : sql``}
+      ) t ${asksFailure ? sql`LEFT JOIN LATERAL (SELECT * FROM failed_requests WHERE id = t.request_id LIMIT 1) e ON true` : sql``}
     ), failed AS MATERIALIZED (
-      SELECT f.position, f.created_at AS failed_at, f.id, ${failedMatches(sql, listing)}
-        AND NOT EXISTS (SELECT FROM transactions t WHERE t.request_id = f.id) AS matches
+      SELECT f.position, f.created_at AS failed_at, f.id, ${failedMatches(sql, listing)} AS matches
       FROM (
         SELECT * FROM failed_requests WHERE organization_id = ${organizationId} AND NOT is_charged
           ${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
@@ -104,10 +105,15 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
       ) last ORDER BY position DESC, failed_at DESC, id DESC LIMIT 1
     ), page AS (
       SELECT position, failed_at, id FROM (
-        SELECT * FROM charged WHERE matches UNION ALL SELECT * FROM failed WHERE matches
+        SELECT position, failed_at, id FROM (
+          SELECT * FROM charged WHERE matches UNION ALL SELECT * FROM failed WHERE matches
+        ) matching
+        WHERE NOT EXISTS (SELECT FROM horizon h WHERE
+          (matching.position, matching.failed_at, matching.id) < (h.position, h.failed_at, h.id))
+        ORDER BY position DESC, failed_at DESC, id DESC OFFSET 0
       ) found
-      WHERE NOT EXISTS (SELECT FROM horizon h
-        WHERE (found.position, found.failed_at, found.id) < (h.position, h.failed_at, h.id))
+      WHERE failed_at = '-infinity'
+        OR NOT EXISTS (SELECT FROM transactions t WHERE t.request_id = found.id)
       ORDER BY position DESC, failed_at DESC, id DESC LIMIT ${limit + 1}
     )
     SELECT (SELECT id FROM horizon) AS horizon_id, ${columns(sql)}
@@ -226,9 +232,10 @@ async function lastSequence(sql: Database, organizationId: string, ms: number): 
 function scannedRows(listing: RequestListing): number {
   if (listing.user !== undefined || listing.sessionId !== undefined) return MAX_DETAILED_ROWS;
   const { keyId, model, status, errorCode, fromMs, beforeMs } = listing;
-  const filters = [keyId, model, status, errorCode, fromMs, beforeMs];
-  const isFiltered = filters.some((filter) => filter !== undefined);
-  return isFiltered ? MAX_FILTERED_ROWS : listing.limit + 1 + SPARE_ROWS;
+  const filters = [keyId, model, status, errorCode];
+  if (filters.some((filter) => filter !== undefined)) return MAX_FILTERED_ROWS;
+  const isDated = fromMs !== undefined || beforeMs !== undefined;
+  return isDated ? MAX_DATED_ROWS : listing.limit + 1 + SPARE_ROWS;
 }
 
 /** `t` is the charge, `e` what was written down of its failure. */

@@ -129,6 +129,10 @@ export const transactions = pgTable(
     index("transactions_entries")
       .on(table.organizationId, table.type, table.sequence)
       .where(sql`type <> 'usage'`),
+    index("transactions_of_key").on(table.organizationId, table.keyId, table.sequence),
+    index("transactions_of_model")
+      .on(table.organizationId, table.model, table.sequence)
+      .where(sql`model IS NOT NULL`),
     index("transactions_time").using("brin", table.createdAt),
   ],
 );

@@ -2,6 +2,8 @@ import type { Database } from "../../db/client.ts";
 import { AnswerCache } from "../calls/cache/answer-cache.ts";
 import { CachedCalls } from "../calls/cache/cached-calls.ts";
 import { Flights } from "../calls/cache/flights.ts";
+import type { Moderation } from "../calls/guard/call-guard.ts";
+import { ModelModeration } from "../calls/guard/model-moderation.ts";
 import { CallSlots } from "../calls/routing/call-slots.ts";
 import type { HealthChecks } from "../calls/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../calls/run-call.ts";
@@ -19,7 +21,7 @@ import { DeadlineQueue } from "../lib/deadlines.ts";
 import type { Keyring } from "../lib/keyring.ts";
 import { FairWorkThread } from "../lib/work-thread.ts";
 import type { MediaLinks } from "../media-links/media-links.ts";
-import { ProviderFailure } from "../providers/interface.ts";
+import { type Provider, ProviderFailure } from "../providers/interface.ts";
 import type { ResponseServices } from "../responses/background-routes.ts";
 import type { Telemetry } from "../telemetry/interface.ts";
 import type { HostedServices } from "../tools/hosted-services.ts";
@@ -112,7 +114,7 @@ export function composeEndpoints(options: EndpointParts) {
       onKeyRefused: (ownKeyId: string) => parts.ownKeys.refused(ownKeyId),
       isDown: (providerId: string) => healthChecks.isDown(providerId),
     },
-    guarding: { thread: workThread, moderation: undefined },
+    guarding: { thread: workThread, moderation: moderationOf(config, parts.providers) },
     ticker,
     keepaliveMs,
     openings: new DeadlineQueue(steadyClock, keepaliveMs),
@@ -133,6 +135,17 @@ export function composeEndpoints(options: EndpointParts) {
     images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
   });
   return { endpoints, ticker, deadlines, calls: dependencies };
+}
+
+/** By the operator's model; undefined where none is configured. */
+function moderationOf(
+  { moderationModel }: GatewayConfig,
+  providers: ReadonlyMap<string, Provider>,
+): Moderation | undefined {
+  if (moderationModel === undefined) return undefined;
+  const slash = moderationModel.indexOf("/");
+  const moderate = providers.get(moderationModel.slice(0, slash))?.moderate;
+  return moderate && new ModelModeration(moderate, moderationModel.slice(slash + 1));
 }
 
 /** The response cache, and what waits for equal requests. */

@@ -55,6 +55,20 @@ export function enabledProviders(
   return providers;
 }
 
+/** Throws ConfigError where what moderates is no model of a provider with OpenAI's interface. */
+export function checkModerationModel(
+  stated: string | undefined,
+  providers: readonly ProviderConfig[],
+): void {
+  if (stated === undefined) return;
+  const slash = stated.indexOf("/");
+  const provider = providers.find(({ id }) => id === stated.slice(0, slash));
+  const isKnown = provider !== undefined && providerType(provider.type)?.wire === "openai";
+  if (isKnown && slash < stated.length - 1) return;
+  const accepted = "a configured provider with OpenAI's interface, / and the name of its model";
+  throw refuse("GATEWAY_MODERATION_MODEL", stated, accepted);
+}
+
 function providerOfFile(
   environment: Environment,
   entry: ProviderEntry,

@@ -61,6 +61,8 @@ export interface Settings {
   readonly modelListsSeconds: number;
   /** Embeds what vector stores hold; undefined: they are searched by words alone. */
   readonly vectorStoreModel: string | undefined;
+  /** `provider/model`; undefined: no guardrail can have a rule of type moderation. */
+  readonly moderationModel: string | undefined;
   /** Between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
   /** Chats may show what was sent to their provider. */
@@ -125,6 +127,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     corsOrigins: reader.check(() => corsOrigins(reader), []),
     metricsToken: reader.secret("GATEWAY_METRICS_TOKEN"),
     vectorStoreModel: reader.text("GATEWAY_VECTOR_STORE_MODEL"),
+    moderationModel: reader.text("GATEWAY_MODERATION_MODEL"),
     modelListsSeconds: reader.integer("GATEWAY_MODEL_LISTS_SECONDS", 0, 604_800),
     healthCheckSeconds: reader.integer("GATEWAY_HEALTH_CHECK_SECONDS", 0, 86_400),
     debugEcho: reader.boolean("GATEWAY_DEBUG_ECHO"),

@@ -186,6 +186,12 @@ const SETTINGS = [
       "embedding model of vector stores, such as `openai/text-embedding-3-small` (`sandbox/embed` for trials), charged to the keys that add files and search; unset, they are searched by their words alone",
   },
   {
+    name: "GATEWAY_MODERATION_MODEL",
+    default: null,
+    meaning:
+      "provider and model that decide for guardrails of type `moderation`, such as `openai/omni-moderation-latest`; the operator pays for it. The provider has OpenAI's interface, with `/moderations`",
+  },
+  {
     name: "GATEWAY_CODE_INTERPRETER",
     default: "false",
     meaning:

@@ -22,6 +22,20 @@ const transactionsQuery = Type.Object(
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
     offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
     type: Type.Optional(transactionType),
+    key_id: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 64,
+        description: "Only the charges of this key, and what of them was given back",
+      }),
+    ),
+    model: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1_024,
+        description: "Only the charges for this model, by its id as transactions show it",
+      }),
+    ),
     ...timeSpanFields,
   },
   { additionalProperties: false },
@@ -104,7 +118,10 @@ const transactionList = Type.Object({
       created_at: Type.String(),
     }),
   ),
-  total: Type.Integer(),
+  total: Type.Integer({
+    description:
+      "Exact without filters, with `type=usage` alone, and up to 10,000; above that, of a filtered list, at least so many",
+  }),
   has_more: Type.Boolean(),
 });
 
@@ -116,6 +133,8 @@ interface TransactionsQuery extends TimeSpanQuery {
   readonly limit?: number;
   readonly offset?: number;
   readonly type?: string;
+  readonly key_id?: string;
+  readonly model?: string;
 }
 
 /** Balance and transactions (spec 4.9). */
@@ -149,17 +168,17 @@ export function creditRoutes(sql: Database): RouteDefinition[] {
       responses: { 200: { description: "Transactions", schema: transactionList } },
       async handle(context) {
         const query = context.query as TransactionsQuery;
-        const offset = query.offset ?? 0;
         const { key } = context.caller;
-        const { transactions, total } = await listTransactions(sql, {
+        const { transactions, total, hasMore } = await listTransactions(sql, {
           organizationId: key.organizationId,
           type: query.type,
+          keyId: query.key_id,
+          model: query.model,
           ofKeyId: key.kind === "secret" && isLimited(key) ? key.id : undefined,
           ...timeSpan(query),
           limit: query.limit ?? DEFAULT_PAGE,
-          offset,
+          offset: query.offset ?? 0,
         });
-        const hasMore = offset + transactions.length < total;
         return jsonResponse({
           data: transactions.map(transactionShape),
           total,

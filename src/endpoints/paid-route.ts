@@ -2,6 +2,7 @@ import type { ArrivedCall, CallOutcome } from "../calls/call.ts";
 import type { AcceptedRequest } from "../calls/endpoint.ts";
 import type { CallGuard } from "../calls/guard/call-guard.ts";
 import type { PaidCall } from "../calls/run-call.ts";
+import type { ReceivedForm } from "../http/model-form.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { bodyInPieces } from "../lib/body-pieces.ts";
 
@@ -34,7 +35,8 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
   takeOver?: TakeOver<Request>,
 ): RouteDefinition {
   const answer = (context: RequestContext, prepared: PreparedBody): Promise<Response> => {
-    const arrived = arrivedCall(call, context, prepared);
+    const isForm = description.modelForm !== undefined;
+    const arrived = arrivedCall(call, context, prepared, isForm);
     return (
       takeOver?.(context, arrived) ??
       call.run(arrived).then((outcome) => responseOf(context, outcome))
@@ -57,6 +59,7 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   context: RequestContext,
   { body, takenRate }: PreparedBody,
+  isForm: boolean,
 ): ArrivedCall<Request> {
   const { headers } = context.request;
   const request = call.endpoint.accept(body, headers);
@@ -67,8 +70,10 @@ function arrivedCall<Request extends AcceptedRequest, Answer>(
     startedMs: context.startedMs,
     takenRate,
     request,
-    screened: async (guard) =>
-      call.endpoint.accept(await screenedBody(body, guard), headers, guard),
+    screened: async (guard) => {
+      const screened = isForm ? screenedForm(body, guard) : screenedBody(body, guard);
+      return call.endpoint.accept(await screened, headers, guard);
+    },
     bodyText: context.bodyText,
     idempotencyHeader: context.request.headers.get("idempotency-key"),
     headers: context.request.headers,
@@ -89,6 +94,12 @@ interface ScreenableBody {
 function screenedBody(body: unknown, guard: CallGuard): Promise<unknown> {
   const isScreenable = typeof body === "object" && body !== null && SCREENED in body;
   return isScreenable ? (body as ScreenableBody)[SCREENED](guard) : guard.input(body);
+}
+
+/** Its files are sound and images. */
+async function screenedForm(body: unknown, guard: CallGuard): Promise<unknown> {
+  const form = body as ReceivedForm;
+  return { ...form, fields: await guard.input(form.fields) };
 }
 
 export function responseOf(context: RequestContext, outcome: CallOutcome): Response {

@@ -15,4 +15,5 @@ export const routedFields = {
   session_id: optional(Type.String({ maxLength: 256 })),
   trace: optional(Type.Object({})),
   metadata: optional(Type.Object({})),
+  guardrail: optional(Type.String()),
 };

@@ -153,6 +153,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   provider_error: entry(502, "provider_error"),
   overloaded: entry(503, "overloaded_error"),
   no_provider_available: entry(503, "provider_error"),
+  moderation_unavailable: entry(503, "provider_error"),
   database_unavailable: entry(503, "api_error"),
 };
 

@@ -70,6 +70,7 @@ export type ErrorCode =
   | "provider_error"
   | "overloaded"
   | "no_provider_available"
+  | "moderation_unavailable"
   | "database_unavailable";
 
 export interface ErrorDetails {

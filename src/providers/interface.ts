@@ -314,6 +314,8 @@ export interface Provider {
   /** Which fields of an image request its models have; absent: all of them. */
   readonly imageFields?: ImageFields | undefined;
   speak?(call: SpeechCall): Promise<Speech>;
+  /** Whether the model flags any of the texts. */
+  moderate?(call: ModerationCall): Promise<boolean>;
   transcribe?(call: TranscriptionCall): Promise<Transcript | TranscriptStream>;
   readonly train?: FineTuningProvider;
   /**
@@ -343,6 +345,11 @@ export type Capability = "chat" | "embed" | "image" | "speak" | "transcribe";
 
 /** A provider that has the capability to chat. */
 export type ChatProvider = Provider & Required<Pick<Provider, "chat">>;
+
+export interface ModerationCall extends Pick<ModelCall, "model" | "signal"> {
+  /** At least one, none of them empty. */
+  readonly texts: readonly string[];
+}
 
 export interface EmbedCall extends ModelCall {
   /** Texts, or lists of the model's own tokens: at least one, none of them empty. */

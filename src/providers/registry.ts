@@ -71,6 +71,7 @@ const WIRES: Readonly<Record<ProviderType["wire"], Wire>> = {
       }),
       chat: (call) => provider.chat(call),
       embed: provider.embed,
+      moderate: provider.moderate,
       speak: provider.speak,
       transcribe: provider.transcribe,
       ...(makesImages(settings.type) && {

@@ -31,6 +31,12 @@ const NOT_TEXT: ReadonlySet<string> = new Set([
   ...["type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status"],
   ...["cache_control", "media_type", "mime_type", "detail", "signature"],
   ...["encrypted_content", "image_url", "file_data", "input_audio", "video_url", "b64_json"],
+  "known_speaker_references",
+]);
+/** Members that have one of a few values, which would be none of them any more. */
+const CHOICES: ReadonlySet<string> = new Set([
+  ...["response_format", "stream_format", "output_format", "encoding_format", "include"],
+  ...["timestamp_granularities", "size", "aspect_ratio", "quality", "background"],
 ]);
 /** Members that a tool is given or has given: whatever they are called, they are what is said. */
 const OF_TOOLS: ReadonlySet<string> = new Set(["input", "parameters", "input_schema", "schema"]);
@@ -84,9 +90,15 @@ export class JsonScreen {
     } catch {
       return this.text(text);
     }
-    const walked = this.walk(parsed, true);
-    // Of a member that is there twice only the last was looked through.
-    return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
+    try {
+      const walked = this.walk(parsed, true);
+      // Of a member that is there twice only the last was looked through.
+      return walked === parsed && !hasMemberTwice(text, parsed) ? text : JSON.stringify(walked);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      // Nested deeper than the stack: what cannot be looked through must not pass.
+      return '"[REDACTED]"';
+    }
   }
 
   /**
@@ -124,7 +136,7 @@ export class JsonScreen {
 
   #member(fields: Fields, name: string, value: unknown, isAllText: boolean): unknown {
     if (isAllText) return this.walk(value, true);
-    if (NOT_TEXT.has(name)) return value;
+    if (NOT_TEXT.has(name) || (CHOICES.has(name) && !isFields(value))) return value;
     // Of a document that is text; of any other type it is bytes.
     if (name === "data" && fields.type !== "text") return value;
     if (typeof value === "string") {
@@ -223,13 +235,21 @@ function isData(text: string): boolean {
   return text.startsWith("data:") && /^data:[\w.+/-]+[;,]/.test(text.slice(0, 100));
 }
 
-/** All texts of a value, for a model to read. */
+/** The texts that are looked through, for a model to read. */
 export function textsOf(value: unknown): string {
   const texts: string[] = [];
-  const walk = (one: unknown): void => {
+  const walk = (one: unknown, isAllText: boolean): void => {
     if (typeof one === "string") texts.push(one);
-    else if (typeof one === "object" && one !== null) Object.values(one).forEach(walk);
+    else if (Array.isArray(one)) for (const member of one) walk(member, isAllText);
+    else if (isFields(one)) {
+      for (const [name, member] of Object.entries(one)) {
+        if (isAllText) texts.push(name);
+        else if (NOT_TEXT.has(name) || (name === "data" && one.type !== "text")) continue;
+        else if (name === "url" && typeof member === "string" && isData(member)) continue;
+        walk(member, isAllText || (OF_TOOLS.has(name) && isFields(member)));
+      }
+    }
   };
-  walk(value);
+  walk(value, false);
   return texts.join("\n");
 }

@@ -87,6 +87,7 @@ const PASSING: ReadonlySet<ErrorCode> = new Set([
   "provider_error",
   "provider_timeout",
   "no_provider_available",
+  "moderation_unavailable",
   "overloaded",
   "database_unavailable",
   "idempotency_conflict",

@@ -107,6 +107,13 @@ test("all settings that stop the start are told, each by itself", async () => {
   ]);
 });
 
+test("the model that moderates is named", async () => {
+  const GATEWAY_MODERATION_MODEL = "openai/omni-moderation-latest";
+  const { checks } = await diagnose({ ...sound, GATEWAY_MODERATION_MODEL });
+  const detail = GATEWAY_MODERATION_MODEL;
+  expect(checks).toContainEqual({ name: "moderation", state: "ok", detail });
+});
+
 test("the search backend is reported, and with --live whether it searches", async () => {
   const upstream = startSearchUpstream();
   const settings = {

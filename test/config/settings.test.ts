@@ -52,6 +52,7 @@ describe("without any variable", () => {
       healthCheckSeconds: 10,
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
+      moderationModel: undefined,
       codeInterpreter: undefined,
       debugEcho: false,
       keepaliveMs: 15_000,

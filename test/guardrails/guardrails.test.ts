@@ -5,70 +5,23 @@ import { payloadFaults } from "../support/event-payload.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
 import { addOperator } from "../support/operator-keys.ts";
+import {
+  readEvents,
+  type SayingProvider,
+  startSayingProvider,
+} from "../support/saying-provider.ts";
 import { until } from "../support/until.ts";
 
 const EMAIL = "ada.lovelace@example.com";
 const CARD = "4111 1111 1111 1111";
 const LONG = "lorem ipsum dolor ".repeat(5_000);
-const USAGE = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
-
-/** A provider of OpenAI's wire that says what a test wants, streamed in pieces of `size` characters. */
-function startProvider() {
-  const state = {
-    says: "Hello.",
-    size: 7,
-    message: {} as Record<string, unknown>,
-    deltas: undefined as undefined | object[],
-    calls: [] as Record<string, unknown>[],
-  };
-  const server = Bun.serve({
-    hostname: "127.0.0.1",
-    port: 0,
-    async fetch(request) {
-      const body = (await request.json()) as Record<string, unknown>;
-      state.calls.push(body);
-      if (request.url.endsWith("/embeddings")) {
-        const { input } = body as { input: readonly string[] };
-        const data = input.map((_, index) => ({ object: "embedding", index, embedding: [0.5] }));
-        return Response.json({
-          object: "list",
-          data,
-          usage: { prompt_tokens: 3, total_tokens: 3 },
-        });
-      }
-      const head = { id: "c", created: 1, model: body.model };
-      if (body.stream !== true) {
-        const message = { role: "assistant", content: state.says, ...state.message };
-        const choices = [{ index: 0, message, finish_reason: "stop" }];
-        return Response.json({ ...head, object: "chat.completion", choices, usage: USAGE });
-      }
-      const deltas =
-        state.deltas ??
-        Array.from({ length: Math.ceil(state.says.length / state.size) }, (_, at) => ({
-          content: state.says.slice(at * state.size, (at + 1) * state.size),
-        }));
-      const chunk = (choice: object, usage: object | null = null) =>
-        `data: ${JSON.stringify({ ...head, object: "chat.completion.chunk", choices: [choice], usage })}\n\n`;
-      const text = [
-        ...deltas.map((delta) => chunk({ index: 0, delta, finish_reason: null })),
-        chunk({ index: 0, delta: {}, finish_reason: "stop" }, USAGE),
-        "data: [DONE]\n\n",
-      ];
-      return new Response(text.join(""), { headers: { "content-type": "text/event-stream" } });
-    },
-  });
-  return Object.assign(state, {
-    baseUrl: `http://127.0.0.1:${server.port}/v1`,
-    stop: () => server.stop(true),
-  });
-}
 
 let gateway: TestGateway;
-let provider: ReturnType<typeof startProvider>;
+let provider: SayingProvider;
 let names = 0;
 
 beforeAll(async () => {
-  provider = startProvider();
+  provider = startSayingProvider();
   const endpoints = (model: string) => [{ provider: "house", model }];
   gateway = await startTestGateway({
     configuration: {
@@ -268,25 +221,6 @@ describe("texts of a request", () => {
     expect((await ask("/v1/embeddings", { ...body, guardrail: blocking })).status).toBe(400);
   });
 });
-
-/** The whole text that a client reads from a stream, and its error. */
-function readEvents(path: string, text: string) {
-  let said = "";
-  let failed = false;
-  for (const line of text.split("\n")) {
-    if (!line.startsWith("data: ") || line === "data: [DONE]") continue;
-    const event = JSON.parse(line.slice(6)) as Record<string, unknown>;
-    if ("error" in event && event.error !== null) failed = true;
-    if (path.endsWith("completions")) {
-      const [choice] = (event.choices ?? []) as { delta: { content?: string } }[];
-      said += choice?.delta.content ?? "";
-    } else if (event.type === "content_block_delta") {
-      said += (event.delta as { text?: string }).text ?? "";
-    } else if (event.type === "response.output_text.delta") said += event.delta as string;
-    else if (event.type === "response.failed") failed = true;
-  }
-  return { said, failed };
-}
 
 describe("output", () => {
   test("a blocked answer is 400 and charged, whole", async () => {

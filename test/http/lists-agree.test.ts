@@ -106,12 +106,13 @@ test("all transactions are listed without being counted, however many they are",
     [total - 1, 1],
     [total, 0],
     [Number.MAX_SAFE_INTEGER, 0],
-  ]) {
+  ] as const) {
     const { transactions, ...rest } = await listTransactions(sql, {
       ...page,
       ...span,
-      offset: offset!,
+      offset,
     });
-    expect({ length: transactions.length, ...rest }).toEqual({ length: length!, total });
+    const hasMore = offset + length < total;
+    expect({ length: transactions.length, ...rest }).toEqual({ length, total, hasMore });
   }
 });

@@ -76,7 +76,7 @@ test("an organization without transactions has none of any type", async () => {
   const nobody = { organizationId: "org_2", fromMs: undefined, beforeMs: undefined };
   for (const type of [undefined, "usage", "refund"]) {
     const found = await listTransactions(database.sql, { ...nobody, type, limit: 10, offset: 0 });
-    expect(found).toEqual({ transactions: [], total: 0 });
+    expect(found).toEqual({ transactions: [], total: 0, hasMore: false });
   }
 });
 

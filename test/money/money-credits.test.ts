@@ -171,6 +171,42 @@ describe("GET /v1/credits/transactions", () => {
     expect(page).toMatchObject({ total: 2, has_more: true });
   });
 
+  test("filters by key and model, together with type and dates", async () => {
+    const { managementKey } = await gateway.addOrganization({ creditUsd: 1 });
+    const { id, secret } = await gateway.addKey({}, managementKey);
+    const other = await gateway.addKey({}, managementKey);
+    for (const key of [secret, other.secret]) {
+      for (const model of ["test/exact", "test/brief"]) {
+        expect((await gateway.chat(key, { model })).status).toBe(200);
+      }
+    }
+    const found = async (query: string, key = managementKey) => {
+      const { data, total } = await list(`?${query}`, key);
+      expect(total).toBe(data.length);
+      return data.map(({ model, key_id }) => [model, key_id]);
+    };
+    const [exact, brief] = [
+      ["test/exact", id],
+      ["test/brief", id],
+    ];
+    expect(await found(`key_id=${id}`)).toEqual([brief, exact]);
+    expect(await found(`key_id=${id}&model=test%2Fexact`)).toEqual([exact]);
+    expect(await found("model=test/brief")).toEqual([["test/brief", other.id], brief]);
+    expect(await found(`key_id=${id}&type=usage&start_date=2026-04-01`)).toEqual([brief, exact]);
+    for (const nothing of [
+      `key_id=${id}&type=topup`,
+      `key_id=${id}&end_date=2026-04-01`,
+      "model=test/none",
+      "key_id=key_none",
+    ]) {
+      expect(await found(nothing)).toEqual([]);
+    }
+    expect(await found(`key_id=${id}`, gateway.managementKey)).toEqual([]);
+    const limited = await gateway.addKey({ rate_limit_rpm: 100 }, managementKey);
+    expect(await found(`key_id=${id}`, limited.secret)).toEqual([]);
+    expect(await found("model=test/brief", limited.secret)).toEqual([]);
+  });
+
   test.each([1, 2, 3, 6, 7, 200])("pages of %d bring every transaction once", async (limit) => {
     const all = seen(await list());
     const paged: string[] = [];
@@ -205,6 +241,10 @@ describe("GET /v1/credits/transactions", () => {
     "offset=-1",
     "offset=x",
     "offset=9007199254740992",
+    "key_id=",
+    "key_id=a&key_id=b",
+    "model=",
+    "model=%00",
     "type=spend",
     "type=",
     "type=Usage",

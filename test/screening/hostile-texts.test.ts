@@ -33,6 +33,11 @@ test("images in base64 and JSON with nothing in it stay as they are", () => {
   expect(screenJson(value, BLOCKING).value).toBe(value);
 });
 
+test("calls whose arguments are nested deeper than the stack do not pass, and end nothing", () => {
+  const text = `${"[".repeat(200_000)}"nightf\\u0061ll"${"]".repeat(200_000)}`;
+  expect(screenJson({ arguments: text }, BLOCKING).value.arguments).toBe('"[REDACTED]"');
+});
+
 test("a pattern whose matches take ever longer ends in time, and nothing behind passes", () => {
   const detector = new Pattern("(?s)a.*b|a");
   const text = "a".repeat(100_000);

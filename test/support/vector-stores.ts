@@ -21,10 +21,10 @@ export function vectorStoreCalls(gateway: () => FilesGateway) {
     return json;
   }
 
-  const indexed = (id: string) =>
+  const indexed = (id: string, init: { key?: string } = {}) =>
     until(
       "the files are indexed",
-      async () => (await call("GET", `/${id}`)).file_counts.in_progress === 0,
+      async () => (await call("GET", `/${id}`, undefined, init)).file_counts.in_progress === 0,
     );
 
   /** A store with files of these texts, indexed. */
@@ -38,7 +38,7 @@ export function vectorStoreCalls(gateway: () => FilesGateway) {
       files[filename] = (await uploaded(gateway(), "assistants", text, { filename, ...init })).id;
     }
     const store = await call("POST", "", { ...options, file_ids: Object.values(files) }, init);
-    await indexed(store.id);
+    await indexed(store.id, init);
     return { id: store.id as string, files };
   }
 

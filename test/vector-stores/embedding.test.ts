@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { addSecretKey } from "../support/api-keys.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { type FilesGateway, startFilesGateway, uploaded } from "../support/files-gateway.ts";
+import { addOperator } from "../support/operator-keys.ts";
 import { until } from "../support/until.ts";
 import { vectorStoreCalls } from "../support/vector-stores.ts";
 
@@ -183,4 +184,30 @@ test("embeddings go with the file, and one of another length is passed over", as
   expect(await vectorsIn(id)).toBe(2);
   await call("DELETE", `/${id}/files/${files["b.txt"]}`);
   await until("its embedding is gone", async () => (await vectorsIn(id)) === 1);
+});
+
+test("the organization's guardrails look through what is embedded for it", async () => {
+  const { organization, managementKey, secretKey } = await gateway.addOrganization();
+  const made = await gateway.request(
+    "POST",
+    "/v1/guardrails",
+    { name: "no-addresses", rules: [{ type: "pii", on: ["input"], entities: ["email"] }] },
+    { key: managementKey },
+  );
+  const { id: guardrail } = (await made.json()) as { id: string };
+  const path = `/v1/admin/organizations/${organization.id}`;
+  const key = await addOperator(gateway);
+  expect((await gateway.request("PATCH", path, { guardrail }, { key })).status).toBe(200);
+  const texts = { "a.txt": "Write to ada@example.com.", "b.txt": "Write to the harbour." };
+  const { id, files } = await storeOf(texts, {}, { key: secretKey });
+  const states = await Promise.all(
+    Object.values(files).map((file) =>
+      call("GET", `/${id}/files/${file}`, undefined, { key: secretKey }),
+    ),
+  );
+  expect(states.map(({ status }) => status)).toEqual(["failed", "completed"]);
+  expect(states[0]!.last_error.message).toContain("was blocked by the guardrail");
+  expect(states[0]!.last_error.message).not.toContain("ada@");
+  const refused = await send("POST", `/${id}/search`, { query: "ada@example.com" }, secretKey);
+  await expectError(refused, 400, "content_policy_violation");
 });

@@ -1,6 +1,6 @@
 import { GatewayError } from "../../lib/errors.ts";
 import type { RequestFacts } from "../../lib/request-facts.ts";
-import type { FairWorkThread, WaitSignal } from "../../lib/work-thread.ts";
+import type { FairWorkThread } from "../../lib/work-thread.ts";
 import {
   type ChatAnswer,
   type ChatEvent,
@@ -24,8 +24,8 @@ export interface ScreenCall {
 
 /** What decides about texts by a model. */
 export interface Moderation {
-  /** False where the text is not to pass. Rejects with 503 where that cannot be decided, and it has to be. */
-  passes(text: string, signal: WaitSignal): Promise<boolean>;
+  /** False where the text is not to pass. Rejects with 503 where that cannot be decided. */
+  passes(organizationId: string, text: string, signal: AbortSignal): Promise<boolean>;
 }
 
 export interface GuardDependencies {
@@ -36,7 +36,7 @@ export interface GuardDependencies {
 interface GuardParts extends GuardDependencies {
   readonly guardrails: readonly Guardrail[];
   readonly organizationId: string;
-  readonly signal: WaitSignal;
+  readonly signal: AbortSignal;
   readonly log: RequestFacts;
 }
 
@@ -46,7 +46,7 @@ const MAX_WORK_ON_LOOP = 16_384;
 /** The guardrails of one call, and what they have found. */
 export class CallGuard {
   readonly guardrails: readonly Guardrail[];
-  /** Set where the output is blocked. */
+  /** Set where the output is blocked, or a stream's could not be decided about. */
   block: GatewayError | undefined;
   readonly #parts: GuardParts;
   readonly #output: readonly ScreeningRule[];
@@ -91,7 +91,7 @@ export class CallGuard {
       rules: this.#output,
       holdsAll: rule !== undefined,
       moderate: async (text) => {
-        const passes = await this.#passes(text);
+        const passes = await this.#passes(text).catch((error) => this.#undecided(error));
         if (!passes && rule !== undefined) this.#note([rule], "output");
         return passes;
       },
@@ -101,6 +101,14 @@ export class CallGuard {
         return new ProviderFailure("content_policy", this.block.message);
       },
     });
+  }
+
+  /** An answer that has begun ends with it, as a blocked one does. */
+  #undecided(error: unknown): never {
+    if (error instanceof GatewayError && error.code === "moderation_unavailable") {
+      this.block = error;
+    }
+    throw error;
   }
 
   /**
@@ -132,6 +140,13 @@ export class CallGuard {
     return screened;
   }
 
+  /** Texts that answer a request in another form; `block` is set where they must not leave. */
+  async output<Value>(value: Value): Promise<Value> {
+    const screened = await this.added(value);
+    await this.#moderateOutput(screened);
+    return screened as Value;
+  }
+
   async #typed({ completion, isBlocked, hits }: ScreenedCompletion): Promise<ChatAnswer> {
     this.#noteOutput({ isBlocked, hits });
     await this.#moderateOutput(completion.choices);
@@ -144,10 +159,7 @@ export class CallGuard {
     const parsed = isLong
       ? (JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown>)
       : body;
-    const { value, ...found } = await this.#json(parsed.choices, "output");
-    this.#noteOutput(found);
-    await this.#moderateOutput(value);
-    const screened = { ...parsed, choices: value };
+    const screened = { ...parsed, choices: await this.output(parsed.choices) };
     return {
       ...completion,
       body: isLong ? new TextEncoder().encode(JSON.stringify(screened)) : screened,
@@ -190,10 +202,11 @@ export class CallGuard {
   }
 
   async #passes(text: string): Promise<boolean> {
-    const { moderation, signal } = this.#parts;
+    const { moderation, organizationId, signal } = this.#parts;
     if (text.trim() === "") return true;
-    if (moderation !== undefined) return moderation.passes(text, signal);
-    throw new GatewayError("no_provider_available", "No model that moderates is configured.");
+    if (moderation !== undefined) return moderation.passes(organizationId, text, signal);
+    const message = "A guardrail asks for moderation, and no model is configured for it.";
+    throw new GatewayError("moderation_unavailable", message);
   }
 
   #note(hits: readonly FoundRule[], direction: Direction): void {

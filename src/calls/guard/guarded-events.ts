@@ -6,7 +6,7 @@ import {
   type ProviderFailure,
 } from "../../providers/interface.ts";
 import { answerBytes } from "../../providers/typed-answers.ts";
-import { type FoundRule, JsonScreen } from "../../screening/screen-json.ts";
+import { type FoundRule, JsonScreen, textsOf } from "../../screening/screen-json.ts";
 import type { ScreeningRule } from "../../screening/text-window.ts";
 import { ChoiceScreen } from "./choice-screen.ts";
 
@@ -35,9 +35,8 @@ export class GuardedEvents implements PieceReader<Batch> {
   readonly #guard: EventsGuard;
   readonly #json: JsonScreen;
   readonly #choices = new Map<number, ChoiceScreen>();
-  /** What waits for a model's decision, and what was said in it. */
-  readonly #waiting: ChatEvent[] = [];
-  #said = "";
+  /** By choice, what waits for a model's decision. */
+  readonly #waiting = new Map<number, ChatEvent[]>();
   #isOver = false;
   /** What comes last. */
   #end: Batch | undefined;
@@ -78,7 +77,8 @@ export class GuardedEvents implements PieceReader<Batch> {
     for (const event of batch) {
       for (const piece of inPieces(event)) {
         const events = this.#screened(piece);
-        if (this.#guard.holdsAll) shown.push(...(await this.#decided(piece, events)));
+        if (this.#guard.holdsAll && !this.#json.isBlocked)
+          shown.push(...(await this.#decided(piece, events)));
         else shown.push(...events);
         if (this.#json.isBlocked) {
           this.#block();
@@ -136,22 +136,35 @@ export class GuardedEvents implements PieceReader<Batch> {
     return choice;
   }
 
+  /** What leaves of one choice's events: at its end all of them, or none. What ends with an error never leaves. */
   async #decided(event: ChatEvent, events: readonly ChatEvent[]): Promise<ChatEvent[]> {
-    this.#said += textOf(event);
-    const passed = events.filter(({ type }) => type === "withheld" || type === "usage");
-    this.#waiting.push(...events.filter((one) => !passed.includes(one)));
-    const isEnd = event.type === "finish" || event.type === "error";
-    if (!isEnd) return passed;
-    if (event.type === "finish" && !(await this.#guard.moderate(this.#said))) {
-      this.#json.isBlocked = true;
-      return passed;
+    const passed: ChatEvent[] = [];
+    for (const one of events) {
+      if (one.type === "withheld" || one.type === "usage" || one.type === "error") passed.push(one);
+      else this.#waitingOf(one.choice).push(one);
     }
-    return [...passed, ...this.#waiting.splice(0)];
+    if (event.type !== "finish") return passed;
+    const waiting = this.#waitingOf(event.choice);
+    this.#waiting.delete(event.choice);
+    if (await this.#guard.moderate(waiting.map(textOf).join(""))) return [...passed, ...waiting];
+    this.#json.isBlocked = true;
+    return passed;
+  }
+
+  #waitingOf(choice: number): ChatEvent[] {
+    let waiting = this.#waiting.get(choice);
+    if (waiting === undefined) {
+      waiting = [];
+      this.#waiting.set(choice, waiting);
+    }
+    return waiting;
   }
 }
 
 function textOf(event: ChatEvent): string {
-  if (event.type === "tool_call") return `${event.name ?? ""} ${event.arguments ?? ""}`;
+  if (event.type === "tool_call") return `\n${event.name ?? ""} ${event.arguments ?? ""}`;
+  if (event.type === "tool_run") return `\n${textsOf(event.item)}\n`;
+  if (event.type === "foreign_item") return `\n${textsOf(event.fields)}\n`;
   return "text" in event ? event.text : "";
 }
 

@@ -26,6 +26,8 @@ export async function gatheredAnswer<Request extends AcceptedRequest>(
   const body = await gathered(run.body(), admitted.clientSignal);
   // It has ended before its response leaves, with which it is reported.
   admitted.log.isDeferred = false;
+  const blocked = admitted.guard?.block;
+  if (blocked !== undefined) throw blocked;
   const headers = run.headers();
   headers["x-gateway-latency-ms"] = String(Math.round(performance.now() - admitted.startedMs));
   return { kind: "whole", headers, body };

@@ -92,6 +92,7 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
     ...redis,
     ...files,
     ...search,
+    ...(config.moderationModel === undefined ? [] : [ok("moderation", config.moderationModel)]),
     ...providers,
     ...catalogue.findings,
     ...(isLive

@@ -44,7 +44,6 @@ export const embeddingsBody = Type.Object(
     encoding_format: optional(Type.Enum(["float", "base64"])),
     dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
     preset: optional(Type.String()),
-    guardrail: optional(Type.String()),
     ...routedFields,
   },
   { examples: [{ model: "sandbox/embed", input: ["Hello", "Good morning"] }] },

@@ -101,6 +101,8 @@ export class PaidTextEmbedding {
     const outcome = await this.#call.run({
       ...arrived,
       request: embeddingsEndpoint.accept(body, NO_HEADERS),
+      screened: async (guard) =>
+        embeddingsEndpoint.accept(await guard.input(body), NO_HEADERS, guard),
       bodyText: JSON.stringify(body),
     });
     if (outcome.kind === "stream") throw new Error("embeddings do not come as a stream");

@@ -94,7 +94,10 @@ export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer
       linkBase === undefined
         ? undefined
         : (await media.store(hold.organizationId, made.images)).map((id) => linkBase + id);
-    const rendered = await renderImages(made.images, links, request);
+    const images = admitted.guard?.screensOutput
+      ? made.images.map((image) => ({ ...image, revisedPrompt: undefined }))
+      : made.images;
+    const rendered = await renderImages(images, links, request);
     return { ...made, rendered, created: secondsNow(clock) };
   }
 

@@ -39,6 +39,7 @@ const common = {
   session_id: optional(Type.String({ maxLength: 256 })),
   trace: optional(Type.Object({})),
   metadata: optional(Type.Object({})),
+  guardrail: optional(Type.String()),
 };
 
 /** What models do with a prompt. */
@@ -91,6 +92,7 @@ export const OWN_FIELDS: ReadonlySet<string> = new Set([
   "session_id",
   "trace",
   "metadata",
+  "guardrail",
   "stream",
   "__proto__",
 ]);

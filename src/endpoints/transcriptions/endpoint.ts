@@ -27,6 +27,7 @@ import {
   transcriptionFields,
   transcriptObject,
 } from "./schema.ts";
+import { screenedTranscript } from "./screened-transcript.ts";
 import { eventsOfTranscript, frameOf, TranscriptAnswer } from "./transcript-answer.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -177,11 +178,22 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
   async call(
     call: ProviderCall,
     candidate: Candidate,
-    { request }: AdmittedCall<AcceptedSound>,
+    { request, guard }: AdmittedCall<AcceptedSound>,
   ): Promise<Transcript> {
     const answer = await transcribe(this.#task, call, candidate, request, false);
     if (answer.kind !== "transcript") throw brokenAnswer("a stream that was not asked for");
-    return answer;
+    return guard?.screensOutput ? screenedTranscript(answer, guard) : answer;
+  }
+
+  assertScreenable({ fields, needs }: AcceptedSound): void {
+    const param = fields.stream
+      ? "stream"
+      : needs.words
+        ? "timestamp_granularities"
+        : asksLogprobs(fields) && "include";
+    if (!param) return;
+    const message = `${param} is not supported with a guardrail on the output, which cannot look through it.`;
+    throw new GatewayError("unsupported_parameter", message, { param });
   }
 
   usage({ text, usage }: Transcript, { size }: AcceptedSound, terms: Candidate["terms"]) {

@@ -40,6 +40,7 @@ import { TypedWire } from "../../transport/typed-wire.ts";
 import { openAiEmbed } from "../embeddings.ts";
 import { failureOfStatus, failureTold } from "../failure-mapping.ts";
 import { openAiImages } from "../images.ts";
+import { openAiModerate } from "../moderations.ts";
 import { ResponsesWire } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
@@ -64,7 +65,7 @@ export interface OpenAiDependencies {
 
 /** What has OpenAI's wire format. */
 export type OpenAiProvider = ChatProvider &
-  Required<Pick<Provider, "embed" | "image" | "speak" | "transcribe">>;
+  Required<Pick<Provider, "embed" | "image" | "moderate" | "speak" | "transcribe">>;
 
 /**
  * A provider that speaks OpenAI's chat wire format. A streamed answer is the response body itself,
@@ -81,6 +82,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly fields: ChatFields;
   readonly embed: OpenAiProvider["embed"];
   readonly image: OpenAiProvider["image"];
+  readonly moderate: OpenAiProvider["moderate"];
   readonly speak: OpenAiProvider["speak"];
   readonly transcribe: OpenAiProvider["transcribe"];
   readonly #url: string;
@@ -130,6 +132,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     const { type, baseUrl } = settings;
     this.#responses = new ResponsesWire(baseUrl, wire);
     this.image = openAiImages({ wire, type, baseUrl, headers: this.#headers });
+    this.moderate = openAiModerate(wire, settings, this.#headers);
     this.speak = openAiSpeak(wire, settings);
     this.transcribe = openAiTranscribe(wire, settings, this.#headers);
     const { hostname } = new URL(this.#url);

@@ -1,0 +1,72 @@
+import { clientClosed, GatewayError } from "../../lib/errors.ts";
+import { FairSemaphore, SharedRoom } from "../../lib/fair-share.ts";
+import type { Provider } from "../../providers/interface.ts";
+import type { Moderation } from "./call-guard.ts";
+
+/** Of one text, with its wait for others. */
+const TIMEOUT_MS = 10_000;
+const CALLS_AT_ONCE = 32;
+const CALLS_OF_ONE = 8;
+const MAX_WAITING = 512;
+const MAX_WAITING_OF_ONE = 128;
+const MAX_CHARACTERS = 1_000_000;
+/** What a model reads at a time; pieces overlap, so that a sentence is whole in one of them. */
+const PIECE_CHARACTERS = 8_000;
+const OVERLAP_CHARACTERS = 400;
+const PIECES_A_CALL = 16;
+
+/** Decisions of a provider's moderation model, which the operator's key pays for. */
+export class ModelModeration implements Moderation {
+  readonly #moderate: NonNullable<Provider["moderate"]>;
+  readonly #model: string;
+  readonly #calls = new FairSemaphore(CALLS_AT_ONCE, CALLS_OF_ONE);
+  readonly #room = new SharedRoom(MAX_WAITING, MAX_WAITING_OF_ONE);
+
+  /** @param model by the provider's name */
+  constructor(moderate: NonNullable<Provider["moderate"]>, model: string) {
+    this.#moderate = moderate;
+    this.#model = model;
+  }
+
+  async passes(owner: string, text: string, signal: AbortSignal): Promise<boolean> {
+    if (text.length > MAX_CHARACTERS) {
+      throw undecided(`it has more than ${MAX_CHARACTERS} characters`);
+    }
+    if (!this.#room.tryTake(owner)) throw undecided("too many others wait for a decision");
+    const inTime = AbortSignal.timeout(TIMEOUT_MS);
+    const either = AbortSignal.any([signal, inTime]);
+    try {
+      return await this.#calls.run(owner, () => this.#decide(text, either));
+    } catch (error) {
+      if (signal.aborted) throw clientClosed(error);
+      const why = inTime.aborted ? "the model that moderates takes too long" : "its model failed";
+      throw undecided(why, error);
+    } finally {
+      this.#room.free(owner);
+    }
+  }
+
+  async #decide(text: string, signal: AbortSignal): Promise<boolean> {
+    const pieces = piecesOf(text);
+    for (let at = 0; at < pieces.length; at += PIECES_A_CALL) {
+      signal.throwIfAborted();
+      const texts = pieces.slice(at, at + PIECES_A_CALL);
+      if (await this.#moderate({ model: this.#model, texts, signal })) return false;
+    }
+    return true;
+  }
+}
+
+function piecesOf(text: string): string[] {
+  const pieces: string[] = [];
+  for (let at = 0; at === 0 || at + OVERLAP_CHARACTERS < text.length; ) {
+    pieces.push(text.slice(at, at + PIECE_CHARACTERS).toWellFormed());
+    at += PIECE_CHARACTERS - OVERLAP_CHARACTERS;
+  }
+  return pieces;
+}
+
+function undecided(why: string, cause?: unknown): GatewayError {
+  const message = `A guardrail's moderation could not decide about the text, so it does not pass: ${why}.`;
+  return new GatewayError("moderation_unavailable", message, { retryAfterSeconds: 5, cause });
+}
