@@ -14,13 +14,22 @@ export interface ConversationRecord {
   readonly removedItems: readonly string[];
 }
 
-export async function insertConversation(
+/** False where the organization has as many already. */
+export function insertConversation(
   sql: Database,
   organizationId: string,
   { id, metadata }: Pick<ConversationRecord, "id" | "metadata">,
-): Promise<void> {
-  await sql`INSERT INTO conversations (id, organization_id, metadata)
-    VALUES (${id}, ${organizationId}, ${JSON.stringify(metadata)}::text::jsonb)`;
+  maxConversations: number,
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    // One insertion of an organization at a time, so that none is counted too late.
+    await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`conversations ${organizationId}`}, 0))`;
+    const inserted = await transaction`INSERT INTO conversations (id, organization_id, metadata)
+      SELECT ${id}, ${organizationId}, ${JSON.stringify(metadata)}::text::jsonb
+      WHERE (SELECT count(*) FROM conversations WHERE organization_id = ${organizationId})
+        < ${maxConversations}`;
+    return inserted.count > 0;
+  });
 }
 
 /** Undefined where the organization has none of that id. */

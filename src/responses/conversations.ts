@@ -18,7 +18,11 @@ import {
   storedTooLong,
 } from "../endpoints/responses/response-store.ts";
 import { itemsJson, storedInput } from "../endpoints/responses/stored-items.ts";
+import { GatewayError } from "../lib/errors.ts";
 import { newId } from "../lib/ids.ts";
+
+/** Of an organization: each is kept until it is deleted. */
+const MAX_CONVERSATIONS = 10_000;
 
 type Metadata = ConversationRecord["metadata"];
 
@@ -38,13 +42,18 @@ export class Conversations {
     this.#dependencies = dependencies;
   }
 
+  /** Throws 403 and 413. */
   async create(
     organizationId: string,
     metadata: Metadata,
     items: readonly Item[],
   ): Promise<ConversationRecord> {
     const id = newId("conv");
-    await insertConversation(this.#dependencies.sql, organizationId, { id, metadata });
+    const { sql } = this.#dependencies;
+    if (!(await insertConversation(sql, organizationId, { id, metadata }, MAX_CONVERSATIONS))) {
+      const message = `An organization may have at most ${MAX_CONVERSATIONS} conversations.`;
+      throw new GatewayError("quota_exceeded", message);
+    }
     if (items.length > 0) await this.addItems(organizationId, id, items);
     return this.find(organizationId, id);
   }

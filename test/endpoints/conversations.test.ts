@@ -198,6 +198,30 @@ describe("a conversation", () => {
     },
   );
 
+  test("is one of 10,000 of its organization at most, however many are created at once", async () => {
+    const { organization, secretKey: key } = await gateway.addOrganization();
+    await gateway.sql`INSERT INTO conversations (id, organization_id, metadata)
+      SELECT 'conv_limit' || n, ${organization.id}, '{}' FROM generate_series(1, 9998) n`;
+    const create = () => ask("POST", "conversations", {}, { key });
+    const created = await Promise.all(Array.from({ length: 6 }, create));
+    const refused = created.filter(({ status }) => status !== 200);
+    expect(refused).toHaveLength(4);
+    for (const response of refused) await expectError(response, 403, "quota_exceeded");
+    await ok("DELETE", "conversations/conv_limit1", undefined, { key });
+    expect((await create()).status).toBe(200);
+    await newConversation();
+  });
+
+  test("takes no items beyond the bytes that a request may build on", async () => {
+    const conversation = await newConversation({ items: [said("user", "zero")] });
+    await gateway.sql`UPDATE responses SET chain_bytes = 33554000 WHERE chain_id = ${conversation}`;
+    const add = (text: string) =>
+      ask("POST", `conversations/${conversation}/items`, { items: [said("user", text)] });
+    await expectError(await add("long ".repeat(100)), 413, "input_too_long");
+    expect(await itemsOf(conversation)).toHaveLength(1);
+    expect((await add("short")).status).toBe(200);
+  });
+
   test("gets no part of a turn that fails", async () => {
     const conversation = await newConversation();
     const model = `test/${gateway.modelThat({ do: "error", status: 400 })}`;
