@@ -55,9 +55,9 @@ export class CallCharge {
     const { hold, fees, title, details, keeping } = this.#call;
     const { model, terms, providerId, ownKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
-    const toolsFemto = toolCostFemto(usage, toolPrices);
     const isOwn = ownKeyId !== undefined;
     // What its provider bills the organization is not charged here; the key's budgets may count it.
+    const toolsFemto = isOwn ? toolCostFemto(usage, toolPrices) : 0;
     const listNano = isOwn ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
     const fullNano = isOwn
       ? chargeNanoUsd(toolsFemto, fees.highest)
