@@ -77,3 +77,16 @@ export interface Listed<Item> {
   readonly items: Item[];
   readonly hasMore: boolean;
 }
+
+/** What a request says of a search, in OpenAI's form. */
+export interface StatedSearch {
+  readonly max_num_results?: number | null;
+  readonly filters?: unknown;
+  readonly ranking_options?: {
+    readonly score_threshold?: number | null;
+    readonly hybrid_search?: {
+      readonly embedding_weight: number;
+      readonly text_weight: number;
+    } | null;
+  } | null;
+}

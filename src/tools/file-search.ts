@@ -3,7 +3,7 @@ import { optional } from "../http/route.ts";
 import { createCheck } from "../http/validate.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isFields, jsonValue } from "../lib/json.ts";
-import type { AttributeFilter, Attributes } from "../lib/vector-store.ts";
+import type { AttributeFilter, Attributes, StatedSearch } from "../lib/vector-store.ts";
 import {
   checkRequested,
   type RequestedPlace,
@@ -86,17 +86,8 @@ const checkOptions = createCheck(
 );
 
 /** Members of the request's tool, once checked. */
-interface Requested extends RequestedTool {
+interface Requested extends RequestedTool, StatedSearch {
   readonly vector_store_ids: readonly string[];
-  readonly max_num_results?: number | null;
-  readonly filters?: unknown;
-  readonly ranking_options?: {
-    readonly score_threshold?: number | null;
-    readonly hybrid_search?: {
-      readonly embedding_weight: number;
-      readonly text_weight: number;
-    } | null;
-  } | null;
 }
 
 /** `file_search`: passages of the organization's vector stores (OpenAI's file search tool). */

@@ -1,6 +1,7 @@
 import { jsonResponse } from "../http/error-response.ts";
 import type { Access, RequestContext, RouteDefinition } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
+import type { StatedSearch } from "../lib/vector-store.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { readFilter } from "./filters.ts";
 import {
@@ -128,17 +129,8 @@ function update({ caller, params, body }: RequestContext, stores: VectorStores) 
   });
 }
 
-interface SearchBody {
+interface SearchBody extends StatedSearch {
   readonly query: string | readonly string[];
-  readonly max_num_results?: number | null;
-  readonly filters?: unknown;
-  readonly ranking_options?: {
-    readonly score_threshold?: number | null;
-    readonly hybrid_search?: {
-      readonly embedding_weight: number;
-      readonly text_weight: number;
-    } | null;
-  } | null;
 }
 
 function searchRoute(stores: VectorStores): RouteDefinition {
