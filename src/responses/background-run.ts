@@ -57,7 +57,7 @@ export class BackgroundRun {
     return this.#abort.signal;
   }
 
-  /** Whether it may be stored by now, so that it has to be ended. */
+  /** Whether it may have been stored, so that it has to be ended. */
   get mayBeStored(): boolean {
     return this.#begunJson !== undefined;
   }

@@ -142,7 +142,7 @@ export class BackgroundRuns {
     this.ears.notice(id);
     copyFacts(log, arrived.log);
     if (!hasBegun) return;
-    // Set by now: the answer has left since the response has begun.
+    // It is set: the answer left after the response had begun.
     arrived.log.finish?.();
   }
 

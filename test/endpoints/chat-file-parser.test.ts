@@ -29,7 +29,7 @@ function post(body: Record<string, unknown>, padding = ""): Promise<Response> {
   return gateway.request("POST", "/v1/chat/completions", text);
 }
 
-test("a model that takes no documents gets their text, whoever reads the body", async () => {
+test("a model that takes no documents gets their text, whether the body is read in a thread or not", async () => {
   const messages = messagesWith(pdfOf(["The harbour opens at six."]));
   for (const padding of ["", PADDING]) {
     const response = await post({ messages, ...PARSER }, padding);

@@ -230,7 +230,7 @@ describe("a conversation", () => {
     expect(await itemsOf(conversation)).toEqual([]);
   });
 
-  test("is refused beside what excludes it, where it is unknown, and to other organizations", async () => {
+  test("is refused with a field that excludes it, where it is unknown, and to other organizations", async () => {
     const model = `test/${gateway.modelThat(AGAIN)}`;
     const conversation = await newConversation({ items: [said("user", "a")] });
     const [item] = await itemsOf(conversation);

@@ -247,7 +247,7 @@ describe("a background response", () => {
     expect(await followed.text()).toContain("[DONE]");
   });
 
-  test("has one response for one idempotency key, followed by whoever asks again", async () => {
+  test("has one response for one idempotency key, which a second request follows", async () => {
     const slug = gateway.modelThat(PACED);
     const body = { model: `test/${slug}`, metadata: { idempotency_key: crypto.randomUUID() } };
     const [first, second] = await Promise.all([begin(body), begin(body)]);

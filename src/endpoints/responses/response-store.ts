@@ -256,7 +256,7 @@ export class ResponseStore {
 }
 
 /**
- * Writes what is sealed with the key that seals by now. `write` resolves with the id of that key, and has written
+ * Writes what is sealed with the key that seals at present. `write` resolves with the id of that key, and has written
  * nothing where it is another one than it was given.
  */
 export async function underSealingKey<Written extends { readonly sealingId: string }>(

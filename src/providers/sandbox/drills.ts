@@ -24,7 +24,7 @@ export interface AnswerPlan {
 }
 
 /**
- * What a chat model of the sandbox does. Those beside `chat` are drills of what providers do, each with a
+ * What a chat model of the sandbox does. All but `chat` are drills of what providers do, each with a
  * bound: a drill holds no call longer than its stated delays, and ends at once when its call is aborted.
  */
 export type SandboxModel =

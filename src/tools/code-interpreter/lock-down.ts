@@ -8,7 +8,7 @@ import { openSync, readFileSync } from "node:fs";
 import { type Architecture, FILTER_INSTRUCTION_BYTES, systemCallFilter } from "./system-calls.ts";
 
 export interface LockDownBounds {
-  /** Of addresses beyond those that the process has by now. */
+  /** Of addresses that the process may still map, besides those it has. */
   readonly maxFurtherMemoryBytes: number;
   /** Of all threads together, since the process began. */
   readonly maxCpuSeconds: number;
