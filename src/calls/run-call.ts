@@ -128,18 +128,25 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Throws, or rejects with, 404 and 400. */
   #guardOf(call: ArrivedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
-    const { caller, request, log, clientSignal: signal, screened } = call;
-    if (screened === undefined) return undefined;
-    const { definitions, guarding } = this.#dependencies;
-    const { organizationId, id } = caller.key;
-    const guardOf = (guardrails: readonly Guardrail[] | undefined) => {
-      if (guardrails === undefined) return undefined;
-      const guard = new CallGuard({ ...guarding, guardrails, organizationId, signal, log });
-      if (guard.screensOutput) this.endpoint.assertScreenable?.(request);
-      return guard;
-    };
-    const known = definitions.guardrails(organizationId, id, request.fields.guardrail ?? undefined);
-    return known instanceof Promise ? known.then(guardOf) : guardOf(known);
+    if (call.screened === undefined) return undefined;
+    const { organizationId, id } = call.caller.key;
+    const named = call.request.fields.guardrail ?? undefined;
+    const known = this.#dependencies.definitions.guardrails(organizationId, id, named);
+    return known instanceof Promise
+      ? known.then(this.#guardWith.bind(this, call))
+      : this.#guardWith(call, known);
+  }
+
+  #guardWith(
+    { caller, request, log, clientSignal: signal }: ArrivedCall<Request>,
+    guardrails: readonly Guardrail[] | undefined,
+  ): CallGuard | undefined {
+    if (guardrails === undefined) return undefined;
+    const { guarding } = this.#dependencies;
+    const { organizationId } = caller.key;
+    const guard = new CallGuard({ ...guarding, guardrails, organizationId, signal, log });
+    if (guard.screensOutput) this.endpoint.assertScreenable?.(request);
+    return guard;
   }
 
   /**

@@ -213,12 +213,12 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   }
 
   answer({ body, echo }: AnsweredChat, _request: AcceptedChat, facts: AnswerFacts) {
-    const set = {
-      ...(echo && { debug: echo }),
+    const set: Record<string, unknown> = {
       id: completionId(facts.requestId),
       model: facts.candidate.model.id,
       usage: usageBody(facts.usage, facts.costUsd),
     };
+    if (echo !== undefined) set.debug = echo;
     return body instanceof Uint8Array
       ? withMembers(set, body)
       : JSON.stringify(Object.assign(body, set));
