@@ -190,9 +190,9 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     candidate: Candidate,
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
-    const given = await callProvider(call, candidate, admitted);
-    const answer = admitted.guard === undefined ? given : await admitted.guard.answer(given);
     const { guard } = admitted;
+    const given = await callProvider(call, candidate, admitted);
+    const answer = guard === undefined ? given : await guard.answer(given);
     const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };

@@ -69,7 +69,6 @@ export function providerBody(
     added,
     asItems,
     addition,
-    takesSearchOptions: isSearching(model),
   };
   return request[LONG_BODY]?.shapedAs(shape) ?? new ShortBody(shapedBody(request, shape));
 }
@@ -97,13 +96,12 @@ export interface BodyShape {
   readonly asItems?: boolean | undefined;
   /** To what the system says. */
   readonly addition?: string | undefined;
-  readonly takesSearchOptions?: boolean;
 }
 
 const NOTHING: readonly string[] = [];
 
 export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestFields {
-  const { model, outputTokens, promptTokens, asItems, addition = "", takesSearchOptions } = shape;
+  const { model, outputTokens, promptTokens, asItems, addition = "" } = shape;
   const items = asItems === true ? request[ITEM_FORM]?.(shape.leftOut) : undefined;
   const body: Record<string, unknown> & { [AS_ITEMS]?: ItemsRequest } = { model };
   if (items !== undefined) body[AS_ITEMS] = items;
@@ -115,7 +113,7 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
     if (value === null || value === undefined) continue;
     if (leftOut?.has(field) !== true) body[field] = value;
   }
-  if (takesSearchOptions === true && request.web_search_options) {
+  if (request.web_search_options && isSearching(model)) {
     body.web_search_options = request.web_search_options;
   }
   if (body.store === true && request.metadata) body.metadata = forwardedMetadata(request.metadata);
