@@ -53,17 +53,22 @@ export function planOf(name: string): Plan {
 /** What an organization is charged: a fee of its own, or that of its plan. */
 export interface FeeTerms {
   readonly plan: string;
-  readonly feeBasisPoints?: bigint | number | null | undefined;
+  readonly feeBasisPoints?: bigint | undefined;
 }
 
 export function feeOfTerms({ plan, feeBasisPoints }: FeeTerms): bigint {
-  return BigInt(feeBasisPoints ?? planOf(plan).feeBasisPoints);
+  return feeBasisPoints ?? planOf(plan).feeBasisPoints;
 }
 
 const BASIS_POINTS_PER_PERCENT = 100;
 
-export function feePercentOf(terms: FeeTerms): number {
-  return Number(feeOfTerms(terms)) / BASIS_POINTS_PER_PERCENT;
+/** The same for those who look at it. */
+export function feePercentOf(terms: {
+  readonly plan: string;
+  readonly feeBasisPoints: bigint | number | null;
+}): number {
+  const basisPoints = terms.feeBasisPoints ?? planOf(terms.plan).feeBasisPoints;
+  return Number(basisPoints) / BASIS_POINTS_PER_PERCENT;
 }
 
 /** What an organization may store: a quota of its own, or that of its plan. */
