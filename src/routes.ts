@@ -34,6 +34,8 @@ import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
 import { requestRoutes } from "./requests/routes.ts";
 import { responseCacheRoutes } from "./response-cache/routes.ts";
+import { subscriptionRoutes } from "./subscriptions/routes.ts";
+import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
@@ -83,6 +85,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...creditRoutes(sql),
     ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
+    ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),

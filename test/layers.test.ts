@@ -59,6 +59,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/organizations",
     "src/requests",
     "src/response-cache",
+    "src/subscriptions",
     "src/system",
     "src/vector-stores",
   ],

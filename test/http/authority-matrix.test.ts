@@ -66,6 +66,8 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "PATCH /v1/billing/payment_methods/{id}": { either: "billing:write" },
   "DELETE /v1/billing/payment_methods/{id}": { either: "billing:write" },
   "GET /v1/billing/test_payments/{id}": "public",
+  "GET /v1/billing/subscription": { either: "billing:read" },
+  "POST /v1/billing/subscription": { either: "billing:write" },
   "GET /v1/requests": { either: "usage:read" },
   "GET /v1/requests/{id}": { either: "usage:read" },
   "GET /v1/organization": { either: "usage:read" },
