@@ -22,7 +22,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "actors/fine-tuning-job",
     "actors/webhook",
   ],
-  ["src/providers", "src/egress", "src/storage", "src/telemetry"],
+  ["src/providers", "src/egress", "src/storage", "src/payments", "src/telemetry"],
   ["src/money"],
   ["src/screening"],
   ["src/definitions/known-definitions.ts"],
@@ -46,6 +46,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/webhooks",
   ],
   [
+    "src/billing",
     "src/credits",
     "src/endpoints/chat-completions",
     "src/endpoints/embeddings",
