@@ -1,4 +1,5 @@
 import type { OrganizationActors } from "../../actors/organization/actor.ts";
+import { AutoReplenish } from "../payments/auto-replenish.ts";
 import type { PaymentProcessor } from "../payments/interface.ts";
 import { PaymentMethods } from "../payments/payment-methods.ts";
 import { Payments } from "../payments/payments.ts";
@@ -9,6 +10,7 @@ import type { Base } from "./base.ts";
 export interface PaymentParts {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly replenish: AutoReplenish;
 }
 
 /** Stripe where its key is set, and else the test processor. */
@@ -22,5 +24,6 @@ export function composePayments(
       ? new TestProcessor()
       : new StripeProcessor(createStripe(config.stripe), () => clock.nowMs());
   const methods = new PaymentMethods({ ...base, processor });
-  return { methods, payments: new Payments({ ...base, ...world, processor, methods }) };
+  const payments = new Payments({ ...base, ...world, processor, methods });
+  return { methods, payments, replenish: new AutoReplenish({ ...base, payments, methods }) };
 }
