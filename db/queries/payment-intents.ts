@@ -149,8 +149,8 @@ export interface PaymentSuccess {
 }
 
 /**
- * Credits a payment, in the transaction that says so: once, whoever finds out, and also where it was taken
- * for failed before. Undefined where it was credited before.
+ * Credits a payment in the transaction that marks it as succeeded: once, and also where it was marked as
+ * failed before. Undefined where it was credited before.
  */
 export async function creditPayment(
   sql: Database,

@@ -66,7 +66,7 @@ export const paymentMethods = pgTable(
 /**
  * A payment, from before the processor is asked for it. `pending`: charged or not is not known.
  * `requires_action`: the payer is to authenticate. `succeeded`: credited, by the transaction that it names.
- * `failed`: not charged; should the money come after all, it is credited all the same.
+ * `failed`: not charged; where the money comes after all, it is credited still.
  */
 export const paymentIntents = pgTable(
   "payment_intents",

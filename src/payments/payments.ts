@@ -147,7 +147,7 @@ export class Payments {
     return true;
   }
 
-  /** Something may have become of it: looks it up unless somebody is about to. */
+  /** The processor may have decided it: looks it up, unless an instance is at that already. */
   async recheck(intentId: string): Promise<void> {
     const { background, instance, processor } = this.#dependencies;
     const intent = await findPaymentIntent(background, intentId);
@@ -198,7 +198,7 @@ export class Payments {
     );
   }
 
-  /** Waits for a payment that was ordered before, and looks it up where nobody does. */
+  /** Waits for a payment that was ordered before, and looks it up where no instance does. */
   async #join(known: PaymentIntent): Promise<PaymentResult> {
     const { sql, clock, instance } = this.#dependencies;
     const untilMs = clock.nowMs() + MAX_JOIN_MS;

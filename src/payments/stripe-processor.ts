@@ -15,10 +15,10 @@ import {
 } from "./interface.ts";
 
 /** What our objects are named in the metadata of Stripe's. */
-export const INTENT_FIELD = "gateway_payment";
-export const METHOD_FIELD = "gateway_payment_method";
-export const REFUND_FIELD = "gateway_refund";
-export const ORGANIZATION_FIELD = "gateway_organization";
+const INTENT_FIELD = "gateway_payment";
+const METHOD_FIELD = "gateway_payment_method";
+const REFUND_FIELD = "gateway_refund";
+const ORGANIZATION_FIELD = "gateway_organization";
 
 /** Its shapes are the ones that this file reads, whatever the account's own default is. */
 const API_VERSION = "2026-10-28.endive";
@@ -359,7 +359,7 @@ export class StripeProcessor implements PaymentProcessor {
   }
 }
 
-export function refundOutcomeOf(refund: Stripe.Refund): RefundOutcome {
+function refundOutcomeOf(refund: Stripe.Refund): RefundOutcome {
   const { id: reference, status } = refund;
   if (status === "succeeded") return { kind: "succeeded", reference };
   if (status === "failed" || status === "canceled") {
@@ -370,7 +370,7 @@ export function refundOutcomeOf(refund: Stripe.Refund): RefundOutcome {
 }
 
 /** Throws where it is another sum: what is credited must be what was paid. */
-export function successOf(
+function successOf(
   amountNano: NanoUsd | undefined,
   intent: Stripe.PaymentIntent,
 ): ChargeOutcome & { kind: "succeeded" } {
