@@ -18,6 +18,10 @@ interface TokenSource {
   readonly clock: Clock;
 }
 
+interface Take extends Pick<RateDecision, "recount"> {
+  counted: number;
+}
+
 /**
  * What one call counts for in the window of its key's tokens. It is admitted with the most that it can use, as its
  * money is held; what it has used replaces that when it ends. A call of several steps is counted step by step.
@@ -30,7 +34,7 @@ export class CallTokens {
   readonly #key: LimitedKey;
   readonly #bound: CostBound;
   /** Takes of the step that runs. */
-  #takes: RateDecision[];
+  #takes: Take[];
   /** What the step that runs counts for. */
   #counted: number;
   /** Used by the steps before it. */
@@ -46,7 +50,7 @@ export class CallTokens {
     this.#source = source;
     this.#key = key;
     this.#bound = bound;
-    this.#takes = [decision];
+    this.#takes = [{ counted: decision.taken, recount: decision.recount }];
     this.#counted = decision.taken;
     this.headers = headersOf(decision, source.clock);
     const isLowered = decision.taken < tokensOfBound(bound, bound.units);
@@ -77,7 +81,7 @@ export class CallTokens {
 
   /** The hold, or what serves the call, allows it no more units than these. */
   lowerTo(units: number): void {
-    this.#recount(Math.min(this.#counted, tokensOfBound(this.#bound, units)));
+    this.#recount(tokensOfBound(this.#bound, units));
   }
 
   /**
@@ -91,11 +95,9 @@ export class CallTokens {
       this.#takes = [];
       this.#counted = 0;
     }
+    this.#recount(tokens);
     const more = tokens - this.#counted;
-    if (more <= 0) {
-      this.#recount(tokens);
-      return true;
-    }
+    if (more === 0) return true;
     const amount = { full: more, reduced: more, least: more };
     const { id, rateLimitTpm } = this.#key;
     const { rates, clock } = this.#source;
@@ -104,7 +106,7 @@ export class CallTokens {
       if (usedBefore === 0) throw refused(decision, clock);
       return false;
     }
-    this.#takes.push(decision);
+    this.#takes.push({ counted: more, recount: decision.recount });
     this.#counted = tokens;
     // The call may have ended meanwhile: then the step never runs.
     if (this.#hasEnded) this.#recount(0);
@@ -118,16 +120,15 @@ export class CallTokens {
     this.#recount(Math.max(0, used - this.#usedBefore));
   }
 
-  /** Changes what the step that runs counts for. */
+  /** Lowers what the step that runs counts for: as in a charge, nothing counts beyond what was taken. */
   #recount(tokens: number): void {
-    const last = this.#takes.at(-1);
-    let rest = tokens;
+    this.#counted = Math.min(tokens, this.#counted);
+    let rest = this.#counted;
     for (const take of this.#takes) {
-      const part = take === last ? rest : Math.min(take.taken, rest);
-      take.recount!(part);
-      rest -= part;
+      take.counted = Math.min(take.counted, rest);
+      take.recount!(take.counted);
+      rest -= take.counted;
     }
-    this.#counted = tokens - rest;
   }
 }
 
