@@ -15,7 +15,7 @@ import { composeEnding, type Ending } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
-import { registerGauges, watchBalances } from "./compose/gauges.ts";
+import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composeResponses } from "./compose/responses.ts";
@@ -85,6 +85,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   owed.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
+  const usage = startUsage({ ...base, sql: background, membership });
   const owned = { tuning, vectorStores, responses };
   const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight };
   const sweep = startPassivation({ accounts, tuning, webhooks });
@@ -95,7 +96,18 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const ending = composeEnding({
     ...shared,
     ...front,
-    ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
+    ...{
+      workThread,
+      ticker,
+      deadlines,
+      sweep,
+      balances,
+      usage,
+      orders,
+      idempotency,
+      ledger,
+      connections,
+    },
     ...{ modelLists: lists, notes: owed.notes, hosted },
   });
   if (config.modelListsSeconds > 0) lists.start();

@@ -36,6 +36,7 @@ import { responseCacheRoutes } from "./response-cache/routes.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
+import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
 import type { VectorStores } from "./vector-stores/vector-stores.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
@@ -81,6 +82,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ),
     ...creditRoutes(sql),
     ...requestRoutes(sql),
+    ...usageRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),

@@ -59,6 +59,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/requests",
     "src/response-cache",
     "src/system",
+    "src/usage",
     "src/vector-stores",
   ],
   // Translate their requests into those of chat completions.
