@@ -79,7 +79,7 @@ $$;--> statement-breakpoint
 -- A number of things. What no request can have used must not make a sum overflow.
 CREATE FUNCTION usage_count(p_count numeric) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-  SELECT coalesce(least(trunc(p_count), 1000000000000), 0)::bigint
+  SELECT least(trunc(coalesce(p_count, 0)), 1000000000000)::bigint
 $$;--> statement-breakpoint
 -- Buckets grow by the eighth root of two: bucket b > 0 counts from 2^((b - 1) / 8) ms, 0 what is below one.
 CREATE FUNCTION usage_bucket(p_ms double precision) RETURNS smallint

@@ -91,23 +91,25 @@ function rollups(sql: Database, listing: UsageListing): SqlFragment {
 /** The largest by cost, or, where that is the same, by requests. */
 function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): SqlFragment {
   const { organizationId, fromMs, beforeMs } = listing;
-  return sql`WITH matching AS MATERIALIZED (
-      SELECT * FROM usage_subjects
-      WHERE organization_id = ${organizationId} AND kind IN (${kind}, ${`other_${kind}`})
-        ${matching(sql, listing)}
-        ${fromMs === undefined ? sql`` : sql`AND day >= ${dayOf(fromMs)}::date`}
-        ${beforeMs === undefined ? sql`` : sql`AND day <= ${dayOf(beforeMs - 1)}::date`}
-    ), ranked AS (
-      SELECT day, value, row_number() OVER (PARTITION BY day
-        ORDER BY sum(cost_nano) DESC, sum(requests) DESC, value COLLATE "C") AS place
-      FROM matching WHERE kind = ${kind} AND value <> '' GROUP BY day, value
-    )
+  return sql`
     SELECT day::timestamp AT TIME ZONE 'UTC' AS starts_at, model, key_id, provider,
       CASE WHEN kind = ${kind} AND (value = '' OR place <= ${MAX_SUBJECTS_A_DAY}) THEN value
         ELSE ${OTHERS} END AS value,
       requests, errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images,
       characters, duration_ms, cost_nano
-    FROM matching LEFT JOIN ranked USING (day, value)`;
+    FROM (
+      SELECT *, dense_rank() OVER (PARTITION BY kind, day, value = ''
+        ORDER BY total_nano DESC, total_requests DESC, value COLLATE "C") AS place
+      FROM (
+        SELECT *, sum(cost_nano) OVER of_value AS total_nano, sum(requests) OVER of_value AS total_requests
+        FROM usage_subjects
+        WHERE organization_id = ${organizationId} AND kind IN (${kind}, ${`other_${kind}`})
+          ${matching(sql, listing)}
+          ${fromMs === undefined ? sql`` : sql`AND day >= ${dayOf(fromMs)}::date`}
+          ${beforeMs === undefined ? sql`` : sql`AND day <= ${dayOf(beforeMs - 1)}::date`}
+        WINDOW of_value AS (PARTITION BY kind, day, value)
+      ) summed
+    ) ranked`;
 }
 
 /** As usage_name shortens what is stored. */
