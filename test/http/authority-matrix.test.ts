@@ -60,6 +60,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "DELETE /v1/keys/{id}": { unlimited: "keys:manage" },
   "GET /v1/credits": { either: "billing:read" },
   "GET /v1/credits/transactions": { either: "billing:read" },
+  "GET /v1/usage": { either: "usage:read" },
   "GET /v1/requests": { either: "usage:read" },
   "GET /v1/requests/{id}": { either: "usage:read" },
   "GET /v1/organization": { either: "usage:read" },
