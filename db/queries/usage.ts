@@ -172,17 +172,3 @@ function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
     costNano: BigInt(row.cost_nano),
   };
 }
-
-/** What was charged in whole hours, less what was given back. */
-export async function spentNano(
-  sql: Database,
-  organizationId: string,
-  { fromMs, beforeMs }: { readonly fromMs: number; readonly beforeMs: number },
-): Promise<bigint> {
-  const grain = isDay(fromMs) && isDay(beforeMs) ? "day" : "hour";
-  const [row] = await sql<{ cost_nano: string }[]>`
-    SELECT coalesce(sum(cost_nano), 0)::text AS cost_nano FROM usage_rollups
-    WHERE organization_id = ${organizationId} AND grain = ${grain}
-      AND starts_at >= ${new Date(fromMs)} AND starts_at < ${new Date(beforeMs)}`;
-  return BigInt(row!.cost_nano);
-}

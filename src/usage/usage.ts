@@ -1,5 +1,4 @@
 import type { Database } from "../../db/client.ts";
-import { spentNano } from "../../db/queries/usage.ts";
 import {
   hasNewUsage,
   organizationsWithNewUsage,
@@ -93,14 +92,4 @@ async function rollUpSteps(sql: Database, organizationId: string): Promise<boole
  */
 export async function bringUsageUpToDate(sql: Database, organizationId: string): Promise<void> {
   if (await hasNewUsage(sql, organizationId)) await rollUpSteps(sql, organizationId);
-}
-
-/** What an organization was charged in whole hours, less what was given back. */
-export async function spendOf(
-  sql: Database,
-  organizationId: string,
-  span: { readonly fromMs: number; readonly beforeMs: number },
-): Promise<bigint> {
-  await bringUsageUpToDate(sql, organizationId);
-  return spentNano(sql, organizationId, span);
 }
