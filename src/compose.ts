@@ -98,19 +98,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const ending = composeEnding({
     ...shared,
     ...front,
-    ...{
-      workThread,
-      ticker,
-      deadlines,
-      sweep,
-      balances,
-      usage,
-      orders,
-      idempotency,
-      ledger,
-      connections,
-    },
-    ...{ modelLists: lists, notes: owed.notes, hosted },
+    ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
+    ...{ modelLists: lists, notes: owed.notes, hosted, usage },
   });
   if (config.modelListsSeconds > 0) lists.start();
   provided.healthChecks.start();

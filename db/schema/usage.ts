@@ -18,7 +18,7 @@ import {
  */
 export const usageCursors = pgTable("usage_cursors", {
   organizationId: text("organization_id").primaryKey(),
-  /** Of the last transaction that was added. Whoever adds holds the lock of the row. */
+  /** Of the last transaction that was added. The row is locked while transactions are added. */
   sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
   /** Rows of `usage_subjects` since their number was looked at. */
   newSubjects: integer("new_subjects").notNull().default(0),
