@@ -19,6 +19,7 @@ const MAX_LATENCY_MS = 2 ** 31 - 1;
 /** The figures of one call, as they stand; its end adds the status. */
 export interface MeteredFigures extends ChargeFigures {
   status: number;
+  details: Record<string, unknown> | null;
 }
 
 export interface ChargeDependencies {
@@ -138,6 +139,10 @@ export class CallCharge {
     also?: StatementEffect,
   ): Promise<void> {
     const { money, events, idempotency } = this.#dependencies;
+    const { firstTokenMs } = this.#call.log;
+    if (firstTokenMs !== undefined) {
+      figures.details = { ...figures.details, first_token_ms: Math.round(firstTokenMs) };
+    }
     const settled = withStatus(figures, status);
     this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
     const result = kept && idempotency.store(kept.claim, 200, kept.headers, kept.body, kept);
