@@ -10,7 +10,9 @@ import { isoTime } from "../lib/utc-time.ts";
 import { MAX_PAYMENT_DECIMALS, MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../payments/interface.ts";
 import { type PaymentMethods, processorFailed } from "../payments/payment-methods.ts";
 import type { PaymentResult, Payments } from "../payments/payments.ts";
+import type { StripeEvents } from "../payments/stripe-events.ts";
 import { TEST_PAGES } from "../payments/test-processor.ts";
+import { stripeRoutes } from "./stripe-route.ts";
 
 const MAX_ID_CHARACTERS = 128;
 
@@ -83,12 +85,19 @@ const NO_METHOD = { description: "The organization has no such payment method" }
 export interface BillingServices {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
+  readonly stripeEvents: StripeEvents | undefined;
   readonly publicUrl: string | undefined;
 }
 
 /** Top-ups and payment methods (spec 4.9, contract §7). */
 export function billingRoutes(services: BillingServices): RouteDefinition[] {
-  return [topUpRoute(services), ...methodRoutes(services), testPaymentRoute(services)];
+  const { stripeEvents } = services;
+  return [
+    topUpRoute(services),
+    ...methodRoutes(services),
+    testPaymentRoute(services),
+    ...(stripeEvents === undefined ? [] : stripeRoutes(stripeEvents)),
+  ];
 }
 
 function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): RouteDefinition {

@@ -120,6 +120,7 @@ export interface PaymentProcessor {
     readonly returnUrl: string;
   }): Promise<MethodSetup | undefined>;
   readSetup(reference: string): Promise<SetupOutcome>;
+  readMethod(reference: string): Promise<SavedMethod>;
   /** A method that needs no page, by its name; undefined where the processor has no such. */
   namedMethod(name: string): SavedMethod | undefined;
   detach(method: string): Promise<void>;

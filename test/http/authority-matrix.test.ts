@@ -61,6 +61,7 @@ const AUTHORITY: Readonly<Record<string, Authority>> = {
   "GET /v1/credits": { either: "billing:read" },
   "PATCH /v1/credits": { either: "billing:write" },
   "GET /v1/credits/transactions": { either: "billing:read" },
+  "GET /v1/usage": { either: "usage:read" },
   "POST /v1/credits/topup": { either: "billing:write" },
   "GET /v1/billing/payment_methods": { either: "billing:read" },
   "POST /v1/billing/payment_methods": { either: "billing:write" },

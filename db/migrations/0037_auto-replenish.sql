@@ -13,7 +13,8 @@ CREATE TABLE "auto_replenish" (
 --> statement-breakpoint
 ALTER TABLE "accounts" ADD COLUMN "replenish_below_nano" bigint;--> statement-breakpoint
 ALTER TABLE "auto_replenish" ADD CONSTRAINT "auto_replenish_organization_id_organizations_id_fk" FOREIGN KEY ("organization_id") REFERENCES "public"."organizations"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
-CREATE INDEX "auto_replenish_due" ON "auto_replenish" USING btree ("due_at") WHERE due_at IS NOT NULL;--> statement-breakpoint
+CREATE INDEX "auto_replenish_due" ON "auto_replenish" USING btree ("due_at") WHERE due_at IS NOT NULL;
+--> statement-breakpoint
 -- The balance has fallen below the threshold of the automatic top-up. As with credits.low, a trigger sees every
 -- writer of the account, under the lock of its row, so each crossing orders once. What is under way or waits
 -- after a decline keeps its time; after three declines nothing is ordered until the owner changes something.
