@@ -3,6 +3,7 @@ import type { OrganizationActors } from "../actors/organization/actor.ts";
 import type { Database } from "../db/client.ts";
 import { version } from "../package.json";
 import { type AdminServices, adminRoutes } from "./admin/routes.ts";
+import { type BillingServices, billingRoutes } from "./billing/routes.ts";
 import type { TunedModels } from "./calls/routing/tuned-models.ts";
 import type { InFlight } from "./cluster/in-flight.ts";
 import type { Coordination } from "./cluster/interface.ts";
@@ -27,15 +28,19 @@ import { mediaRoutes } from "./media-links/routes.ts";
 import { ModelCatalogue } from "./models/model-catalogue.ts";
 import { modelRoutes } from "./models/routes.ts";
 import { organizationRoutes } from "./organizations/routes.ts";
+import type { AutoReplenish } from "./payments/auto-replenish.ts";
 import { presetRoutes } from "./presets/routes.ts";
 import type { ProviderKeys } from "./provider-keys/provider-keys.ts";
 import { providerKeyRoutes } from "./provider-keys/routes.ts";
 import type { Provider } from "./providers/interface.ts";
 import { requestRoutes } from "./requests/routes.ts";
 import { responseCacheRoutes } from "./response-cache/routes.ts";
+import { subscriptionRoutes } from "./subscriptions/routes.ts";
+import { Subscriptions } from "./subscriptions/subscriptions.ts";
 import { healthRoutes, metricsRoutes } from "./system/monitoring.ts";
 import { descriptionRoutes, homeRoutes } from "./system/pages.ts";
 import type { Telemetry } from "./telemetry/interface.ts";
+import { usageRoutes } from "./usage/routes.ts";
 import { vectorStoreRoutes } from "./vector-stores/routes.ts";
 import type { VectorStores } from "./vector-stores/vector-stores.ts";
 import { webhookRoutes } from "./webhooks/routes.ts";
@@ -48,6 +53,7 @@ export interface RouteDependencies {
   readonly tunedModels: TunedModels;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly fineTuning: FineTuning;
+  readonly billing: Omit<BillingServices, "publicUrl"> & { readonly replenish: AutoReplenish };
   readonly sql: Database;
   /** The same, for what may take its time. */
   readonly background: Database;
@@ -79,8 +85,11 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       new ApiKeys({ sql, ...world, clock, rates: dependencies.coordination.rates }),
       clock,
     ),
-    ...creditRoutes(sql),
+    ...creditRoutes({ sql, replenish: dependencies.billing.replenish }),
+    ...billingRoutes({ ...dependencies.billing, publicUrl: config.publicUrl }),
+    ...subscriptionRoutes(new Subscriptions({ sql, clock, organizations: world.organizations })),
     ...requestRoutes(sql),
+    ...usageRoutes(sql),
     ...organizationRoutes({ sql, organizations: dependencies.admin.organizations }),
     ...responseCacheRoutes({ ...dependencies, sql: dependencies.background }),
     ...webhookRoutes(dependencies.webhooks),

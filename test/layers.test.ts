@@ -22,7 +22,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "actors/fine-tuning-job",
     "actors/webhook",
   ],
-  ["src/providers", "src/egress", "src/storage", "src/telemetry"],
+  ["src/providers", "src/egress", "src/storage", "src/payments", "src/telemetry"],
   ["src/money"],
   ["src/screening"],
   ["src/definitions/known-definitions.ts"],
@@ -46,6 +46,7 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/webhooks",
   ],
   [
+    "src/billing",
     "src/credits",
     "src/endpoints/chat-completions",
     "src/endpoints/embeddings",
@@ -58,7 +59,9 @@ const LAYERS: readonly (readonly string[])[] = [
     "src/organizations",
     "src/requests",
     "src/response-cache",
+    "src/subscriptions",
     "src/system",
+    "src/usage",
     "src/vector-stores",
   ],
   // Translate their requests into those of chat completions.

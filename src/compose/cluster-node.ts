@@ -27,6 +27,7 @@ import { cleanWebhooks } from "../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
 import type { FineTuningParts } from "./fine-tuning.ts";
+import type { PaymentParts } from "./payments.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
@@ -66,10 +67,17 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   const { background: sql, lock } = connections;
   const lease = new OwnLease(undefined, options.heartbeats?.ageMs);
   const ownership = new PostgresOwnership({ sql, instance, ownLease: lease });
+  let declaredDead = 0;
+  telemetry.counter(
+    "gateway_instances_declared_dead_total",
+    "Silent instances that this one declared dead.",
+    () => declaredDead,
+  );
   const reaper = new Reaper({
     sql,
     instance,
     onBuried(ids) {
+      declaredDead += ids.length;
       telemetry.log.warn({ instances: ids }, "declared silent instances dead");
       void unowned.sweep();
     },
@@ -89,6 +97,11 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     onFenced: options.onFenced,
     onError,
   });
+  telemetry.gauge(
+    "gateway_instances",
+    "Instances that were alive at the last heartbeat, this one among them.",
+    () => membership.peers().count,
+  );
   const unowned = new UnownedWork({ ownership, membership, clock, onError });
   const cleaning = new Cleaning({
     sql,
@@ -274,6 +287,7 @@ export interface ChangeListeners {
   readonly definitions: KnownDefinitions;
   readonly keyring: Keyring;
   readonly responses: ResponseServices;
+  readonly billing: Pick<PaymentParts, "replenish">;
 }
 
 /** Applies a change that the change feed reports. */
@@ -291,6 +305,7 @@ export function applyChange(listeners: ChangeListeners, kind: string, objectId: 
   else if (kind === "provider-keys") ownKeys.forget(objectId);
   else if (kind === "definitions") definitions.forget(objectId);
   else if (kind === "vector-store-work") vectorStores.onWork();
+  else if (kind === "replenish") listeners.billing.replenish.nudge();
   else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
   else if (kind === "master-key") keyring.noteSealing(objectId);
   else tuning.onChange(kind, objectId);
@@ -309,5 +324,6 @@ export function forgetAll(listeners: ChangeListeners): void {
   webhooks.subscriptions.forgetAll();
   webhooks.deliveries.changedAll();
   webhooks.numbering.nudge();
+  listeners.billing.replenish.nudge();
   listeners.responses.runs.recheck();
 }

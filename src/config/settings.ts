@@ -1,9 +1,9 @@
 import type { NanoUsd } from "../lib/money.ts";
+import { PLANS, type PlanName } from "../lib/plans.ts";
 import { refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
 
-export const PLANS = ["free", "pro", "byok", "enterprise"] as const;
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 const POSTGRES_URL: DatabaseUrlForm = {
   schemes: ["postgres", "postgresql"],
@@ -26,7 +26,6 @@ const MAX_UPLOAD_BYTES_PER_SECOND = 1_000_000_000;
 const MAX_STARTING_CREDIT_USD = 1_000_000;
 const MAX_SEARCH_USD = 1_000;
 
-type PlanName = (typeof PLANS)[number];
 type LogLevel = (typeof LOG_LEVELS)[number];
 
 export interface Settings {
@@ -246,6 +245,11 @@ export function readExternalServices(reader: EnvironmentReader): {
   if (services.stripe === undefined && reader.text("STRIPE_WEBHOOK_SECRET") !== undefined) {
     warnings.push("STRIPE_WEBHOOK_SECRET is ignored: STRIPE_SECRET_KEY is not set");
   }
+  if (services.stripe !== undefined && services.stripe.webhookSecret === undefined) {
+    warnings.push(
+      "STRIPE_WEBHOOK_SECRET is not set: what Stripe reports is not taken, payments are looked up instead",
+    );
+  }
   if (services.s3 === undefined && reader.text("S3_ENDPOINT") !== undefined) {
     warnings.push("S3_ENDPOINT is ignored: S3_BUCKET is not set");
   }
@@ -257,6 +261,13 @@ function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
   const webhookSecret = reader.secret("STRIPE_WEBHOOK_SECRET");
   const apiBase = reader.url("STRIPE_API_BASE");
   if (secretKey === undefined || apiBase === undefined) return undefined;
+  // Elsewhere an empty variable counts as unset; what verifies reports of money is not left out by mistake.
+  if (reader.isEmpty("STRIPE_WEBHOOK_SECRET")) {
+    const accepted = "the signing secret of the endpoint at Stripe, or no such variable at all";
+    return reader.check(() => {
+      throw refuse("STRIPE_WEBHOOK_SECRET", "", accepted);
+    }, undefined);
+  }
   return { secretKey, webhookSecret, apiBase };
 }
 
